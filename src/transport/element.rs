@@ -1,0 +1,53 @@
+//! Codes of predefined datatypes and reductions, and the arithmetic behind accumulate.
+//!
+//! The codes are the same in every process of a job: an operation may be applied by the target or by the origin.
+
+use crate::engine::{Element, Reduction};
+
+/// Datatypes with arithmetic of our own. Codes from [`FIRST_FOREIGN`] on are numbered by the host glue
+/// (its table of predefined datatypes) and reduced by the host through [`ForeignReduce`].
+#[allow(missing_docs)]
+pub mod native {
+    use super::Element;
+    pub const I8: Element = Element(0);
+    pub const U8: Element = Element(1);
+    pub const I16: Element = Element(2);
+    pub const U16: Element = Element(3);
+    pub const I32: Element = Element(4);
+    pub const U32: Element = Element(5);
+    pub const I64: Element = Element(6);
+    pub const U64: Element = Element(7);
+    pub const F32: Element = Element(8);
+    pub const F64: Element = Element(9);
+    /// Uninterpreted bytes (`MPI_BYTE`): replace, no_op, band, bor, bxor.
+    pub const BYTE: Element = Element(10);
+}
+/// First code of the host's own datatypes.
+pub const FIRST_FOREIGN: u8 = 16;
+
+/// Predefined reductions.
+#[allow(missing_docs)]
+pub mod reduction {
+    use super::Reduction;
+    pub const REPLACE: Reduction = Reduction(0);
+    pub const NO_OP: Reduction = Reduction(1);
+    pub const SUM: Reduction = Reduction(2);
+    pub const PROD: Reduction = Reduction(3);
+    pub const MIN: Reduction = Reduction(4);
+    pub const MAX: Reduction = Reduction(5);
+    pub const LAND: Reduction = Reduction(6);
+    pub const LOR: Reduction = Reduction(7);
+    pub const LXOR: Reduction = Reduction(8);
+    pub const BAND: Reduction = Reduction(9);
+    pub const BOR: Reduction = Reduction(10);
+    pub const BXOR: Reduction = Reduction(11);
+    pub const MINLOC: Reduction = Reduction(12);
+    pub const MAXLOC: Reduction = Reduction(13);
+}
+
+/// Reduces `count` elements, `inout = inout (op) input`, where `element` is foreign. The host glue gives
+/// `PMPI_Reduce_local`. Arguments: element, reduction, input, inout, count.
+///
+/// # Safety
+/// Both pointers must be valid for `count` elements of the datatype, and must not overlap.
+pub type ForeignReduce = unsafe fn(Element, Reduction, *const u8, *mut u8, usize);

@@ -1,0 +1,4 @@
+//! Transports move bytes. Each implements [`crate::engine::Port`] for one window in one process.
+
+pub mod element;
+pub mod shm;
