@@ -28,7 +28,7 @@ static void usage(FILE *out)
           "  -d, --delay-us TIME     how late the late process is (default 1000)\n"
           "  -m, --max-bytes COUNT   leave out larger sizes of patterns that have several\n"
           "  -j, --json              JSON lines instead of a table\n"
-          "  -l, --list              print names and ranks needed, and stop\n"
+          "  -l, --list              print names, ranks and lines of results, and stop\n"
           "  -h, --help\n",
           out);
 }
@@ -96,13 +96,29 @@ static const int *series_of(const struct pattern *p)
     return p->reorder_key == NULL ? three : flag;
 }
 
+static bool wanted_size(const struct pattern *p, const size_t *bytes, const struct command *c)
+{
+    return bytes == p->sizes || *bytes <= c->max_bytes;
+}
+
+static void list_pattern(const struct pattern *p, const struct command *c)
+{
+    int sizes = 0, series = 0;
+    for (const size_t *bytes = p->sizes; *bytes != 0; bytes++)
+        sizes += wanted_size(p, bytes, c);
+    while (series_of(p)[series] >= 0)
+        series++;
+    if (series > 0)
+        printf("%s %d %d\n", p->name, p->ranks, sizes * series * p->metrics);
+}
+
 static int run_pattern(const struct pattern *p, MPI_Comm comm, const struct command *c,
                        const struct report *report)
 {
     int rank, wrong = 0;
     MPI_Comm_rank(comm, &rank);
     for (const size_t *bytes = p->sizes; *bytes != 0; bytes++) {
-        if (*bytes > c->max_bytes && bytes != p->sizes)
+        if (!wanted_size(p, bytes, c))
             continue;
         for (const int *series = series_of(p); *series >= 0; series++) {
             struct result result = measure(p, (enum series)*series, *bytes, comm, &c->options);
@@ -135,8 +151,7 @@ int main(int argc, char **argv)
     struct command c = parse(argc, argv);
     if (c.list) {
         for (int k = 0; k < pattern_count(); k++)
-            if (series_of(pattern_at(k))[0] >= 0)
-                printf("%s %d\n", pattern_at(k)->name, pattern_at(k)->ranks);
+            list_pattern(pattern_at(k), &c);
         return 0;
     }
 
