@@ -18,11 +18,12 @@ static double quantile(const double *sorted, size_t count, double q)
 
 struct spread spread_of(double *values, size_t count)
 {
-    struct spread s = {0.0, 0.0};
+    struct spread s = {0.0, 0.0, 0.0};
     if (count == 0)
         return s;
     qsort(values, count, sizeof *values, ascending);
     s.median = quantile(values, count, 0.5);
-    s.iqr = quantile(values, count, 0.75) - quantile(values, count, 0.25);
+    s.first_quartile = quantile(values, count, 0.25);
+    s.third_quartile = quantile(values, count, 0.75);
     return s;
 }

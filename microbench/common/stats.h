@@ -5,7 +5,7 @@
 
 struct spread {
     double median;
-    double iqr; /* third quartile minus first */
+    double first_quartile, third_quartile;
 };
 
 /* Sorts the values. */

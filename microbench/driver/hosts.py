@@ -82,7 +82,7 @@ def chosen(parser, arguments=None):
     return argparse.Namespace(**options), hosts
 
 
-def results_of(command, timeout_s=600):
+def results_of(command, timeout_s=300):
     """Runs a command and yields the JSON objects that it prints, one per line, as they come.
 
     Raises RunFailed at its end if it failed, with what else it said. It never outlives the caller."""

@@ -147,7 +147,7 @@ const struct pattern inefficiency_patterns[] = {
         .role = {{open_fence, early_fence_origin}, {open_fence, early_fence_target}},
         .transfers = 1, .transfer = {{ORIGIN, TARGET}},
         .metrics = 2,
-        .metric = {{"next_activity", TARGET, ACTIVITY, without_delay, immediately},
+        .metric = {{"next_start", TARGET, ACTIVITY, without_delay, immediately},
                    {"cumulative", TARGET, ALL, with_delay, delay_or_epoch}},
     },
     {

@@ -38,7 +38,8 @@ def groups_of(rows):
         return "\n".join(words)
 
     groups = {}
-    for row in sorted(rows, key=lambda row: row["size"]) if len(metrics) == 1 else rows:
+    order = list(dict.fromkeys(row["metric"] for row in rows))
+    for row in sorted(rows, key=lambda row: (order.index(row["metric"]), row["size"])):
         groups.setdefault(name(row), {})[row["series"]] = row
     return groups
 
@@ -48,26 +49,27 @@ def draw_host(axes, label, rows, several_sizes):
     groups = groups_of(rows)
     series = [name for name in COLOURS if any(name in group for group in groups.values())]
     width = 0.8 / len(series)
+    # A rare disturbance may stretch a quartile; it does not set the scale.
+    ceiling = 1.2 * max(max(row["median_us"], row["predicted_us"]) for row in rows)
     for at, group in enumerate(groups.values()):
         for k, name in enumerate(series):
             row = group.get(name)
             if row is None:
                 continue
             x = at + (k - (len(series) - 1) / 2) * width
-            axes.bar(x, row["median_us"], width * 0.92, color=COLOURS[name], yerr=row["iqr_us"] / 2,
+            quartiles = [[row["median_us"] - row["q1_us"]], [row["q3_us"] - row["median_us"]]]
+            axes.bar(x, row["median_us"], width * 0.92, color=COLOURS[name], yerr=quartiles,
                      error_kw={"ecolor": "#333333", "elinewidth": 1, "capsize": 2})
             axes.hlines(row["predicted_us"], x - width / 2, x + width / 2, colors="black", linewidth=1.6,
                         zorder=4)
             if not several_sizes:
-                top = max(row["median_us"] + row["iqr_us"] / 2, row["predicted_us"])
+                top = min(max(row["q3_us"], row["predicted_us"]), ceiling)
                 axes.annotate(f"{row['median_us']:.0f}", (x, top), textcoords="offset points",
                               xytext=(0, 3), ha="center", fontsize=8)
     axes.set_xticks(range(len(groups)))
     axes.set_xticklabels(list(groups), fontsize=8 if several_sizes else 9)
     axes.set_title(host_name(label), fontsize=11)
-    axes.set_ylim(0, None)
-    axes.margins(y=0.1)
-    return series
+    return series, ceiling
 
 
 def draw_case(folder, case, rows_by_label):
@@ -78,10 +80,12 @@ def draw_case(folder, case, rows_by_label):
     rows, columns = (panels, 1) if several_sizes else (1, panels)
     size = (9.5, 2.7 * panels + 1.3) if several_sizes else (4.8 * panels, 4.4)
     figure, axes = plt.subplots(rows, columns, figsize=size, sharey=True, squeeze=False)
-    series = []
+    series, top = [], 0.0
     for ax, (label, results) in zip(axes.flat, rows_by_label.items()):
-        drawn = draw_host(ax, label, results, several_sizes)
+        drawn, ceiling = draw_host(ax, label, results, several_sizes)
+        top = max(top, ceiling)
         series += [name for name in drawn if name not in series]
+    axes.flat[0].set_ylim(0, 1.08 * top)
     for ax in axes[:, 0]:
         ax.set_ylabel("µs (median, quartiles)")
     handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in series]
