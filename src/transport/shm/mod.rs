@@ -1,7 +1,7 @@
 //! Shared memory of one node.
 
-use crate::engine::*;
 use super::element::ForeignReduce;
+use crate::engine::*;
 
 /// What the collective set-up needs of the host. Blocking, collective over the window's processes.
 pub trait Bootstrap {
@@ -17,9 +17,17 @@ pub trait Bootstrap {
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {
     /// `MPI_Win_allocate`: the transport allocates this many bytes, shared between the processes.
-    Allocate { /** bytes */ size: u64 },
+    Allocate {
+        /** bytes */
+        size: u64,
+    },
     /// `MPI_Win_create`: the application's memory.
-    Create { /** first byte */ base: Addr, /** bytes */ size: u64 },
+    Create {
+        /** first byte */
+        base: Addr,
+        /** bytes */
+        size: u64,
+    },
 }
 
 /// Settings of the transport, the same in every process.
@@ -39,7 +47,14 @@ pub enum SetupError {
     NotOneNode,
     /// A system call failed in some process.
     #[error("{call} failed on rank {rank}: {reason}")]
-    System { /** which */ call: &'static str, /** where */ rank: Rank, /** errno in words */ reason: String },
+    System {
+        /** which */
+        call: &'static str,
+        /** where */
+        rank: Rank,
+        /** errno in words */
+        reason: String,
+    },
 }
 
 /// One window in one process over shared memory.
@@ -49,36 +64,72 @@ pub struct ShmWindow {}
 #[allow(unused_variables, missing_docs)]
 impl ShmWindow {
     /// Collective. `disp_unit` in bytes. Fails in every process or in none.
-    pub fn new(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Self, SetupError> { unimplemented!() }
+    pub fn new(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Self, SetupError> {
+        unimplemented!()
+    }
     /// First byte of this process's window memory (0 when it is empty).
-    pub fn base(&self) -> Addr { unimplemented!() }
+    pub fn base(&self) -> Addr {
+        unimplemented!()
+    }
     /// Bytes and displacement unit of a process's window memory.
-    pub fn extent_of(&self, rank: Rank) -> (u64, u32) { unimplemented!() }
+    pub fn extent_of(&self, rank: Rank) -> (u64, u32) {
+        unimplemented!()
+    }
     /// True if this process reaches the memory of `rank` by load and store (allocated windows; itself always).
-    pub fn load_store(&self, rank: Rank) -> bool { unimplemented!() }
+    pub fn load_store(&self, rank: Rank) -> bool {
+        unimplemented!()
+    }
     /// True if peers can make this process's part progress only by `poll` (created windows: incoming small operations).
-    pub fn needs_polling(&self) -> bool { unimplemented!() }
+    pub fn needs_polling(&self) -> bool {
+        unimplemented!()
+    }
     /// Nonblocking collective vote, used to tear down: deposits this process's vote ...
-    pub fn vote(&mut self, objection: bool) { unimplemented!() }
+    pub fn vote(&mut self, objection: bool) {
+        unimplemented!()
+    }
     /// ... and gives the verdict (true: somebody objected) once every process has voted, `None` before. Reusable.
-    pub fn verdict(&mut self) -> Option<bool> { unimplemented!() }
+    pub fn verdict(&mut self) -> Option<bool> {
+        unimplemented!()
+    }
     /// Words for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach", "shared memory + active copying".
-    pub fn describe(&self) -> &'static str { unimplemented!() }
+    pub fn describe(&self) -> &'static str {
+        unimplemented!()
+    }
 }
 
 #[allow(unused_variables)]
 impl LockMemory for ShmWindow {
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 { unimplemented!() }
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) { unimplemented!() }
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 { unimplemented!() }
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 { unimplemented!() }
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 { unimplemented!() }
+    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+        unimplemented!()
+    }
+    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
+        unimplemented!()
+    }
+    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
+        unimplemented!()
+    }
+    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
+        unimplemented!()
+    }
+    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
+        unimplemented!()
+    }
 }
 #[allow(unused_variables)]
 impl Port for ShmWindow {
-    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted { unimplemented!() }
-    fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> { unimplemented!() }
-    fn observe(&mut self, peer: Rank, word: Word) -> u64 { unimplemented!() }
-    fn poll(&mut self) -> bool { unimplemented!() }
-    fn next_finished(&mut self) -> Option<(Ticket, Stage)> { unimplemented!() }
+    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        unimplemented!()
+    }
+    fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
+        unimplemented!()
+    }
+    fn observe(&mut self, peer: Rank, word: Word) -> u64 {
+        unimplemented!()
+    }
+    fn poll(&mut self) -> bool {
+        unimplemented!()
+    }
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        unimplemented!()
+    }
 }
