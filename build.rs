@@ -196,7 +196,7 @@ mod host {
                 .clang_args(&flags.compiler)
                 .allowlist_function("PMPI_.*")
                 .allowlist_type("MPI_.*|PMPI_.*|MPIX_Grequest_.*")
-                .allowlist_var("MPICH_VERSION|MPICH_NUMVERSION|OMPI_(MAJOR|MINOR|RELEASE)_VERSION|MPI_VERSION|MPI_SUBVERSION|MPI_MAX_ERROR_STRING")
+                .allowlist_var("MPICH_VERSION|MPICH_NUMVERSION|OMPI_(MAJOR|MINOR|RELEASE)_VERSION|MPI_VERSION|MPI_SUBVERSION|MPI_MAX_ERROR_STRING|MPI_MAX_INFO_KEY")
                 .layout_tests(false)
                 .generate_comments(false)
                 .merge_extern_blocks(true)
@@ -233,9 +233,6 @@ mod host {
         }
         // `MPICH_VERSION` is a string constant on two lines in some bindgen versions: the number is enough.
         let number: u64 = value("MPICH_NUMVERSION")?.parse().ok()?;
-        Some((
-            "mpich",
-            format!("MPICH {}.{}.{}", number / 10_000_000, number / 100_000 % 100, number / 1000 % 100),
-        ))
+        Some(("mpich", format!("MPICH {}.{}.{}", number / 10_000_000, number / 100_000 % 100, number / 1000 % 100)))
     }
 }

@@ -148,10 +148,9 @@ fn default(setting: &Setting) -> i64 {
 fn parse(setting: &Setting, text: &str) -> Option<i64> {
     let text = text.trim();
     match &setting.values {
-        Values::Words(words) => words
-            .iter()
-            .position(|word| word.eq_ignore_ascii_case(text))
-            .and_then(|at| i64::try_from(at).ok()),
+        Values::Words(words) => {
+            words.iter().position(|word| word.eq_ignore_ascii_case(text)).and_then(|at| i64::try_from(at).ok())
+        }
         Values::Number(least, most) => text.parse().ok().filter(|number| (*least..=*most).contains(number)),
     }
 }

@@ -9,10 +9,13 @@
 //! Locking [PR-4]: the flag is never held while yielding, nor across a call of the host that can block or that makes
 //! progress; a waiting call gives it up between two looks ([`progress`]).
 
+// Without the host glue, only the settings have a user (the tests).
+#![cfg_attr(not(feature = "host"), allow(dead_code, unused_imports))]
+
 pub mod config;
 pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod window;
 
-pub(crate) use process::{Guard, Host, enter, try_enter};
-pub(crate) use window::{Entry, HostHandle, HostRequest, Registry, Window};
+pub(crate) use process::{Guard, enter};
+pub(crate) use window::{Entry, HostHandle, HostRequest, Window};

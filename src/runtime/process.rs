@@ -42,11 +42,7 @@ unsafe impl Sync for Process {}
 static PROCESS: Process = Process {
     inside: AtomicBool::new(false),
     multiple: AtomicBool::new(false),
-    state: UnsafeCell::new(State {
-        windows: Registry::new(),
-        host: Host { poke: || (), complete: |_| () },
-        settings: None,
-    }),
+    state: UnsafeCell::new(State { windows: Registry::new(), host: Host { poke: || (), complete: |_| () }, settings: None }),
 };
 
 /// The right to use the process's state. Not `Send`: it belongs to the thread that entered.

@@ -62,7 +62,7 @@ pub(crate) fn must_drive() -> bool {
     if multiple() {
         return true;
     }
-    let mut guard = enter();
+    let guard = enter();
     let host = guard.host;
     for at in 0..guard.windows.live().len() {
         let mut window = guard.windows.live()[at];
@@ -113,11 +113,7 @@ impl Patience {
 
 /// Waits until `done`, driving this window at each look, and the other windows and the host now and then [PR-1].
 /// The guard is given up between looks; the window is kept alive by its count of waiting calls.
-pub(crate) fn wait_until(
-    mut guard: Guard,
-    mut window: NonNull<Window>,
-    mut done: impl FnMut(&mut Window) -> bool,
-) -> Guard {
+pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done: impl FnMut(&mut Window) -> bool) -> Guard {
     let host: Host = guard.host;
     {
         // SAFETY: the caller found `window` in the registry under this guard.
@@ -149,4 +145,20 @@ pub(crate) fn wait_until(
         patience.pause();
         guard = enter();
     }
+}
+
+/// True if no window waits for anything of its own.
+pub(crate) fn all_quiet() -> bool {
+    let guard = enter();
+    let host = guard.host;
+    for at in 0..guard.windows.live().len() {
+        let mut window = guard.windows.live()[at];
+        // SAFETY: as in `sweep`.
+        let window = unsafe { window.as_mut() };
+        window.report(&host);
+        if !window.engine.is_quiet() {
+            return false;
+        }
+    }
+    true
 }

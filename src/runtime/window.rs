@@ -51,20 +51,16 @@ pub(crate) struct Window {
     pub(crate) attributes: Attributes,
     /// Calls that wait in this window without holding the guard: it may not be freed under them.
     pub(crate) waiting: u32,
+    /// Communication calls so far, to sweep over the rest of the process now and then.
+    pub(crate) calls: u32,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<HostRequest>>,
 }
 
 impl Window {
-    pub(crate) fn new(
-        engine: engine::Window,
-        port: ShmWindow,
-        handle: HostHandle,
-        size: u32,
-        attributes: Attributes,
-    ) -> Self {
+    pub(crate) fn new(engine: engine::Window, port: ShmWindow, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
         let polls = port.needs_polling();
-        Self { engine, port, handle, size, polls, group: None, attributes, waiting: 0, requests: Vec::new() }
+        Self { engine, port, handle, size, polls, group: None, attributes, waiting: 0, calls: 0, requests: Vec::new() }
     }
 
     /// Ties a pending request of the engine to one of the host.
@@ -155,12 +151,7 @@ const NOBODY: u64 = u64::MAX;
 
 impl Registry {
     pub(crate) const fn new() -> Self {
-        Self {
-            hot: (NOBODY, None),
-            entries: HashMap::with_hasher(BuildHasherDefault::new()),
-            live: Vec::new(),
-            freed: 0,
-        }
+        Self { hot: (NOBODY, None), entries: HashMap::with_hasher(BuildHasherDefault::new()), live: Vec::new(), freed: 0 }
     }
 
     /// The window of a handle, if we serve it. Valid while the guard is held or [`Window::waiting`] is not 0.
@@ -203,13 +194,26 @@ impl Registry {
         self.set(handle, Entry::Host);
     }
 
-    /// Forgets a window, remembering that its handle is no longer valid. Gives back a window that we served.
-    pub(crate) fn remove(&mut self, handle: HostHandle) -> Option<Box<Window>> {
-        let old = self.set(handle, Entry::Freed);
-        let Some(Entry::Ours(window)) = old else { return None };
-        self.live.retain(|other| *other != window);
-        // SAFETY: `insert_ours` leaked this box, and its only entry has just been replaced.
-        Some(unsafe { Box::from_raw(window.as_ptr()) })
+    /// Forgets a window that was left to the host, remembering that its handle is no longer valid.
+    pub(crate) fn remove_host(&mut self, handle: HostHandle) {
+        // Another thread may have been given the handle again already.
+        if self.entries.get(&handle.0) == Some(&Entry::Host) {
+            self.set(handle, Entry::Freed);
+        }
+    }
+
+    /// Forgets a window that we served, remembering that its handle is no longer valid.
+    pub(crate) fn remove_ours(&mut self, handle: HostHandle, window: NonNull<Window>) -> Box<Window> {
+        // Another thread may have been given the handle again already.
+        if self.entries.get(&handle.0) == Some(&Entry::Ours(window)) {
+            self.set(handle, Entry::Freed);
+        }
+        self.hot = (NOBODY, None);
+        let at = self.live.iter().position(|other| *other == window).expect("a live window");
+        self.live.remove(at);
+        // SAFETY: `insert_ours` leaked this box and listed it as live; it was just taken from that list, so it comes
+        // back once.
+        unsafe { Box::from_raw(window.as_ptr()) }
     }
 
     fn set(&mut self, handle: HostHandle, entry: Entry) -> Option<Entry> {
