@@ -10,7 +10,14 @@ use super::window::Window;
 
 impl Window {
     /// Activates deferred epochs in their order, until the first that is blocked [EP-4]; again while epochs complete by it.
+    #[inline]
     pub(super) fn run(&mut self, port: &mut impl Port) {
+        if self.recheck {
+            self.run_deferred(port);
+        }
+    }
+
+    fn run_deferred(&mut self, port: &mut impl Port) {
         while std::mem::take(&mut self.recheck) {
             while let Some(&epoch) = self.deferred.front() {
                 self.ledger.tidy(&self.epochs);
@@ -27,7 +34,7 @@ impl Window {
     }
 
     /// Activates an epoch and replays what was recorded, up to its closing.
-    fn activate(&mut self, port: &mut impl Port, epoch: Key) {
+    pub(super) fn activate(&mut self, port: &mut impl Port, epoch: Key) {
         self.moves += 1;
         let held = &mut self.epochs[epoch];
         debug_assert_eq!(held.phase, Phase::Deferred);
@@ -42,8 +49,7 @@ impl Window {
                     held.locking = Locking::Unchecked;
                     self.grant(port, epoch);
                 } else {
-                    self.lock_gate.push_back(epoch);
-                    self.advance_gate(port);
+                    self.request_lock(port, epoch);
                 }
             }
             Kind::LockAll { nocheck: true } => {
@@ -245,11 +251,12 @@ impl Window {
 
     /// A closed epoch is complete.
     fn end(&mut self, epoch: Key) {
-        let held = self.epochs.remove(epoch).expect("an epoch ends once");
+        let held = &self.epochs[epoch];
         debug_assert!(held.closed && held.outstanding == 0 && held.flushes_for_grant.is_empty());
-        self.closed_incomplete -= 1;
         self.requests.complete_opt(held.request);
-        self.recheck = true;
+        self.epochs.remove(epoch);
+        self.closed_incomplete -= 1;
+        self.recheck = !self.deferred.is_empty();
         self.moves += 1;
     }
 }
