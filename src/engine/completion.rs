@@ -222,13 +222,13 @@ impl Window {
 
     /// Sends the present value of a word; if there is no resource, a sweep sends what is then the present value.
     pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) {
-        let peer = &self.peers[index];
+        let peer = &mut self.peers[index];
         let value = match word {
             Word::Grant => peer.exposures,
             Word::Done => peer.done,
             Word::Fence => unreachable!("the barrier sends its own"),
         };
-        if port.signal(peer.rank, word, value).is_err() && !self.unsent.contains(&(index, word)) {
+        if port.signal(peer.rank, word, value).is_err() && !std::mem::replace(&mut peer.unsent[word as usize], true) {
             self.unsent.push((index, word));
         }
     }
