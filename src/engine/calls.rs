@@ -65,6 +65,7 @@ impl Window {
         self.fence_view = FenceView::Dissolved;
         let own = target == self.me;
         let epoch = self.open(Kind::Lock { target, mode, nocheck: assert.nocheck, own });
+        self.epochs[epoch].legs.push(Leg::new(target, false));
         self.locks_open.push(epoch);
         self.peers.of(target).lock_open = Some(epoch);
         self.ready(port, epoch);

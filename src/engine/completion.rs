@@ -125,8 +125,10 @@ impl Window {
         if held.is_passive() {
             self.locks_held += 1;
         }
-        for flush in std::mem::take(&mut held.flushes_for_grant) {
-            self.flush_waits_once_less(flush);
+        if !held.flushes_for_grant.is_empty() {
+            for flush in std::mem::take(&mut held.flushes_for_grant) {
+                self.flush_waits_once_less(flush);
+            }
         }
         for leg in 0..self.epochs[epoch].legs.len() {
             self.leg(epoch, leg).granted = true;

@@ -105,6 +105,7 @@ impl Legs {
         }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, leg: Leg) -> u32 {
         if self.first.is_none() {
             self.first = Some(leg);
