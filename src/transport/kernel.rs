@@ -107,6 +107,28 @@ impl Combine {
         }
     }
 
+    /// `inout, data = inout (op) data, inout` over `len` bytes, whole elements: as [`fetch_apply`](Self::fetch_apply)
+    /// where the result takes the input's place.
+    ///
+    /// # Safety
+    /// Both pointers must be valid for `len` bytes and must not overlap. Nobody else may access them meanwhile.
+    pub(crate) unsafe fn exchange_apply(&self, data: *mut u8, inout: *mut u8, len: usize) {
+        let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
+        let old = old.0.as_mut_ptr();
+        let block = self.whole(EXCHANGE_BLOCK);
+        let mut at = 0;
+        while at < len {
+            let part = block.min(len - at);
+            // SAFETY: `at + part <= len`, `part` fits the block, and the caller's promise.
+            unsafe {
+                copy(inout.add(at), old, part);
+                self.apply(data.add(at), inout.add(at), part);
+                copy(old, data.add(at), part);
+            }
+            at += part;
+        }
+    }
+
     /// The largest whole number of elements in `bytes`, in bytes; at least one element.
     #[inline]
     pub(crate) fn whole(&self, bytes: usize) -> usize {
@@ -118,6 +140,13 @@ impl Combine {
 
 /// Fetched and combined at a time, so that the second reading comes from the first-level cache.
 const FETCH_BLOCK: usize = 8 * 1024;
+
+/// Exchanged at a time, on the stack.
+const EXCHANGE_BLOCK: usize = 1024;
+
+/// Aligned for every element.
+#[repr(align(64))]
+struct Aligned<T>(T);
 
 /// Applies `f(inout, input)` element by element.
 ///
@@ -135,7 +164,9 @@ unsafe fn each<T: Copy>(input: *const T, inout: *mut T, count: usize, f: impl Fn
 }
 
 /// Arithmetic of integers: wraps, as the hosts' does.
-trait Integer: Copy + Ord + std::ops::BitAnd<Output = Self> + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self> {
+trait Integer:
+    Copy + Ord + std::ops::BitAnd<Output = Self> + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
+{
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn truth(self) -> bool;
@@ -229,3 +260,22 @@ unsafe fn same(a: *const u8, b: *const u8, len: usize) -> bool {
         }
     }
 }
+
+/// As [`compare_swap`], where the data are `origin` followed by `compare`, and the result takes their place.
+///
+/// # Safety
+/// `data` must be valid for `2 * len` bytes, `target` for `len`, without overlap; `len` is at most
+/// [`EXTENT_MAX`]; nobody else may access them meanwhile.
+pub(crate) unsafe fn compare_swap_in_place(target: *mut u8, data: *mut u8, len: usize) {
+    debug_assert!(len <= EXTENT_MAX);
+    let mut old = Aligned([0u8; EXTENT_MAX]);
+    let old = old.0.as_mut_ptr();
+    // SAFETY: the caller's promise; `old` holds any element.
+    unsafe {
+        compare_swap(target, data.add(len), data, old, len);
+        copy(old, data, len);
+    }
+}
+
+/// Bytes of the largest element.
+pub(crate) const EXTENT_MAX: usize = 32;

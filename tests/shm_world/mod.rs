@@ -224,3 +224,100 @@ pub fn barrier(window: &mut ShmWindow) {
         std::thread::yield_now();
     }
 }
+
+/// Where the window memory lies and how others reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    Allocated,
+    Attached,
+    Copied,
+}
+
+pub const FLAVOURS: [Flavour; 3] = [Flavour::Allocated, Flavour::Attached, Flavour::Copied];
+
+impl World {
+    /// A window of `memory.len()` bytes, in `memory` where it is created.
+    pub fn window(&self, flavour: Flavour, memory: &mut [u8]) -> ShmWindow {
+        let window = match flavour {
+            Flavour::Allocated => self.allocate(memory.len() as u64),
+            Flavour::Attached => self.create(memory, true),
+            Flavour::Copied => self.create(memory, false),
+        };
+        let words = match flavour {
+            Flavour::Allocated => "shared memory",
+            Flavour::Attached => "shared memory + cross-memory attach",
+            Flavour::Copied => "shared memory + active copying",
+        };
+        if self.size > 1 {
+            assert_eq!(window.describe(), words);
+        }
+        window
+    }
+}
+
+pub use mpix_rma::transport::element::native::*;
+
+/// Operations in flight, each of which must report its stages once.
+#[derive(Default)]
+pub struct Flight {
+    /// By ticket: local completion was seen, remote completion was seen.
+    seen: Vec<(bool, bool)>,
+    open: usize,
+}
+
+impl Flight {
+    pub fn post(&mut self, window: &mut ShmWindow, op: &Op) {
+        let ticket = Ticket(self.seen.len() as u32);
+        let seen = loop {
+            match window.post(op, ticket) {
+                Posted::Complete => break (true, true),
+                Posted::Local => break (true, false),
+                Posted::Pending => break (false, false),
+                Posted::NoResource => self.drive(window),
+            }
+        };
+        self.open += usize::from(!seen.1);
+        self.seen.push(seen);
+    }
+
+    pub fn drive(&mut self, window: &mut ShmWindow) {
+        if !window.poll() {
+            std::thread::yield_now();
+        }
+        while let Some((Ticket(ticket), stage)) = window.next_finished() {
+            let seen = &mut self.seen[ticket as usize];
+            match stage {
+                Stage::Local => assert!(!std::mem::replace(&mut seen.0, true), "local completion twice"),
+                Stage::Remote => {
+                    assert!(!std::mem::replace(&mut seen.1, true), "remote completion twice");
+                    self.open -= 1;
+                }
+            }
+        }
+    }
+
+    pub fn finish(mut self, window: &mut ShmWindow) {
+        while self.open > 0 {
+            self.drive(window);
+        }
+    }
+}
+
+/// Private memory of which only touched pages exist.
+pub struct Sparse(pub *mut u8, usize);
+
+impl Sparse {
+    pub fn new(len: usize) -> Self {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        Sparse(base.cast(), len)
+    }
+}
+
+impl Drop for Sparse {
+    fn drop(&mut self) {
+        unsafe { libc::munmap(self.0.cast(), self.1) };
+    }
+}

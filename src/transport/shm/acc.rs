@@ -5,57 +5,12 @@
 //! whichever process's CPU does the work. MPI promises atomicity per element only, so long operations
 //! give the lock up between pieces: how long it is held is bounded.
 
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{AtomicU32, spin_loop, yield_now};
 use crate::transport::kernel::{Combine, compare_swap};
+
+use super::protocol::AccumulateLock;
 
 /// Bytes combined in one hold of the lock.
 pub(super) const HOLD: usize = 64 * 1024;
-
-/// Tries before the CPU is given up: the holder may have been descheduled, more ranks than cores.
-const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
-
-/// A target's accumulate lock, wherever its word lives: 0 free, 1 held.
-///
-/// Taking it is an acquire and giving it up a release on that word, so what was written to the target's
-/// memory under the lock is seen by the next holder.
-#[derive(Debug)]
-pub struct AccumulateLock<'a>(pub &'a AtomicU32);
-
-impl<'a> AccumulateLock<'a> {
-    /// Takes the lock; gives the CPU up between tries after a while.
-    #[inline(always)]
-    pub fn hold(&self) -> Hold<'a> {
-        if self.0.swap(1, Acquire) != 0 {
-            self.wait();
-        }
-        Hold(self.0)
-    }
-
-    #[cold]
-    fn wait(&self) {
-        loop {
-            for _ in 0..SPINS {
-                if self.0.load(Relaxed) == 0 && self.0.swap(1, Acquire) == 0 {
-                    return;
-                }
-                spin_loop();
-            }
-            yield_now();
-        }
-    }
-}
-
-/// The lock as long as it is held.
-#[derive(Debug)]
-pub struct Hold<'a>(&'a AtomicU32);
-
-impl Drop for Hold<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.0.store(0, Release);
-    }
-}
 
 /// Accumulate on mapped memory; with `result`, get_accumulate.
 ///

@@ -1,116 +1,15 @@
-//! The channel of an ordered pair (origin, target): how operations reach memory that the origin cannot
-//! map (created windows).
-//!
-//! A ring of slots with one producer, the origin. The consumer is whoever holds the `drain` word:
-//! normally the target in its poll; or the origin itself, by cross-memory attach, when the target does
-//! not poll. Positions count slots from 0 and never wrap; slot `position % SLOTS` serves a position.
-//!
-//! Which word gives whom access to what:
-//!
-//! | access | given by | to |
-//! |---|---|---|
-//! | write slot and payload of position `p` | `head > p - SLOTS`, acquire | the origin |
-//! | read them, write results into them | the slot's stamp is `p + 1`, acquire, and `drain` held | that holder |
-//! | read the results | `head > p`, acquire | the origin |
-//! | write `head`, read it as the truth | `drain` held, acquire | that holder |
-//!
-//! The origin publishes a slot by a release store of its stamp, so its fields and payload are there when
-//! the stamp is. The holder of `drain` releases `head` after it has applied the positions before, so when
-//! the origin sees it, the operations are visible at the target [FE-2], results lie in the payload, and
-//! the slots are the origin's again. `drain` is given back by a release store and taken by an acquire: the
-//! next holder sees the last head, never applies a position twice, and its own release of `head` covers
-//! what earlier holders did. A peek at `head` and the stamp without `drain` only decides whether to try.
-//!
-//! The protocol is written over borrowed words, so that loom can run it on words of its own.
+//! The channel of an ordered pair (origin, target) as it lies in the segment: how operations reach
+//! memory that the origin cannot map (created windows). Who may access what when: [`super::protocol`].
 
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{AtomicU32, AtomicU64};
 use std::cell::UnsafeCell;
 
+use crate::engine::{Element, Op, OpKind, Reduction};
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::transport::element::ForeignReduce;
+use crate::transport::kernel::Combine;
+
+use super::protocol::Ends;
 use super::words::Line;
-
-/// The two words that producer and consumers share, wherever they live.
-#[derive(Clone, Copy, Debug)]
-pub struct Ends<'a> {
-    /// First position that was not applied.
-    pub head: &'a AtomicU64,
-    /// 1 while somebody consumes.
-    pub drain: &'a AtomicU32,
-}
-
-impl<'a> Ends<'a> {
-    /// The origin: positions below are applied, and their slots its own again.
-    #[inline(always)]
-    pub fn applied(&self) -> u64 {
-        self.head.load(Acquire)
-    }
-
-    /// Where a consumer would begin; may be old.
-    #[inline(always)]
-    pub fn peek(&self) -> u64 {
-        self.head.load(Relaxed)
-    }
-
-    /// Becomes the consumer, unless somebody is.
-    #[inline(always)]
-    pub fn try_drain(&self) -> Option<Drain<'a>> {
-        if self.drain.swap(1, Acquire) != 0 {
-            return None;
-        }
-        Some(Drain { ends: *self, position: self.head.load(Relaxed) })
-    }
-}
-
-/// The right to consume, as long as it lives.
-#[derive(Debug)]
-pub struct Drain<'a> {
-    ends: Ends<'a>,
-    position: u64,
-}
-
-impl Drain<'_> {
-    /// First position that was not applied.
-    #[inline(always)]
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// Tells the origin that everything below `position` has been applied.
-    #[inline(always)]
-    pub fn advance(&mut self, position: u64) {
-        debug_assert!(position >= self.position);
-        if position != self.position {
-            self.position = position;
-            self.ends.head.store(position, Release);
-        }
-    }
-}
-
-impl Drop for Drain<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.ends.drain.store(0, Release);
-    }
-}
-
-/// Publishes the slot of `position` with 32 bits of the producer's: the fields are written.
-#[inline(always)]
-pub fn publish(stamp: &AtomicU64, position: u64, tag: u32) {
-    stamp.store(u64::from(expected(position)) | u64::from(tag) << 32, Release);
-}
-
-/// The producer's 32 bits, if the slot has been published for `position`.
-#[inline(always)]
-pub fn published(stamp: &AtomicU64, position: u64) -> Option<u32> {
-    let word = stamp.load(Acquire);
-    (word as u32 == expected(position)).then_some((word >> 32) as u32)
-}
-
-/// Low bits of a published stamp. An unused slot is 0, and a slot is never more than one lap behind.
-#[inline(always)]
-fn expected(position: u64) -> u32 {
-    (position as u32).wrapping_add(1)
-}
 
 /// Slots of a channel.
 pub(super) const SLOTS: usize = 256;
@@ -187,7 +86,7 @@ impl Slot {
     /// Reads the fields.
     ///
     /// # Safety
-    /// The caller has read access by the table above.
+    /// The caller has read access by the table in [`super::protocol`].
     #[inline(always)]
     pub(super) unsafe fn fields(&self) -> (u64, u32, u32) {
         let body = self.body.get();
@@ -198,7 +97,7 @@ impl Slot {
     /// Writes the fields.
     ///
     /// # Safety
-    /// The caller is the origin and has write access by the table above.
+    /// The caller is the origin and has write access by the table in [`super::protocol`].
     #[inline(always)]
     pub(super) unsafe fn fill(&self, disp: u64, len: u32, payload: u32) {
         let body = self.body.get();
@@ -217,7 +116,73 @@ impl Slot {
     }
 }
 
-// SAFETY: who may access a slot's cells when is said in the table above; users promise to keep to it.
+// SAFETY: who may access a slot's cells when is said in [`super::protocol`]; users promise to keep to it.
 unsafe impl Sync for Slot {}
 // SAFETY: as for `Slot`.
 unsafe impl Sync for PayloadArea {}
+
+/// What is done with a slot's bytes; travels in the upper half of the stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    pub(super) kind: OpKind,
+    pub(super) element: Element,
+    pub(super) reduction: Reduction,
+    pub(super) extent: u8,
+}
+
+impl Tag {
+    #[inline(always)]
+    pub(super) fn of(op: &Op) -> Self {
+        Tag { kind: op.kind, element: op.element, reduction: op.reduction, extent: op.extent }
+    }
+
+    #[inline(always)]
+    pub(super) fn encode(self) -> u32 {
+        u32::from_le_bytes([self.kind as u8, self.element.0, self.reduction.0, self.extent])
+    }
+
+    #[inline(always)]
+    pub(super) fn decode(tag: u32) -> Self {
+        let [kind, element, reduction, extent] = tag.to_le_bytes();
+        let kind = match kind {
+            0 => OpKind::Put,
+            1 => OpKind::Get,
+            2 => OpKind::Accumulate,
+            3 => OpKind::GetAccumulate,
+            _ => OpKind::CompareAndSwap,
+        };
+        Tag { kind, element: Element(element), reduction: Reduction(reduction), extent }
+    }
+
+    /// How the elements are combined.
+    #[inline(always)]
+    pub(super) fn combine(self, foreign: ForeignReduce) -> Combine {
+        Combine { element: self.element, reduction: self.reduction, extent: self.extent, foreign }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::protocol::{publish, published};
+    use super::*;
+
+    #[test]
+    fn tags_travel() {
+        for kind in [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap] {
+            let tag = Tag { kind, element: Element(200), reduction: Reduction(13), extent: 32 };
+            assert_eq!(Tag::decode(tag.encode()), tag);
+        }
+    }
+
+    #[test]
+    fn stamps_of_neighbouring_laps_differ() {
+        let stamp = AtomicU64::new(0);
+        let late = u64::from(u32::MAX) + 5;
+        for position in [0, 1, SLOTS as u64, u64::from(u32::MAX) - 1, u64::from(u32::MAX), late] {
+            assert_eq!(published(&stamp, position), None);
+            publish(&stamp, position, 7);
+            assert_eq!(published(&stamp, position), Some(7));
+            assert_eq!(published(&stamp, position + SLOTS as u64), None);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use libc::iovec;
 const CALL_BYTES: usize = 1 << 30;
 
 /// Pieces that one system call takes (UIO_MAXIOV).
-pub(super) const CALL_PIECES: usize = 1024;
+const CALL_PIECES: usize = 1024;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +105,7 @@ impl Batch {
         self.remote.clear();
     }
 
-    /// Pieces in the batch.
-    pub(super) fn len(&self) -> usize {
-        self.local.len()
-    }
-
-    /// Adds `len` bytes between `local` here and `remote` there; neighbours on both sides become one piece.
+    /// Adds `len` bytes between `local` here and `remote` there.
     pub(super) fn push(&mut self, local: *mut u8, remote: u64, len: usize) {
         self.local.push(piece(local, len));
         self.remote.push(remote_piece(remote, len));

@@ -11,15 +11,24 @@ use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
 
 use super::kernel::{Combine, copy};
-use acc::AccumulateLock;
+use protocol::AccumulateLock;
 use setup::Mapped;
+use shared::Shared;
+use traffic::Traffic;
 
 mod acc;
 mod channel;
 mod cma;
+mod inbox;
 mod layout;
+mod outbox;
+#[doc(hidden)]
+pub mod protocol;
 mod segment;
 mod setup;
+mod shared;
+mod thief;
+mod traffic;
 mod vote;
 mod words;
 
@@ -39,6 +48,8 @@ pub struct ShmWindow {
     mapped: Mapped,
     settings: Settings,
     voter: vote::Voter,
+    /// Created windows: operations on the memory of others.
+    traffic: Option<Box<Traffic>>,
 }
 
 // SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the application's
@@ -57,7 +68,17 @@ impl ShmWindow {
             true => mapped.segment.base().wrapping_add(own.memory as usize),
             false => own.memory as usize as *mut u8,
         };
-        Ok(ShmWindow { allocated: mapped.allocated, me: mapped.me, base, mapped, settings, voter: vote::Voter::default() })
+        let (allocated, me, voter) = (mapped.allocated, mapped.me, vote::Voter::default());
+        let traffic = (!allocated && mapped.size > 1).then(|| {
+            let at = |offset: u64| mapped.segment.base().wrapping_add(offset as usize);
+            let (contacts, channels) = (at(mapped.layout.contacts).cast(), at(mapped.layout.channels).cast());
+            // SAFETY: the layout has these parts for this window; the segment is dropped with the window, after
+            // the traffic.
+            let shared =
+                unsafe { Shared::new(mapped.blocks, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
+            Box::new(Traffic::new(shared, mapped.cma))
+        });
+        Ok(ShmWindow { traffic, allocated, me, base, settings, voter, mapped })
     }
 
     /// First byte of this process's window memory (0 when it is empty).
@@ -184,13 +205,16 @@ impl LockMemory for ShmWindow {
 
 impl Port for ShmWindow {
     #[inline]
-    fn post(&mut self, op: &Op, _ticket: Ticket) -> Posted {
+    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         if self.allocated || op.target == self.me {
             return self.direct(op);
         }
-        unimplemented!("created windows")
+        let traffic = self.traffic.as_mut().expect("a created window with several processes has traffic");
+        traffic.post(op, ticket)
     }
 
+    /// [FE-2] What is complete was written by this CPU, or released to it by who applied it; so this
+    /// release makes it visible to whoever acquires the signal.
     #[inline]
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         self.mapped.blocks.pair(peer, self.me).signals.0[word as usize].store(value, Release);
@@ -204,11 +228,17 @@ impl Port for ShmWindow {
 
     #[inline]
     fn poll(&mut self) -> bool {
-        false
+        match &mut self.traffic {
+            Some(traffic) => traffic.poll(),
+            None => false,
+        }
     }
 
     #[inline]
     fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
-        None
+        match &mut self.traffic {
+            Some(traffic) => traffic.next_finished(),
+            None => None,
+        }
     }
 }
