@@ -100,7 +100,7 @@ impl Combine {
             let part = block.min(len - at);
             // SAFETY: `at + part <= len`, and the caller's promise.
             unsafe {
-                copy(inout, result.add(at), part);
+                copy(inout.add(at), result.add(at), part);
                 self.apply(input.wrapping_add(at), inout.add(at), part);
             }
             at += part;

@@ -1,5 +1,7 @@
 //! A window's processes as threads of one process.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
@@ -255,6 +257,7 @@ impl World {
     }
 }
 
+#[allow(unused_imports)]
 pub use mpix_rma::transport::element::native::*;
 
 /// Operations in flight, each of which must report its stages once.
