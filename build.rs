@@ -46,9 +46,12 @@ mod host {
         };
         println!("cargo::rustc-cfg=mpi_host=\"{family}\"");
         println!("cargo::rustc-env=MPIX_RMA_HOST={version}");
-        println!("cargo::rustc-check-cfg=cfg(mpi_large_count)");
-        if bindings.contains("fn PMPI_Put_c") {
-            println!("cargo::rustc-cfg=mpi_large_count");
+        // What later versions of the standard added.
+        for (name, function) in [("mpi_large_count", "PMPI_Put_c"), ("mpi_info_get_string", "PMPI_Info_get_string")] {
+            println!("cargo::rustc-check-cfg=cfg({name})");
+            if bindings.contains(&format!("fn {function}(")) {
+                println!("cargo::rustc-cfg={name}");
+            }
         }
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
         fs::write(out.join("bindings.rs"), bindings).expect("OUT_DIR is writable");

@@ -10,7 +10,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::sys::*;
 use crate::runtime::progress;
@@ -204,8 +204,33 @@ pub(crate) fn poke() {
         unsafe { progress(STREAM_NULL) };
     } else {
         let mut flag = 0;
-        // A look at this process's own messages: takes none out, and makes the host look everywhere.
-        // SAFETY: MPI is initialised and not finalised while windows live.
-        unsafe { PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &raw mut flag, MPI_STATUS_IGNORE) };
+        // A look for messages that nobody sends; it makes the host look everywhere.
+        let comm = MPI_Comm::of(POKED.load(Ordering::Relaxed));
+        // SAFETY: the communicator was made by `prepare` and lives until `MPI_Finalize`.
+        unsafe { PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &raw mut flag, MPI_STATUS_IGNORE) };
+    }
+}
+
+/// The communicator on which a host without a function for it is poked.
+static POKED: AtomicU64 = AtomicU64::new(0);
+
+/// At `MPI_Init`: makes what [`poke`] needs.
+pub(crate) fn prepare() {
+    let optional = optional();
+    let mut comm = MPI_COMM_SELF;
+    if optional.opal_progress.is_none() && optional.stream_progress.is_none() {
+        // SAFETY: MPI is initialised; the place is ours. If it fails, the communicator stays the application's, where a
+        // message of its own to itself would keep the host from looking further.
+        unsafe { PMPI_Comm_dup(MPI_COMM_SELF, &raw mut comm) };
+    }
+    POKED.store(comm.key(), Ordering::Relaxed);
+}
+
+/// Before `MPI_Finalize`: gives back what [`prepare`] made.
+pub(crate) fn release() {
+    let mut comm = MPI_Comm::of(POKED.swap(MPI_COMM_SELF.key(), Ordering::Relaxed));
+    if comm != MPI_COMM_SELF {
+        // SAFETY: made by `prepare`, and not used any more.
+        unsafe { PMPI_Comm_free(&raw mut comm) };
     }
 }

@@ -169,6 +169,11 @@ keyed! {
     MPI_Info_delete => PMPI_Info_delete(key);
 }
 
+#[cfg(all(mpi_host = "openmpi", mpi_info_get_string))]
+keyed! {
+    MPI_Info_get_string => PMPI_Info_get_string(key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -76,6 +76,9 @@ unsafe fn start() {
     }
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
     progress::set_crowded(is_crowded());
+    if settings.serve() != Serve::Off {
+        hook::prepare();
+    }
     request::set_most(settings.max_requests());
     // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve best.
     drive::agree(loops && settings.serve() != Serve::Off);
@@ -205,6 +208,7 @@ fn finish() {
     // SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
     hook::see_off();
+    hook::release();
     enter().settings = None;
     drive::agree(false);
 }
