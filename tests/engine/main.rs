@@ -17,6 +17,7 @@ mod patterns;
 mod program;
 mod programs;
 
+mod random;
 mod requests;
 mod resources;
 mod world;

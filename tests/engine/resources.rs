@@ -20,7 +20,7 @@ fn refused_operations_are_driven_again_in_order() {
             let flush = w.rank(0).flush(1);
             let unlock = w.rank(0).unlock(1);
             w.finish();
-            assert_eq!(w.net.refusals_left(0, 1).0, 0);
+            assert_eq!(w.net.refusals_left(0, 1), 0);
             assert!(w.done_at(flush) <= w.done_at(unlock));
             assert_eq!((w.cell(1, 0), w.cell(1, 8)), (20, 210), "{mode:?}, {refusals} refusals");
         }
@@ -109,32 +109,55 @@ fn requests_of_refused_operations_wait() {
     w.finish();
 }
 
-/// Grants, dones and barrier hops that the transport refuses are sent later.
+/// A grant, a done, a barrier hop that the transport refuses is sent later; the rest of the program waits for it.
 #[test]
 fn refused_signals_are_driven_again() {
-    for refusals in [1, 2, 11] {
-        let mut w = World::new(3);
-        for from in 0..3 {
-            for to in 0..3 {
-                w.net.refuse_signals(from, to, refusals);
+    for word in [Word::Grant, Word::Done, Word::Fence] {
+        for refusals in [1, 2, 11] {
+            let mut w = World::new(3);
+            for from in 0..3 {
+                for to in 0..3 {
+                    w.net.refuse_signals(from, to, word, refusals);
+                }
+            }
+            for me in 0..3 {
+                let next = (me + 1) % 3;
+                w.rank(me).fence();
+                w.put(me, next, 0, &[1]);
+                w.rank(me).fence();
+                w.rank(me).post(&[(me + 2) % 3]);
+                w.rank(me).start(&[next]);
+                w.put(me, next, 1, &[2]);
+                w.rank(me).complete();
+                w.rank(me).wait();
+                w.rank(me).fence();
+            }
+            w.finish();
+            for me in 0..3 {
+                assert_eq!(w.mem(me, 0, 2), [1, 2], "{word:?}");
             }
         }
-        for me in 0..3 {
-            let next = (me + 1) % 3;
-            w.rank(me).fence();
-            w.put(me, next, 0, &[1]);
-            w.rank(me).fence();
-            w.rank(me).post(&[(me + 2) % 3]);
-            w.rank(me).start(&[next]);
-            w.put(me, next, 1, &[2]);
-            w.rank(me).complete();
-            w.rank(me).wait();
-        }
-        w.finish();
-        for me in 0..3 {
-            assert_eq!(w.mem(me, 0, 2), [1, 2]);
-        }
     }
+}
+
+/// An epoch is complete when its notifications have been sent, not before (the paper's section VI, "internal lifetime"):
+/// who has seen the request complete may compute for as long as it likes without delaying the target.
+#[test]
+fn an_access_is_not_complete_before_its_done_has_left() {
+    let mut w = World::with_mode(2, Mode::Immediate);
+    w.rank(1).post(&[0]);
+    let wait = w.rank(1).wait();
+    w.drive();
+    w.net.refuse_signals(0, 1, Word::Done, 3);
+    w.rank(0).start(&[1]);
+    w.put(0, 1, 0, &[1]);
+    let complete = w.rank(0).complete();
+    w.block(complete);
+    w.freeze(0);
+    w.drive();
+    assert!(w.done(wait));
+    w.thaw(0);
+    w.finish();
 }
 
 /// Words only rise: several grants or dones refused in a row may go as the last of them.
@@ -142,8 +165,8 @@ fn refused_signals_are_driven_again() {
 fn refused_words_may_merge() {
     let flags = ReorderFlags { access_after_access: true, exposure_after_exposure: true, ..Default::default() };
     let mut w = World::with_flags(2, flags);
-    w.net.refuse_signals(1, 0, 6);
-    w.net.refuse_signals(0, 1, 6);
+    w.net.refuse_signals(1, 0, Word::Grant, 6);
+    w.net.refuse_signals(0, 1, Word::Done, 6);
     for _ in 0..5 {
         w.rank(1).post(&[0]);
         w.rank(1).wait();
@@ -162,7 +185,7 @@ fn refused_words_may_merge() {
 #[test]
 fn a_refused_signal_keeps_the_window_unquiet() {
     let mut w = World::new(2);
-    w.net.refuse_signals(1, 0, 5);
+    w.net.refuse_signals(1, 0, Word::Grant, 5);
     w.rank(1).post(&[0]);
     assert!(!w.window(1).is_quiet());
     w.drive();

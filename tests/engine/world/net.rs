@@ -149,7 +149,7 @@ pub struct Net {
     /// Latencies of the next operations of a pair, in order of posting.
     scripted: HashMap<(Rank, Rank), VecDeque<Time>>,
     refuse_ops: HashMap<(Rank, Rank), u32>,
-    refuse_signals: HashMap<(Rank, Rank), u32>,
+    refuse_signals: HashMap<(Rank, Rank, Word), u32>,
     in_flight: HashMap<(Rank, Rank), u32>,
     tickets: HashSet<(Rank, Ticket)>,
     /// Data that a pending operation carries, from its local to its remote stage.
@@ -230,13 +230,13 @@ impl Net {
         self.refuse_ops.insert((from, to), times);
     }
 
-    pub fn refuse_signals(&mut self, from: Rank, to: Rank, times: u32) {
-        self.refuse_signals.insert((from, to), times);
+    pub fn refuse_signals(&mut self, from: Rank, to: Rank, word: Word, times: u32) {
+        self.refuse_signals.insert((from, to, word), times);
     }
 
-    pub fn refusals_left(&self, from: Rank, to: Rank) -> (u32, u32) {
-        let left = |map: &HashMap<(Rank, Rank), u32>| map.get(&(from, to)).copied().unwrap_or(0);
-        (left(&self.refuse_ops), left(&self.refuse_signals))
+    /// Refusals of operations that are still to come.
+    pub fn refusals_left(&self, from: Rank, to: Rank) -> u32 {
+        self.refuse_ops.get(&(from, to)).copied().unwrap_or(0)
     }
 
     pub fn allocate(&mut self, bytes: Vec<u8>) -> Buf {
@@ -372,24 +372,13 @@ impl Net {
         self.bufs[Buf::of(op.result).0][..op.len as usize].copy_from_slice(&old);
     }
 
-    fn chaos_refuses(&mut self) -> bool {
-        self.chaos.as_mut().is_some_and(|chaos| chaos.refuse_one_in > 0 && chaos.rng.u32(0..chaos.refuse_one_in) == 0)
-    }
-
-    fn refused(&mut self, signal: bool, from: Rank, to: Rank) -> bool {
-        let map = if signal { &mut self.refuse_signals } else { &mut self.refuse_ops };
-        let counted = match map.get_mut(&(from, to)) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                true
-            }
-            _ => false,
-        };
-        let refused = counted || self.chaos_refuses();
-        if refused {
-            self.wake_soon();
+    /// True if the call is refused, by the counted refusals or by chaos.
+    fn refuses(counted: Option<&mut u32>, chaos: &mut Option<Chaos>) -> bool {
+        if let Some(left) = counted.filter(|left| **left > 0) {
+            *left -= 1;
+            return true;
         }
-        refused
+        chaos.as_mut().is_some_and(|c| c.refuse_one_in > 0 && c.rng.u32(0..c.refuse_one_in) == 0)
     }
 
     /// A process sees the network through this.
@@ -455,7 +444,11 @@ impl Port for RankPort<'_> {
         let id = net.model.check_post(me, op);
         let link = net.link_of(me, op.target);
         let in_flight = *net.in_flight.entry(pair).or_insert(0);
-        if net.refused(false, me, op.target) || in_flight >= link.credits {
+        if in_flight >= link.credits {
+            return Posted::NoResource;
+        }
+        if Net::refuses(net.refuse_ops.get_mut(&pair), &mut net.chaos) {
+            net.wake_soon();
             return Posted::NoResource;
         }
         net.model.op_posted(id, op, net.now);
@@ -511,7 +504,8 @@ impl Port for RankPort<'_> {
         self.calls().signal += 1;
         let (me, net) = (self.me, &mut *self.net);
         net.model.check_signal(me, peer, word, value);
-        if net.refused(true, me, peer) {
+        if Net::refuses(net.refuse_signals.get_mut(&(me, peer, word)), &mut net.chaos) {
+            net.wake_soon();
             return Err(NoResource);
         }
         let mut at = net.now + net.link_of(me, peer).signal_latency;
