@@ -29,10 +29,10 @@ impl Window {
             return Err(SyncError::FenceOpen);
         }
         // A tentative fence epoch loses its exposure part only: a later operation still makes its access part real [EP-11].
-        let epoch = self.record_open(Kind::Exposure);
+        let epoch = self.open(Kind::Exposure);
         self.epochs[epoch].origins = SmallVec::from_slice(group);
         self.exposure_open = Some(epoch);
-        self.run(port);
+        self.ready(port, epoch);
         Ok(())
     }
 
@@ -43,13 +43,13 @@ impl Window {
     pub fn start(&mut self, port: &mut impl Port, group: &[Rank], _assert: Assert) -> Result<(), SyncError> {
         self.no_access_open()?;
         self.fence_view = FenceView::Dissolved;
-        let epoch = self.record_open(Kind::Access);
+        let epoch = self.open(Kind::Access);
         let legs = &mut self.epochs[epoch].legs;
         for target in group {
             legs.push(Leg::new(*target, false));
         }
         self.access_open = Some(epoch);
-        self.run(port);
+        self.ready(port, epoch);
         Ok(())
     }
 
@@ -64,10 +64,11 @@ impl Window {
         self.no_group_access_open()?;
         self.fence_view = FenceView::Dissolved;
         let own = target == self.me;
-        let epoch = self.record_open(Kind::Lock { target, mode, nocheck: assert.nocheck, own });
+        let epoch = self.open(Kind::Lock { target, mode, nocheck: assert.nocheck, own });
+        self.epochs[epoch].legs.push(Leg::new(target, false));
         self.locks_open.push(epoch);
         self.peers.of(target).lock_open = Some(epoch);
-        self.run(port);
+        self.ready(port, epoch);
         Ok(())
     }
 
@@ -81,7 +82,9 @@ impl Window {
         }
         self.no_group_access_open()?;
         self.fence_view = FenceView::Dissolved;
-        self.lock_all_open = Some(self.open(port, Kind::LockAll { nocheck: assert.nocheck }));
+        let epoch = self.open(Kind::LockAll { nocheck: assert.nocheck });
+        self.lock_all_open = Some(epoch);
+        self.ready(port, epoch);
         Ok(())
     }
 
@@ -134,7 +137,11 @@ impl Window {
         let epoch = match self.fence_view {
             FenceView::Real(epoch) => epoch,
             // An epoch without operations: there for its barrier.
-            FenceView::Tentative | FenceView::Dissolved => self.record_open(Kind::Fence),
+            FenceView::Tentative | FenceView::Dissolved => {
+                let epoch = self.open(Kind::Fence);
+                self.ready(port, epoch);
+                epoch
+            }
         };
         self.fence_view = if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
         Ok(self.close(port, epoch))
@@ -146,7 +153,8 @@ impl Window {
     /// If this process has not locked the target.
     pub fn unlock(&mut self, port: &mut impl Port, target: Rank) -> Result<Outcome, SyncError> {
         let epoch = self.peers.of(target).lock_open.take().ok_or(SyncError::NotLocked)?;
-        self.locks_open.retain(|open| *open != epoch);
+        let at = self.locks_open.iter().position(|open| *open == epoch).expect("an open lock is listed");
+        self.locks_open.swap_remove(at);
         Ok(self.close(port, epoch))
     }
 
@@ -198,11 +206,11 @@ impl Window {
         self.route = None;
         self.closings += 1;
         self.closed_incomplete += 1;
-        let held = &mut self.epochs[epoch];
-        held.closed = true;
-        let class = Class::of(held.kind);
-        self.ledger.close(class, self.closings, epoch);
+        self.epochs[epoch].closed = true;
         self.closed(port, epoch);
+        if let Some(held) = self.epochs.get(epoch) {
+            self.ledger.close(Class::of(held.kind), self.closings, epoch);
+        }
         self.run(port);
         match self.epochs.get_mut(epoch) {
             None => Outcome::Complete,

@@ -61,8 +61,9 @@ impl Window {
         match self.fence_view {
             FenceView::Real(epoch) => Ok(epoch),
             FenceView::Tentative => {
-                let epoch = self.open(port, Kind::Fence);
+                let epoch = self.open(Kind::Fence);
                 self.fence_view = FenceView::Real(epoch);
+                self.ready(port, epoch);
                 Ok(epoch)
             }
             FenceView::Dissolved => Err(SyncError::NoAccessEpoch),

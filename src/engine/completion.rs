@@ -10,7 +10,14 @@ use super::window::Window;
 
 impl Window {
     /// Activates deferred epochs in their order, until the first that is blocked [EP-4]; again while epochs complete by it.
+    #[inline]
     pub(super) fn run(&mut self, port: &mut impl Port) {
+        if self.recheck {
+            self.run_deferred(port);
+        }
+    }
+
+    fn run_deferred(&mut self, port: &mut impl Port) {
         while std::mem::take(&mut self.recheck) {
             while let Some(&epoch) = self.deferred.front() {
                 self.ledger.tidy(&self.epochs);
@@ -27,7 +34,7 @@ impl Window {
     }
 
     /// Activates an epoch and replays what was recorded, up to its closing.
-    fn activate(&mut self, port: &mut impl Port, epoch: Key) {
+    pub(super) fn activate(&mut self, port: &mut impl Port, epoch: Key) {
         self.moves += 1;
         let held = &mut self.epochs[epoch];
         debug_assert_eq!(held.phase, Phase::Deferred);
@@ -42,8 +49,7 @@ impl Window {
                     held.locking = Locking::Unchecked;
                     self.grant(port, epoch);
                 } else {
-                    self.lock_gate.push_back(epoch);
-                    self.advance_gate(port);
+                    self.request_lock(port, epoch);
                 }
             }
             Kind::LockAll { nocheck: true } => {
@@ -119,8 +125,10 @@ impl Window {
         if held.is_passive() {
             self.locks_held += 1;
         }
-        for flush in std::mem::take(&mut held.flushes_for_grant) {
-            self.flush_waits_once_less(flush);
+        if !held.flushes_for_grant.is_empty() {
+            for flush in std::mem::take(&mut held.flushes_for_grant) {
+                self.flush_waits_once_less(flush);
+            }
         }
         for leg in 0..self.epochs[epoch].legs.len() {
             self.leg(epoch, leg).granted = true;
@@ -216,13 +224,13 @@ impl Window {
 
     /// Sends the present value of a word; if there is no resource, a sweep sends what is then the present value.
     pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) {
-        let peer = &self.peers[index];
+        let peer = &mut self.peers[index];
         let value = match word {
             Word::Grant => peer.exposures,
             Word::Done => peer.done,
             Word::Fence => unreachable!("the barrier sends its own"),
         };
-        if port.signal(peer.rank, word, value).is_err() && !self.unsent.contains(&(index, word)) {
+        if port.signal(peer.rank, word, value).is_err() && !std::mem::replace(&mut peer.unsent[word as usize], true) {
             self.unsent.push((index, word));
         }
     }
@@ -245,11 +253,12 @@ impl Window {
 
     /// A closed epoch is complete.
     fn end(&mut self, epoch: Key) {
-        let held = self.epochs.remove(epoch).expect("an epoch ends once");
+        let held = &self.epochs[epoch];
         debug_assert!(held.closed && held.outstanding == 0 && held.flushes_for_grant.is_empty());
-        self.closed_incomplete -= 1;
         self.requests.complete_opt(held.request);
-        self.recheck = true;
+        self.epochs.remove(epoch);
+        self.closed_incomplete -= 1;
+        self.recheck = !self.deferred.is_empty();
         self.moves += 1;
     }
 }

@@ -75,11 +75,17 @@ impl Leg {
     }
 }
 
-/// The targets of an epoch: one inline, found by scan up to eight, by hash beyond.
+/// The targets of an epoch: the first inline, the others found by scan up to eight, by hash beyond.
 #[derive(Debug, Default)]
 pub(super) struct Legs {
-    list: SmallVec<[Leg; 1]>,
-    by_rank: Option<Box<HashMap<Rank, u32>>>,
+    first: Option<Leg>,
+    more: Option<Box<MoreLegs>>,
+}
+
+#[derive(Debug, Default)]
+struct MoreLegs {
+    list: Vec<Leg>,
+    by_rank: HashMap<Rank, u32>,
 }
 
 const SCAN: usize = 8;
@@ -87,42 +93,62 @@ const SCAN: usize = 8;
 impl Legs {
     #[inline]
     pub(super) fn find(&self, target: Rank) -> Option<u32> {
-        match &self.by_rank {
-            Some(map) => map.get(&target).copied(),
-            None => self.list.iter().position(|l| l.target == target).map(|i| i as u32),
+        let first = self.first.as_ref()?;
+        if first.target == target {
+            return Some(0);
+        }
+        let more = self.more.as_ref()?;
+        if more.by_rank.is_empty() {
+            more.list.iter().position(|leg| leg.target == target).map(|at| at as u32 + 1)
+        } else {
+            more.by_rank.get(&target).copied()
         }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, leg: Leg) -> u32 {
-        let index = self.list.len() as u32;
-        if let Some(map) = &mut self.by_rank {
-            map.insert(leg.target, index);
-        } else if self.list.len() == SCAN {
-            let mut map: HashMap<Rank, u32> = self.list.iter().enumerate().map(|(i, l)| (l.target, i as u32)).collect();
-            map.insert(leg.target, index);
-            self.by_rank = Some(Box::new(map));
+        if self.first.is_none() {
+            self.first = Some(leg);
+            return 0;
         }
-        self.list.push(leg);
+        let more = self.more.get_or_insert_default();
+        if more.list.len() == SCAN {
+            more.by_rank = more.list.iter().zip(1..).map(|(leg, at)| (leg.target, at)).collect();
+        }
+        let index = more.list.len() as u32 + 1;
+        if more.list.len() >= SCAN {
+            more.by_rank.insert(leg.target, index);
+        }
+        more.list.push(leg);
         index
     }
 
+    #[inline]
     pub(super) fn len(&self) -> u32 {
-        self.list.len() as u32
+        u32::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.list.len() as u32)
     }
 }
+
+const LEG: &str = "a leg that was made";
 
 impl std::ops::Index<u32> for Legs {
     type Output = Leg;
     #[inline]
     fn index(&self, index: u32) -> &Leg {
-        &self.list[index as usize]
+        match index {
+            0 => self.first.as_ref().expect(LEG),
+            at => &self.more.as_ref().expect(LEG).list[at as usize - 1],
+        }
     }
 }
 
 impl std::ops::IndexMut<u32> for Legs {
     #[inline]
     fn index_mut(&mut self, index: u32) -> &mut Leg {
-        &mut self.list[index as usize]
+        match index {
+            0 => self.first.as_mut().expect(LEG),
+            at => &mut self.more.as_mut().expect(LEG).list[at as usize - 1],
+        }
     }
 }
 
@@ -148,11 +174,12 @@ pub(super) struct Epoch {
     /// Operations recorded or in flight, remote stage.
     pub(super) outstanding: u64,
     /// Flushes that wait for the lock [EP-1].
-    pub(super) flushes_for_grant: SmallVec<[Key; 1]>,
+    pub(super) flushes_for_grant: Vec<Key>,
     pub(super) locking: Locking,
 }
 
 impl Epoch {
+    #[inline]
     pub(super) fn new(kind: Kind, opened_at: u64) -> Self {
         Epoch {
             kind,
@@ -165,7 +192,7 @@ impl Epoch {
             origins: SmallVec::new(),
             awaited: 0,
             outstanding: 0,
-            flushes_for_grant: SmallVec::new(),
+            flushes_for_grant: Vec::new(),
             locking: Locking::No,
         }
     }

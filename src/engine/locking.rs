@@ -39,6 +39,19 @@ fn count_intent(mem: &mut impl LockMemory, count: impl Fn(u32, u32) -> (u32, u32
 }
 
 impl Window {
+    /// A lock epoch is activated: its request is made, after those that stand at the gate [EP-10].
+    pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
+        match self.epochs[epoch].kind {
+            Kind::Lock { target, mode: LockMode::Shared, .. } if self.lock_gate.is_empty() => {
+                self.enter_queue(port, epoch, target, LockMode::Shared);
+            }
+            _ => {
+                self.lock_gate.push_back(epoch);
+                self.advance_gate(port);
+            }
+        }
+    }
+
     /// Makes the lock requests that may be made, in the order in which their epochs were activated [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
@@ -47,17 +60,21 @@ impl Window {
                 return;
             }
             self.lock_gate.pop_front();
-            let peer = self.peers.of(target);
-            peer.lock_sequence = peer.lock_sequence.wrapping_add(1);
-            let request = LockRequest { origin: self.me, target, mode, sequence: peer.lock_sequence };
-            self.moves += 1;
-            let turn = enqueue(port, request);
-            self.epochs[epoch].locking = Locking::Queued(request);
-            if !self.take_turn(port, epoch, request, turn) {
-                self.lock_watch.push(epoch);
-            } else if self.epochs[epoch].closed {
-                self.closed(port, epoch);
-            }
+            self.enter_queue(port, epoch, target, mode);
+        }
+    }
+
+    fn enter_queue(&mut self, port: &mut impl Port, epoch: Key, target: Rank, mode: LockMode) {
+        let peer = self.peers.of(target);
+        peer.lock_sequence = peer.lock_sequence.wrapping_add(1);
+        let mut request = LockRequest { origin: self.me, target, mode, sequence: peer.lock_sequence, queued: false };
+        self.moves += 1;
+        let turn = enqueue(port, &mut request);
+        self.epochs[epoch].locking = Locking::Queued(request);
+        if !self.take_turn(port, epoch, request, turn) {
+            self.lock_watch.push(epoch);
+        } else if self.epochs[epoch].closed {
+            self.closed(port, epoch);
         }
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Peer {
     pub(super) lock_open: Option<Key>,
     /// The lock epoch on the peer that is active [AC-3].
     pub(super) lock_active: Option<Key>,
+    /// The transport had no resource for the present value of `Grant`, `Done`.
+    pub(super) unsent: [bool; 2],
     /// Lock requests made to the peer.
     pub(super) lock_sequence: u32,
 }
@@ -86,6 +88,7 @@ impl Peers {
                 exposure_waiters: VecDeque::new(),
                 lock_open: None,
                 lock_active: None,
+                unsent: [false; 2],
                 lock_sequence: 0,
             });
             list.len() as u32 - 1

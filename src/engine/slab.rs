@@ -83,20 +83,20 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Drops the value in place; false if the key finds nothing.
     #[inline]
-    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
-        self.get(key)?;
-        let old = std::mem::replace(&mut self.entries[key.index as usize], Entry::Free(self.free));
+    pub(super) fn remove(&mut self, key: Key) -> bool {
+        if self.get(key).is_none() {
+            return false;
+        }
+        self.entries[key.index as usize] = Entry::Free(self.free);
         self.free = key.index;
         self.len -= 1;
         if self.len == 0 && self.entries.len() > KEEP {
             self.entries = Vec::new();
             self.free = NIL;
         }
-        match old {
-            Entry::Used(_, value) => Some(value),
-            Entry::Free(_) => unreachable!("checked above"),
-        }
+        true
     }
 }
 
@@ -123,11 +123,11 @@ mod tests {
     fn a_key_of_an_earlier_use_finds_nothing() {
         let mut slab = Slab::new();
         let a = slab.insert(1);
-        assert_eq!(slab.remove(a), Some(1));
+        assert!(slab.remove(a));
         let b = slab.insert(2);
         assert_eq!(a.index, b.index);
         assert_eq!((slab.get(a), slab.get(b)), (None, Some(&2)));
-        assert_eq!(slab.remove(a), None);
+        assert!(!slab.remove(a));
         assert_eq!(slab.len(), 1);
     }
 

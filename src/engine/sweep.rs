@@ -19,6 +19,7 @@ impl Window {
         }
         if !self.unsent.is_empty() {
             for (index, word) in std::mem::take(&mut self.unsent) {
+                self.peers[index].unsent[word as usize] = false;
                 self.signal(port, index, word);
             }
         }

@@ -181,19 +181,24 @@ impl Window {
         self.epochs.len()
     }
 
-    /// Opens an epoch: it is recorded, and activated at once if it may be.
-    pub(super) fn open(&mut self, port: &mut impl Port, kind: Kind) -> Key {
-        let epoch = self.record_open(kind);
-        self.run(port);
-        epoch
+    /// Opens an epoch: it is recorded, and activated by the caller's [`ready`](Self::ready) as soon as it may be.
+    #[inline]
+    pub(super) fn open(&mut self, kind: Kind) -> Key {
+        self.route = None;
+        self.epochs.insert(Epoch::new(kind, self.closings))
     }
 
-    pub(super) fn record_open(&mut self, kind: Kind) -> Key {
-        let epoch = self.epochs.insert(Epoch::new(kind, self.closings));
-        self.deferred.push_back(epoch);
-        self.recheck = true;
-        self.route = None;
-        epoch
+    /// An epoch just opened and filled in: activated now, or deferred.
+    #[inline]
+    pub(super) fn ready(&mut self, port: &mut impl Port, epoch: Key) {
+        if self.closed_incomplete == 0 && self.deferred.is_empty() {
+            // Every earlier epoch is complete or still open, so none can block this one [EP-6, EP-7, AC-3].
+            self.activate(port, epoch);
+        } else {
+            self.deferred.push_back(epoch);
+            self.recheck = true;
+        }
+        self.run(port);
     }
 
     /// The leg of a live epoch.
