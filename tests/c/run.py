@@ -290,7 +290,7 @@ def main():
     if options.plain:
         entries = [e for e in entries if e.mode in ("plain", "preload")]
         for e in entries:
-            e.mode = "plain"
+            e.mode, e.expect = "plain", []
     chosen = [e for e in entries
               if (not options.only or re.search(options.only, f"{e.name} {e.ranks} {e.title}"))
               and (not options.tag or options.tag in e.tags) and (not options.mode or e.mode == options.mode)
@@ -311,6 +311,7 @@ def main():
                     wrong, output = broken[entry.binary(host)], ""
                     if not wrong.startswith("SKIP"):
                         wrong, output = "does not compile", wrong
+                        broken[entry.binary(host)] = ""  # in words once
                 else:
                     wrong, output = run_one(entry, host, options)
                 word = "ok  " if not wrong else "SKIP" if wrong.startswith("SKIP") else "FAIL"

@@ -2,7 +2,9 @@
  * A program that knows MPI only, as one finds them: it runs preloaded, linked, and on the plain host. With
  * EXPECT_LIBRARY in the environment it checks that the library is in the process at all.
  */
+#ifndef PLAIN
 #define PLAIN
+#endif
 #include "check.h"
 #include <dlfcn.h>
 
