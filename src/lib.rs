@@ -4,6 +4,11 @@
 //! [`transport`] moves bytes, the runtime joins them, and the host glue only translates.
 //! C programs read `mpix_rma.h`; this crate's Rust surface is what tests and simulators need.
 
+#[cfg(feature = "host")]
+pub mod capi;
 pub mod engine;
+#[cfg(feature = "host")]
+pub mod mpi;
+pub mod runtime;
 pub mod sync;
 pub mod transport;

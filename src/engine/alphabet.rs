@@ -117,9 +117,9 @@ pub enum LockWord {
     Holders,
     /// At rank 0: waiting lock_alls that arrived (low 32 bits) and that were served (high 32 bits).
     Intent,
-    /// At each target: the last node of its queue, 0 when empty.
+    /// At each target: the last node of its queue; without a node, readers that hold the lock (high 32 bits).
     Tail,
-    /// At each target: active readers, and a flag that a writer waits for the last of them.
+    /// At each target: active readers not counted in `Tail`, and a flag that a writer waits for the last of them.
     Readers,
     /// At each target: the node of that writer.
     NextWriter,

@@ -2,7 +2,21 @@
 //! and when requests are complete. No clock, thread, environment, I/O or `unsafe`.
 #![forbid(unsafe_code)]
 
+mod activation;
 mod alphabet;
+mod calls;
+mod communication;
+mod completion;
+mod epoch;
+mod fence;
+mod flush;
+pub mod lock;
+mod locking;
+mod peer;
+mod record;
+mod request;
+mod slab;
+mod sweep;
 mod window;
 
 pub use alphabet::*;

@@ -1,53 +1,213 @@
-//! One window in one process.
+//! One window in one process: what is held, and the questions about it.
 
-use super::alphabet::*;
+use std::collections::VecDeque;
+
+use super::activation::Ledger;
+use super::alphabet::{Port, Rank, ReorderFlags, RequestId, Word};
+use super::epoch::{Epoch, Kind, Leg, Locking};
+use super::fence::Barrier;
+use super::flush::Flush;
+use super::peer::Peers;
+use super::record::Records;
+use super::request::Requests;
+use super::slab::{Key, Slab};
+
+/// The fence epoch as the application sees it [EP-11].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FenceView {
+    /// No fence was called, or what it opened is dissolved.
+    Dissolved,
+    /// A fence was called; its epoch becomes real at its first operation.
+    Tentative,
+    /// The epoch has operations.
+    Real(Key),
+}
+
+/// Where the next operation to `target` goes, remembered while nothing changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) target: Rank,
+    pub(super) epoch: Key,
+    pub(super) leg: u32,
+    /// The leg is granted and has no queue: operations go straight to the transport.
+    pub(super) direct: bool,
+}
 
 /// One window in one process.
+///
+/// Methods are of four kinds, called in any order the standard allows:
+/// - opening calls (`post`, `start`, `lock`, `lock_all`): never block, are recorded if they cannot take effect [EP-1];
+/// - communication (`issue`, `issue_request`);
+/// - closing calls and flushes (`wait`, `complete`, `fence`, `unlock`, `unlock_all`, `flush`, `flush_local`):
+///   give an [`Outcome`](super::Outcome);
+/// - `progress`, to be called until the outcomes are complete, then `next_completed`.
+///
+/// A call that the standard forbids in the present state gives a [`SyncError`](super::SyncError) and changes nothing. Every
+/// call takes the window's port: the engine posts and signals at once what may go at once.
 #[derive(Debug)]
-pub struct Window {}
+pub struct Window {
+    pub(super) me: Rank,
+    pub(super) size: u32,
+    pub(super) flags: ReorderFlags,
 
-#[allow(unused_variables, clippy::missing_errors_doc, missing_docs)]
+    pub(super) requests: Requests,
+    pub(super) records: Records,
+    pub(super) epochs: Slab<Epoch>,
+    pub(super) flushes: Slab<Flush>,
+    pub(super) peers: Peers,
+
+    // The application's view: what is open.
+    pub(super) access_open: Option<Key>,
+    pub(super) exposure_open: Option<Key>,
+    pub(super) lock_all_open: Option<Key>,
+    pub(super) locks_open: Vec<Key>,
+    pub(super) fence_view: FenceView,
+    pub(super) route: Option<Route>,
+
+    // Order [EP-4, EP-6, EP-7].
+    pub(super) closings: u64,
+    pub(super) deferred: VecDeque<Key>,
+    pub(super) ledger: Ledger,
+    /// Closed by the application, not complete.
+    pub(super) closed_incomplete: usize,
+
+    // Who waits for what; each list holds only what a sweep has to look at.
+    /// Peers with access epochs that wait for their grant.
+    pub(super) grant_watch: Vec<u32>,
+    /// Peers with active exposure epochs.
+    pub(super) done_watch: Vec<u32>,
+    /// Lock epochs whose request has not been made, oldest first: requests leave in opening order [EP-10].
+    pub(super) lock_gate: VecDeque<Key>,
+    /// Lock epochs whose request waits for its turn.
+    pub(super) lock_watch: Vec<Key>,
+    /// Lock epochs of this process that are held: such a process passes every gate [LK-6].
+    pub(super) locks_held: usize,
+    pub(super) fences: u64,
+    pub(super) barrier: Option<Barrier>,
+    /// Legs with queued operations that the transport had no resource for.
+    pub(super) stalled: Vec<(Key, u32)>,
+    /// Signals that the transport had no resource for. Words only rise: the latest value is sent.
+    pub(super) unsent: Vec<(u32, Word)>,
+    /// Dones held back for an earlier one [MA-2].
+    pub(super) held_back: usize,
+    /// Something completed: deferred epochs must be looked at again.
+    pub(super) recheck: bool,
+    /// Counts state changes, to tell an idle sweep.
+    pub(super) moves: u64,
+}
+
 impl Window {
-    pub fn new(me: Rank, size: u32, flags: ReorderFlags) -> Self { unimplemented!() }
+    /// A window of `size` processes in process `me`.
+    pub fn new(me: Rank, size: u32, flags: ReorderFlags) -> Self {
+        assert!(me < size, "rank {me} of {size}");
+        Window {
+            me,
+            size,
+            flags,
+            requests: Requests::new(),
+            records: Records::new(),
+            epochs: Slab::new(),
+            flushes: Slab::new(),
+            peers: Peers::new(),
+            access_open: None,
+            exposure_open: None,
+            lock_all_open: None,
+            locks_open: Vec::new(),
+            fence_view: FenceView::Dissolved,
+            route: None,
+            closings: 0,
+            deferred: VecDeque::new(),
+            ledger: Ledger::new(),
+            closed_incomplete: 0,
+            grant_watch: Vec::new(),
+            done_watch: Vec::new(),
+            lock_gate: VecDeque::new(),
+            lock_watch: Vec::new(),
+            locks_held: 0,
+            fences: 0,
+            barrier: None,
+            stalled: Vec::new(),
+            unsent: Vec::new(),
+            held_back: 0,
+            recheck: false,
+            moves: 0,
+        }
+    }
 
-    // Opening calls: never block [EP-1].
-    pub fn post(&mut self, port: &mut impl Port, group: &[Rank], assert: Assert) -> Result<(), SyncError> { unimplemented!() }
-    pub fn start(&mut self, port: &mut impl Port, group: &[Rank], assert: Assert) -> Result<(), SyncError> { unimplemented!() }
-    pub fn lock(&mut self, port: &mut impl Port, mode: LockMode, target: Rank, assert: Assert) -> Result<(), SyncError> { unimplemented!() }
-    pub fn lock_all(&mut self, port: &mut impl Port, assert: Assert) -> Result<(), SyncError> { unimplemented!() }
+    /// Reports each completed request once, in the order of completion.
+    pub fn next_completed(&mut self) -> Option<RequestId> {
+        self.requests.next_completed()
+    }
 
-    // Closing calls.
-    pub fn wait(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> { unimplemented!() }
-    /// `MPI_Win_test` [RQ-4]
-    pub fn test(&mut self, port: &mut impl Port) -> Result<bool, SyncError> { unimplemented!() }
-    pub fn complete(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> { unimplemented!() }
-    pub fn fence(&mut self, port: &mut impl Port, assert: Assert) -> Result<Outcome, SyncError> { unimplemented!() }
-    pub fn unlock(&mut self, port: &mut impl Port, target: Rank) -> Result<Outcome, SyncError> { unimplemented!() }
-    pub fn unlock_all(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> { unimplemented!() }
+    /// True while the request is not complete, for callers that block.
+    pub fn is_pending(&self, request: RequestId) -> bool {
+        self.requests.is_pending(request)
+    }
 
-    // Flushes: `None` is the `_all` form.
-    pub fn flush(&mut self, port: &mut impl Port, target: Option<Rank>) -> Result<Outcome, SyncError> { unimplemented!() }
-    pub fn flush_local(&mut self, port: &mut impl Port, target: Option<Rank>) -> Result<Outcome, SyncError> { unimplemented!() }
+    /// Requests that were given out and not yet reported complete.
+    pub fn requests_alive(&self) -> u32 {
+        self.requests.alive()
+    }
 
-    // Communication. Ranks, displacements and sizes were checked by the caller.
-    pub fn issue(&mut self, port: &mut impl Port, op: Op) -> Result<(), SyncError> { unimplemented!() }
-    /// The R-forms: local completion for put and accumulate, results in place for the others.
-    pub fn issue_request(&mut self, port: &mut impl Port, op: Op) -> Result<Outcome, SyncError> { unimplemented!() }
+    /// True if nothing waits for progress: no deferred or closed epoch, operation, lock request, flush or signal.
+    pub fn is_quiet(&self) -> bool {
+        self.deferred.is_empty()
+            && self.closed_incomplete == 0
+            && self.records.len() == 0
+            && self.lock_gate.is_empty()
+            && self.lock_watch.is_empty()
+            && self.unsent.is_empty()
+            && self.held_back == 0
+            && self.requests.alive() == 0
+    }
 
-    /// One bounded sweep. True if anything moved.
-    pub fn progress(&mut self, port: &mut impl Port) -> bool { unimplemented!() }
-    /// Requests completed since the last call.
-    pub fn next_completed(&mut self) -> Option<RequestId> { unimplemented!() }
-    /// True while the request is not complete (for blocking callers).
-    pub fn is_pending(&self, request: RequestId) -> bool { unimplemented!() }
-    /// True if nothing waits for progress: no closed epoch, deferred epoch, operation in flight, flush or lock request.
-    pub fn is_quiet(&self) -> bool { unimplemented!() }
-    /// True if the lock on `target` (or lock_all) opened by this process is held [EP-1].
-    pub fn holds_lock(&self, target: Rank) -> bool { unimplemented!() }
-    /// True if lock_all is held.
-    pub fn holds_lock_all(&self) -> bool { unimplemented!() }
-    /// True if a start, post, lock or lock_all epoch is open by the application [RQ-5].
-    pub fn has_open_epoch(&self) -> bool { unimplemented!() }
-    /// Requests alive.
-    pub fn requests_alive(&self) -> u32 { unimplemented!() }
+    /// True if the application has a start, post, lock or lock_all epoch open [RQ-5].
+    pub fn has_open_epoch(&self) -> bool {
+        self.access_open.is_some() || self.exposure_open.is_some() || self.lock_all_open.is_some() || !self.locks_open.is_empty()
+    }
+
+    /// True if the lock on `target` that the application has open is held [EP-1].
+    pub fn holds_lock(&self, target: Rank) -> bool {
+        self.peers.find(target).and_then(|peer| peer.lock_open).is_some_and(|epoch| self.epochs[epoch].granted)
+    }
+
+    /// True if the lock_all that the application has open is held.
+    pub fn holds_lock_all(&self) -> bool {
+        self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].granted)
+    }
+
+    /// Number of epochs that are open, deferred or active, for tests and measurements.
+    pub fn epochs_pending(&self) -> usize {
+        self.epochs.len()
+    }
+
+    /// Opens an epoch: it is recorded, and activated by the caller's [`ready`](Self::ready) as soon as it may be.
+    #[inline]
+    pub(super) fn open(&mut self, kind: Kind) -> Key {
+        self.route = None;
+        self.epochs.insert(Epoch::new(kind, self.closings))
+    }
+
+    /// An epoch just opened and filled in: activated now, or deferred.
+    #[inline]
+    pub(super) fn ready(&mut self, port: &mut impl Port, epoch: Key) {
+        if self.closed_incomplete == 0 && self.deferred.is_empty() {
+            // Every earlier epoch is complete or still open, so none can block this one [EP-6, EP-7, AC-3].
+            self.activate(port, epoch);
+        } else {
+            self.deferred.push_back(epoch);
+            self.recheck = true;
+        }
+        self.run(port);
+    }
+
+    /// The leg of a live epoch.
+    pub(super) fn leg(&mut self, epoch: Key, leg: u32) -> &mut Leg {
+        &mut self.epochs[epoch].legs[leg]
+    }
+
+    /// True if the lock of this epoch still has to be asked for or waited for.
+    pub(super) fn awaits_lock(&self, epoch: Key) -> bool {
+        !matches!(self.epochs[epoch].locking, Locking::Held(_) | Locking::Unchecked)
+    }
 }

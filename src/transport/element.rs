@@ -25,6 +25,32 @@ pub mod native {
 /// First code of the host's own datatypes.
 pub const FIRST_FOREIGN: u8 = 16;
 
+/// Bytes of one element of a native datatype; `None` for a foreign or unknown code.
+#[must_use]
+pub fn native_extent(element: Element) -> Option<u8> {
+    match element {
+        native::I8 | native::U8 | native::BYTE => Some(1),
+        native::I16 | native::U16 => Some(2),
+        native::I32 | native::U32 | native::F32 => Some(4),
+        native::I64 | native::U64 | native::F64 => Some(8),
+        _ => None,
+    }
+}
+
+/// True if a native datatype has this reduction (MPI-4.1 section 6.9.2): no logical or bitwise operation on
+/// floating point, only bitwise ones on bytes, no minloc and maxloc. Replace and no_op exist for everything.
+#[must_use]
+pub fn native_has(element: Element, reduction: Reduction) -> bool {
+    let floating = matches!(element, native::F32 | native::F64);
+    match reduction {
+        reduction::REPLACE | reduction::NO_OP => true,
+        reduction::SUM | reduction::PROD | reduction::MIN | reduction::MAX => element != native::BYTE,
+        reduction::LAND | reduction::LOR | reduction::LXOR => !floating && element != native::BYTE,
+        reduction::BAND | reduction::BOR | reduction::BXOR => !floating,
+        _ => false,
+    }
+}
+
 /// Predefined reductions.
 #[allow(missing_docs)]
 pub mod reduction {

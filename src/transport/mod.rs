@@ -1,4 +1,5 @@
 //! Transports move bytes. Each implements [`crate::engine::Port`] for one window in one process.
 
 pub mod element;
+mod kernel;
 pub mod shm;

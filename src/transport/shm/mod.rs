@@ -1,84 +1,244 @@
 //! Shared memory of one node.
+//!
+//! All processes of a window map one segment ([`segment`], [`layout`]): signals, lock words and votes
+//! ([`words`], [`vote`]), and the memory of allocated windows. There, put and get are copies, and atomic
+//! operations run under the target's accumulate lock ([`acc`]).
+//!
+//! The memory of created windows is the application's and cannot be mapped by others. Operations go
+//! through a [`channel`] per ordered pair.
 
 use crate::engine::*;
-use super::element::ForeignReduce;
+use crate::sync::Ordering::{Acquire, Release, SeqCst};
 
-/// What the collective set-up needs of the host. Blocking, collective over the window's processes.
-pub trait Bootstrap {
-    /// Rank of this process in the window.
-    fn rank(&self) -> Rank;
-    /// Processes of the window.
-    fn size(&self) -> u32;
-    /// Gathers `mine` (the same length everywhere) of every rank, in rank order, into `all`.
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]);
-}
+use super::kernel::{Combine, copy};
+use protocol::AccumulateLock;
+use setup::Mapped;
+use shared::Shared;
+use traffic::Traffic;
 
-/// Memory that this process puts in the window.
-#[derive(Clone, Copy, Debug)]
-pub enum Memory {
-    /// `MPI_Win_allocate`: the transport allocates this many bytes, shared between the processes.
-    Allocate { /** bytes */ size: u64 },
-    /// `MPI_Win_create`: the application's memory.
-    Create { /** first byte */ base: Addr, /** bytes */ size: u64 },
-}
+mod acc;
+mod channel;
+mod cma;
+mod inbox;
+mod layout;
+mod outbox;
+#[doc(hidden)]
+pub mod protocol;
+mod segment;
+mod setup;
+mod shared;
+mod thief;
+mod traffic;
+mod vote;
+mod words;
 
-/// Settings of the transport, the same in every process.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Cross-memory attach may be used (`MPIX_RMA_CMA`).
-    pub cma: bool,
-    /// Reduces elements of the host's datatypes.
-    pub foreign_reduce: ForeignReduce,
-}
-
-/// Why a window cannot be served by shared memory; the same answer in every process.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetupError {
-    /// The processes do not share one node.
-    #[error("the window's processes are not all on one node")]
-    NotOneNode,
-    /// A system call failed in some process.
-    #[error("{call} failed on rank {rank}: {reason}")]
-    System { /** which */ call: &'static str, /** where */ rank: Rank, /** errno in words */ reason: String },
-}
+pub use setup::{Bootstrap, Memory, Settings, SetupError};
 
 /// One window in one process over shared memory.
+///
+/// Made by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`]; torn down
+/// after a [`vote`](Self::vote) whose [`verdict`](Self::verdict) raised no objection, by dropping it.
 #[derive(Debug)]
-pub struct ShmWindow {}
+pub struct ShmWindow {
+    /// The memory of every rank lies in the segment.
+    allocated: bool,
+    me: Rank,
+    /// This process's window memory.
+    base: *mut u8,
+    mapped: Mapped,
+    settings: Settings,
+    voter: vote::Voter,
+    /// Created windows: operations on the memory of others.
+    traffic: Option<Box<Traffic>>,
+}
 
-#[allow(unused_variables, missing_docs)]
+// SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the application's
+// window memory, which MPI gives to the library until the window is freed. Neither belongs to a thread.
+unsafe impl Send for ShmWindow {}
+
 impl ShmWindow {
     /// Collective. `disp_unit` in bytes. Fails in every process or in none.
-    pub fn new(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Self, SetupError> { unimplemented!() }
+    ///
+    /// # Errors
+    /// The processes are not on one node, or a system call failed in one of them.
+    pub fn new(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Self, SetupError> {
+        let mapped = setup::set_up(boot, memory, disp_unit, settings)?;
+        let own = &mapped.blocks.rank(mapped.me).info.0;
+        let base = match mapped.allocated {
+            true => mapped.segment.base().wrapping_add(own.memory as usize),
+            false => own.memory as usize as *mut u8,
+        };
+        let (allocated, me, voter) = (mapped.allocated, mapped.me, vote::Voter::default());
+        let traffic = (!allocated && mapped.size > 1).then(|| {
+            let at = |offset: u64| mapped.segment.base().wrapping_add(offset as usize);
+            let (contacts, channels) = (at(mapped.layout.contacts).cast(), at(mapped.layout.channels).cast());
+            // SAFETY: the layout has these parts for this window; the segment is dropped with the window, after
+            // the traffic.
+            let shared =
+                unsafe { Shared::new(mapped.blocks, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
+            Box::new(Traffic::new(shared, mapped.cma))
+        });
+        Ok(ShmWindow { traffic, allocated, me, base, settings, voter, mapped })
+    }
+
     /// First byte of this process's window memory (0 when it is empty).
-    pub fn base(&self) -> Addr { unimplemented!() }
+    #[must_use]
+    pub fn base(&self) -> Addr {
+        if self.extent_of(self.me).0 == 0 { Addr(0) } else { Addr(self.base as usize) }
+    }
+
     /// Bytes and displacement unit of a process's window memory.
-    pub fn extent_of(&self, rank: Rank) -> (u64, u32) { unimplemented!() }
+    #[must_use]
+    pub fn extent_of(&self, rank: Rank) -> (u64, u32) {
+        let info = &self.mapped.blocks.rank(rank).info.0;
+        (info.size, info.disp_unit)
+    }
+
     /// True if this process reaches the memory of `rank` by load and store (allocated windows; itself always).
-    pub fn load_store(&self, rank: Rank) -> bool { unimplemented!() }
+    #[must_use]
+    pub fn load_store(&self, rank: Rank) -> bool {
+        self.allocated || rank == self.me
+    }
+
     /// True if peers can make this process's part progress only by `poll` (created windows: incoming small operations).
-    pub fn needs_polling(&self) -> bool { unimplemented!() }
+    #[must_use]
+    pub fn needs_polling(&self) -> bool {
+        !self.allocated && self.mapped.size > 1
+    }
+
     /// Nonblocking collective vote, used to tear down: deposits this process's vote ...
-    pub fn vote(&mut self, objection: bool) { unimplemented!() }
+    pub fn vote(&mut self, objection: bool) {
+        self.voter.vote(self.mapped.blocks.header(), objection);
+    }
+
     /// ... and gives the verdict (true: somebody objected) once every process has voted, `None` before. Reusable.
-    pub fn verdict(&mut self) -> Option<bool> { unimplemented!() }
+    pub fn verdict(&mut self) -> Option<bool> {
+        self.voter.verdict(self.mapped.blocks.header(), self.mapped.size)
+    }
+
     /// Words for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach", "shared memory + active copying".
-    pub fn describe(&self) -> &'static str { unimplemented!() }
+    #[must_use]
+    pub fn describe(&self) -> &'static str {
+        match (self.allocated, self.mapped.cma) {
+            (true, _) => "shared memory",
+            (false, true) => "shared memory + cross-memory attach",
+            (false, false) => "shared memory + active copying",
+        }
+    }
+
+    /// The memory of `target`, which this process can reach by load and store.
+    #[inline(always)]
+    fn mapped_memory(&self, target: Rank) -> *mut u8 {
+        if target == self.me {
+            return self.base;
+        }
+        let offset = self.mapped.blocks.rank(target).info.0.memory;
+        self.mapped.segment.base().wrapping_add(offset as usize)
+    }
+
+    /// Does an operation by load and store.
+    #[inline(always)]
+    fn direct(&mut self, op: &Op) -> Posted {
+        let target = self.mapped_memory(op.target).wrapping_add(op.disp as usize);
+        let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
+        let len = op.len as usize;
+        match op.kind {
+            // SAFETY: the caller has checked rank, displacement and length against the target's memory; the
+            // buffers are the application's and stay valid until the operation is complete [EP-8].
+            OpKind::Put => unsafe { copy(origin, target, len) },
+            // SAFETY: as above.
+            OpKind::Get => unsafe { copy(target, result, len) },
+            _ => self.direct_atomic(op, target),
+        }
+        Posted::Complete
+    }
+
+    /// Does an atomic operation by load and store, under the target's lock [AT-1].
+    #[inline]
+    fn direct_atomic(&mut self, op: &Op, target: *mut u8) {
+        let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
+        let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate.0);
+        let len = op.len as usize;
+        let combine = self.combine(op);
+        // SAFETY: as in `direct`; all access to the memory by atomic operations is under the lock.
+        unsafe {
+            match op.kind {
+                OpKind::GetAccumulate => acc::accumulate(lock, &combine, origin, target, Some(result), len),
+                OpKind::CompareAndSwap => {
+                    acc::compare_and_swap(lock, target, op.compare.0 as *const u8, origin, result, len);
+                }
+                _ => acc::accumulate(lock, &combine, origin, target, None, len),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn combine(&self, op: &Op) -> Combine {
+        Combine { element: op.element, reduction: op.reduction, extent: op.extent, foreign: self.settings.foreign_reduce }
+    }
 }
 
-#[allow(unused_variables)]
 impl LockMemory for ShmWindow {
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 { unimplemented!() }
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) { unimplemented!() }
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 { unimplemented!() }
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 { unimplemented!() }
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 { unimplemented!() }
+    #[inline]
+    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+        self.mapped.blocks.lock_word(home, word).load(SeqCst)
+    }
+    #[inline]
+    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
+        self.mapped.blocks.lock_word(home, word).store(value, SeqCst);
+    }
+    #[inline]
+    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
+        self.mapped.blocks.lock_word(home, word).swap(value, SeqCst)
+    }
+    #[inline]
+    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
+        self.mapped.blocks.lock_word(home, word).fetch_add(delta, SeqCst)
+    }
+    #[inline]
+    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
+        match self.mapped.blocks.lock_word(home, word).compare_exchange(expected, new, SeqCst, SeqCst) {
+            Ok(old) | Err(old) => old,
+        }
+    }
 }
-#[allow(unused_variables)]
+
 impl Port for ShmWindow {
-    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted { unimplemented!() }
-    fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> { unimplemented!() }
-    fn observe(&mut self, peer: Rank, word: Word) -> u64 { unimplemented!() }
-    fn poll(&mut self) -> bool { unimplemented!() }
-    fn next_finished(&mut self) -> Option<(Ticket, Stage)> { unimplemented!() }
+    #[inline]
+    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        if self.allocated || op.target == self.me {
+            return self.direct(op);
+        }
+        let traffic = self.traffic.as_mut().expect("a created window with several processes has traffic");
+        traffic.post(op, ticket)
+    }
+
+    /// [FE-2] What is complete was written by this CPU, or released to it by who applied it; so this
+    /// release makes it visible to whoever acquires the signal.
+    #[inline]
+    fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
+        self.mapped.blocks.pair(peer, self.me).signals.0[word as usize].store(value, Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn observe(&mut self, peer: Rank, word: Word) -> u64 {
+        self.mapped.blocks.pair(self.me, peer).signals.0[word as usize].load(Acquire)
+    }
+
+    #[inline]
+    fn poll(&mut self) -> bool {
+        match &mut self.traffic {
+            Some(traffic) => traffic.poll(),
+            None => false,
+        }
+    }
+
+    #[inline]
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        match &mut self.traffic {
+            Some(traffic) => traffic.next_finished(),
+            None => None,
+        }
+    }
 }

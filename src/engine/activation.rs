@@ -1,0 +1,156 @@
+//! When a deferred epoch may be activated: one pure predicate [EP-4, EP-6, EP-7, AC-1, AC-2, AC-3].
+
+use std::collections::VecDeque;
+
+use super::alphabet::ReorderFlags;
+use super::epoch::{Epoch, Kind};
+use super::peer::{Peers, shrink};
+use super::slab::{Key, Slab};
+
+/// Kinds of epochs as the reorder flags see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Fence,
+    Access,
+    Exposure,
+    Lock,
+    OwnLock,
+    LockAll,
+}
+
+const CLASSES: [Class; 6] = [Class::Fence, Class::Access, Class::Exposure, Class::Lock, Class::OwnLock, Class::LockAll];
+
+impl Class {
+    pub(super) fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Fence => Class::Fence,
+            Kind::Access => Class::Access,
+            Kind::Exposure => Class::Exposure,
+            Kind::Lock { own: false, .. } => Class::Lock,
+            Kind::Lock { own: true, .. } => Class::OwnLock,
+            Kind::LockAll { .. } => Class::LockAll,
+        }
+    }
+}
+
+/// May an epoch of class `later` overtake one of class `earlier` [AC-1]? Never a fence or a lock_all, nor an exposure and a
+/// lock on self each other [AC-2].
+fn relaxed(flags: ReorderFlags, earlier: Class, later: Class) -> bool {
+    use Class::{Access, Exposure, Fence, Lock, LockAll, OwnLock};
+    match (earlier, later) {
+        (Fence | LockAll, _) | (_, Fence | LockAll) => false,
+        (Exposure, OwnLock) | (OwnLock, Exposure) => false,
+        (Access | Lock | OwnLock, Access | Lock | OwnLock) => flags.access_after_access,
+        (Exposure, Access | Lock) => flags.access_after_exposure,
+        (Exposure, Exposure) => flags.exposure_after_exposure,
+        (Access | Lock, Exposure) => flags.exposure_after_access,
+    }
+}
+
+/// Closed epochs that may still be incomplete, per class in the order of their closings.
+/// Only the front of each queue is ever looked at, so the predicate costs the same with one or a million pending.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    closed: [VecDeque<(u64, Key)>; CLASSES.len()],
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Ledger { closed: std::array::from_fn(|_| VecDeque::new()) }
+    }
+
+    /// `epoch` was closed as the `closing`-th of the window.
+    pub(super) fn close(&mut self, class: Class, closing: u64, epoch: Key) {
+        self.closed[class as usize].push_back((closing, epoch));
+    }
+
+    /// Forgets completed epochs at the front of each queue.
+    pub(super) fn tidy(&mut self, epochs: &Slab<Epoch>) {
+        for queue in &mut self.closed {
+            while queue.front().is_some_and(|(_, key)| epochs.get(*key).is_none()) {
+                queue.pop_front();
+            }
+            shrink(queue);
+        }
+    }
+}
+
+/// The predicate's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activation {
+    Ready,
+    Blocked(BlockedBy),
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockedBy {
+    /// An epoch closed before this one was opened has not completed [EP-6].
+    Earlier(Class),
+    /// An active lock epoch on the same target [AC-3].
+    SameTarget,
+}
+
+/// May `epoch`, the oldest deferred one [EP-4], be activated? The ledger must be tidy.
+///
+/// Every earlier epoch that is incomplete is active. One that was closed after `epoch` was opened overlaps it and does not
+/// count, now or ever [EP-7]; what counts of the others is the oldest of each class that the flags do not relax.
+pub(super) fn may_activate(epoch: &Epoch, ledger: &Ledger, peers: &Peers, flags: ReorderFlags) -> Activation {
+    let class = Class::of(epoch.kind);
+    for earlier in CLASSES {
+        if let Some((closing, _)) = ledger.closed[earlier as usize].front()
+            && *closing <= epoch.opened_at
+            && !relaxed(flags, earlier, class)
+        {
+            return Activation::Blocked(BlockedBy::Earlier(earlier));
+        }
+    }
+    if let Kind::Lock { target, .. } = epoch.kind
+        && peers.find(target).is_some_and(|peer| peer.lock_active.is_some())
+    {
+        return Activation::Blocked(BlockedBy::SameTarget);
+    }
+    Activation::Ready
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: ReorderFlags = ReorderFlags {
+        access_after_access: true,
+        access_after_exposure: true,
+        exposure_after_exposure: true,
+        exposure_after_access: true,
+    };
+
+    /// [AC-2]: with every flag on, exactly these pairs stay in order.
+    #[test]
+    fn no_flag_relaxes_a_fence_a_lock_all_or_an_exposure_and_a_lock_on_self() {
+        for earlier in CLASSES {
+            for later in CLASSES {
+                let never = [earlier, later].iter().any(|c| matches!(c, Class::Fence | Class::LockAll))
+                    || matches!((earlier, later), (Class::Exposure, Class::OwnLock) | (Class::OwnLock, Class::Exposure));
+                assert_eq!(relaxed(ALL, earlier, later), !never, "{earlier:?} then {later:?}");
+                assert!(!relaxed(ReorderFlags::default(), earlier, later));
+            }
+        }
+    }
+
+    /// [AC-1]: each flag relaxes its own pair of kinds alone.
+    #[test]
+    fn each_flag_relaxes_its_own_pair() {
+        let off = ReorderFlags::default();
+        let pairs = [
+            (ReorderFlags { access_after_access: true, ..off }, Class::Access, Class::Lock),
+            (ReorderFlags { access_after_exposure: true, ..off }, Class::Exposure, Class::Access),
+            (ReorderFlags { exposure_after_exposure: true, ..off }, Class::Exposure, Class::Exposure),
+            (ReorderFlags { exposure_after_access: true, ..off }, Class::Access, Class::Exposure),
+        ];
+        for (i, (flags, _, _)) in pairs.iter().enumerate() {
+            for (j, (_, earlier, later)) in pairs.iter().enumerate() {
+                assert_eq!(relaxed(*flags, *earlier, *later), i == j);
+            }
+        }
+    }
+}

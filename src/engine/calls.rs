@@ -1,0 +1,280 @@
+//! The synchronisation calls: opening, closing, flushing.
+
+use smallvec::SmallVec;
+
+use super::activation::Class;
+use super::alphabet::{Assert, LockMode, Outcome, Port, Rank, SyncError};
+use super::epoch::{Kind, Leg};
+use super::flush::{Ages, Flush};
+use super::slab::Key;
+use super::window::{FenceView, Window};
+
+/// The stage that a flush waits for; also the place in a leg's ages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FlushStage {
+    Local = 0,
+    Remote = 1,
+}
+
+impl Window {
+    /// `MPI_Win_post`: opens an exposure epoch to the processes of `group`, which are distinct ranks of the window.
+    ///
+    /// # Errors
+    /// If an exposure epoch, or a fence epoch with operations, is open.
+    pub fn post(&mut self, port: &mut impl Port, group: &[Rank], _assert: Assert) -> Result<(), SyncError> {
+        if self.exposure_open.is_some() {
+            return Err(SyncError::ExposureOpen);
+        }
+        if matches!(self.fence_view, FenceView::Real(_)) {
+            return Err(SyncError::FenceOpen);
+        }
+        // A tentative fence epoch loses its exposure part only: a later operation still makes its access part real [EP-11].
+        let epoch = self.open(Kind::Exposure);
+        self.epochs[epoch].origins = SmallVec::from_slice(group);
+        self.exposure_open = Some(epoch);
+        self.ready(port, epoch);
+        Ok(())
+    }
+
+    /// `MPI_Win_start`: opens an access epoch to the processes of `group`, which are distinct ranks of the window.
+    ///
+    /// # Errors
+    /// If an access, lock or lock_all epoch, or a fence epoch with operations, is open.
+    pub fn start(&mut self, port: &mut impl Port, group: &[Rank], _assert: Assert) -> Result<(), SyncError> {
+        self.no_access_open()?;
+        self.fence_view = FenceView::Dissolved;
+        let epoch = self.open(Kind::Access);
+        let legs = &mut self.epochs[epoch].legs;
+        for target in group {
+            legs.push(Leg::new(*target, false));
+        }
+        self.access_open = Some(epoch);
+        self.ready(port, epoch);
+        Ok(())
+    }
+
+    /// `MPI_Win_lock`.
+    ///
+    /// # Errors
+    /// If this process has locked the target, or an access, lock_all or real fence epoch is open.
+    pub fn lock(&mut self, port: &mut impl Port, mode: LockMode, target: Rank, assert: Assert) -> Result<(), SyncError> {
+        if self.lock_all_open.is_some() || self.peers.of(target).lock_open.is_some() {
+            return Err(SyncError::AlreadyLocked);
+        }
+        self.no_group_access_open()?;
+        self.fence_view = FenceView::Dissolved;
+        let own = target == self.me;
+        let epoch = self.open(Kind::Lock { target, mode, nocheck: assert.nocheck, own });
+        self.epochs[epoch].legs.push(Leg::new(target, false));
+        self.locks_open.push(epoch);
+        self.peers.of(target).lock_open = Some(epoch);
+        self.ready(port, epoch);
+        Ok(())
+    }
+
+    /// `MPI_Win_lock_all`.
+    ///
+    /// # Errors
+    /// If any access epoch is open.
+    pub fn lock_all(&mut self, port: &mut impl Port, assert: Assert) -> Result<(), SyncError> {
+        if self.lock_all_open.is_some() || !self.locks_open.is_empty() {
+            return Err(SyncError::AlreadyLocked);
+        }
+        self.no_group_access_open()?;
+        self.fence_view = FenceView::Dissolved;
+        let epoch = self.open(Kind::LockAll { nocheck: assert.nocheck });
+        self.lock_all_open = Some(epoch);
+        self.ready(port, epoch);
+        Ok(())
+    }
+
+    /// `MPI_Win_complete`: the request completes when every operation of the epoch is complete and every done has left.
+    ///
+    /// # Errors
+    /// If no access epoch is open.
+    pub fn complete(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        let epoch = self.access_open.take().ok_or(SyncError::NotStarted)?;
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_wait`: the request completes when every origin is done.
+    ///
+    /// # Errors
+    /// If no exposure epoch is open.
+    pub fn wait(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        let epoch = self.exposure_open.take().ok_or(SyncError::NotPosted)?;
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_test`: closes the exposure epoch if every origin is done, else leaves it open. A deferred one gives false [RQ-4].
+    ///
+    /// # Errors
+    /// If no exposure epoch is open (one closed by `wait` is not).
+    pub fn test(&mut self, port: &mut impl Port) -> Result<bool, SyncError> {
+        let epoch = self.exposure_open.ok_or(SyncError::NotPosted)?;
+        self.progress(port);
+        if self.awaits_origins(epoch) {
+            return Ok(false);
+        }
+        self.exposure_open = None;
+        let outcome = self.close(port, epoch);
+        debug_assert_eq!(outcome, Outcome::Complete);
+        Ok(true)
+    }
+
+    /// `MPI_Win_fence`: closes the fence epoch before it, if any, and opens the next one tentatively [EP-11]. The request completes
+    /// when this process's operations are complete and every process has called the fence [EP-5, FE-1].
+    ///
+    /// # Errors
+    /// If an access, exposure, lock or lock_all epoch is open.
+    pub fn fence(&mut self, port: &mut impl Port, assert: Assert) -> Result<Outcome, SyncError> {
+        if self.exposure_open.is_some() {
+            return Err(SyncError::ExposureOpen);
+        }
+        if self.access_open.is_some() || self.lock_all_open.is_some() || !self.locks_open.is_empty() {
+            return Err(SyncError::AccessOpen);
+        }
+        let epoch = match self.fence_view {
+            FenceView::Real(epoch) => epoch,
+            // An epoch without operations: there for its barrier.
+            FenceView::Tentative | FenceView::Dissolved => {
+                let epoch = self.open(Kind::Fence);
+                self.ready(port, epoch);
+                epoch
+            }
+        };
+        self.fence_view = if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_unlock`: the request completes when the operations are complete at the target and the lock is released.
+    ///
+    /// # Errors
+    /// If this process has not locked the target.
+    pub fn unlock(&mut self, port: &mut impl Port, target: Rank) -> Result<Outcome, SyncError> {
+        let epoch = self.peers.of(target).lock_open.take().ok_or(SyncError::NotLocked)?;
+        let at = self.locks_open.iter().position(|open| *open == epoch).expect("an open lock is listed");
+        self.locks_open.swap_remove(at);
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_unlock_all`.
+    ///
+    /// # Errors
+    /// If lock_all is not open.
+    pub fn unlock_all(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        let epoch = self.lock_all_open.take().ok_or(SyncError::NotLocked)?;
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_flush`, or `MPI_Win_flush_all` (`None`): complete when all older calls are complete at their targets, never before
+    /// the lock is held [FL-1, EP-1].
+    ///
+    /// # Errors
+    /// If no passive-target epoch covers the target (for `None`: none is open).
+    pub fn flush(&mut self, port: &mut impl Port, target: Option<Rank>) -> Result<Outcome, SyncError> {
+        self.flush_stage(port, target, FlushStage::Remote)
+    }
+
+    /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` (`None`): as [`flush`](Self::flush), complete at the origin.
+    ///
+    /// # Errors
+    /// If no passive-target epoch covers the target (for `None`: none is open).
+    pub fn flush_local(&mut self, port: &mut impl Port, target: Option<Rank>) -> Result<Outcome, SyncError> {
+        self.flush_stage(port, target, FlushStage::Local)
+    }
+
+    fn no_group_access_open(&self) -> Result<(), SyncError> {
+        if self.access_open.is_some() {
+            return Err(SyncError::AccessOpen);
+        }
+        match self.fence_view {
+            FenceView::Real(_) => Err(SyncError::FenceOpen),
+            FenceView::Tentative | FenceView::Dissolved => Ok(()),
+        }
+    }
+
+    fn no_access_open(&self) -> Result<(), SyncError> {
+        if self.lock_all_open.is_some() || !self.locks_open.is_empty() {
+            return Err(SyncError::AccessOpen);
+        }
+        self.no_group_access_open()
+    }
+
+    /// The application closes an epoch. What may complete completes now, without a request.
+    fn close(&mut self, port: &mut impl Port, epoch: Key) -> Outcome {
+        self.route = None;
+        self.closings += 1;
+        self.closed_incomplete += 1;
+        self.epochs[epoch].closed = true;
+        self.closed(port, epoch);
+        if let Some(held) = self.epochs.get(epoch) {
+            self.ledger.close(Class::of(held.kind), self.closings, epoch);
+        }
+        self.run(port);
+        match self.epochs.get_mut(epoch) {
+            None => Outcome::Complete,
+            Some(held) => {
+                let request = self.requests.open();
+                held.request = Some(request);
+                Outcome::Pending(request)
+            }
+        }
+    }
+
+    fn flush_stage(&mut self, port: &mut impl Port, target: Option<Rank>, stage: FlushStage) -> Result<Outcome, SyncError> {
+        if !self.records_empty() || !self.lock_watch.is_empty() {
+            self.progress(port);
+        }
+        let covering: SmallVec<[Key; 4]> = match (self.lock_all_open, target) {
+            (Some(epoch), _) => SmallVec::from_slice(&[epoch]),
+            (None, Some(target)) => self.peers.of(target).lock_open.into_iter().collect(),
+            (None, None) => SmallVec::from_slice(&self.locks_open),
+        };
+        if covering.is_empty() {
+            return Err(SyncError::NoPassiveEpoch);
+        }
+        let mut waiting: Option<Key> = None;
+        for epoch in covering {
+            if self.awaits_lock(epoch) {
+                let flush = self.flush_waits_once_more(&mut waiting);
+                self.epochs[epoch].flushes_for_grant.push(flush);
+            }
+            let legs = match target {
+                Some(target) => self.epochs[epoch].legs.find(target).map_or(0..0, |leg| leg..leg + 1),
+                None => 0..self.epochs[epoch].legs.len(),
+            };
+            for leg in legs {
+                self.stamp(epoch, leg, stage, &mut waiting);
+            }
+        }
+        Ok(waiting.map_or(Outcome::Complete, |flush| Outcome::Pending(self.flushes[flush].request)))
+    }
+
+    /// One more leg or grant for the flush to wait for; made at the first.
+    fn flush_waits_once_more(&mut self, flush: &mut Option<Key>) -> Key {
+        let key = *flush.get_or_insert_with(|| {
+            let request = self.requests.open();
+            self.flushes.insert(Flush { request, remaining: 0 })
+        });
+        self.flushes[key].remaining += 1;
+        key
+    }
+
+    /// Stamps the flush with the age of the leg's youngest call, if any call is outstanding.
+    fn stamp(&mut self, epoch: Key, leg: u32, stage: FlushStage, flush: &mut Option<Key>) {
+        let held = &self.epochs[epoch].legs[leg];
+        let outstanding = match stage {
+            FlushStage::Local => held.local,
+            FlushStage::Remote => held.remote,
+        };
+        if outstanding == 0 {
+            return;
+        }
+        let flush = self.flush_waits_once_more(flush);
+        let held = &mut self.epochs[epoch].legs[leg];
+        let (local, remote) = (held.local, held.remote);
+        let ages = held.ages.get_or_insert_with(|| Box::new([Ages::new(local), Ages::new(remote)]));
+        ages[stage as usize].stamp(flush);
+    }
+}

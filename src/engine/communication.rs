@@ -1,0 +1,197 @@
+//! Communication calls: to the transport at once where access is granted, recorded where it is not.
+
+use super::alphabet::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
+use super::epoch::Kind;
+use super::record::{Account, NIL};
+use super::slab::Key;
+use super::window::{FenceView, Route, Window};
+
+impl Window {
+    /// A communication call. The caller has checked rank, displacement, size and datatype.
+    ///
+    /// # Errors
+    /// If no open epoch covers the target.
+    #[inline]
+    pub fn issue(&mut self, port: &mut impl Port, op: &Op) -> Result<(), SyncError> {
+        match self.route {
+            Some(route) if route.direct && route.target == op.target => {
+                match port.post(op, self.records.next_ticket()) {
+                    Posted::Complete => {}
+                    answer => {
+                        self.account_for(route.epoch, route.leg, op, answer, false);
+                    }
+                }
+                Ok(())
+            }
+            _ => self.issue_elsewhere(port, op, false).map(|_| ()),
+        }
+    }
+
+    /// The R-form of a communication call. Its request completes when the origin's buffers may be reused and results are in place.
+    ///
+    /// # Errors
+    /// If no open epoch covers the target.
+    pub fn issue_request(&mut self, port: &mut impl Port, op: &Op) -> Result<Outcome, SyncError> {
+        self.issue_elsewhere(port, op, true)
+    }
+
+    fn issue_elsewhere(&mut self, port: &mut impl Port, op: &Op, wants_request: bool) -> Result<Outcome, SyncError> {
+        let epoch = self.epoch_covering(port, op.target)?;
+        let held = &mut self.epochs[epoch];
+        let leg = match held.kind {
+            Kind::Access => held.legs.find(op.target).ok_or(SyncError::NoAccessEpoch)?,
+            _ => held.leg_to(op.target),
+        };
+        let held = &held.legs[leg];
+        let direct = held.granted && held.head == NIL;
+        self.route = Some(Route { target: op.target, epoch, leg, direct });
+        let answer = if direct { port.post(op, self.records.next_ticket()) } else { Posted::NoResource };
+        let request = self.account_for(epoch, leg, op, answer, wants_request);
+        Ok(request.map_or(Outcome::Complete, Outcome::Pending))
+    }
+
+    /// The open epoch whose operations may go to `target`; makes a tentative fence epoch real [EP-11].
+    fn epoch_covering(&mut self, port: &mut impl Port, target: Rank) -> Result<Key, SyncError> {
+        if let Some(epoch) = self.lock_all_open.or(self.access_open) {
+            return Ok(epoch);
+        }
+        if let Some(epoch) = self.peers.of(target).lock_open {
+            return Ok(epoch);
+        }
+        match self.fence_view {
+            FenceView::Real(epoch) => Ok(epoch),
+            FenceView::Tentative => {
+                let epoch = self.open(Kind::Fence);
+                self.fence_view = FenceView::Real(epoch);
+                self.ready(port, epoch);
+                Ok(epoch)
+            }
+            FenceView::Dissolved => Err(SyncError::NoAccessEpoch),
+        }
+    }
+
+    /// Accounts for an operation by the transport's answer; queues it on its leg if there was no resource (or no access yet).
+    /// Gives the request that was wanted, if the local stage is still outstanding.
+    fn account_for(&mut self, epoch: Key, leg: u32, op: &Op, answer: Posted, wants_request: bool) -> Option<RequestId> {
+        if answer == Posted::Complete {
+            return None;
+        }
+        let local_done = answer == Posted::Local;
+        let request = (wants_request && !local_done).then(|| self.requests.open());
+        let held = &mut self.epochs[epoch];
+        held.outstanding += 1;
+        let held = &mut held.legs[leg];
+        held.remote += 1;
+        held.local += u32::from(!local_done);
+        let (age_local, age_remote) = match &mut held.ages {
+            None => (0, 0),
+            Some(ages) => (if local_done { 0 } else { ages[0].issue() }, ages[1].issue()),
+        };
+        let account = Account { epoch: epoch.index, target: op.target, age_local, age_remote, request, local_done };
+        let record = self.records.insert(op, account);
+        if answer == Posted::NoResource {
+            self.enqueue(epoch, leg, record);
+        }
+        request
+    }
+
+    fn enqueue(&mut self, epoch: Key, leg: u32, record: u32) {
+        let held = &mut self.epochs[epoch].legs[leg];
+        let tail = std::mem::replace(&mut held.tail, record);
+        if held.head == NIL {
+            held.head = record;
+        } else {
+            self.records.set_next(tail, record);
+        }
+        if held.granted && !held.stalled {
+            held.stalled = true;
+            self.stalled.push((epoch, leg));
+        }
+        if let Some(route) = &mut self.route {
+            route.direct = false;
+        }
+    }
+
+    /// Posts what a granted leg has queued, in order, until the transport has no resource. Never completes the epoch.
+    pub(super) fn pump(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
+        loop {
+            let held = &mut self.epochs[epoch].legs[leg];
+            debug_assert!(held.granted);
+            let record = held.head;
+            if record == NIL {
+                held.tail = NIL;
+                held.stalled = false;
+                return;
+            }
+            let op = self.records.op(record);
+            let answer = port.post(&op, Ticket(record));
+            if answer == Posted::NoResource {
+                if !held.stalled {
+                    held.stalled = true;
+                    self.stalled.push((epoch, leg));
+                }
+                return;
+            }
+            held.head = self.records.next(record);
+            self.moves += 1;
+            self.route = None;
+            match answer {
+                Posted::Complete => self.retire_remote(epoch, leg, record),
+                Posted::Local => self.retire_local(epoch, leg, record),
+                Posted::Pending | Posted::NoResource => {}
+            }
+        }
+    }
+
+    /// The origin's buffers of an operation may be reused.
+    pub(super) fn retire_local(&mut self, epoch: Key, leg: u32, record: u32) {
+        let account = self.records.account(record);
+        if account.local_done {
+            return;
+        }
+        self.records.set_local_done(record);
+        self.requests.complete_opt(account.request);
+        let held = &mut self.epochs[epoch].legs[leg];
+        held.local -= 1;
+        if let Some(ages) = &mut held.ages {
+            let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
+            ages[0].retire(account.age_local, |flush| satisfied.push(flush));
+            satisfied.into_iter().for_each(|flush| self.flush_waits_once_less(flush));
+        }
+    }
+
+    /// An operation is complete at its target; its record ends here.
+    pub(super) fn retire_remote(&mut self, epoch: Key, leg: u32, record: u32) {
+        self.retire_local(epoch, leg, record);
+        let account = self.records.account(record);
+        self.records.remove(record);
+        let held = &mut self.epochs[epoch];
+        held.outstanding -= 1;
+        let held = &mut held.legs[leg];
+        held.remote -= 1;
+        if let Some(ages) = &mut held.ages {
+            let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
+            ages[1].retire(account.age_remote, |flush| satisfied.push(flush));
+            if held.remote == 0 {
+                // Nothing is outstanding, so no flush waits here: ages begin anew with the next one that has to.
+                held.ages = None;
+            }
+            satisfied.into_iter().for_each(|flush| self.flush_waits_once_less(flush));
+        }
+    }
+
+    /// One leg or grant less for a flush to wait for.
+    pub(super) fn flush_waits_once_less(&mut self, flush: Key) {
+        let held = &mut self.flushes[flush];
+        held.remaining -= 1;
+        if held.remaining == 0 {
+            let request = held.request;
+            self.flushes.remove(flush);
+            self.requests.complete(request);
+        }
+    }
+
+    pub(super) fn records_empty(&self) -> bool {
+        self.records.len() == 0
+    }
+}

@@ -1,0 +1,264 @@
+//! Activation, and the way of each kind of epoch to its completion.
+
+use super::activation::{Activation, may_activate};
+use super::alphabet::{Port, Rank, Word};
+use super::epoch::{Kind, Locking, Phase};
+use super::fence::Barrier;
+use super::peer::{AccessWaiter, ExposureWaiter};
+use super::slab::Key;
+use super::window::Window;
+
+impl Window {
+    /// Activates deferred epochs in their order, until the first that is blocked [EP-4]; again while epochs complete by it.
+    #[inline]
+    pub(super) fn run(&mut self, port: &mut impl Port) {
+        if self.recheck {
+            self.run_deferred(port);
+        }
+    }
+
+    fn run_deferred(&mut self, port: &mut impl Port) {
+        while std::mem::take(&mut self.recheck) {
+            while let Some(&epoch) = self.deferred.front() {
+                self.ledger.tidy(&self.epochs);
+                match may_activate(&self.epochs[epoch], &self.ledger, &self.peers, self.flags) {
+                    Activation::Ready => {
+                        self.deferred.pop_front();
+                        self.activate(port, epoch);
+                    }
+                    Activation::Blocked(_) => break,
+                }
+            }
+            super::peer::shrink(&mut self.deferred);
+        }
+    }
+
+    /// Activates an epoch and replays what was recorded, up to its closing.
+    pub(super) fn activate(&mut self, port: &mut impl Port, epoch: Key) {
+        self.moves += 1;
+        let held = &mut self.epochs[epoch];
+        debug_assert_eq!(held.phase, Phase::Deferred);
+        held.phase = Phase::Active;
+        match held.kind {
+            Kind::Access => self.activate_access(port, epoch),
+            Kind::Exposure => self.activate_exposure(port, epoch),
+            Kind::Fence => self.grant(port, epoch),
+            Kind::Lock { target, nocheck, .. } => {
+                self.peers.of(target).lock_active = Some(epoch);
+                if nocheck {
+                    held.locking = Locking::Unchecked;
+                    self.grant(port, epoch);
+                } else {
+                    self.request_lock(port, epoch);
+                }
+            }
+            Kind::LockAll { nocheck: true } => {
+                held.locking = Locking::Unchecked;
+                self.grant(port, epoch);
+            }
+            Kind::LockAll { nocheck: false } => self.request_lock_all(port, epoch),
+        }
+        if self.epochs.get(epoch).is_some_and(|held| held.closed) {
+            self.closed(port, epoch);
+        }
+    }
+
+    /// A_i = ++a for each target; access i may proceed iff A_i <= g [MA-1], with NOCHECK too [MA-3].
+    fn activate_access(&mut self, port: &mut impl Port, epoch: Key) {
+        let legs = self.epochs[epoch].legs.len();
+        self.epochs[epoch].awaited = legs;
+        for leg in 0..legs {
+            let target = self.leg(epoch, leg).target;
+            let index = self.peers.index(target);
+            let peer = &mut self.peers[index];
+            peer.accesses += 1;
+            let access = peer.accesses;
+            if peer.granted < access {
+                peer.granted = port.observe(target, Word::Grant);
+            }
+            let granted = access <= peer.granted;
+            if !granted {
+                if peer.access_waiters.is_empty() {
+                    self.grant_watch.push(index);
+                }
+                peer.access_waiters.push_back(AccessWaiter { access, epoch });
+            }
+            let held = self.leg(epoch, leg);
+            held.access = access;
+            held.granted = granted;
+            if granted {
+                self.pump(port, epoch, leg);
+            }
+        }
+    }
+
+    /// e_i = ++e for each origin, granted by storing e one-sidedly as the origin's g [MA-1].
+    fn activate_exposure(&mut self, port: &mut impl Port, epoch: Key) {
+        let origins = std::mem::take(&mut self.epochs[epoch].origins);
+        self.epochs[epoch].awaited = origins.len() as u32;
+        for &origin in &origins {
+            let index = self.peers.index(origin);
+            self.peers[index].exposures += 1;
+            self.signal(port, index, Word::Grant);
+            let peer = &mut self.peers[index];
+            let exposure = peer.exposures;
+            if peer.done_seen < exposure {
+                peer.done_seen = port.observe(origin, Word::Done);
+            }
+            if exposure <= peer.done_seen {
+                self.epochs[epoch].awaited -= 1;
+            } else {
+                if peer.exposure_waiters.is_empty() {
+                    self.done_watch.push(index);
+                }
+                peer.exposure_waiters.push_back(ExposureWaiter { exposure, epoch });
+            }
+        }
+    }
+
+    /// A fence, lock or lock_all epoch may send its operations.
+    pub(super) fn grant(&mut self, port: &mut impl Port, epoch: Key) {
+        self.moves += 1;
+        self.route = None;
+        let held = &mut self.epochs[epoch];
+        held.granted = true;
+        if held.is_passive() {
+            self.locks_held += 1;
+        }
+        if !held.flushes_for_grant.is_empty() {
+            for flush in std::mem::take(&mut held.flushes_for_grant) {
+                self.flush_waits_once_less(flush);
+            }
+        }
+        for leg in 0..self.epochs[epoch].legs.len() {
+            self.leg(epoch, leg).granted = true;
+            self.pump(port, epoch, leg);
+        }
+    }
+
+    /// The peer has granted access to one leg of an access epoch.
+    pub(super) fn grant_leg(&mut self, port: &mut impl Port, epoch: Key, target: Rank) {
+        // An epoch without operations to this target may be gone: its done did not need the grant.
+        let Some(leg) = self.epochs.get(epoch).and_then(|held| held.legs.find(target)) else { return };
+        self.moves += 1;
+        self.route = None;
+        self.leg(epoch, leg).granted = true;
+        self.pump(port, epoch, leg);
+        self.settle(port, epoch, leg);
+    }
+
+    /// Looks at an epoch that the application has closed: goes as far towards completion as possible.
+    pub(super) fn closed(&mut self, port: &mut impl Port, epoch: Key) {
+        let held = &self.epochs[epoch];
+        debug_assert!(held.closed);
+        if held.phase == Phase::Deferred {
+            return;
+        }
+        match held.kind {
+            Kind::Access if held.awaited == 0 => self.end(epoch),
+            Kind::Access => {
+                for leg in 0..held.legs.len() {
+                    if self.epochs.get(epoch).is_some() {
+                        self.settle(port, epoch, leg);
+                    }
+                }
+            }
+            Kind::Exposure if held.awaited == 0 => self.end(epoch),
+            Kind::Lock { .. } | Kind::LockAll { .. } if held.granted && held.outstanding == 0 => {
+                self.unlock_now(port, epoch);
+                self.end(epoch);
+            }
+            Kind::Fence if held.outstanding == 0 => {
+                self.fences += 1;
+                debug_assert!(self.barrier.is_none(), "fence epochs complete one by one");
+                self.barrier = Some(Barrier::new(epoch, self.fences));
+                self.advance_barrier(port);
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at a leg on which operations have finished or to which access was granted.
+    pub(super) fn settle(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
+        let held = &mut self.epochs[epoch];
+        if !held.closed || held.phase == Phase::Deferred {
+            return;
+        }
+        if held.kind != Kind::Access {
+            if held.outstanding == 0 {
+                self.closed(port, epoch);
+            }
+            return;
+        }
+        let leg = &mut held.legs[leg];
+        if leg.remote > 0 || leg.finished {
+            return;
+        }
+        // [PR-3]: this target does not wait for the others.
+        leg.finished = true;
+        let (target, access) = (leg.target, leg.access);
+        held.awaited -= 1;
+        let last = held.awaited == 0;
+        self.send_done(port, target, access);
+        if last {
+            self.end(epoch);
+        }
+    }
+
+    /// Dones of one pair leave in order, as one rising word [MA-2].
+    fn send_done(&mut self, port: &mut impl Port, target: Rank, access: u64) {
+        let index = self.peers.index(target);
+        let peer = &mut self.peers[index];
+        if access != peer.done + 1 {
+            peer.held_back.insert(access);
+            self.held_back += 1;
+            return;
+        }
+        peer.done = access;
+        while peer.held_back.remove(&(peer.done + 1)) {
+            peer.done += 1;
+            self.held_back -= 1;
+        }
+        self.signal(port, index, Word::Done);
+    }
+
+    /// Sends the present value of a word; if there is no resource, a sweep sends what is then the present value.
+    pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) {
+        let peer = &mut self.peers[index];
+        let value = match word {
+            Word::Grant => peer.exposures,
+            Word::Done => peer.done,
+            Word::Fence => unreachable!("the barrier sends its own"),
+        };
+        if port.signal(peer.rank, word, value).is_err() && !std::mem::replace(&mut peer.unsent[word as usize], true) {
+            self.unsent.push((index, word));
+        }
+    }
+
+    pub(super) fn advance_barrier(&mut self, port: &mut impl Port) {
+        if let Some(barrier) = &mut self.barrier
+            && barrier.advance(port, self.me, self.size)
+        {
+            let epoch = barrier.epoch;
+            self.barrier = None;
+            self.end(epoch);
+        }
+    }
+
+    /// True while `test` would give false.
+    pub(super) fn awaits_origins(&self, epoch: Key) -> bool {
+        let held = &self.epochs[epoch];
+        held.phase == Phase::Deferred || held.awaited > 0
+    }
+
+    /// A closed epoch is complete.
+    fn end(&mut self, epoch: Key) {
+        let held = &self.epochs[epoch];
+        debug_assert!(held.closed && held.outstanding == 0 && held.flushes_for_grant.is_empty());
+        self.requests.complete_opt(held.request);
+        self.epochs.remove(epoch);
+        self.closed_incomplete -= 1;
+        self.recheck = !self.deferred.is_empty();
+        self.moves += 1;
+    }
+}

@@ -1,0 +1,43 @@
+//! The fence's barrier: dissemination over monotonic words, O(log P) messages per process [FE-1].
+
+use super::alphabet::{Port, Rank, Word};
+use super::slab::Key;
+
+/// The barrier under way. One at a time: a fence epoch waits for the one before it.
+#[derive(Debug)]
+pub(super) struct Barrier {
+    /// The closed fence epoch that it completes.
+    pub(super) epoch: Key,
+    sequence: u64,
+    distance: u64,
+    signalled: bool,
+}
+
+impl Barrier {
+    pub(super) fn new(epoch: Key, sequence: u64) -> Self {
+        Barrier { epoch, sequence, distance: 1, signalled: false }
+    }
+
+    /// Goes as far as it can; true when everybody has arrived. Every hop is an acquire (observe) followed by a release (signal),
+    /// so what any process did before its fence is visible after it [FE-2].
+    pub(super) fn advance(&mut self, port: &mut impl Port, me: Rank, size: u32) -> bool {
+        let size = u64::from(size);
+        while self.distance < size {
+            if !self.signalled {
+                let to = (u64::from(me) + self.distance) % size;
+                if port.signal(to as Rank, Word::Fence, self.sequence).is_err() {
+                    return false;
+                }
+                self.signalled = true;
+            }
+            // A pair of processes has one distance below P, so one word per pair serves all rounds.
+            let from = (u64::from(me) + size - self.distance) % size;
+            if port.observe(from as Rank, Word::Fence) < self.sequence {
+                return false;
+            }
+            self.distance *= 2;
+            self.signalled = false;
+        }
+        true
+    }
+}

@@ -1,0 +1,186 @@
+//! Recorded operations: one arena per window, 64 bytes each, chained per target.
+
+use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Ticket};
+use super::request::Requests;
+
+/// End of a chain.
+pub(super) const NIL: u32 = u32::MAX;
+/// Above this many records an empty arena gives its memory back.
+const KEEP: usize = 1024;
+
+/// An operation that is recorded or in flight, with what is needed to account for it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Record {
+    origin: Addr,
+    result: Addr,
+    /// Bytes; for compare_and_swap, whose length is its extent, the compare buffer's address.
+    len_or_compare: u64,
+    disp: u64,
+    /// Request of an R-form, packed.
+    request: u64,
+    target: Rank,
+    kind: OpKind,
+    element: Element,
+    reduction: Reduction,
+    /// Extent in the low 7 bits; the top bit is set once the local stage has been reached.
+    extent: u8,
+    epoch: u32,
+    age_local: u32,
+    age_remote: u32,
+    /// Next record of the same queue, or of the free list.
+    next: u32,
+}
+
+const LOCAL_DONE: u8 = 0x80;
+const _: () = assert!(size_of::<Record>() == 64, "a recorded operation takes one cache line");
+
+/// How an operation is accounted for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Account {
+    pub(super) epoch: u32,
+    pub(super) target: Rank,
+    pub(super) age_local: u32,
+    pub(super) age_remote: u32,
+    pub(super) request: Option<RequestId>,
+    pub(super) local_done: bool,
+}
+
+/// The arena.
+#[derive(Debug)]
+pub(super) struct Records {
+    records: Vec<Record>,
+    free: u32,
+    len: usize,
+}
+
+impl Records {
+    pub(super) fn new() -> Self {
+        Records { records: Vec::new(), free: NIL, len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The ticket that the next [`insert`](Self::insert) will use.
+    #[inline]
+    pub(super) fn next_ticket(&self) -> Ticket {
+        Ticket(if self.free == NIL { self.records.len() as u32 } else { self.free })
+    }
+
+    pub(super) fn insert(&mut self, op: &Op, account: Account) -> u32 {
+        let cas = op.kind == OpKind::CompareAndSwap;
+        let record = Record {
+            origin: op.origin,
+            result: op.result,
+            len_or_compare: if cas { op.compare.0 as u64 } else { op.len },
+            disp: op.disp,
+            request: Requests::pack(account.request),
+            target: op.target,
+            kind: op.kind,
+            element: op.element,
+            reduction: op.reduction,
+            extent: op.extent | if account.local_done { LOCAL_DONE } else { 0 },
+            epoch: account.epoch,
+            age_local: account.age_local,
+            age_remote: account.age_remote,
+            next: NIL,
+        };
+        self.len += 1;
+        if self.free == NIL {
+            self.records.push(record);
+            u32::try_from(self.records.len() - 1).ok().filter(|i| *i != NIL).expect("fewer than 2^32 - 1 recorded operations")
+        } else {
+            let index = self.free;
+            self.free = self.records[index as usize].next;
+            self.records[index as usize] = record;
+            index
+        }
+    }
+
+    pub(super) fn op(&self, index: u32) -> Op {
+        let r = &self.records[index as usize];
+        let extent = r.extent & !LOCAL_DONE;
+        let cas = r.kind == OpKind::CompareAndSwap;
+        Op {
+            origin: r.origin,
+            result: r.result,
+            compare: Addr(if cas { r.len_or_compare as usize } else { 0 }),
+            disp: r.disp,
+            len: if cas { u64::from(extent) } else { r.len_or_compare },
+            target: r.target,
+            kind: r.kind,
+            element: r.element,
+            reduction: r.reduction,
+            extent,
+        }
+    }
+
+    pub(super) fn account(&self, index: u32) -> Account {
+        let r = &self.records[index as usize];
+        Account {
+            epoch: r.epoch,
+            target: r.target,
+            age_local: r.age_local,
+            age_remote: r.age_remote,
+            request: Requests::unpack(r.request),
+            local_done: r.extent & LOCAL_DONE != 0,
+        }
+    }
+
+    pub(super) fn set_local_done(&mut self, index: u32) {
+        self.records[index as usize].extent |= LOCAL_DONE;
+    }
+
+    pub(super) fn next(&self, index: u32) -> u32 {
+        self.records[index as usize].next
+    }
+
+    pub(super) fn set_next(&mut self, index: u32, next: u32) {
+        self.records[index as usize].next = next;
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        self.records[index as usize].next = self.free;
+        self.free = index;
+        self.len -= 1;
+        if self.len == 0 && self.records.len() > KEEP {
+            self.records = Vec::new();
+            self.free = NIL;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    #[test]
+    fn a_record_gives_back_its_operation() {
+        let op = Op {
+            origin: Addr(1),
+            result: Addr(2),
+            compare: Addr(3),
+            disp: 1 << 40,
+            len: 8,
+            target: 5,
+            kind: OpKind::CompareAndSwap,
+            element: Element(6),
+            reduction: Reduction(7),
+            extent: 8,
+        };
+        let request = RequestId { index: 9, generation: NonZeroU32::new(4).unwrap() };
+        let account = Account { epoch: 1, target: 5, age_local: 2, age_remote: 3, request: Some(request), local_done: true };
+        let mut records = Records::new();
+        assert_eq!(records.next_ticket(), Ticket(0));
+        let index = records.insert(&op, account);
+        assert_eq!(format!("{:?}", records.op(index)), format!("{op:?}"));
+        assert_eq!(records.account(index).request, Some(request));
+        assert!(records.account(index).local_done);
+        records.remove(index);
+        assert_eq!(records.len(), 0);
+    }
+}

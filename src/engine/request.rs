@@ -1,0 +1,71 @@
+//! Requests of closing calls, flushes and R-form operations.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+
+use super::alphabet::RequestId;
+use super::slab::{Key, Slab};
+
+/// Requests alive and the queue of those completed but not yet reported.
+#[derive(Debug)]
+pub(super) struct Requests {
+    /// `true`: complete, waiting in `completed` to be reported. A slot is reused only after that.
+    slots: Slab<bool>,
+    completed: VecDeque<RequestId>,
+}
+
+fn key(id: RequestId) -> Key {
+    Key { index: id.index, generation: id.generation }
+}
+
+impl Requests {
+    pub(super) fn new() -> Self {
+        Requests { slots: Slab::new(), completed: VecDeque::new() }
+    }
+
+    pub(super) fn open(&mut self) -> RequestId {
+        let Key { index, generation } = self.slots.insert(false);
+        RequestId { index, generation }
+    }
+
+    pub(super) fn complete(&mut self, id: RequestId) {
+        let done = &mut self.slots[key(id)];
+        assert!(!*done, "a request completes once");
+        *done = true;
+        self.completed.push_back(id);
+    }
+
+    pub(super) fn complete_opt(&mut self, id: Option<RequestId>) {
+        if let Some(id) = id {
+            self.complete(id);
+        }
+    }
+
+    pub(super) fn is_pending(&self, id: RequestId) -> bool {
+        self.slots.get(key(id)).is_some_and(|done| !done)
+    }
+
+    pub(super) fn next_completed(&mut self) -> Option<RequestId> {
+        let id = self.completed.pop_front()?;
+        self.slots.remove(key(id));
+        if self.completed.is_empty() && self.completed.capacity() > 1024 {
+            self.completed = VecDeque::new();
+        }
+        Some(id)
+    }
+
+    /// Requests opened and not yet reported.
+    pub(super) fn alive(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Packs a request into 64 bits for an operation's record; 0 is none.
+    pub(super) fn pack(id: Option<RequestId>) -> u64 {
+        id.map_or(0, |id| u64::from(id.generation.get()) << 32 | u64::from(id.index))
+    }
+
+    pub(super) fn unpack(bits: u64) -> Option<RequestId> {
+        let generation = NonZeroU32::new((bits >> 32) as u32)?;
+        Some(RequestId { index: bits as u32, generation })
+    }
+}

@@ -1,0 +1,147 @@
+//! Storage with small reusable indices whose memory returns when it empties.
+
+use std::num::NonZeroU32;
+
+/// Index and generation of a slot: a key of an earlier use of the slot finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) index: u32,
+    pub(super) generation: NonZeroU32,
+}
+
+#[derive(Debug)]
+enum Entry<T> {
+    Used(NonZeroU32, T),
+    Free(u32),
+}
+
+const NIL: u32 = u32::MAX;
+/// Above this many slots an empty slab gives its memory back.
+const KEEP: usize = 1024;
+
+/// Values by [`Key`].
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    entries: Vec<Entry<T>>,
+    free: u32,
+    len: usize,
+    /// One counter for all slots: never reused, so dropping the storage makes no old key valid again
+    /// (until it wraps after 2^32 insertions; a stale key lives far shorter).
+    generation: NonZeroU32,
+}
+
+impl<T> Slab<T> {
+    pub(super) fn new() -> Self {
+        Slab { entries: Vec::new(), free: NIL, len: 0, generation: NonZeroU32::MIN }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn insert(&mut self, value: T) -> Key {
+        self.generation = self.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        let generation = self.generation;
+        self.len += 1;
+        let index = if self.free == NIL {
+            self.entries.push(Entry::Used(generation, value));
+            u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 live entries")
+        } else {
+            let index = self.free;
+            let slot = &mut self.entries[index as usize];
+            let Entry::Free(next) = *slot else { unreachable!("the free list holds free slots") };
+            self.free = next;
+            *slot = Entry::Used(generation, value);
+            index
+        };
+        Key { index, generation }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: Key) -> Option<&T> {
+        match self.entries.get(key.index as usize) {
+            Some(Entry::Used(generation, value)) if *generation == key.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        match self.entries.get_mut(key.index as usize) {
+            Some(Entry::Used(generation, value)) if *generation == key.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The key of the value that lives at `index`.
+    #[inline]
+    pub(super) fn key_at(&self, index: u32) -> Option<Key> {
+        match self.entries.get(index as usize) {
+            Some(Entry::Used(generation, _)) => Some(Key { index, generation: *generation }),
+            _ => None,
+        }
+    }
+
+    /// Drops the value in place; false if the key finds nothing.
+    #[inline]
+    pub(super) fn remove(&mut self, key: Key) -> bool {
+        if self.get(key).is_none() {
+            return false;
+        }
+        self.entries[key.index as usize] = Entry::Free(self.free);
+        self.free = key.index;
+        self.len -= 1;
+        if self.len == 0 && self.entries.len() > KEEP {
+            self.entries = Vec::new();
+            self.free = NIL;
+        }
+        true
+    }
+}
+
+impl<T> std::ops::Index<Key> for Slab<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, key: Key) -> &T {
+        self.get(key).expect("key of a live entry")
+    }
+}
+
+impl<T> std::ops::IndexMut<Key> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, key: Key) -> &mut T {
+        self.get_mut(key).expect("key of a live entry")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_an_earlier_use_finds_nothing() {
+        let mut slab = Slab::new();
+        let a = slab.insert(1);
+        assert!(slab.remove(a));
+        let b = slab.insert(2);
+        assert_eq!(a.index, b.index);
+        assert_eq!((slab.get(a), slab.get(b)), (None, Some(&2)));
+        assert!(!slab.remove(a));
+        assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn memory_returns_when_empty() {
+        let mut slab = Slab::new();
+        let keys: Vec<_> = (0..5000).map(|i| slab.insert(i)).collect();
+        for key in &keys {
+            slab.remove(*key);
+        }
+        assert_eq!(slab.entries.capacity(), 0);
+        assert!(keys.iter().all(|k| slab.get(*k).is_none()));
+        let again = slab.insert(7);
+        assert_eq!(slab[again], 7);
+        assert!(keys.iter().all(|k| slab.get(*k).is_none()));
+    }
+}

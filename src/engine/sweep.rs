@@ -1,0 +1,118 @@
+//! One bounded sweep over everything that waits.
+
+use super::alphabet::{Port, Stage, Ticket, Word};
+use super::peer::shrink;
+use super::window::Window;
+
+impl Window {
+    /// One sweep in the paper's order (section VII.D): completions first, then transfers, notifications, locks, and what completes
+    /// and is activated by them. Never blocks. True if anything moved.
+    pub fn progress(&mut self, port: &mut impl Port) -> bool {
+        let before = self.moves;
+        let mut moved = port.poll();
+        while let Some((ticket, stage)) = port.next_finished() {
+            self.finished(port, ticket, stage);
+            moved = true;
+        }
+        if !self.stalled.is_empty() {
+            self.retry_stalled(port);
+        }
+        if !self.unsent.is_empty() {
+            for (index, word) in std::mem::take(&mut self.unsent) {
+                self.peers[index].unsent[word as usize] = false;
+                self.signal(port, index, word);
+            }
+        }
+        self.run(port);
+        if !self.grant_watch.is_empty() {
+            self.poll_grants(port);
+        }
+        if !self.done_watch.is_empty() {
+            self.poll_dones(port);
+        }
+        if self.barrier.is_some() {
+            self.advance_barrier(port);
+        }
+        if !self.lock_watch.is_empty() {
+            self.poll_locks(port);
+        }
+        if !self.lock_gate.is_empty() {
+            self.advance_gate(port);
+        }
+        self.run(port);
+        moved || self.moves != before
+    }
+
+    /// The transport has finished a stage of an operation.
+    fn finished(&mut self, port: &mut impl Port, ticket: Ticket, stage: Stage) {
+        let account = self.records.account(ticket.0);
+        let epoch = self.epochs.key_at(account.epoch).expect("an epoch outlives its operations");
+        let leg = self.epochs[epoch].legs.find(account.target).expect("the operation's leg");
+        match stage {
+            Stage::Local => self.retire_local(epoch, leg, ticket.0),
+            Stage::Remote => {
+                self.retire_remote(epoch, leg, ticket.0);
+                self.settle(port, epoch, leg);
+            }
+        }
+    }
+
+    fn retry_stalled(&mut self, port: &mut impl Port) {
+        for (epoch, leg) in std::mem::take(&mut self.stalled) {
+            self.leg(epoch, leg).stalled = false;
+            self.pump(port, epoch, leg);
+            self.settle(port, epoch, leg);
+        }
+    }
+
+    /// Reads g of each peer that an access epoch waits for, once for all of its epochs.
+    fn poll_grants(&mut self, port: &mut impl Port) {
+        let mut at = 0;
+        while at < self.grant_watch.len() {
+            let index = self.grant_watch[at];
+            let rank = self.peers[index].rank;
+            self.peers[index].granted = port.observe(rank, Word::Grant);
+            while let Some(waiter) = {
+                let peer = &mut self.peers[index];
+                let granted = peer.granted;
+                peer.access_waiters.pop_front_if(|waiter| waiter.access <= granted)
+            } {
+                self.grant_leg(port, waiter.epoch, rank);
+            }
+            if self.peers[index].access_waiters.is_empty() {
+                shrink(&mut self.peers[index].access_waiters);
+                self.grant_watch.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Reads the dones of each peer that an exposure epoch waits for.
+    fn poll_dones(&mut self, port: &mut impl Port) {
+        let mut at = 0;
+        while at < self.done_watch.len() {
+            let index = self.done_watch[at];
+            let rank = self.peers[index].rank;
+            self.peers[index].done_seen = port.observe(rank, Word::Done);
+            while let Some(waiter) = {
+                let peer = &mut self.peers[index];
+                let done = peer.done_seen;
+                peer.exposure_waiters.pop_front_if(|waiter| waiter.exposure <= done)
+            } {
+                self.moves += 1;
+                let held = &mut self.epochs[waiter.epoch];
+                held.awaited -= 1;
+                if held.closed {
+                    self.closed(port, waiter.epoch);
+                }
+            }
+            if self.peers[index].exposure_waiters.is_empty() {
+                shrink(&mut self.peers[index].exposure_waiters);
+                self.done_watch.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}

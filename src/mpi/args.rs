@@ -1,0 +1,308 @@
+//! Arguments of communication calls, checked before anything moves, and the engine's record made of them.
+//!
+//! All arithmetic is in 64 bits and checked: a count is an int, but bytes may pass 2 GiB.
+
+use std::ffi::{c_int, c_void};
+
+use super::datatype::{Predefined, is_comparable, is_defined, predefined, reduction_of};
+use super::error::Fault;
+use super::sys::*;
+use crate::engine::{Addr, Op, OpKind, Reduction};
+use crate::runtime::Window;
+use crate::transport::element::reduction;
+
+/// A buffer of the caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffer {
+    pub(crate) address: *const c_void,
+    pub(crate) count: i64,
+    pub(crate) datatype: MPI_Datatype,
+}
+
+/// The target's side of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) rank: c_int,
+    pub(crate) disp: MPI_Aint,
+    pub(crate) count: i64,
+    pub(crate) datatype: MPI_Datatype,
+}
+
+type Checked<T> = Result<T, Fault>;
+
+/// The window's rank of `rank`; nothing for `MPI_PROC_NULL`.
+#[inline(always)]
+pub(crate) fn rank(window: &Window, rank: c_int, text: &'static str) -> Checked<Option<u32>> {
+    if (rank as u32) < window.size && rank >= 0 {
+        return Ok(Some(rank as u32));
+    }
+    if rank == MPI_PROC_NULL {
+        return Ok(None);
+    }
+    Err(Fault::new(MPI_ERR_RANK, text))
+}
+
+#[cold]
+fn not_predefined(datatype: MPI_Datatype, null: &'static str, derived: &'static str) -> Fault {
+    if datatype == MPI_DATATYPE_NULL {
+        Fault::new(MPI_ERR_TYPE, null)
+    } else {
+        Fault::new(MPI_ERR_UNSUPPORTED_OPERATION, derived)
+    }
+}
+
+#[inline(always)]
+fn origin_type(datatype: MPI_Datatype) -> Checked<&'static Predefined> {
+    predefined(datatype).ok_or_else(|| {
+        not_predefined(
+            datatype,
+            "origin_datatype is MPI_DATATYPE_NULL",
+            "origin_datatype is not predefined: derived datatypes are not supported on this window",
+        )
+    })
+}
+
+#[inline(always)]
+fn target_type(datatype: MPI_Datatype) -> Checked<&'static Predefined> {
+    predefined(datatype).ok_or_else(|| {
+        not_predefined(
+            datatype,
+            "target_datatype is MPI_DATATYPE_NULL",
+            "target_datatype is not predefined: derived datatypes are not supported on this window",
+        )
+    })
+}
+
+#[inline(always)]
+fn count(count: i64, text: &'static str) -> Checked<u64> {
+    u64::try_from(count).map_err(|_| Fault::new(MPI_ERR_COUNT, text))
+}
+
+#[inline(always)]
+fn bytes(datatype: &Predefined, count: u64) -> Checked<u64> {
+    datatype.bytes(count).ok_or_else(|| Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"))
+}
+
+/// First byte in the target's window of `len` bytes at `disp`.
+#[inline(always)]
+fn place(window: &Window, rank: u32, disp: MPI_Aint, len: u64) -> Checked<u64> {
+    let Ok(disp) = u64::try_from(disp) else {
+        return Err(Fault::new(MPI_ERR_DISP, "target_disp is negative"));
+    };
+    let (size, unit) = window.port.extent_of(rank);
+    match disp.checked_mul(u64::from(unit)) {
+        Some(at) if at <= size && len <= size - at => Ok(at),
+        _ => Err(Fault::new(MPI_ERR_RMA_RANGE, "target_disp and target_count reach beyond the target's window")),
+    }
+}
+
+#[inline(always)]
+fn present(address: *const c_void, text: &'static str) -> Checked<Addr> {
+    if address.is_null() {
+        return Err(Fault::new(MPI_ERR_BUFFER, text));
+    }
+    Ok(Addr(address as usize))
+}
+
+/// Two sides of a transfer: the datatype under which it moves, and its bytes.
+#[inline(always)]
+fn agree(origin: &Buffer, target: &Target) -> Checked<(&'static Predefined, u64)> {
+    let from = origin_type(origin.datatype)?;
+    if origin.datatype == target.datatype && origin.count == target.count {
+        let count = count(origin.count, "origin_count is negative")?;
+        return Ok((from, bytes(from, count)?));
+    }
+    agree_apart(origin, target, from)
+}
+
+/// Sides that are written differently: equal sizes are accepted, since MPI_BYTE matches everything.
+#[inline(never)]
+fn agree_apart(origin: &Buffer, target: &Target, from: &'static Predefined) -> Checked<(&'static Predefined, u64)> {
+    let to = target_type(target.datatype)?;
+    let origin_count = count(origin.count, "origin_count is negative")?;
+    let target_count = count(target.count, "target_count is negative")?;
+    let sizes = (origin_count.checked_mul(u64::from(from.size)), target_count.checked_mul(u64::from(to.size)));
+    let (Some(sent), Some(room)) = sizes else {
+        return Err(Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"));
+    };
+    if sent > room {
+        return Err(Fault::new(MPI_ERR_TRUNCATE, "the origin's data is larger than target_count of target_datatype"));
+    }
+    if sent < room {
+        return Err(Fault::new(MPI_ERR_TYPE, "the origin's data is smaller than target_count of target_datatype"));
+    }
+    if from.element != to.element && !(from.is_dense() && to.is_dense()) {
+        return Err(Fault::new(MPI_ERR_TYPE, "origin_datatype and target_datatype do not match"));
+    }
+    Ok((to, bytes(to, target_count)?))
+}
+
+fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Predefined) -> Op {
+    Op {
+        origin: Addr(0),
+        result: Addr(0),
+        compare: Addr(0),
+        disp,
+        len,
+        target,
+        kind,
+        element: datatype.element,
+        reduction: reduction::REPLACE,
+        extent: datatype.extent,
+    }
+}
+
+const BEYOND: &str = "target_rank is outside the window's group";
+
+/// `MPI_Put` and `MPI_Get`. Nothing if nothing is to be moved.
+#[inline(always)]
+pub(crate) fn transfer(window: &Window, kind: OpKind, origin: Buffer, target: Target) -> Checked<Option<Op>> {
+    let rank = rank(window, target.rank, BEYOND)?;
+    let (datatype, len) = agree(&origin, &target)?;
+    let Some(rank) = rank else { return Ok(None) };
+    let at = place(window, rank, target.disp, len)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let address = present(origin.address, "origin_addr is NULL")?;
+    let mut made = op(kind, rank, at, len, datatype);
+    if kind == OpKind::Put {
+        made.origin = address;
+    } else {
+        made.result = address;
+    }
+    Ok(Some(made))
+}
+
+#[inline(always)]
+fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
+    let Some(code) = reduction_of(handle) else {
+        return Err(Fault::new(MPI_ERR_OP, "op is not a predefined operation"));
+    };
+    if !is_defined(code, datatype) {
+        return Err(Fault::new(MPI_ERR_OP, "op is not defined for this datatype"));
+    }
+    Ok(code)
+}
+
+/// `MPI_Accumulate`.
+#[inline(always)]
+pub(crate) fn accumulate(window: &Window, origin: Buffer, target: Target, handle: MPI_Op) -> Checked<Option<Op>> {
+    let rank = rank(window, target.rank, BEYOND)?;
+    let (datatype, len) = agree_elements(&origin, &target)?;
+    let code = defined(handle, datatype)?;
+    if code == reduction::NO_OP {
+        return Err(Fault::new(MPI_ERR_OP, "op is MPI_NO_OP, which only calls that fetch accept"));
+    }
+    let Some(rank) = rank else { return Ok(None) };
+    let at = place(window, rank, target.disp, len)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let mut made = op(OpKind::Accumulate, rank, at, len, datatype);
+    made.origin = present(origin.address, "origin_addr is NULL")?;
+    made.reduction = code;
+    Ok(Some(made))
+}
+
+/// As [`agree`], for reductions: both sides have elements of one kind.
+#[inline(always)]
+fn agree_elements(origin: &Buffer, target: &Target) -> Checked<(&'static Predefined, u64)> {
+    let (datatype, len) = agree(origin, target)?;
+    if origin.datatype != target.datatype && origin_type(origin.datatype)?.element != datatype.element {
+        return Err(Fault::new(MPI_ERR_TYPE, "origin_datatype and target_datatype are not the same predefined datatype"));
+    }
+    Ok((datatype, len))
+}
+
+/// `MPI_Get_accumulate`, and `MPI_Fetch_and_op` with one element. With `MPI_NO_OP` the origin is not looked at.
+pub(crate) fn get_accumulate(
+    window: &Window,
+    origin: Buffer,
+    result: Buffer,
+    target: Target,
+    handle: MPI_Op,
+) -> Checked<Option<Op>> {
+    let rank = rank(window, target.rank, BEYOND)?;
+    let fetches_only = reduction_of(handle) == Some(reduction::NO_OP);
+    let (datatype, len) = agree_elements(&result, &target).map_err(|fault| match fault.text {
+        "origin_count is negative" => Fault::new(fault.class, "result_count is negative"),
+        _ => fault,
+    })?;
+    if !fetches_only {
+        agree_elements(&origin, &target)?;
+    }
+    let code = defined(handle, datatype)?;
+    let Some(rank) = rank else { return Ok(None) };
+    let at = place(window, rank, target.disp, len)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let mut made = op(OpKind::GetAccumulate, rank, at, len, datatype);
+    made.result = present(result.address, "result_addr is NULL")?;
+    if !fetches_only {
+        made.origin = present(origin.address, "origin_addr is NULL")?;
+    }
+    made.reduction = code;
+    Ok(Some(made))
+}
+
+/// `MPI_Fetch_and_op`.
+#[inline(always)]
+pub(crate) fn fetch_and_op(
+    window: &Window,
+    origin: *const c_void,
+    result: *const c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    disp: MPI_Aint,
+    handle: MPI_Op,
+) -> Checked<Option<Op>> {
+    let rank = rank(window, target_rank, BEYOND)?;
+    let datatype = one_type(datatype)?;
+    let code = defined(handle, datatype)?;
+    let Some(rank) = rank else { return Ok(None) };
+    let len = u64::from(datatype.span);
+    let at = place(window, rank, disp, len)?;
+    let mut made = op(OpKind::GetAccumulate, rank, at, len, datatype);
+    made.result = present(result, "result_addr is NULL")?;
+    if code != reduction::NO_OP {
+        made.origin = present(origin, "origin_addr is NULL")?;
+    }
+    made.reduction = code;
+    Ok(Some(made))
+}
+
+/// `MPI_Compare_and_swap`.
+pub(crate) fn compare_and_swap(
+    window: &Window,
+    [origin, compare, result]: [*const c_void; 3],
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    disp: MPI_Aint,
+) -> Checked<Option<Op>> {
+    let rank = rank(window, target_rank, BEYOND)?;
+    let datatype = one_type(datatype)?;
+    if !is_comparable(datatype) {
+        return Err(Fault::new(MPI_ERR_TYPE, "datatype is not an integer, logical, multi-language or byte type"));
+    }
+    let Some(rank) = rank else { return Ok(None) };
+    let len = u64::from(datatype.span);
+    let at = place(window, rank, disp, len)?;
+    let mut made = op(OpKind::CompareAndSwap, rank, at, len, datatype);
+    made.origin = present(origin, "origin_addr is NULL")?;
+    made.compare = present(compare, "compare_addr is NULL")?;
+    made.result = present(result, "result_addr is NULL")?;
+    Ok(Some(made))
+}
+
+#[inline(always)]
+fn one_type(datatype: MPI_Datatype) -> Checked<&'static Predefined> {
+    predefined(datatype).ok_or_else(|| {
+        not_predefined(
+            datatype,
+            "datatype is MPI_DATATYPE_NULL",
+            "datatype is not predefined: derived datatypes are not supported on this window",
+        )
+    })
+}

@@ -1,0 +1,205 @@
+//! Predefined datatypes and reductions: what the host calls them, and what they are to us.
+//!
+//! Integers and the common floating-point types are reduced by our own arithmetic (`transport::element::native`);
+//! everything else (long double, complex, logical, pairs …) is a foreign code, reduced by the host through
+//! `MPI_Reduce_local`. The codes follow the order of `shim.c`, the same in every process of a job.
+//! Derived datatypes are not in the table.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+use super::sys::{self, *};
+use super::table::Table;
+use crate::engine::{Element, Reduction};
+use crate::transport::element::{FIRST_FOREIGN, native, reduction};
+
+/// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of `shim.c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Signed,
+    Unsigned,
+    Floating,
+    Complex,
+    Logical,
+    Byte,
+    Character,
+    Pair,
+}
+
+impl Kind {
+    fn of(code: c_int) -> Self {
+        [Self::Signed, Self::Unsigned, Self::Floating, Self::Complex, Self::Logical, Self::Byte, Self::Character, Self::Pair]
+            [code as usize]
+    }
+}
+
+/// A predefined datatype.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Predefined {
+    pub(crate) kind: Kind,
+    pub(crate) element: Element,
+    /// Bytes of data.
+    pub(crate) size: u8,
+    /// Bytes from one element to the next.
+    pub(crate) extent: u8,
+    /// Bytes from the first to the last of one element: less than the extent of a pair with padding at its end.
+    pub(crate) span: u8,
+}
+
+impl Predefined {
+    /// Bytes from the first to the last of `count` elements. `None` if that passes 64 bits.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, count: u64) -> Option<u64> {
+        if count == 0 {
+            return Some(0);
+        }
+        (count - 1).checked_mul(u64::from(self.extent))?.checked_add(u64::from(self.span))
+    }
+
+    /// True if there is no padding in it or between elements.
+    #[inline(always)]
+    pub(crate) fn is_dense(&self) -> bool {
+        self.size == self.extent
+    }
+}
+
+static TYPES: Table<Predefined, 512> =
+    Table::new(Predefined { kind: Kind::Byte, element: native::BYTE, size: 1, extent: 1, span: 1 });
+static REDUCTIONS: Table<Reduction, 64> = Table::new(reduction::REPLACE);
+/// The host's handles of foreign codes, from [`FIRST_FOREIGN`] on, as numbers.
+static FOREIGN: OnceLock<Vec<u64>> = OnceLock::new();
+
+/// What a datatype is, unless it is derived, null or not a datatype.
+#[inline(always)]
+pub(crate) fn predefined(datatype: MPI_Datatype) -> Option<&'static Predefined> {
+    TYPES.get(datatype.key())
+}
+
+/// What a reduction is, unless it is user-defined, null or not an operation.
+#[inline(always)]
+pub(crate) fn reduction_of(op: MPI_Op) -> Option<Reduction> {
+    REDUCTIONS.get(op.key()).copied()
+}
+
+/// True if MPI defines the reduction for such a datatype (MPI-4.1 section 6.9.2). Where both hosts allow more than the
+/// standard, so do we: logical reductions of Fortran and multi-language integers.
+pub(crate) fn is_defined(op: Reduction, datatype: &Predefined) -> bool {
+    use Kind::{Byte, Complex, Floating, Logical, Pair, Signed, Unsigned};
+    match op {
+        reduction::REPLACE | reduction::NO_OP => true,
+        reduction::SUM | reduction::PROD => matches!(datatype.kind, Signed | Unsigned | Floating | Complex),
+        reduction::MIN | reduction::MAX => matches!(datatype.kind, Signed | Unsigned | Floating),
+        reduction::LAND | reduction::LOR | reduction::LXOR => matches!(datatype.kind, Signed | Unsigned | Logical),
+        reduction::BAND | reduction::BOR | reduction::BXOR => matches!(datatype.kind, Signed | Unsigned | Byte),
+        reduction::MINLOC | reduction::MAXLOC => datatype.kind == Pair,
+        _ => false,
+    }
+}
+
+/// True if `MPI_Compare_and_swap` is defined for such a datatype (MPI-4.1 section 12.3.4).
+pub(crate) fn is_comparable(datatype: &Predefined) -> bool {
+    matches!(datatype.kind, Kind::Signed | Kind::Unsigned | Kind::Logical | Kind::Byte)
+}
+
+/// Reads the tables of `shim.c` and asks the host for sizes. Names that this host does not have are left out.
+///
+/// # Safety
+/// Only while MPI is being initialised, after `PMPI_Init`.
+pub(crate) unsafe fn fill() {
+    let mut foreign = Vec::new();
+    // SAFETY: the shim exports this many entries.
+    let listed = unsafe { std::slice::from_raw_parts(&raw const sys::mpix_types as *const ListedType, mpix_types_len) };
+    for entry in listed {
+        // SAFETY: MPI is initialised and the handle is one of its names.
+        let Some((size, extent, span)) = (unsafe { measure(entry.handle) }) else { continue };
+        let kind = Kind::of(entry.kind);
+        let element = match native_element(kind, size) {
+            Some(element) if size == extent => element,
+            _ => Element(FIRST_FOREIGN + foreign.len() as u8),
+        };
+        // SAFETY: as the caller says, nobody else is here.
+        let added = unsafe { TYPES.insert(entry.handle.key(), Predefined { kind, element, size, extent, span }) };
+        if added && element.0 >= FIRST_FOREIGN {
+            foreign.push(entry.handle.key());
+        }
+    }
+    // SAFETY: the shim exports this many entries.
+    let listed = unsafe { std::slice::from_raw_parts(&raw const sys::mpix_ops as *const MPI_Op, mpix_ops_len) };
+    for (code, op) in listed.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { REDUCTIONS.insert(op.key(), Reduction(code as u8)) };
+    }
+    let _ = FOREIGN.set(foreign);
+}
+
+/// Size, extent and span of a predefined datatype, or nothing if this host does not have it.
+///
+/// # Safety
+/// MPI is initialised.
+unsafe fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
+    if datatype == MPI_DATATYPE_NULL {
+        return None;
+    }
+    let (mut size, mut least, mut extent, mut start, mut span) = (0, 0, 0, 0, 0);
+    // SAFETY: the handle is not null and the places are ours.
+    let asked = unsafe {
+        [
+            PMPI_Type_size(datatype, &raw mut size),
+            PMPI_Type_get_extent(datatype, &raw mut least, &raw mut extent),
+            PMPI_Type_get_true_extent(datatype, &raw mut start, &raw mut span),
+        ]
+    };
+    if asked.iter().any(|status| *status != MPI_SUCCESS) || size <= 0 || start != 0 {
+        return None;
+    }
+    // Wider ones than the engine's records carry (none is known) are treated as if they were derived.
+    let extent = u8::try_from(extent).ok().filter(|extent| *extent <= 32)?;
+    Some((u8::try_from(size).ok()?, extent, u8::try_from(span).ok()?))
+}
+
+fn native_element(kind: Kind, size: u8) -> Option<Element> {
+    Some(match (kind, size) {
+        (Kind::Signed, 1) => native::I8,
+        (Kind::Signed, 2) => native::I16,
+        (Kind::Signed, 4) => native::I32,
+        (Kind::Signed, 8) => native::I64,
+        // Wide characters are only ever moved, whole.
+        (Kind::Unsigned, 1) => native::U8,
+        (Kind::Unsigned | Kind::Character, 2) => native::U16,
+        (Kind::Unsigned | Kind::Character, 4) => native::U32,
+        (Kind::Unsigned, 8) => native::U64,
+        (Kind::Floating, 4) => native::F32,
+        (Kind::Floating, 8) => native::F64,
+        (Kind::Byte | Kind::Character, 1) => native::BYTE,
+        _ => return None,
+    })
+}
+
+/// `inout = inout (op) input` by the host, for [`transport::element::ForeignReduce`](crate::transport::element::ForeignReduce).
+///
+/// # Safety
+/// Both pointers are valid for `count` elements of the datatype and do not overlap.
+pub(crate) unsafe fn reduce(element: Element, op: Reduction, input: *const u8, inout: *mut u8, count: usize) {
+    let handle = FOREIGN.get().and_then(|foreign| foreign.get(usize::from(element.0.wrapping_sub(FIRST_FOREIGN))));
+    let Some(datatype) = handle.map(|key| MPI_Datatype::of(*key)) else {
+        log::error!("no host datatype has code {}", element.0);
+        return;
+    };
+    let extent = predefined(datatype).map_or(0, |datatype| usize::from(datatype.extent));
+    // SAFETY: reductions are numbered by their place in this list, which has more than `op.0` entries (`is_defined`).
+    let op = unsafe { *(&raw const sys::mpix_ops as *const MPI_Op).add(usize::from(op.0)) };
+    let mut done = 0;
+    while done < count {
+        let part = (count - done).min(c_int::MAX as usize);
+        // SAFETY: within the caller's `count` elements.
+        let status = unsafe {
+            PMPI_Reduce_local(input.add(done * extent).cast(), inout.add(done * extent).cast(), part as c_int, datatype, op)
+        };
+        if status != MPI_SUCCESS {
+            log::error!("MPI_Reduce_local failed with {status}");
+            return;
+        }
+        done += part;
+    }
+}

@@ -1,0 +1,190 @@
+//! The info keys of a window: `mpix_rma`, and the four reorder flags [AC-1].
+//!
+//! A reorder flag has four spellings: ours, the paper's, and the paper's abbreviation with and without our prefix. The
+//! short ones exist because Open MPI takes keys of at most 35 characters; there, `MPI_Info_set` and its kin are
+//! interposed to put the long spellings away under the short one, so that programs may use any on every host.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use super::sys::*;
+use crate::engine::ReorderFlags;
+
+/// Which windows are ours.
+const SERVE: &CStr = c"mpix_rma";
+
+/// The spellings of one reorder flag: ours, the paper's, short ones.
+pub(crate) struct Flag {
+    spellings: [&'static CStr; 4],
+}
+
+/// In the order of [`flags`].
+static FLAGS: [Flag; 4] = [
+    Flag {
+        spellings: [c"mpix_win_access_after_access_reorder", c"MPI_WIN_ACCESS_AFTER_ACCESS_REORDER", c"mpix_a_a_a_r", c"A_A_A_R"],
+    },
+    Flag {
+        spellings: [
+            c"mpix_win_access_after_exposure_reorder",
+            c"MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER",
+            c"mpix_a_a_e_r",
+            c"A_A_E_R",
+        ],
+    },
+    Flag {
+        spellings: [
+            c"mpix_win_exposure_after_exposure_reorder",
+            c"MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER",
+            c"mpix_e_a_e_r",
+            c"E_A_E_R",
+        ],
+    },
+    Flag {
+        spellings: [
+            c"mpix_win_exposure_after_access_reorder",
+            c"MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER",
+            c"mpix_e_a_a_r",
+            c"E_A_A_R",
+        ],
+    },
+];
+
+/// What an info object asks of us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// `mpix_rma`
+    pub(crate) serve: Option<bool>,
+    /// The reorder flags.
+    pub(crate) flags: ReorderFlags,
+}
+
+/// Why the keys cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// A key of ours has a value that it does not take.
+    Value,
+    /// The host does not take the info object; its error handler has heard of it.
+    Object,
+}
+
+/// Reads the keys of ours.
+///
+/// # Safety
+/// `info` is an info object of the application or `MPI_INFO_NULL`.
+pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
+    if info == MPI_INFO_NULL {
+        return Ok(Wishes::default());
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        let serve = value(info, SERVE)?;
+        let mut flags = [false; 4];
+        for (flag, on) in FLAGS.iter().zip(&mut flags) {
+            for spelling in flag.spellings {
+                // A host that has no room for the key cannot hold it either.
+                if spelling.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+                    *on |= value(info, spelling)?.unwrap_or(false);
+                }
+            }
+        }
+        let [access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access] = flags;
+        Ok(Wishes {
+            serve,
+            flags: ReorderFlags { access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access },
+        })
+    }
+}
+
+/// Longest value that is read; every valid one is shorter.
+const VALUE_MOST: usize = 15;
+
+/// # Safety
+/// `info` is an info object, not null.
+unsafe fn value(info: MPI_Info, key: &CStr) -> Result<Option<bool>, Unreadable> {
+    let mut text = [0 as c_char; VALUE_MOST + 1];
+    let mut flag = 0;
+    // SAFETY: `text` has room for the length that is given, and the terminator.
+    let status = unsafe { PMPI_Info_get(info, key.as_ptr(), VALUE_MOST as c_int, text.as_mut_ptr(), &raw mut flag) };
+    if status != MPI_SUCCESS {
+        // Open MPI (before 5) fails for a value longer than asked for, MPICH cuts it off: neither is a valid one.
+        return Err(Unreadable::Object);
+    }
+    if flag == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the host terminates the value; the last place was 0 before in any case.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+    parse(text.to_bytes()).map(Some)
+}
+
+fn parse(text: &[u8]) -> Result<bool, Unreadable> {
+    let text = text.trim_ascii();
+    if text.eq_ignore_ascii_case(b"true") || text == b"1" {
+        Ok(true)
+    } else if text.eq_ignore_ascii_case(b"false") || text == b"0" {
+        Ok(false)
+    } else {
+        Err(Unreadable::Value)
+    }
+}
+
+/// The spelling under which the host can hold a key: the short one where a key of ours is too long for it.
+///
+/// # Safety
+/// `key` is null or a C string.
+#[cfg(mpi_host = "openmpi")]
+unsafe fn tractable(key: *const c_char) -> *const c_char {
+    if key.is_null() {
+        return key;
+    }
+    // SAFETY: as the caller says.
+    let text = unsafe { CStr::from_ptr(key) };
+    if text.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+        return key;
+    }
+    let flag = FLAGS.iter().find(|flag| flag.spellings.contains(&text));
+    flag.map_or(key, |flag| flag.spellings[2].as_ptr())
+}
+
+/// Interposes a call that takes a key.
+#[cfg(mpi_host = "openmpi")]
+macro_rules! keyed {
+    ($($name:ident => $host:ident($key:ident $(, $arg:ident: $type:ty)*);)*) => {$(
+        /// Takes keys of ours that are too long for the host.
+        ///
+        /// # Safety
+        /// As MPI says of the call.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
+            // SAFETY: the application's arguments, passed on.
+            super::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })
+        }
+    )*};
+}
+
+#[cfg(mpi_host = "openmpi")]
+keyed! {
+    MPI_Info_set => PMPI_Info_set(key, value: *const c_char);
+    MPI_Info_get => PMPI_Info_get(key, valuelen: c_int, value: *mut c_char, flag: *mut c_int);
+    MPI_Info_get_valuelen => PMPI_Info_get_valuelen(key, valuelen: *mut c_int, flag: *mut c_int);
+    MPI_Info_delete => PMPI_Info_delete(key);
+}
+
+#[cfg(all(mpi_host = "openmpi", mpi_info_get_string))]
+keyed! {
+    MPI_Info_get_string => PMPI_Info_get_string(key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_true_false_1_0_and_nothing_else() {
+        assert_eq!(parse(b"true"), Ok(true));
+        assert_eq!(parse(b"1"), Ok(true));
+        assert_eq!(parse(b"false"), Ok(false));
+        assert_eq!(parse(b"0"), Ok(false));
+        assert_eq!(parse(b"yes"), Err(Unreadable::Value));
+        assert_eq!(parse(b""), Err(Unreadable::Value));
+    }
+}

@@ -1,0 +1,214 @@
+//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and the end of what is left.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::io::Write;
+
+use super::error::boundary;
+use super::sys::*;
+use super::{datatype, drive, hook, request};
+use crate::runtime::config::{Serve, Settings};
+use crate::runtime::process::{self, Host};
+use crate::runtime::{enter, progress};
+
+/// Starts MPI, then us.
+///
+/// # Safety
+/// As MPI says of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    boundary("MPI_Init", || {
+        // SAFETY: the application's arguments, passed on.
+        let code = unsafe { PMPI_Init(argc, argv) };
+        start_after(code)
+    })
+}
+
+/// Starts MPI, then us.
+///
+/// # Safety
+/// As MPI says of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Init_thread(
+    argc: *mut c_int,
+    argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    boundary("MPI_Init_thread", || {
+        // SAFETY: the application's arguments, passed on.
+        let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
+        start_after(code)
+    })
+}
+
+fn start_after(code: c_int) -> c_int {
+    if code == MPI_SUCCESS {
+        // SAFETY: MPI has just been initialised by this thread, and no other may call before this one returns.
+        unsafe { start() };
+    }
+    code
+}
+
+/// Numbers that are agreed at once: settings, whether the host lacks a hook, and the same with their sign changed, so that
+/// one maximum tells both ends.
+const AGREED: usize = 5;
+
+/// # Safety
+/// MPI is initialised, and no other thread is in this library or in MPI.
+unsafe fn start() {
+    let (mine, complaints) = Settings::read(|name| std::env::var(name).ok());
+    let rank = rank_of(MPI_COMM_WORLD);
+    let (settings, loops, differing) = agree(mine);
+    start_log(rank, &settings);
+    if rank == 0 {
+        for complaint in &complaints {
+            log::warn!("{complaint}");
+        }
+        if differing {
+            log::warn!("the MPIX_RMA settings differ between processes; those of rank 0 of MPI_COMM_WORLD are used");
+        }
+    }
+    let mut level = 0;
+    // SAFETY: MPI is initialised.
+    unsafe {
+        PMPI_Query_thread(&raw mut level);
+        datatype::fill();
+    }
+    process::set_multiple(level == MPI_THREAD_MULTIPLE);
+    progress::set_crowded(is_crowded());
+    if settings.serve() != Serve::Off {
+        hook::prepare();
+    }
+    request::set_most(settings.max_requests());
+    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve best.
+    drive::agree(loops && settings.serve() != Serve::Off);
+    let mut guard = enter();
+    guard.host = Host { poke: hook::poke, complete: request::complete };
+    guard.settings = Some(settings);
+    drop(guard);
+    if rank == 0 {
+        log::info!("mpix-rma {} on {}; driven by {}", env!("CARGO_PKG_VERSION"), env!("MPIX_RMA_HOST"), hook::describe());
+    }
+}
+
+/// Settings of rank 0, whether calls are to be made in their nonblocking form, and whether settings differed.
+fn agree(mine: Settings) -> (Settings, bool, bool) {
+    let mut numbers = [0 as c_int; AGREED];
+    for (number, value) in numbers.iter_mut().zip(mine.0) {
+        *number = value as c_int;
+    }
+    numbers[AGREED - 1] = c_int::from(!hook::exists());
+    let mut ends = [0 as c_int; 2 * AGREED];
+    for (at, number) in numbers.iter().enumerate() {
+        ends[at] = *number;
+        ends[AGREED + at] = -*number;
+    }
+    // The agreement is not made yet: this goes to the host in its blocking form, everywhere.
+    // SAFETY: MPI is initialised; the buffers are as long as said.
+    unsafe {
+        PMPI_Allreduce(MPI_IN_PLACE, ends.as_mut_ptr().cast::<c_void>(), ends.len() as c_int, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    }
+    // One process without a hook is enough: all of them then have to use the same form.
+    let loops = ends[AGREED - 1] != 0;
+    let differing = (0..AGREED - 1).any(|at| ends[at] != -ends[AGREED + at]);
+    if differing {
+        // SAFETY: as above; every process has seen the same maxima and comes here.
+        unsafe {
+            PMPI_Bcast(numbers.as_mut_ptr().cast::<c_void>(), AGREED as c_int, MPI_INT, 0, MPI_COMM_WORLD);
+        }
+    }
+    let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
+    (settings, loops, differing)
+}
+
+fn rank_of(comm: MPI_Comm) -> c_int {
+    let mut rank = 0;
+    // SAFETY: MPI is initialised and `comm` is one of its own.
+    unsafe { PMPI_Comm_rank(comm, &raw mut rank) };
+    rank
+}
+
+/// True if the ranks of this node outnumber the cores that they may run on, taken together.
+fn is_crowded() -> bool {
+    let mut node = MPI_COMM_NULL;
+    let mut ranks = 1;
+    // SAFETY: an all-zero set of CPUs is an empty one.
+    let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: MPI is initialised, and every process comes here; the set is reduced as the ints of which it consists.
+    unsafe {
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores);
+        if PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &raw mut node) != MPI_SUCCESS
+            || node == MPI_COMM_NULL
+        {
+            return false;
+        }
+        PMPI_Comm_size(node, &raw mut ranks);
+        PMPI_Allreduce(
+            MPI_IN_PLACE,
+            (&raw mut cores).cast(),
+            (size_of::<libc::cpu_set_t>() / size_of::<c_int>()) as c_int,
+            MPI_INT,
+            MPI_BOR,
+            node,
+        );
+        PMPI_Comm_free(&raw mut node);
+        ranks > libc::CPU_COUNT(&cores)
+    }
+}
+
+/// Each line carries the rank: launchers mix the standard errors of all processes.
+fn start_log(rank: c_int, settings: &Settings) {
+    let started = env_logger::Builder::new()
+        .filter_level(settings.log())
+        .target(env_logger::Target::Stderr)
+        .format(move |out, record| {
+            writeln!(out, "mpix-rma [{rank}] {}: {}", record.level().as_str().to_lowercase(), record.args())
+        })
+        .try_init();
+    // Only an application in Rust that has a logger already comes here; ours then goes to it.
+    drop(started);
+}
+
+/// Completes what is left [RQ-2], then ends MPI.
+///
+/// # Safety
+/// As MPI says of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Finalize() -> c_int {
+    boundary("MPI_Finalize", || {
+        finish();
+        // SAFETY: the application ends MPI.
+        unsafe { PMPI_Finalize() }
+    })
+}
+
+fn finish() {
+    let started = enter().settings.is_some_and(|settings| settings.serve() != Serve::Off);
+    if !started {
+        return;
+    }
+    if !progress::nothing_lives() {
+        let epochs_open = {
+            let guard = enter();
+            // SAFETY: live windows are owned by the registry, and the guard is held.
+            guard.windows.live().iter().filter(|window| unsafe { window.as_ref() }.engine.has_open_epoch()).count()
+        };
+        if epochs_open != 0 {
+            log::warn!("MPI_Finalize: epochs are open on {epochs_open} windows; they are abandoned");
+        }
+        // Closed epochs and freed requests end here. An open epoch may hold back others for ever, so with one open nothing
+        // is waited for.
+        while epochs_open == 0 && !progress::all_quiet() {
+            progress::sweep_from_hook();
+            hook::poke();
+            std::thread::yield_now();
+        }
+    }
+    // Others may need this process until they have come here too. The host's own Finalize would not drive us.
+    // SAFETY: MPI is not finalised yet.
+    unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
+    hook::see_off();
+    hook::release();
+    enter().settings = None;
+    drive::agree(false);
+}

@@ -1,0 +1,32 @@
+//! The host glue: translates between the host MPI library and the runtime. The only readers of `mpi.h`.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `sys`, `shim.c` | the host's types, functions and constants |
+//! | `init` | `MPI_Init*` and `MPI_Finalize`: settings and agreements |
+//! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
+//! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
+//! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
+//! | `call`, `error`, `request` | what calls have in common: errors, requests |
+//! | `hook`, `drive`, `blocking` | progress both ways [PR-1] |
+//!
+//! Every call on a window that is not ours goes on to the host's `PMPI_*`.
+// Exported by their symbols, not by their paths.
+#![allow(non_snake_case, unreachable_pub)]
+
+mod args;
+#[cfg(mpi_host = "mpich")]
+mod blocking;
+pub(crate) mod call;
+mod datatype;
+mod drive;
+pub(crate) mod error;
+mod hook;
+mod info;
+mod init;
+mod request;
+mod rma;
+pub(crate) mod sync;
+pub(crate) mod sys;
+mod table;
+mod window;

@@ -1,0 +1,337 @@
+//! Synchronisation calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` do, and the interposed blocking forms.
+//!
+//! The functions of this module's first part check arguments and call the engine; they are shared by both forms.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, fence as memory_fence};
+
+use smallvec::SmallVec;
+
+use super::args;
+use super::call::{Done, block, on_window};
+use super::error::Fault;
+use super::sys::*;
+use crate::engine::{Assert, LockMode, Outcome};
+use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::{HostHandle, Window};
+
+/// What a call of the engine comes to.
+pub(crate) type Checked<T> = Result<T, Fault>;
+
+/// The engine's view of an assertion, if all its bits are among those that the call takes.
+#[inline(always)]
+fn assertion(assert: c_int, allowed: c_int) -> Checked<Assert> {
+    if assert & !allowed != 0 {
+        return Err(Fault::new(MPI_ERR_ASSERT, "assert has bits that this call does not take"));
+    }
+    Ok(Assert {
+        nocheck: assert & MPI_MODE_NOCHECK != 0,
+        noprecede: assert & MPI_MODE_NOPRECEDE != 0,
+        nosucceed: assert & MPI_MODE_NOSUCCEED != 0,
+    })
+}
+
+const OUTSIDE: &str = "rank is outside the window's group";
+
+/// Window ranks of a group's processes.
+fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> {
+    if group == MPI_GROUP_NULL {
+        return Err(Fault::new(MPI_ERR_GROUP, "group is MPI_GROUP_NULL"));
+    }
+    let mut size = 0;
+    // SAFETY: the handle is the application's; the host checks it.
+    if unsafe { PMPI_Group_size(group, &raw mut size) } != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_GROUP, "group is not a group"));
+    }
+    if size == 0 {
+        return Ok(SmallVec::new());
+    }
+    let own: SmallVec<[c_int; 16]> = (0..size).collect();
+    let mut there: SmallVec<[c_int; 16]> = SmallVec::from_elem(MPI_UNDEFINED, size as usize);
+    let all = group_of(window)?;
+    // SAFETY: both lists have `size` entries.
+    let status = unsafe { PMPI_Group_translate_ranks(group, size, own.as_ptr(), all, there.as_mut_ptr()) };
+    if status != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_GROUP, "group cannot be compared with the window's group"));
+    }
+    there
+        .into_iter()
+        .map(|rank| u32::try_from(rank).ok().filter(|rank| *rank < window.size))
+        .map(|rank| rank.ok_or_else(|| Fault::new(MPI_ERR_GROUP, "group has a process outside the window's group")))
+        .collect()
+}
+
+/// The window's group, kept until the window is freed.
+fn group_of(window: &mut Window) -> Checked<MPI_Group> {
+    if let Some(group) = window.group {
+        return Ok(MPI_Group::of(group.0));
+    }
+    let mut group = MPI_GROUP_NULL;
+    // SAFETY: the handle is that of a live window of the host.
+    if unsafe { PMPI_Win_get_group(MPI_Win::of(window.handle.0), &raw mut group) } != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_INTERN, "the host does not give the window's group"));
+    }
+    window.group = Some(HostHandle(group.key()));
+    Ok(group)
+}
+
+/// `MPI_Win_post`.
+pub(crate) fn post(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+    let assert = assertion(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
+    let group = ranks(window, group)?;
+    Ok(window.engine.post(&mut window.port, &group, assert)?)
+}
+
+/// `MPI_Win_start`.
+pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+    let assert = assertion(assert, MPI_MODE_NOCHECK)?;
+    let group = ranks(window, group)?;
+    Ok(window.engine.start(&mut window.port, &group, assert)?)
+}
+
+/// `MPI_Win_fence`.
+#[inline(always)]
+pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
+    let assert = assertion(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
+    Ok(window.engine.fence(&mut window.port, assert)?)
+}
+
+/// `MPI_Win_lock`, without waiting. Nothing for `MPI_PROC_NULL`.
+#[inline(always)]
+pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int) -> Checked<Option<u32>> {
+    let mode = if kind == MPI_LOCK_SHARED {
+        LockMode::Shared
+    } else if kind == MPI_LOCK_EXCLUSIVE {
+        LockMode::Exclusive
+    } else {
+        return Err(Fault::new(MPI_ERR_LOCKTYPE, "lock_type is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE"));
+    };
+    let assert = assertion(assert, MPI_MODE_NOCHECK)?;
+    let Some(rank) = args::rank(window, rank, OUTSIDE)? else { return Ok(None) };
+    window.engine.lock(&mut window.port, mode, rank, assert)?;
+    Ok(Some(rank))
+}
+
+/// `MPI_Win_lock_all`, without waiting.
+#[inline(always)]
+pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
+    let assert = assertion(assert, MPI_MODE_NOCHECK)?;
+    Ok(window.engine.lock_all(&mut window.port, assert)?)
+}
+
+/// `MPI_Win_unlock`.
+#[inline(always)]
+pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
+    match args::rank(window, rank, OUTSIDE)? {
+        Some(rank) => Ok(window.engine.unlock(&mut window.port, rank)?),
+        None => Ok(Outcome::Complete),
+    }
+}
+
+/// `MPI_Win_complete`.
+#[inline(always)]
+pub(crate) fn complete(window: &mut Window) -> Checked<Outcome> {
+    Ok(window.engine.complete(&mut window.port)?)
+}
+
+/// `MPI_Win_wait`.
+#[inline(always)]
+pub(crate) fn wait(window: &mut Window) -> Checked<Outcome> {
+    Ok(window.engine.wait(&mut window.port)?)
+}
+
+/// `MPI_Win_unlock_all`.
+#[inline(always)]
+pub(crate) fn unlock_all(window: &mut Window) -> Checked<Outcome> {
+    Ok(window.engine.unlock_all(&mut window.port)?)
+}
+
+/// `MPI_Win_flush` and `MPI_Win_flush_local`.
+#[inline(always)]
+pub(crate) fn flush(window: &mut Window, rank: c_int, local: bool) -> Checked<Outcome> {
+    match args::rank(window, rank, OUTSIDE)? {
+        Some(rank) => flush_some(window, Some(rank), local),
+        None => Ok(Outcome::Complete),
+    }
+}
+
+/// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
+#[inline(always)]
+pub(crate) fn flush_all(window: &mut Window, local: bool) -> Checked<Outcome> {
+    flush_some(window, None, local)
+}
+
+#[inline(always)]
+fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Outcome> {
+    Ok(if local { window.engine.flush_local(&mut window.port, rank)? } else { window.engine.flush(&mut window.port, rank)? })
+}
+
+/// A call that closes or flushes, in its blocking form.
+#[inline(always)]
+fn blocking(
+    call: &'static str,
+    window: MPI_Win,
+    body: impl FnOnce(&mut Window) -> Checked<Outcome>,
+    host: impl FnOnce() -> c_int,
+) -> c_int {
+    on_window(
+        call,
+        window,
+        |guard, mut ours| {
+            // SAFETY: found under this guard, and no other reference to it is alive.
+            let outcome = body(unsafe { ours.as_mut() })?;
+            drop(block(guard, ours, outcome));
+            Ok(())
+        },
+        host,
+    )
+}
+
+/// A call that opens an epoch and never waits.
+#[inline(always)]
+fn opening(call: &'static str, window: MPI_Win, body: impl FnOnce(&mut Window) -> Done, host: impl FnOnce() -> c_int) -> c_int {
+    on_window(
+        call,
+        window,
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        |_guard, mut ours| body(unsafe { ours.as_mut() }),
+        host,
+    )
+}
+
+/// Interposes one blocking call on a window.
+macro_rules! interpose {
+    ($($(#[$doc:meta])* $name:ident => $host:ident($($arg:ident: $type:ty),*) as $form:ident($body:expr);)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As MPI says of the call.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win) -> c_int {
+            // SAFETY: the application's arguments, passed on.
+            $form(stringify!($name), win, $body, || unsafe { $host($($arg,)* win) })
+        }
+    )*};
+}
+
+interpose! {
+    /// Opens an exposure epoch [EP-1].
+    MPI_Win_post => PMPI_Win_post(group: MPI_Group, assert: c_int) as opening(|window| post(window, group, assert));
+    /// Opens an access epoch [EP-1].
+    MPI_Win_start => PMPI_Win_start(group: MPI_Group, assert: c_int) as opening(|window| start(window, group, assert));
+    /// Closes the access epoch.
+    MPI_Win_complete => PMPI_Win_complete() as blocking(complete);
+    /// Closes the exposure epoch.
+    MPI_Win_wait => PMPI_Win_wait() as blocking(wait);
+    /// Closes a fence epoch and opens the next.
+    MPI_Win_fence => PMPI_Win_fence(assert: c_int) as blocking(|window| fence(window, assert));
+    /// Releases the lock of a target.
+    MPI_Win_unlock => PMPI_Win_unlock(rank: c_int) as blocking(|window| unlock(window, rank));
+    /// Releases the locks of all targets.
+    MPI_Win_unlock_all => PMPI_Win_unlock_all() as blocking(unlock_all);
+    /// Completes the operations to a target, there too.
+    MPI_Win_flush => PMPI_Win_flush(rank: c_int) as blocking(|window| flush(window, rank, false));
+    /// Completes the operations to a target, here.
+    MPI_Win_flush_local => PMPI_Win_flush_local(rank: c_int) as blocking(|window| flush(window, rank, true));
+    /// Completes all operations, at their targets too.
+    MPI_Win_flush_all => PMPI_Win_flush_all() as blocking(|window| flush_all(window, false));
+    /// Completes all operations here.
+    MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(|window| flush_all(window, true));
+}
+
+/// Locks a target. Returns when the lock is held if the target is reached by load and store, since the lock may
+/// protect those [EP-1].
+///
+/// # Safety
+/// As MPI says of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
+    on_window(
+        "MPI_Win_lock",
+        win,
+        |guard, mut ours| {
+            // SAFETY: found under this guard, and no other reference to it is alive.
+            let window = unsafe { ours.as_mut() };
+            let Some(target) = lock(window, lock_type, rank, assert)? else { return Ok(()) };
+            if window.port.load_store(target) {
+                drop(wait_until(guard, ours, |window| window.engine.holds_lock(target)));
+            }
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_lock(lock_type, rank, assert, win) },
+    )
+}
+
+/// Locks all targets. Returns when the locks are held, since this process is one of the targets [EP-1].
+///
+/// # Safety
+/// As MPI says of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
+    on_window(
+        "MPI_Win_lock_all",
+        win,
+        |guard, mut ours| {
+            // SAFETY: found under this guard, and no other reference to it is alive.
+            lock_all(unsafe { ours.as_mut() }, assert)?;
+            drop(wait_until(guard, ours, |window| window.engine.holds_lock_all()));
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_lock_all(assert, win) },
+    )
+}
+
+/// Tells whether the exposure epoch is over, and closes it then [RQ-4].
+///
+/// # Safety
+/// As MPI says of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
+    on_window(
+        "MPI_Win_test",
+        win,
+        |mut guard, mut ours| {
+            if flag.is_null() {
+                return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
+            }
+            // SAFETY: found under this guard, and no other reference to it is alive.
+            let window = unsafe { ours.as_mut() };
+            let over = window.engine.test(&mut window.port)?;
+            // SAFETY: checked above; MPI gives it room for an int.
+            unsafe { flag.write(c_int::from(over)) };
+            if !over {
+                // A program may do nothing else than test [PR-1].
+                sweep(&mut guard);
+                let poke = guard.host.poke;
+                drop(guard);
+                poke();
+            }
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_test(win, flag) },
+    )
+}
+
+/// Orders this process's loads and stores of window memory against those of others.
+///
+/// # Safety
+/// As MPI says of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
+    on_window(
+        "MPI_Win_sync",
+        win,
+        |mut guard, _: NonNull<Window>| {
+            memory_fence(Ordering::SeqCst);
+            // A program may poll memory with nothing but this call [PR-1].
+            sweep(&mut guard);
+            Ok(())
+        },
+        // SAFETY: the application's argument, passed on.
+        || unsafe { PMPI_Win_sync(win) },
+    )
+}

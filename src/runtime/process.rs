@@ -1,0 +1,134 @@
+//! The one state of the process and the flag that guards it.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::config::Settings;
+use super::window::{HostRequest, Registry};
+
+/// What the runtime needs of the host.
+#[derive(Clone, Copy)]
+pub(crate) struct Host {
+    /// Drives the host's own progress. Called without the guard.
+    pub(crate) poke: fn(),
+    /// Completes a pending request. Called with the guard held; must not enter the runtime again.
+    pub(crate) complete: fn(HostRequest),
+}
+
+/// Everything that belongs to this process.
+pub(crate) struct State {
+    /// Windows by handle.
+    pub(crate) windows: Registry,
+    /// Functions of the host.
+    pub(crate) host: Host,
+    /// Settings, agreed over the job.
+    pub(crate) settings: Option<Settings>,
+}
+
+struct Process {
+    /// Somebody is inside. A lock under `MPI_THREAD_MULTIPLE`; below it only a sign for hooks, which the host may
+    /// call from inside a call that we make.
+    inside: AtomicBool,
+    /// The application may call from many threads at once.
+    multiple: AtomicBool,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: `state` is reached through `Guard` alone. Under MPI_THREAD_MULTIPLE a guard exists only while its thread has
+// set `inside` from false to true with acquire ordering; below that level MPI forbids calls from two threads at once.
+unsafe impl Sync for Process {}
+
+static PROCESS: Process = Process {
+    inside: AtomicBool::new(false),
+    multiple: AtomicBool::new(false),
+    state: UnsafeCell::new(State { windows: Registry::new(), host: Host { poke: || (), complete: |_| () }, settings: None }),
+};
+
+/// The right to use the process's state. Not `Send`: it belongs to the thread that entered.
+pub(crate) struct Guard(std::marker::PhantomData<*mut ()>);
+
+/// Enters the runtime, waiting for other threads under `MPI_THREAD_MULTIPLE`.
+#[inline(always)]
+pub(crate) fn enter() -> Guard {
+    if PROCESS.multiple.load(Ordering::Relaxed) {
+        if PROCESS.inside.swap(true, Ordering::Acquire) {
+            contended();
+        }
+    } else {
+        if PROCESS.inside.load(Ordering::Relaxed) {
+            reentered();
+        }
+        PROCESS.inside.store(true, Ordering::Relaxed);
+    }
+    Guard(std::marker::PhantomData)
+}
+
+/// Enters the runtime unless somebody is inside: for hooks, which run inside calls of the host.
+#[inline]
+pub(crate) fn try_enter() -> Option<Guard> {
+    if PROCESS.inside.load(Ordering::Relaxed) || PROCESS.inside.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    Some(Guard(std::marker::PhantomData))
+}
+
+#[cold]
+#[inline(never)]
+fn contended() {
+    let mut looks = 0u32;
+    loop {
+        while PROCESS.inside.load(Ordering::Relaxed) {
+            looks += 1;
+            if looks % 64 == 0 {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        if !PROCESS.inside.swap(true, Ordering::Acquire) {
+            return;
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn reentered() -> ! {
+    panic!("the library was entered again from one of its own calls (or from two threads below MPI_THREAD_MULTIPLE)")
+}
+
+/// The application may call from many threads. Set once, at `MPI_Init`.
+pub(crate) fn set_multiple(multiple: bool) {
+    PROCESS.multiple.store(multiple, Ordering::SeqCst);
+}
+
+/// True under `MPI_THREAD_MULTIPLE`.
+#[inline(always)]
+pub(crate) fn multiple() -> bool {
+    PROCESS.multiple.load(Ordering::Relaxed)
+}
+
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        PROCESS.inside.store(false, Ordering::Release);
+    }
+}
+
+impl Deref for Guard {
+    type Target = State;
+    #[inline(always)]
+    fn deref(&self) -> &State {
+        // SAFETY: the guard is the only way to the state, and there is one guard at a time (see `Process`).
+        unsafe { &*PROCESS.state.get() }
+    }
+}
+
+impl DerefMut for Guard {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut State {
+        // SAFETY: as in `deref`; the guard is borrowed exclusively.
+        unsafe { &mut *PROCESS.state.get() }
+    }
+}

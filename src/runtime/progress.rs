@@ -1,0 +1,164 @@
+//! Sweeps over all windows, and the loop in which every blocking call waits.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::process::{Guard, Host, State, enter, multiple, try_enter};
+use super::window::Window;
+
+/// Windows that we serve: read by hooks and waits without entering.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// Ranks of this node outnumber the cores that they may run on.
+static CROWDED: AtomicBool = AtomicBool::new(false);
+
+/// Notes how many windows are live; called with the guard held whenever that changes.
+pub(crate) fn note_live(state: &State) {
+    LIVE.store(state.windows.live().len(), Ordering::Release);
+}
+
+/// True if there is no window to drive.
+#[inline]
+pub(crate) fn nothing_lives() -> bool {
+    LIVE.load(Ordering::Acquire) == 0
+}
+
+/// Set once, at `MPI_Init`: ranks of this node outnumber the cores.
+pub(crate) fn set_crowded(crowded: bool) {
+    CROWDED.store(crowded, Ordering::Relaxed);
+}
+
+/// One bounded sweep over every window that waits for something. True if anything moved.
+pub(crate) fn sweep(state: &mut State) -> bool {
+    let mut moved = false;
+    let host = state.host;
+    for at in 0..state.windows.live().len() {
+        let mut window = state.windows.live()[at];
+        // SAFETY: a window in `live` is owned by the registry, and the guard (from which `state` comes) is the only
+        // way to it; no other reference to it exists, since callers keep pointers only, across a sweep.
+        let window = unsafe { window.as_mut() };
+        // A call may have completed a request without leaving anything to wait for, so reporting comes first.
+        moved |= window.report(&host);
+        if !window.is_idle() {
+            moved |= window.advance(&host);
+        }
+    }
+    moved
+}
+
+/// What a hook of the host calls: one sweep, unless somebody is inside already.
+pub(crate) fn sweep_from_hook() -> bool {
+    if nothing_lives() {
+        return false;
+    }
+    try_enter().is_some_and(|mut guard| sweep(&mut guard))
+}
+
+/// True if a call of the host that blocks would leave something of ours undriven. With many threads, another one may
+/// start something while this one blocks.
+pub(crate) fn must_drive() -> bool {
+    if nothing_lives() {
+        return false;
+    }
+    if multiple() {
+        return true;
+    }
+    let guard = enter();
+    let host = guard.host;
+    for at in 0..guard.windows.live().len() {
+        let mut window = guard.windows.live()[at];
+        // SAFETY: as in `sweep`.
+        let window = unsafe { window.as_mut() };
+        window.report(&host);
+        if !window.is_idle() {
+            return true;
+        }
+    }
+    false
+}
+
+/// How a waiting call passes the time: it spins, then gives the CPU away at every look [PR-4].
+pub(crate) struct Patience {
+    looks: u32,
+    spins: u32,
+}
+
+/// Looks between two visits to the rest of the process (other windows, the host).
+const LOOKS_PER_ROUND: u32 = 16;
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over takes; where ranks
+        // share cores, the one that is waited for may not be running at all.
+        let spins = if CROWDED.load(Ordering::Relaxed) { 32 } else { 2_000 };
+        Self { looks: 0, spins }
+    }
+
+    /// Counts a look that found nothing. True if it is time to look after the rest of the process.
+    #[inline]
+    pub(crate) fn round(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        self.looks.is_multiple_of(LOOKS_PER_ROUND)
+    }
+
+    /// Lets the time pass.
+    #[inline]
+    pub(crate) fn pause(&self) {
+        if self.looks > self.spins {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Waits until `done`, driving this window at each look, and the other windows and the host now and then [PR-1].
+/// The guard is given up between looks; the window is kept alive by its count of waiting calls.
+pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done: impl FnMut(&mut Window) -> bool) -> Guard {
+    let host: Host = guard.host;
+    {
+        // SAFETY: the caller found `window` in the registry under this guard.
+        let window = unsafe { window.as_mut() };
+        if done(window) {
+            return guard;
+        }
+        window.waiting += 1;
+    }
+    let mut patience = Patience::new();
+    loop {
+        {
+            // SAFETY: `waiting` keeps the window in the registry, and the guard is held.
+            let window = unsafe { window.as_mut() };
+            window.advance(&host);
+            if done(window) {
+                window.waiting -= 1;
+                return guard;
+            }
+        }
+        let round = patience.round();
+        if round {
+            sweep(&mut guard);
+        }
+        drop(guard);
+        if round {
+            (host.poke)();
+        }
+        patience.pause();
+        guard = enter();
+    }
+}
+
+/// True if no window waits for anything of its own.
+pub(crate) fn all_quiet() -> bool {
+    let guard = enter();
+    let host = guard.host;
+    for at in 0..guard.windows.live().len() {
+        let mut window = guard.windows.live()[at];
+        // SAFETY: as in `sweep`.
+        let window = unsafe { window.as_mut() };
+        window.report(&host);
+        if !window.engine.is_quiet() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,235 @@
+//! The windows of this process.
+
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ptr::NonNull;
+
+use hashbrown::HashMap;
+
+use super::process::Host;
+use crate::engine::{self, RequestId};
+use crate::transport::shm::ShmWindow;
+
+/// A window handle of the host, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HostHandle(pub(crate) u64);
+
+/// A request handle of the host, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostRequest(pub(crate) u64);
+
+/// What `MPI_Win_get_attr` tells of a window; MPI gives out the addresses of these, so they live in the window.
+#[derive(Debug)]
+pub(crate) struct Attributes {
+    /// `MPI_WIN_BASE`
+    pub(crate) base: usize,
+    /// `MPI_WIN_SIZE`
+    pub(crate) size: isize,
+    /// `MPI_WIN_DISP_UNIT`
+    pub(crate) disp_unit: libc::c_int,
+    /// `MPI_WIN_CREATE_FLAVOR`
+    pub(crate) flavor: libc::c_int,
+    /// `MPI_WIN_MODEL`
+    pub(crate) model: libc::c_int,
+}
+
+/// One window that we serve.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// Decides.
+    pub(crate) engine: engine::Window,
+    /// Moves bytes.
+    pub(crate) port: ShmWindow,
+    /// The host's window under which the application knows it.
+    pub(crate) handle: HostHandle,
+    /// Processes of the window.
+    pub(crate) size: u32,
+    /// Progress of others needs our `poll`, even when the engine is quiet.
+    pub(crate) polls: bool,
+    /// The window's group at the host, made at the first post or start.
+    pub(crate) group: Option<HostHandle>,
+    /// See [`Attributes`].
+    pub(crate) attributes: Attributes,
+    /// Calls that wait in this window without holding the guard: it may not be freed under them.
+    pub(crate) waiting: u32,
+    /// Communication calls so far, to sweep over the rest of the process now and then.
+    pub(crate) calls: u32,
+    /// The host's request of each pending request of the engine that has one, by its index.
+    requests: Vec<Option<HostRequest>>,
+}
+
+impl Window {
+    pub(crate) fn new(engine: engine::Window, port: ShmWindow, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
+        let polls = port.needs_polling();
+        Self { engine, port, handle, size, polls, group: None, attributes, waiting: 0, calls: 0, requests: Vec::new() }
+    }
+
+    /// Ties a pending request of the engine to one of the host.
+    pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest) {
+        let at = id.index as usize;
+        if at >= self.requests.len() {
+            self.requests.resize(at + 1, None);
+        }
+        debug_assert!(self.requests[at].is_none(), "the engine reused a request before it was reported");
+        self.requests[at] = Some(request);
+    }
+
+    /// Tells the host about the requests that the engine has completed. True if there were any.
+    #[inline]
+    pub(crate) fn report(&mut self, host: &Host) -> bool {
+        let mut any = false;
+        while let Some(id) = self.engine.next_completed() {
+            any = true;
+            // Blocking calls wait on requests of the engine that the host knows nothing of.
+            if let Some(request) = self.requests.get_mut(id.index as usize).and_then(Option::take) {
+                (host.complete)(request);
+            }
+        }
+        any
+    }
+
+    /// One bounded sweep over this window.
+    #[inline]
+    pub(crate) fn advance(&mut self, host: &Host) -> bool {
+        let moved = self.engine.progress(&mut self.port);
+        self.report(host) | moved
+    }
+
+    /// True if this window waits for progress, or others do that only we can make.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.polls && self.engine.is_quiet()
+    }
+}
+
+/// What the registry knows of a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// We serve it.
+    Ours(NonNull<Window>),
+    /// Made by one of the constructors that we see, and left to the host.
+    Host,
+    /// Freed, and not given out again since.
+    Freed,
+}
+
+/// Mixes a handle: MPICH's differ in the low bits, Open MPI's are addresses.
+#[derive(Default)]
+pub(crate) struct HandleHasher(u64);
+
+impl Hasher for HandleHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// Freed handles that are remembered at most, so that a program that makes windows for ever does not grow.
+const FREED_MOST: usize = 1 << 16;
+
+/// All windows that passed through our constructors, by handle. Owns the windows that we serve.
+pub(crate) struct Registry {
+    /// The handle that was asked for last, and its window if it is ours.
+    hot: (u64, Option<NonNull<Window>>),
+    entries: HashMap<u64, Entry, BuildHasherDefault<HandleHasher>>,
+    /// Windows that we serve, for sweeps.
+    live: Vec<NonNull<Window>>,
+    /// Entries that are [`Entry::Freed`].
+    freed: usize,
+}
+
+/// No handle of a host has all bits set.
+const NOBODY: u64 = u64::MAX;
+
+impl Registry {
+    pub(crate) const fn new() -> Self {
+        Self { hot: (NOBODY, None), entries: HashMap::with_hasher(BuildHasherDefault::new()), live: Vec::new(), freed: 0 }
+    }
+
+    /// The window of a handle, if we serve it. Valid while the guard is held or [`Window::waiting`] is not 0.
+    #[inline(always)]
+    pub(crate) fn ours(&mut self, handle: HostHandle) -> Option<NonNull<Window>> {
+        if self.hot.0 == handle.0 { self.hot.1 } else { self.look_up(handle) }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, handle: HostHandle) -> Option<NonNull<Window>> {
+        match self.entries.get(&handle.0)? {
+            Entry::Ours(window) => {
+                self.hot = (handle.0, Some(*window));
+                Some(*window)
+            }
+            Entry::Host => {
+                self.hot = (handle.0, None);
+                None
+            }
+            Entry::Freed => None,
+        }
+    }
+
+    /// What is known of a handle.
+    pub(crate) fn entry(&self, handle: HostHandle) -> Option<Entry> {
+        self.entries.get(&handle.0).copied()
+    }
+
+    /// Takes over a window that we serve.
+    pub(crate) fn insert_ours(&mut self, window: Box<Window>) -> NonNull<Window> {
+        let handle = window.handle;
+        let window = NonNull::from(Box::leak(window));
+        self.set(handle, Entry::Ours(window));
+        self.live.push(window);
+        window
+    }
+
+    /// Notes a window that is left to the host.
+    pub(crate) fn insert_host(&mut self, handle: HostHandle) {
+        self.set(handle, Entry::Host);
+    }
+
+    /// Forgets a window that was left to the host, remembering that its handle is no longer valid.
+    pub(crate) fn remove_host(&mut self, handle: HostHandle) {
+        // Another thread may have been given the handle again already.
+        if self.entries.get(&handle.0) == Some(&Entry::Host) {
+            self.set(handle, Entry::Freed);
+        }
+    }
+
+    /// Forgets a window that we served, remembering that its handle is no longer valid.
+    pub(crate) fn remove_ours(&mut self, handle: HostHandle, window: NonNull<Window>) -> Box<Window> {
+        // Another thread may have been given the handle again already.
+        if self.entries.get(&handle.0) == Some(&Entry::Ours(window)) {
+            self.set(handle, Entry::Freed);
+        }
+        self.hot = (NOBODY, None);
+        let at = self.live.iter().position(|other| *other == window).expect("a live window");
+        self.live.remove(at);
+        // SAFETY: `insert_ours` leaked this box and listed it as live; it was just taken from that list, so it comes
+        // back once.
+        unsafe { Box::from_raw(window.as_ptr()) }
+    }
+
+    fn set(&mut self, handle: HostHandle, entry: Entry) -> Option<Entry> {
+        self.hot = (NOBODY, None);
+        if entry == Entry::Freed && self.freed >= FREED_MOST {
+            self.entries.retain(|_, entry| *entry != Entry::Freed);
+            self.freed = 0;
+        }
+        let old = self.entries.insert(handle.0, entry);
+        self.freed += usize::from(entry == Entry::Freed);
+        self.freed -= usize::from(old == Some(Entry::Freed));
+        old
+    }
+
+    /// Windows that we serve.
+    pub(crate) fn live(&self) -> &[NonNull<Window>] {
+        &self.live
+    }
+}

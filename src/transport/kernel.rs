@@ -1,0 +1,281 @@
+//! The loops that move and combine bytes. Plain loops over possibly unaligned elements, which the
+//! compiler turns into vector code; one-element calls take two jumps and the operation.
+
+use crate::engine::{Element, Reduction};
+
+use super::element::{ForeignReduce, native, reduction};
+
+/// Copies `len` bytes; the ranges may overlap. Naturally sized pieces go as one store, so that a
+/// reader never sees half of an aligned word.
+///
+/// # Safety
+/// Both pointers must be valid for `len` bytes.
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: each arm moves exactly `len` bytes, unaligned.
+    unsafe {
+        match len {
+            8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+            4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+            16 => to.cast::<u128>().write_unaligned(from.cast::<u128>().read_unaligned()),
+            2 => to.cast::<u16>().write_unaligned(from.cast::<u16>().read_unaligned()),
+            1 => to.write(from.read()),
+            _ => copy_any(from, to, len),
+        }
+    }
+}
+
+/// Length from which the C library may use streaming stores; far above, so never on a small put's path.
+const STREAMING: usize = 128 * 1024;
+
+/// # Safety
+/// As [`copy`].
+#[inline]
+unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy(from, to, len) };
+    // [FE-2] Streaming stores are not ordered by the release that follows.
+    #[cfg(target_arch = "x86_64")]
+    if len >= STREAMING {
+        // SAFETY: SSE is part of the x86-64 baseline; the instruction has no operand.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+    }
+}
+
+/// What an accumulate does to its elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Combine {
+    /// Datatype of the elements.
+    pub(crate) element: Element,
+    /// Reduction.
+    pub(crate) reduction: Reduction,
+    /// Bytes of one element, not 0.
+    pub(crate) extent: u8,
+    /// Reduces elements of foreign datatypes.
+    pub(crate) foreign: ForeignReduce,
+}
+
+impl Combine {
+    /// `inout = inout (op) input` over `len` bytes, whole elements.
+    ///
+    /// # Safety
+    /// `inout` must be valid for `len` bytes, `input` too unless the reduction is no_op. They must not
+    /// overlap. Nobody else may access `inout` meanwhile.
+    #[inline]
+    pub(crate) unsafe fn apply(&self, input: *const u8, inout: *mut u8, len: usize) {
+        // SAFETY: the caller's promise, divided by the extent where counts are meant.
+        unsafe {
+            match self.reduction {
+                reduction::REPLACE => return copy(input, inout, len),
+                reduction::NO_OP => return,
+                _ => {}
+            }
+            match self.element {
+                native::I8 => integer::<i8>(self.reduction, input, inout, len),
+                native::U8 | native::BYTE => integer::<u8>(self.reduction, input, inout, len),
+                native::I16 => integer::<i16>(self.reduction, input, inout, len / 2),
+                native::U16 => integer::<u16>(self.reduction, input, inout, len / 2),
+                native::I32 => integer::<i32>(self.reduction, input, inout, len / 4),
+                native::U32 => integer::<u32>(self.reduction, input, inout, len / 4),
+                native::I64 => integer::<i64>(self.reduction, input, inout, len / 8),
+                native::U64 => integer::<u64>(self.reduction, input, inout, len / 8),
+                native::F32 => floating::<f32>(self.reduction, input, inout, len / 4),
+                native::F64 => floating::<f64>(self.reduction, input, inout, len / 8),
+                foreign => {
+                    (self.foreign)(foreign, self.reduction, input, inout, len / usize::from(self.extent));
+                }
+            }
+        }
+    }
+
+    /// `result = inout; inout = inout (op) input` over `len` bytes, whole elements.
+    ///
+    /// # Safety
+    /// As [`apply`](Self::apply), and `result` must be valid for `len` bytes and overlap neither.
+    #[inline]
+    pub(crate) unsafe fn fetch_apply(&self, input: *const u8, inout: *mut u8, result: *mut u8, len: usize) {
+        let block = self.whole(FETCH_BLOCK);
+        let mut at = 0;
+        while at < len {
+            let part = block.min(len - at);
+            // SAFETY: `at + part <= len`, and the caller's promise.
+            unsafe {
+                copy(inout.add(at), result.add(at), part);
+                self.apply(input.wrapping_add(at), inout.add(at), part);
+            }
+            at += part;
+        }
+    }
+
+    /// `inout, data = inout (op) data, inout` over `len` bytes, whole elements: as [`fetch_apply`](Self::fetch_apply)
+    /// where the result takes the input's place.
+    ///
+    /// # Safety
+    /// Both pointers must be valid for `len` bytes and must not overlap. Nobody else may access them meanwhile.
+    pub(crate) unsafe fn exchange_apply(&self, data: *mut u8, inout: *mut u8, len: usize) {
+        let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
+        let old = old.0.as_mut_ptr();
+        let block = self.whole(EXCHANGE_BLOCK);
+        let mut at = 0;
+        while at < len {
+            let part = block.min(len - at);
+            // SAFETY: `at + part <= len`, `part` fits the block, and the caller's promise.
+            unsafe {
+                copy(inout.add(at), old, part);
+                self.apply(data.add(at), inout.add(at), part);
+                copy(old, data.add(at), part);
+            }
+            at += part;
+        }
+    }
+
+    /// The largest whole number of elements in `bytes`, in bytes; at least one element.
+    #[inline]
+    pub(crate) fn whole(&self, bytes: usize) -> usize {
+        let extent = usize::from(self.extent.max(1));
+        // Extents are powers of two but for a few foreign ones; a division would cost more than the operation.
+        if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
+    }
+}
+
+/// Fetched and combined at a time, so that the second reading comes from the first-level cache.
+const FETCH_BLOCK: usize = 8 * 1024;
+
+/// Exchanged at a time, on the stack.
+const EXCHANGE_BLOCK: usize = 1024;
+
+/// Aligned for every element.
+#[repr(align(64))]
+struct Aligned<T>(T);
+
+/// Applies `f(inout, input)` element by element.
+///
+/// # Safety
+/// Both pointers must be valid for `count` elements, aligned or not, without overlap.
+#[inline(always)]
+unsafe fn each<T: Copy>(input: *const T, inout: *mut T, count: usize, f: impl Fn(T, T) -> T) {
+    for i in 0..count {
+        // SAFETY: `i < count`.
+        unsafe {
+            let at = inout.add(i);
+            at.write_unaligned(f(at.read_unaligned(), input.add(i).read_unaligned()));
+        }
+    }
+}
+
+/// Arithmetic of integers: wraps, as the hosts' does.
+trait Integer:
+    Copy + Ord + std::ops::BitAnd<Output = Self> + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
+{
+    fn add(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn truth(self) -> bool;
+    fn from_truth(truth: bool) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty)*) => { $(impl Integer for $t {
+        #[inline(always)]
+        fn add(self, other: Self) -> Self { self.wrapping_add(other) }
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
+        #[inline(always)]
+        fn truth(self) -> bool { self != 0 }
+        #[inline(always)]
+        fn from_truth(truth: bool) -> Self { truth as $t }
+    })* };
+}
+integers!(i8 u8 i16 u16 i32 u32 i64 u64);
+
+/// # Safety
+/// As [`each`].
+#[inline]
+unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mut u8, count: usize) {
+    let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        match reduction {
+            reduction::SUM => each(input, inout, count, T::add),
+            reduction::PROD => each(input, inout, count, T::mul),
+            reduction::MIN => each(input, inout, count, |a, b| if b < a { b } else { a }),
+            reduction::MAX => each(input, inout, count, |a, b| if b > a { b } else { a }),
+            reduction::LAND => each(input, inout, count, |a, b| T::from_truth(a.truth() & b.truth())),
+            reduction::LOR => each(input, inout, count, |a, b| T::from_truth(a.truth() | b.truth())),
+            reduction::LXOR => each(input, inout, count, |a, b| T::from_truth(a.truth() ^ b.truth())),
+            reduction::BAND => each(input, inout, count, |a, b| a & b),
+            reduction::BOR => each(input, inout, count, |a, b| a | b),
+            reduction::BXOR => each(input, inout, count, |a, b| a ^ b),
+            _ => debug_assert!(false, "{reduction:?} is not defined for integers"),
+        }
+    }
+}
+
+/// # Safety
+/// As [`each`].
+#[inline]
+unsafe fn floating<T>(reduction: Reduction, input: *const u8, inout: *mut u8, count: usize)
+where
+    T: Copy + PartialOrd + std::ops::Add<Output = T> + std::ops::Mul<Output = T>,
+{
+    let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        match reduction {
+            reduction::SUM => each(input, inout, count, |a, b| a + b),
+            reduction::PROD => each(input, inout, count, |a, b| a * b),
+            reduction::MIN => each(input, inout, count, |a, b| if b < a { b } else { a }),
+            reduction::MAX => each(input, inout, count, |a, b| if b > a { b } else { a }),
+            _ => debug_assert!(false, "{reduction:?} is not defined for floating point"),
+        }
+    }
+}
+
+/// Compare and swap of one element of `len` bytes: `result = target`, and `target = origin` where it
+/// was equal to `compare`, byte by byte.
+///
+/// # Safety
+/// All pointers must be valid for `len` bytes; `result` overlaps none of the others, nobody else may
+/// access `target` meanwhile.
+#[inline]
+pub(crate) unsafe fn compare_swap(target: *mut u8, compare: *const u8, origin: *const u8, result: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy(target, result, len);
+        if same(result, compare, len) {
+            copy(origin, target, len);
+        }
+    }
+}
+
+/// # Safety
+/// Both pointers must be valid for `len` bytes.
+#[inline]
+unsafe fn same(a: *const u8, b: *const u8, len: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match len {
+            8 => a.cast::<u64>().read_unaligned() == b.cast::<u64>().read_unaligned(),
+            4 => a.cast::<u32>().read_unaligned() == b.cast::<u32>().read_unaligned(),
+            _ => (0..len).all(|i| *a.add(i) == *b.add(i)),
+        }
+    }
+}
+
+/// As [`compare_swap`], where the data are `origin` followed by `compare`, and the result takes their place.
+///
+/// # Safety
+/// `data` must be valid for `2 * len` bytes, `target` for `len`, without overlap; `len` is at most
+/// [`EXTENT_MAX`]; nobody else may access them meanwhile.
+pub(crate) unsafe fn compare_swap_in_place(target: *mut u8, data: *mut u8, len: usize) {
+    debug_assert!(len <= EXTENT_MAX);
+    let mut old = Aligned([0u8; EXTENT_MAX]);
+    let old = old.0.as_mut_ptr();
+    // SAFETY: the caller's promise; `old` holds any element.
+    unsafe {
+        compare_swap(target, data.add(len), data, old, len);
+        copy(old, data, len);
+    }
+}
+
+/// Bytes of the largest element.
+pub(crate) const EXTENT_MAX: usize = 32;

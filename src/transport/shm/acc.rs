@@ -1,0 +1,68 @@
+//! Atomic operations on a target's memory, all under that target's one lock.
+//!
+//! [AT-1] Every accumulate, get_accumulate and compare_and_swap on a target takes the same lock,
+//! whoever is the origin (the target itself included), whatever the datatype, reduction or count, and
+//! whichever process's CPU does the work. MPI promises atomicity per element only, so long operations
+//! give the lock up between pieces: how long it is held is bounded.
+
+use crate::transport::kernel::{Combine, compare_swap};
+
+use super::protocol::AccumulateLock;
+
+/// Bytes combined in one hold of the lock.
+pub(super) const HOLD: usize = 64 * 1024;
+
+/// Accumulate on mapped memory; with `result`, get_accumulate.
+///
+/// # Safety
+/// As [`Combine::apply`] and [`Combine::fetch_apply`], but others may access `target` under its lock.
+#[inline]
+pub(super) unsafe fn accumulate(
+    lock: AccumulateLock<'_>,
+    combine: &Combine,
+    input: *const u8,
+    target: *mut u8,
+    result: Option<*mut u8>,
+    len: usize,
+) {
+    if len <= HOLD {
+        let _held = lock.hold();
+        // SAFETY: the caller's promise, and the lock.
+        unsafe {
+            match result {
+                None => combine.apply(input, target, len),
+                Some(result) => combine.fetch_apply(input, target, result, len),
+            }
+        }
+        return;
+    }
+    let piece = combine.whole(HOLD);
+    let mut at = 0;
+    while at < len {
+        let part = piece.min(len - at);
+        // SAFETY: `at + part <= len`; one piece fits one hold, so the recursion ends here.
+        unsafe {
+            let result = result.map(|result| result.add(at));
+            accumulate(AccumulateLock(lock.0), combine, input.wrapping_add(at), target.add(at), result, part);
+        }
+        at += part;
+    }
+}
+
+/// Compare and swap on mapped memory.
+///
+/// # Safety
+/// As [`compare_swap`], but others may access `target` under its lock.
+#[inline]
+pub(super) unsafe fn compare_and_swap(
+    lock: AccumulateLock<'_>,
+    target: *mut u8,
+    compare: *const u8,
+    origin: *const u8,
+    result: *mut u8,
+    len: usize,
+) {
+    let _held = lock.hold();
+    // SAFETY: the caller's promise, and the lock.
+    unsafe { compare_swap(target, compare, origin, result, len) }
+}

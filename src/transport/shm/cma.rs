@@ -1,0 +1,208 @@
+//! Cross-memory attach: the kernel copies between two processes' memories.
+
+use std::io;
+
+use libc::iovec;
+
+/// Bytes asked of one system call. The kernel stops at 2 GiB less a page without saying so.
+const CALL_BYTES: usize = 1 << 30;
+
+/// Pieces that one system call takes (UIO_MAXIOV).
+const CALL_PIECES: usize = 1024;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From this process into the other one.
+    Write,
+    /// From the other process into this one.
+    Read,
+}
+
+/// Reads `len` bytes at `from` in process `pid`.
+///
+/// # Safety
+/// `to` must be valid for `len` bytes.
+pub(super) unsafe fn read(pid: i32, from: u64, to: *mut u8, len: usize) -> io::Result<()> {
+    in_pieces(len, CALL_BYTES, |at, part| {
+        let local = piece(to.wrapping_add(at), part);
+        let remote = remote_piece(from + at as u64, part);
+        // SAFETY: `at + part <= len`; the remote side is checked by the kernel.
+        unsafe { call(Way::Read, pid, &[local], &[remote]) }
+    })
+}
+
+/// Writes `len` bytes to `to` in process `pid`.
+///
+/// # Safety
+/// `from` must be valid for `len` bytes; whoever owns the memory there must expect it.
+pub(super) unsafe fn write(pid: i32, from: *const u8, to: u64, len: usize) -> io::Result<()> {
+    in_pieces(len, CALL_BYTES, |at, part| {
+        let local = piece(from.wrapping_add(at).cast_mut(), part);
+        let remote = remote_piece(to + at as u64, part);
+        // SAFETY: `at + part <= len`; the remote side is checked by the kernel.
+        unsafe { call(Way::Write, pid, &[local], &[remote]) }
+    })
+}
+
+pub(super) fn piece(base: *mut u8, len: usize) -> iovec {
+    iovec { iov_base: base.cast(), iov_len: len }
+}
+
+pub(super) fn remote_piece(base: u64, len: usize) -> iovec {
+    iovec { iov_base: base as usize as *mut libc::c_void, iov_len: len }
+}
+
+/// One system call; gives the bytes moved, never 0.
+///
+/// # Safety
+/// The local pieces must be valid for what is done with them.
+unsafe fn call(way: Way, pid: i32, local: &[iovec], remote: &[iovec]) -> io::Result<usize> {
+    let (local, locals) = (local.as_ptr(), local.len() as libc::c_ulong);
+    let (remote, remotes) = (remote.as_ptr(), remote.len() as libc::c_ulong);
+    // SAFETY: the arrays are valid for their lengths, their pieces by the caller's promise.
+    let moved = unsafe {
+        match way {
+            Way::Write => libc::process_vm_writev(pid, local, locals, remote, remotes, 0),
+            Way::Read => libc::process_vm_readv(pid, local, locals, remote, remotes, 0),
+        }
+    };
+    match moved {
+        1.. => Ok(moved as usize),
+        0 => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Calls `step(at, part)` until `len` bytes are done, at most `limit` at a time. A step may do less
+/// than asked, and is repeated when a signal interrupted it.
+fn in_pieces(len: usize, limit: usize, mut step: impl FnMut(usize, usize) -> io::Result<usize>) -> io::Result<()> {
+    let mut at = 0;
+    while at < len {
+        match step(at, limit.min(len - at)) {
+            Ok(moved) => at += moved,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Pieces that go with as few system calls as possible, all the same way.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    local: Vec<iovec>,
+    remote: Vec<iovec>,
+}
+
+// SAFETY: the addresses are used by the thread that has the window, and only within one call.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// Forgets all pieces.
+    pub(super) fn clear(&mut self) {
+        self.local.clear();
+        self.remote.clear();
+    }
+
+    /// Adds `len` bytes between `local` here and `remote` there.
+    pub(super) fn push(&mut self, local: *mut u8, remote: u64, len: usize) {
+        self.local.push(piece(local, len));
+        self.remote.push(remote_piece(remote, len));
+    }
+
+    /// Moves all pieces. An error also gives the number of pieces that were moved whole.
+    ///
+    /// # Safety
+    /// The local pieces must be valid for what is done with them.
+    pub(super) unsafe fn run(&mut self, way: Way, pid: i32) -> Result<(), (usize, io::Error)> {
+        let mut next = 0;
+        while next < self.local.len() {
+            let end = self.local.len().min(next + CALL_PIECES);
+            // SAFETY: the caller's promise.
+            match unsafe { call(way, pid, &self.local[next..end], &self.remote[next..end]) } {
+                Ok(moved) => next = self.skip(next, moved),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err((next, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes `moved` bytes off the pieces from `next` on; gives the first that is not empty.
+    fn skip(&mut self, mut next: usize, mut moved: usize) -> usize {
+        while next < self.local.len() {
+            let len = self.local[next].iov_len;
+            if moved < len {
+                self.local[next] = piece(self.local[next].iov_base.cast::<u8>().wrapping_add(moved), len - moved);
+                self.remote[next] = remote_piece(self.remote[next].iov_base as u64 + moved as u64, len - moved);
+                break;
+            }
+            moved -= len;
+            next += 1;
+        }
+        next
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_transfers_are_cut_and_short_counts_continued() {
+        // 5 GiB and 3 bytes, with a kernel that moves at most 2 GiB less a page and is interrupted once.
+        let len = (5usize << 30) + 3;
+        let (mut next, mut calls) = (0, 0);
+        in_pieces(len, CALL_BYTES, |at, part| {
+            calls += 1;
+            assert_eq!(at, next);
+            assert!(part <= CALL_BYTES && at + part <= len);
+            if calls == 2 {
+                return Err(io::Error::from(io::ErrorKind::Interrupted));
+            }
+            let moved = if calls == 3 { part / 2 + 1 } else { part };
+            next += moved;
+            Ok(moved)
+        })
+        .unwrap();
+        assert_eq!(next, len);
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        let result = in_pieces(10, 4, |at, _| if at == 0 { Ok(4) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) });
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EPERM));
+    }
+
+    #[test]
+    fn batch_continues_inside_a_piece() {
+        let mut batch = Batch::default();
+        let mut bytes = [0u8; 30];
+        for i in 0..3 {
+            batch.push(bytes.as_mut_ptr().wrapping_add(10 * i), 1000 + 100 * i as u64, 10);
+        }
+        assert_eq!(batch.skip(0, 13), 1);
+        assert_eq!(batch.local[1].iov_len, 7);
+        assert_eq!(batch.remote[1].iov_base as u64, 1103);
+        assert_eq!(batch.skip(1, 7 + 10), 3);
+    }
+
+    #[test]
+    fn batch_reaches_this_process() {
+        let from: Vec<u8> = (0..3000u32).map(|i| i as u8).collect();
+        let mut to = vec![0u8; 3000];
+        let mut batch = Batch::default();
+        for i in 0..3000 {
+            batch.push(from.as_ptr().wrapping_add(i).cast_mut(), to.as_mut_ptr() as u64 + i as u64, 1);
+        }
+        // SAFETY: every piece lies in `from`, every remote one in `to` of this process.
+        unsafe { batch.run(Way::Write, std::process::id() as i32) }.unwrap();
+        assert_eq!(from, to);
+        batch.clear();
+        batch.push(to.as_mut_ptr(), 8, 4);
+        // SAFETY: the local piece is valid; address 8 is not mapped, which the kernel says.
+        let (whole, error) = unsafe { batch.run(Way::Read, std::process::id() as i32) }.unwrap_err();
+        assert_eq!((whole, error.raw_os_error()), (0, Some(libc::EFAULT)));
+    }
+}

@@ -1,0 +1,147 @@
+//! The target's end of all channels to it.
+
+use crate::engine::{OpKind, Rank};
+use crate::sync::AtomicU32;
+use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::transport::element::ForeignReduce;
+use crate::transport::kernel::{compare_swap_in_place, copy};
+
+use super::acc;
+use super::channel::{Channel, SLOTS, Tag};
+use super::protocol::{AccumulateLock, published};
+use super::shared::Shared;
+
+/// Channels looked at in one poll.
+const CHANNELS_PER_POLL: usize = 16;
+
+/// Bytes after which the origin is told, in the middle of a batch, so that both ends work at once.
+const TELL_BYTES: usize = 4 * 1024;
+
+/// Which origins have ever used their channel to this process, and whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    /// Contacts when the list was made.
+    contacts: u32,
+    origins: Vec<Rank>,
+    cursor: usize,
+}
+
+impl Inbox {
+    /// Applies what has come in, from a bounded number of origins, a bounded number of operations each.
+    #[inline]
+    pub(super) fn poll(&mut self, shared: &Shared) -> bool {
+        let block = shared.blocks.rank(shared.me);
+        // Only this process writes it.
+        block.beat.0.store(block.beat.0.load(Relaxed).wrapping_add(1), Relaxed);
+        let contacts = block.contacts.0.load(Acquire);
+        if contacts != self.contacts {
+            self.meet(shared, contacts);
+        }
+        let mut moved = false;
+        for _ in 0..self.origins.len().min(CHANNELS_PER_POLL) {
+            if self.cursor >= self.origins.len() {
+                self.cursor = 0;
+            }
+            let channel = shared.channel(shared.me, self.origins[self.cursor]);
+            self.cursor += 1;
+            let head = channel.ends().peek();
+            if published(&channel.slot(head).stamp, head).is_some() {
+                moved |= serve(channel, shared);
+            }
+        }
+        moved
+    }
+
+    /// Reads who has made contact. `contacts` was read before the bits, so that no later one is missed.
+    #[cold]
+    fn meet(&mut self, shared: &Shared, contacts: u32) {
+        self.contacts = contacts;
+        self.origins.clear();
+        for (at, word) in (0..).zip(shared.contacts(shared.me)) {
+            let mut bits = word.load(Acquire);
+            while bits != 0 {
+                self.origins.push(at * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+/// Applies a channel's operations to this process's memory, at most a channelful.
+fn serve(channel: &Channel, shared: &Shared) -> bool {
+    let Some(mut drain) = channel.ends().try_drain() else {
+        return false; // The origin does it itself just now.
+    };
+    let first = drain.position();
+    let mut position = first;
+    let mut untold = 0;
+    while position - first < SLOTS as u64 {
+        let Some(tag) = published(&channel.slot(position).stamp, position) else { break };
+        // SAFETY: the stamp was seen under the drain, so the slot and its payload are ours to use.
+        untold += unsafe { apply(channel, position, Tag::decode(tag), shared.base, shared) };
+        position += 1;
+        if untold >= TELL_BYTES {
+            untold = 0;
+            drain.advance(position);
+        }
+    }
+    drain.advance(position);
+    position != first
+}
+
+/// Applies one slot to this process's memory at `base`; gives the bytes it moved.
+///
+/// # Safety
+/// The caller holds the channel's drain and has seen the slot published.
+#[inline(always)]
+unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, shared: &Shared) -> usize {
+    let slot = channel.slot(position);
+    // SAFETY: read access is the caller's.
+    let (disp, len, payload) = unsafe { slot.fields() };
+    let len = len as usize;
+    let data = channel.data(slot, payload);
+    let target = base.wrapping_add(disp as usize);
+    match tag.kind {
+        // SAFETY: the origin has checked displacement and length against this window; the payload holds `len` bytes.
+        OpKind::Put => unsafe { copy(data, target, len) },
+        // SAFETY: as above.
+        OpKind::Get => unsafe { copy(target, data, len) },
+        _ => {
+            let lock = &shared.blocks.rank(shared.me).accumulate.0;
+            // SAFETY: as above.
+            unsafe { apply_atomic(lock, tag, data, target, len, shared.foreign) };
+        }
+    }
+    len
+}
+
+/// Applies an atomic operation to mapped memory, under its lock [AT-1].
+///
+/// # Safety
+/// `data` and `target` must be valid as the operation needs, and `data` the caller's alone.
+#[inline]
+unsafe fn apply_atomic(lock: &AtomicU32, tag: Tag, data: *mut u8, target: *mut u8, len: usize, foreign: ForeignReduce) {
+    // One piece of a channel is shorter than one hold of the lock may be.
+    const _: () = assert!(super::outbox::PIECE <= acc::HOLD);
+    let _held = AccumulateLock(lock).hold();
+    // SAFETY: the caller's promise, and the lock.
+    unsafe { combine_slot(tag, data, target, len, foreign) };
+}
+
+/// Applies an atomic operation's slot to memory that the caller has locked.
+///
+/// # Safety
+/// As [`apply_atomic`].
+#[inline]
+pub(super) unsafe fn combine_slot(tag: Tag, data: *mut u8, target: *mut u8, len: usize, foreign: ForeignReduce) {
+    let combine = tag.combine(foreign);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match tag.kind {
+            OpKind::Accumulate => combine.apply(data, target, len),
+            OpKind::GetAccumulate => combine.exchange_apply(data, target, len),
+            OpKind::CompareAndSwap => compare_swap_in_place(target, data, len),
+            OpKind::Put | OpKind::Get => debug_assert!(false, "not atomic"),
+        }
+    }
+}

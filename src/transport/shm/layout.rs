@@ -1,0 +1,106 @@
+//! Where everything lies in the segment.
+//!
+//! ```text
+//! header | one block per rank | one block per ordered pair | contacts | channels | memory of the ranks
+//! ```
+//! Contacts and channels exist in created windows, memory in allocated ones. The parts that grow with
+//! the square of the ranks are sparse: a page that nobody touches costs nothing. Everything starts as
+//! zeros, and zeros are the initial state of everything.
+
+use std::mem::size_of;
+
+use super::channel::Channel;
+use super::words::{Header, PairBlock, RankBlock};
+
+/// Small pages; the kernel rounds mappings to them. Larger pages would only make the padding smaller than theirs.
+pub(super) const PAGE: u64 = 4096;
+
+/// Byte offsets in the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Blocks of the ranks.
+    pub(super) ranks: u64,
+    /// Blocks of the ordered pairs (owner, peer), owner-major.
+    pub(super) pairs: u64,
+    /// Contact bits of the ranks, [`contact_words`] each.
+    pub(super) contacts: u64,
+    /// Channels (target, origin), target-major.
+    pub(super) channels: u64,
+    /// Memory of rank 0; the others follow, each rounded up to whole pages.
+    pub(super) memory: u64,
+    /// Length of the segment.
+    pub(super) total: u64,
+}
+
+/// 64-bit words that hold one bit per rank, whole cache lines.
+pub(super) fn contact_words(ranks: u64) -> u64 {
+    ranks.div_ceil(64).next_multiple_of(8)
+}
+
+impl Layout {
+    /// Offsets for `ranks` processes with these sizes of memory in the segment; `None` where they overflow.
+    pub(super) fn new(ranks: u32, channels: bool, memory: impl Iterator<Item = u64>) -> Option<Self> {
+        let ranks = u64::from(ranks);
+        let pair_count = ranks.checked_mul(ranks)?;
+        let rank_blocks = (size_of::<Header>() as u64).next_multiple_of(PAGE / 8);
+        let pairs = ranks.checked_mul(size_of::<RankBlock>() as u64)?.checked_add(rank_blocks)?;
+        let contacts = pair_count.checked_mul(size_of::<PairBlock>() as u64)?.checked_add(pairs)?;
+        let mut end = contacts;
+        if channels {
+            end = ranks.checked_mul(contact_words(ranks) * 8)?.checked_add(end)?;
+        }
+        let channels_at = round_up(end)?;
+        end = channels_at;
+        if channels {
+            end = pair_count.checked_mul(size_of::<Channel>() as u64)?.checked_add(end)?;
+        }
+        let memory_at = round_up(end)?;
+        end = memory_at;
+        for size in memory {
+            end = end.checked_add(round_up(size)?)?;
+        }
+        // Offsets are pointer differences in every process.
+        (end <= isize::MAX as u64).then_some(Layout {
+            ranks: rank_blocks,
+            pairs,
+            contacts,
+            channels: channels_at,
+            memory: memory_at,
+            total: end,
+        })
+    }
+
+    /// Offset of the memory that follows the memory of the given sizes.
+    pub(super) fn memory_after(&self, before: impl Iterator<Item = u64>) -> u64 {
+        before.fold(self.memory, |at, size| at + size.next_multiple_of(PAGE))
+    }
+}
+
+fn round_up(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(PAGE)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_one_another() {
+        let layout = Layout::new(3, true, [10, 0, 5000].into_iter()).unwrap();
+        assert!(layout.ranks >= size_of::<Header>() as u64);
+        assert!(layout.pairs - layout.ranks == 3 * size_of::<RankBlock>() as u64);
+        assert!(layout.contacts - layout.pairs == 9 * size_of::<PairBlock>() as u64);
+        assert!(layout.channels >= layout.contacts + 3 * contact_words(3) * 8);
+        assert_eq!(layout.channels % PAGE, 0);
+        assert_eq!(layout.memory - layout.channels, 9 * size_of::<Channel>() as u64);
+        assert_eq!(layout.total - layout.memory, 3 * PAGE);
+        assert_eq!(layout.memory_after([10, 0].into_iter()), layout.memory + PAGE);
+    }
+
+    #[test]
+    fn overflow_is_an_answer() {
+        assert_eq!(Layout::new(2, false, [u64::MAX, 1].into_iter()), None);
+        assert_eq!(Layout::new(2, false, [i64::MAX as u64, 4096].into_iter()), None);
+        assert_eq!(Layout::new(u32::MAX, true, [].into_iter()), None);
+    }
+}

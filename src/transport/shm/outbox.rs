@@ -1,0 +1,319 @@
+//! The origin's end of a channel: what it has sent, what of that was applied, what waits to be sent.
+
+use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
+use crate::sync::AtomicU32;
+use crate::sync::Ordering::Relaxed;
+use crate::transport::element::{FIRST_FOREIGN, reduction};
+use crate::transport::kernel::copy;
+
+use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
+use super::protocol::publish;
+
+/// Bytes of one piece of a long operation: enough to hide the slot's cost, and several fit the
+/// channel, so that the two ends work at the same time.
+pub(super) const PIECE: usize = 8 * 1024;
+
+/// Looks at an unmoved head before the target is suspected to be away, in polls. A poll takes some
+/// 10 to 20 ns, a target in the middle of its own work a few hundred.
+const PATIENCE: u32 = 64;
+
+/// One slot's counterpart in private memory.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Where the results go, or null.
+    result: *mut u8,
+    /// Where they come from.
+    data: *const u8,
+    /// How many bytes.
+    len: u32,
+    /// Operation that ends with this slot, if `last`.
+    ticket: u32,
+    last: bool,
+    /// The payload area is free up to here when the slot is.
+    payload_end: u64,
+}
+
+const EMPTY: Entry =
+    Entry { result: std::ptr::null_mut(), data: std::ptr::null(), len: 0, ticket: 0, last: false, payload_end: 0 };
+
+/// A long operation that is being cut into pieces.
+#[derive(Clone, Copy, Debug)]
+struct Feed {
+    op: Op,
+    ticket: Ticket,
+    /// Bytes sent.
+    at: usize,
+}
+
+/// The origin's end of the channel to one target.
+///
+/// [`post`](Self::post) sends; [`look`](Self::look) notices what was applied and sends what waits;
+/// [`next_finished`](Self::next_finished) collects. At most one long operation waits: later ones are
+/// refused until it is sent, which also keeps accumulates in order.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pub(super) target: Rank,
+    channel: *const Channel,
+    /// Next position to publish.
+    tail: u64,
+    /// Positions below are applied.
+    applied: u64,
+    /// Positions below are collected; their slots are free.
+    collected: u64,
+    /// Bytes of the payload area ever given to slots, skipped ones too; freed.
+    payload_given: u64,
+    payload_freed: u64,
+    entries: Box<[Entry; SLOTS]>,
+    feed: Option<Feed>,
+    /// A long operation that has been sent completely since the last collection.
+    sent: Option<Ticket>,
+    watch: Watch,
+    /// In the list of outboxes with something in flight.
+    pub(super) active: bool,
+}
+
+/// Suspicion that the target is not polling.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    /// Looks since the head moved.
+    idle: u32,
+    /// Looks before the beat is compared.
+    patience: u32,
+    /// The target's beat when it was last compared.
+    beat: u32,
+}
+
+impl Outbox {
+    /// # Safety
+    /// `channel` must be the one from this process to `target`, valid as long as the result is used,
+    /// and never have been used.
+    pub(super) unsafe fn new(target: Rank, channel: *const Channel, beat: &AtomicU32) -> Self {
+        Outbox {
+            target,
+            channel,
+            tail: 0,
+            applied: 0,
+            collected: 0,
+            payload_given: 0,
+            payload_freed: 0,
+            entries: Box::new([EMPTY; SLOTS]),
+            feed: None,
+            sent: None,
+            watch: Watch { idle: 0, patience: PATIENCE, beat: beat.load(Relaxed) },
+            active: false,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn channel<'a>(&self) -> &'a Channel {
+        // SAFETY: valid by the promise made to `new`; the segment outlives all uses in this module tree.
+        unsafe { &*self.channel }
+    }
+
+    /// End of what was published.
+    pub(super) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// True if nothing is in flight, waits or is left to collect.
+    #[inline(always)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.collected == self.tail && self.feed.is_none() && self.sent.is_none()
+    }
+
+    /// Sends an operation, or refuses it for now.
+    #[inline]
+    pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        if self.feed.is_some() {
+            return Posted::NoResource;
+        }
+        if op.len as usize <= PIECE {
+            if !self.send(op, 0, op.len as usize, Some(ticket)) {
+                return Posted::NoResource;
+            }
+            return if has_result(op) { Posted::Pending } else { Posted::Local };
+        }
+        self.post_long(op, ticket)
+    }
+
+    #[cold]
+    fn post_long(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        if self.sent.is_some() {
+            return Posted::NoResource;
+        }
+        self.feed = Some(Feed { op: *op, ticket, at: 0 });
+        self.send_waiting();
+        if self.sent.take().is_some() { Posted::Local } else { Posted::Pending }
+    }
+
+    /// Sends pieces of the waiting operation as far as there is room. True if any went.
+    fn send_waiting(&mut self) -> bool {
+        let Some(Feed { op, ticket, at: first }) = self.feed else { return false };
+        let len = op.len as usize;
+        let piece = Tag::of(&op).combine(no_foreign).whole(PIECE);
+        let mut at = first;
+        while at < len {
+            let part = piece.min(len - at);
+            let last = (at + part == len).then_some(ticket);
+            if !self.send(&op, at, part, last) {
+                break;
+            }
+            at += part;
+        }
+        self.feed = (at < len).then_some(Feed { op, ticket, at });
+        if self.feed.is_none() && !has_result(&op) {
+            self.sent = Some(ticket);
+        }
+        at > first
+    }
+
+    /// Fills and publishes one slot; false if there is no room.
+    #[inline]
+    fn send(&mut self, op: &Op, at: usize, part: usize, last: Option<Ticket>) -> bool {
+        if self.tail - self.collected == SLOTS as u64 {
+            return false;
+        }
+        let need = match op.kind {
+            OpKind::CompareAndSwap => 2 * part,
+            _ => part,
+        };
+        // Reductions of the host may need their natural alignment, which a slot does not give beyond 8.
+        let fits = need <= INLINE && (op.element.0 < FIRST_FOREIGN || op.extent <= 8);
+        let payload = match fits {
+            true => IN_SLOT,
+            false => match self.reserve(need) {
+                Some(payload) => payload,
+                None => return false,
+            },
+        };
+        let channel = self.channel();
+        let slot = channel.slot(self.tail);
+        let data = channel.data(slot, payload);
+        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and so is the
+        // payload, by `reserve`. The buffers are valid for the operation's length [EP-8].
+        unsafe {
+            slot.fill(op.disp + at as u64, part as u32, payload);
+            let origin = (op.origin.0 as *const u8).wrapping_add(at);
+            match op.kind {
+                OpKind::Put | OpKind::Accumulate => copy(origin, data, part),
+                OpKind::Get => {}
+                OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
+                OpKind::GetAccumulate => copy(origin, data, part),
+                OpKind::CompareAndSwap => {
+                    copy(origin, data, part);
+                    copy(op.compare.0 as *const u8, data.add(part), part);
+                }
+            }
+        }
+        let result = if has_result(op) { (op.result.0 as *mut u8).wrapping_add(at) } else { std::ptr::null_mut() };
+        self.entries[self.tail as usize % SLOTS] = Entry {
+            result,
+            data,
+            len: part as u32,
+            ticket: last.map_or(0, |ticket| ticket.0),
+            last: last.is_some(),
+            payload_end: self.payload_given,
+        };
+        publish(&slot.stamp, self.tail, Tag::of(op).encode());
+        self.tail += 1;
+        true
+    }
+
+    /// Gives `need` bytes of the payload area to the slot about to be filled.
+    #[inline]
+    fn reserve(&mut self, need: usize) -> Option<u32> {
+        if self.collected == self.tail {
+            // Begin with the same bytes each time: they are in the caches.
+            (self.payload_given, self.payload_freed) = (0, 0);
+        }
+        let mut start = self.payload_given;
+        let offset = start as usize % PAYLOAD;
+        if offset + need > PAYLOAD {
+            start += (PAYLOAD - offset) as u64;
+        }
+        let end = start + need.next_multiple_of(64) as u64;
+        if end - self.payload_freed > PAYLOAD as u64 {
+            return None;
+        }
+        self.payload_given = end;
+        Some((start as usize % PAYLOAD) as u32)
+    }
+
+    /// Notices what was applied and sends what waits. True if anything moved.
+    #[inline]
+    pub(super) fn look(&mut self) -> bool {
+        let applied = self.channel().ends().applied();
+        if applied == self.applied {
+            self.watch.idle += u32::from(applied != self.tail);
+            return self.feed.is_some() && self.send_waiting();
+        }
+        self.applied = applied;
+        self.watch.idle = 0;
+        if self.feed.is_some() {
+            // Pieces that end no operation need no collection: their room can be used at once.
+            while self.collected < self.applied && !self.oldest().last {
+                self.collect();
+            }
+            self.send_waiting();
+        }
+        true
+    }
+
+    /// True if the target seems to be away: the head has not moved for some looks, and neither has the
+    /// target polled since the last suspicion.
+    #[inline]
+    pub(super) fn suspects(&mut self, beat: &AtomicU32) -> bool {
+        if self.watch.idle < self.watch.patience {
+            return false;
+        }
+        let beat = beat.load(Relaxed);
+        let away = beat == self.watch.beat;
+        // A target found away is expected to be away still, until it polls.
+        self.watch = Watch { idle: 0, patience: if away { 1 } else { PATIENCE }, beat };
+        away
+    }
+
+    /// The next stage that an operation has reached.
+    #[inline]
+    pub(super) fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        if let Some(ticket) = self.sent.take() {
+            return Some((ticket, Stage::Local));
+        }
+        while self.collected < self.applied {
+            let (last, ticket) = (self.oldest().last, Ticket(self.oldest().ticket));
+            self.collect();
+            if last {
+                return Some((ticket, Stage::Remote));
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn oldest(&self) -> &Entry {
+        &self.entries[self.collected as usize % SLOTS]
+    }
+
+    /// Copies out the results of the oldest slot and frees it. It must be applied.
+    #[inline(always)]
+    fn collect(&mut self) {
+        debug_assert!(self.collected < self.applied);
+        let Entry { result, data, len, payload_end, .. } = *self.oldest();
+        if !result.is_null() {
+            // SAFETY: the result buffer is valid until the operation is complete [EP-8]; the payload is the
+            // origin's again, because the position is applied.
+            unsafe { copy(data, result, len as usize) };
+        }
+        self.payload_freed = payload_end;
+        self.collected += 1;
+    }
+}
+
+/// True if the operation brings something back.
+#[inline(always)]
+fn has_result(op: &Op) -> bool {
+    matches!(op.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap)
+}
+
+/// Stands in where only sizes are asked for.
+unsafe fn no_foreign(_: crate::engine::Element, _: crate::engine::Reduction, _: *const u8, _: *mut u8, _: usize) {}

@@ -1,0 +1,137 @@
+//! One piece of memory shared by the processes of a window.
+//!
+//! It is a memfd: it has no name, so nothing stays behind when a process dies, and its limit is memory,
+//! not the size of some mounted file system. The creator keeps the descriptor open until all have
+//! mapped the segment through `/proc/<pid>/fd/<n>`.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+
+/// A system call that failed, and its errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) step: Step,
+    pub(super) errno: i32,
+}
+
+/// Steps of the set-up that can fail. The numbers travel between the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Step {
+    Identity = 1,
+    Create = 2,
+    Mode = 3,
+    Limit = 4,
+    Open = 5,
+    Resize = 6,
+    Map = 7,
+    Arguments = 8,
+}
+
+impl Step {
+    const ALL: [(Step, &'static str); 8] = [
+        (Step::Identity, "read of the node's identity in /proc"),
+        (Step::Create, "memfd_create"),
+        (Step::Mode, "fchmod of the segment"),
+        (Step::Limit, "check of RLIMIT_FSIZE"),
+        (Step::Open, "open of the segment in /proc"),
+        (Step::Resize, "ftruncate of the segment"),
+        (Step::Map, "mmap of the segment"),
+        (Step::Arguments, "check of the window's arguments"),
+    ];
+
+    /// In words, for the error message.
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(step, _)| *step == self).map_or("set-up", |(_, name)| name)
+    }
+
+    /// From the number that another process sent.
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(step, _)| *step as u8 == code).map(|(step, _)| *step)
+    }
+}
+
+pub(super) fn last_failure(step: Step) -> Failure {
+    Failure { step, errno: io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
+}
+
+/// Makes an empty segment that only this user can open.
+pub(super) fn create() -> Result<OwnedFd, Failure> {
+    // SAFETY: the name is a C string; the call has no other precondition.
+    let fd = unsafe { libc::memfd_create(c"mpix-rma window".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(last_failure(Step::Create));
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: a plain system call on an open descriptor.
+    if unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) } != 0 {
+        return Err(last_failure(Step::Mode));
+    }
+    Ok(fd)
+}
+
+/// Opens the segment that process `pid` created under descriptor `fd`.
+pub(super) fn open(pid: i32, fd: RawFd) -> Result<OwnedFd, Failure> {
+    let path = CString::new(format!("/proc/{pid}/fd/{fd}")).expect("numbers have no zero byte");
+    // SAFETY: the path is a C string.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return Err(last_failure(Step::Open));
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The segment as mapped in this process.
+#[derive(Debug)]
+pub(super) struct Segment {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; the segment hands out addresses only.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// Gives the segment its length and maps it. Every process sets the length, always to the same
+    /// value, so that none needs to wait until the creator has done it.
+    pub(super) fn map(fd: &OwnedFd, len: u64) -> Result<Self, Failure> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` is a valid place for the answer.
+        if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } != 0 {
+            return Err(last_failure(Step::Limit));
+        }
+        // Going over the limit would raise SIGXFSZ instead of giving an error.
+        if limit.rlim_cur != libc::RLIM_INFINITY && len > limit.rlim_cur {
+            return Err(Failure { step: Step::Limit, errno: libc::EFBIG });
+        }
+        // SAFETY: a plain system call on an open descriptor.
+        if unsafe { libc::ftruncate64(fd.as_raw_fd(), len as i64) } != 0 {
+            return Err(last_failure(Step::Resize));
+        }
+        let len = len as usize;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Segment { base, len }),
+            _ => Err(last_failure(Step::Map)),
+        }
+    }
+
+    /// First byte.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `map` mapped; the window that held the addresses is being dropped too.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,154 @@
+//! The origin as the consumer of its own channel, by cross-memory attach: a target that computes
+//! without calling MPI delays nobody.
+
+use std::io;
+
+use crate::engine::OpKind;
+use crate::sync::AtomicU32;
+use crate::transport::element::ForeignReduce;
+
+use super::acc::HOLD;
+use super::channel::{Channel, Tag};
+use super::cma::{self, Batch, Way};
+use super::inbox::combine_slot;
+use super::protocol::{AccumulateLock, published};
+
+/// Memory read for a batch of atomic operations although no operation needs it, to save system calls.
+const SLACK: u64 = 4096;
+
+/// The process whose work is done for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Victim<'a> {
+    pub(super) pid: i32,
+    /// Its window memory, in its own addresses.
+    pub(super) base: u64,
+    /// Its accumulate lock.
+    pub(super) lock: &'a AtomicU32,
+}
+
+/// Memory for the batches, kept.
+#[derive(Debug, Default)]
+pub(super) struct Thief {
+    batch: Batch,
+    scratch: Vec<u8>,
+}
+
+/// A published slot.
+#[derive(Clone, Copy)]
+struct Loot {
+    tag: Tag,
+    disp: u64,
+    len: usize,
+    data: *mut u8,
+}
+
+impl Thief {
+    /// Applies the operations of `channel` below `end`, which the caller, the origin, has published.
+    /// False if somebody else is consuming, or has consumed all. After an error the operations that were
+    /// not applied are still in the channel.
+    pub(super) fn drain(&mut self, channel: &Channel, end: u64, victim: Victim<'_>, foreign: ForeignReduce) -> io::Result<bool> {
+        let Some(mut drain) = channel.ends().try_drain() else { return Ok(false) };
+        let first = drain.position();
+        let mut position = first;
+        while position < end {
+            let run = match loot(channel, position).tag.kind {
+                OpKind::Put => self.copies(channel, position, end, victim, Way::Write),
+                OpKind::Get => self.copies(channel, position, end, victim, Way::Read),
+                _ => self.atomics(channel, position, end, victim, foreign),
+            };
+            let (next, error) = match run {
+                Ok(next) => (next, None),
+                Err((next, error)) => (next, Some(error)),
+            };
+            position = next;
+            drain.advance(position);
+            if let Some(error) = error {
+                return Err(error);
+            }
+        }
+        Ok(position != first)
+    }
+
+    /// Puts or gets from `first` on; gives the position after them.
+    fn copies(&mut self, channel: &Channel, first: u64, end: u64, victim: Victim<'_>, way: Way) -> Result<u64, (u64, io::Error)> {
+        let kind = if way == Way::Write { OpKind::Put } else { OpKind::Get };
+        self.batch.clear();
+        let mut position = first;
+        while position < end {
+            let Loot { tag, disp, len, data } = loot(channel, position);
+            if tag.kind != kind {
+                break;
+            }
+            self.batch.push(data, victim.base + disp, len);
+            position += 1;
+        }
+        // SAFETY: the slots are published and the drain is held, so their payloads are ours.
+        match unsafe { self.batch.run(way, victim.pid) } {
+            Ok(()) => Ok(position),
+            Err((whole, error)) => Err((first + whole as u64, error)),
+        }
+    }
+
+    /// Atomic operations from `first` on that lie close together: read, combined here and written back, in
+    /// one hold of the target's lock [AT-1]. Gives the position after them.
+    fn atomics(
+        &mut self,
+        channel: &Channel,
+        first: u64,
+        end: u64,
+        victim: Victim<'_>,
+        foreign: ForeignReduce,
+    ) -> Result<u64, (u64, io::Error)> {
+        let (from, to, last) = hull(channel, first, end);
+        self.scratch.resize((to - from) as usize, 0);
+        let scratch = self.scratch.as_mut_ptr();
+        self.batch.clear();
+        let _held = AccumulateLock(victim.lock).hold();
+        // SAFETY: the scratch memory has room for the hull.
+        unsafe { cma::read(victim.pid, victim.base + from, scratch, self.scratch.len()) }.map_err(|error| (first, error))?;
+        for position in first..last {
+            let Loot { tag, disp, len, data } = loot(channel, position);
+            let place = scratch.wrapping_add((disp - from) as usize);
+            // SAFETY: the slot lies in the hull; its payload is ours, the drain being held.
+            unsafe { combine_slot(tag, data, place, len, foreign) };
+            // Exactly the bytes of the operation: its neighbours may be written by others meanwhile. A place
+            // that comes twice is written twice, both times with its final content.
+            self.batch.push(place, victim.base + disp, len);
+        }
+        // SAFETY: all pieces lie in the scratch memory.
+        match unsafe { self.batch.run(Way::Write, victim.pid) } {
+            Ok(()) => Ok(last),
+            Err((whole, error)) => Err((first + whole as u64, error)),
+        }
+    }
+}
+
+/// The bytes that contain atomic operations from `first` on, and the position after the last of them.
+fn hull(channel: &Channel, first: u64, end: u64) -> (u64, u64, u64) {
+    let Loot { disp, len, .. } = loot(channel, first);
+    let (mut from, mut to, mut bytes) = (disp, disp + len as u64, len as u64);
+    let mut position = first + 1;
+    while position < end {
+        let Loot { tag, disp, len, .. } = loot(channel, position);
+        if matches!(tag.kind, OpKind::Put | OpKind::Get) {
+            break;
+        }
+        let (wider_from, wider_to) = (from.min(disp), to.max(disp + len as u64));
+        let wider = wider_to - wider_from;
+        if wider > HOLD as u64 || wider > SLACK.max(2 * (bytes + len as u64)) {
+            break;
+        }
+        (from, to, bytes) = (wider_from, wider_to, bytes + len as u64);
+        position += 1;
+    }
+    (from, to, position)
+}
+
+/// A slot that this process has published.
+fn loot(channel: &Channel, position: u64) -> Loot {
+    let slot = channel.slot(position);
+    let tag = published(&slot.stamp, position).map(Tag::decode).expect("the origin takes only what it has published");
+    // SAFETY: published by this process itself, and the drain is held.
+    let (disp, len, payload) = unsafe { slot.fields() };
+    Loot { tag, disp, len: len as usize, data: channel.data(slot, payload) }
+}

@@ -1,0 +1,159 @@
+//! The words in shared memory that are not data: signals, lock words, votes, and what each rank is.
+//!
+//! Who writes what: a [`PairBlock`]'s signals are written by the peer alone and read by the owner alone
+//! [MA-1]; lock words are written by whoever takes or hands over the lock [LK-3]; [`RankInfo`] is written
+//! by its rank during set-up, before the collective that ends it, and is constant afterwards.
+//! Words that different processes hammer lie on cache lines of their own.
+
+use crate::engine::{LockWord, Rank};
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// Keeps its content on a cache line of its own.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(super) struct Line<T>(pub(super) T);
+
+/// Words of the window as a whole.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Header {
+    pub(super) holders: Line<AtomicU64>,
+    pub(super) intent: Line<AtomicU64>,
+    /// Ballots of even and odd rounds.
+    pub(super) ballots: [Line<Ballot>; 2],
+}
+
+/// One round of votes; see [`super::vote`].
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct Ballot {
+    pub(super) votes: AtomicU64,
+    pub(super) objections: AtomicU64,
+}
+
+/// What a rank has put in the window. Constant after set-up.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RankInfo {
+    /// Allocated: offset of its memory in the segment. Created: address of its memory in its own process.
+    pub(super) memory: u64,
+    /// Bytes.
+    pub(super) size: u64,
+    /// Displacement unit in bytes.
+    pub(super) disp_unit: u32,
+    /// Process.
+    pub(super) pid: i32,
+}
+
+/// Words of one rank.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct RankBlock {
+    pub(super) info: Line<RankInfo>,
+    pub(super) tail: Line<AtomicU64>,
+    /// Together: the last reader looks for the writer right after it has counted itself out.
+    pub(super) readers: Line<ReaderWords>,
+    /// Accumulate lock of this rank's memory [AT-1].
+    pub(super) accumulate: Line<AtomicU32>,
+    /// Rises whenever the rank polls: tells origins whether it is attentive. Written by the rank alone.
+    pub(super) beat: Line<AtomicU32>,
+    /// Origins that have ever used their channel to this rank.
+    pub(super) contacts: Line<AtomicU32>,
+    pub(super) spare: [Line<u64>; 2],
+}
+
+/// The shared side of a target's lock.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct ReaderWords {
+    pub(super) readers: AtomicU64,
+    pub(super) next_writer: AtomicU64,
+}
+
+/// Words of an ordered pair (owner, peer).
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct PairBlock {
+    /// Indexed by [`crate::engine::Word`]: written by the peer, read by the owner.
+    pub(super) signals: Line<[AtomicU64; 3]>,
+    pub(super) node: Line<LockNode>,
+}
+
+/// The owner's node in the lock queue of the peer as a target.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct LockNode {
+    pub(super) next: [AtomicU64; 2],
+    pub(super) grant: AtomicU64,
+    /// Private to the owner: where it keeps its end of the channel to the peer, plus 1. Saves a hash table.
+    pub(super) note: AtomicU32,
+}
+
+// The numbers that keep hot words apart; under loom atomics are larger and live elsewhere.
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<Header>() == 256);
+    assert!(size_of::<RankBlock>() == 512);
+    assert!(size_of::<PairBlock>() == 128);
+};
+
+/// The blocks, wherever they are mapped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocks {
+    header: *const Header,
+    ranks: *const RankBlock,
+    pairs: *const PairBlock,
+    size: usize,
+}
+
+impl Blocks {
+    /// # Safety
+    /// The three pointers must be aligned and valid for one header, `size` ranks and `size * size`
+    /// pairs, shared and zeroed or in use by this protocol, for as long as the result is used.
+    pub(super) unsafe fn new(header: *const Header, ranks: *const RankBlock, pairs: *const PairBlock, size: u32) -> Self {
+        Blocks { header, ranks, pairs, size: size as usize }
+    }
+
+    /// The window's own words.
+    #[inline(always)]
+    pub(super) fn header(&self) -> &Header {
+        // SAFETY: valid by the contract of `new`.
+        unsafe { &*self.header }
+    }
+
+    /// The block of `rank`, which must belong to the window.
+    #[inline(always)]
+    pub(super) fn rank(&self, rank: Rank) -> &RankBlock {
+        debug_assert!((rank as usize) < self.size);
+        // SAFETY: valid by the contract of `new`; ranks are the engine's, which are the window's.
+        unsafe { &*self.ranks.add(rank as usize) }
+    }
+
+    /// Writes what `rank` is. Only during set-up, by that rank.
+    pub(super) fn introduce(&self, rank: Rank, info: RankInfo) {
+        // SAFETY: inside the block of `rank`; nobody reads it before the collective that ends the set-up.
+        unsafe { (&raw const (*self.ranks.add(rank as usize)).info.0).cast_mut().write(info) }
+    }
+
+    /// The block of an ordered pair.
+    #[inline(always)]
+    pub(super) fn pair(&self, owner: Rank, peer: Rank) -> &PairBlock {
+        debug_assert!((owner as usize) < self.size && (peer as usize) < self.size);
+        // SAFETY: as in `rank`; the square of the ranks was checked against overflow by the layout.
+        unsafe { &*self.pairs.add(owner as usize * self.size + peer as usize) }
+    }
+
+    /// A word of the lock service.
+    #[inline(always)]
+    pub(super) fn lock_word(&self, home: Rank, word: LockWord) -> &AtomicU64 {
+        match word {
+            LockWord::Holders => &self.header().holders.0,
+            LockWord::Intent => &self.header().intent.0,
+            LockWord::Tail => &self.rank(home).tail.0,
+            LockWord::Readers => &self.rank(home).readers.0.readers,
+            LockWord::NextWriter => &self.rank(home).readers.0.next_writer,
+            LockWord::Next { target, parity } => &self.pair(home, target).node.0.next[usize::from(parity & 1)],
+            LockWord::Grant { target } => &self.pair(home, target).node.0.grant,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! "No resource now" is a normal answer, driven again by progress: operations keep their order, signals their latest value.
+
+use mpix_rma::engine::*;
+
+use crate::world::*;
+
+/// Refused operations leave in the order of the calls, later ones behind them: accumulates stay in order.
+#[test]
+fn refused_operations_are_driven_again_in_order() {
+    for mode in [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending] {
+        for refusals in [1, 2, 7] {
+            let mut w = World::with_mode(2, mode);
+            w.rank(0).exclusive(1);
+            w.settle();
+            w.net.refuse_ops(0, 1, refusals);
+            for value in 1..=20 {
+                w.replace(0, 1, 0, value);
+                w.add(0, 1, 8, value);
+            }
+            let flush = w.rank(0).flush(1);
+            let unlock = w.rank(0).unlock(1);
+            w.finish();
+            assert_eq!(w.net.refusals_left(0, 1), 0);
+            assert!(w.done_at(flush) <= w.done_at(unlock));
+            assert_eq!((w.cell(1, 0), w.cell(1, 8)), (20, 210), "{mode:?}, {refusals} refusals");
+        }
+    }
+}
+
+/// Refused at the replay of a recorded epoch, for each kind of epoch.
+#[test]
+fn refused_operations_of_recorded_epochs_are_driven_again() {
+    let mut w = World::new(3);
+    w.net.refuse_ops(0, 1, 9);
+    w.net.refuse_ops(0, 2, 4);
+    w.rank(0).fence();
+    for value in 1..=5 {
+        w.replace(0, 1, 0, value);
+        w.replace(0, 2, 0, value);
+    }
+    w.rank(0).fence();
+    w.rank(0).start(&[1, 2]);
+    for value in 6..=9 {
+        w.replace(0, 1, 8, value);
+        w.replace(0, 2, 8, value);
+    }
+    w.rank(0).complete();
+    w.rank(0).lock_all();
+    w.replace(0, 1, 16, 3);
+    w.rank(0).unlock_all();
+    w.drive();
+    for me in [1, 2] {
+        w.rank(me).fence();
+        w.rank(me).fence();
+        w.rank(me).post(&[0]);
+        w.rank(me).wait();
+    }
+    w.finish();
+    assert_eq!([w.cell(1, 0), w.cell(2, 0), w.cell(1, 8), w.cell(2, 8), w.cell(1, 16)], [5, 5, 9, 9, 3]);
+}
+
+/// One refused target does not hold up another.
+#[test]
+fn a_refused_target_does_not_hold_up_another() {
+    let mut w = World::new(3);
+    w.rank(0).lock_all();
+    w.settle();
+    w.net.refuse_ops(0, 1, 50);
+    w.put(0, 1, 0, &[1]);
+    let put = w.put(0, 2, 0, &[1]);
+    assert_eq!(w.posted(put), Some(w.now()));
+    let (slow, fast) = (w.rank(0).flush(1), w.rank(0).flush(2));
+    w.drive();
+    assert!(w.done_at(fast) <= w.done_at(slow));
+    w.rank(0).unlock_all();
+    w.finish();
+}
+
+/// A link with one credit: one operation in flight at a time, all of them in the end.
+#[test]
+fn operations_wait_for_credits() {
+    let mut w = World::new(2);
+    w.net.default_link.credits = 1;
+    w.rank(0).shared(1);
+    let puts: Vec<OpId> = (0..10).map(|i| w.put(0, 1, i, &[i as u8])).collect();
+    let flush = w.rank(0).flush(1);
+    w.drive();
+    for pair in puts.windows(2) {
+        assert!(w.posted(pair[1]) >= w.remote(pair[0]));
+    }
+    assert_eq!(w.done_at(flush), 100);
+    w.rank(0).unlock(1);
+    w.finish();
+    assert_eq!(w.mem(1, 0, 10), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+/// R-forms and flushes of refused operations wait for them.
+#[test]
+fn requests_of_refused_operations_wait() {
+    let mut w = World::with_mode(2, Mode::Immediate);
+    w.rank(0).shared(1);
+    w.settle();
+    w.net.refuse_ops(0, 1, 3);
+    let op = w.put_op(1, 0, &[1]);
+    let (id, req) = w.issue_request(0, op);
+    let (local, remote) = (w.rank(0).flush_local(1), w.rank(0).flush(1));
+    assert!(w.posted(id).is_none() && !w.done(req) && !w.done(local) && !w.done(remote));
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
+/// A grant, a done, a barrier hop that the transport refuses is sent later; the rest of the program waits for it.
+#[test]
+fn refused_signals_are_driven_again() {
+    for word in [Word::Grant, Word::Done, Word::Fence] {
+        for refusals in [1, 2, 11] {
+            let mut w = World::new(3);
+            for from in 0..3 {
+                for to in 0..3 {
+                    w.net.refuse_signals(from, to, word, refusals);
+                }
+            }
+            for me in 0..3 {
+                let next = (me + 1) % 3;
+                w.rank(me).fence();
+                w.put(me, next, 0, &[1]);
+                w.rank(me).fence();
+                w.rank(me).post(&[(me + 2) % 3]);
+                w.rank(me).start(&[next]);
+                w.put(me, next, 1, &[2]);
+                w.rank(me).complete();
+                w.rank(me).wait();
+                w.rank(me).fence();
+            }
+            w.finish();
+            for me in 0..3 {
+                assert_eq!(w.mem(me, 0, 2), [1, 2], "{word:?}");
+            }
+        }
+    }
+}
+
+/// An epoch is complete when its notifications have been sent, not before (the paper's section VI, "internal lifetime"):
+/// who has seen the request complete may compute for as long as it likes without delaying the target.
+#[test]
+fn an_access_is_not_complete_before_its_done_has_left() {
+    let mut w = World::with_mode(2, Mode::Immediate);
+    w.rank(1).post(&[0]);
+    let wait = w.rank(1).wait();
+    w.drive();
+    w.net.refuse_signals(0, 1, Word::Done, 3);
+    w.rank(0).start(&[1]);
+    w.put(0, 1, 0, &[1]);
+    let complete = w.rank(0).complete();
+    w.block(complete);
+    w.freeze(0);
+    w.drive();
+    assert!(w.done(wait));
+    w.thaw(0);
+    w.finish();
+}
+
+/// Words only rise: several grants or dones refused in a row may go as the last of them.
+#[test]
+fn refused_words_may_merge() {
+    let flags = ReorderFlags { access_after_access: true, exposure_after_exposure: true, ..Default::default() };
+    let mut w = World::with_flags(2, flags);
+    w.net.refuse_signals(1, 0, Word::Grant, 6);
+    w.net.refuse_signals(0, 1, Word::Done, 6);
+    for _ in 0..5 {
+        w.rank(1).post(&[0]);
+        w.rank(1).wait();
+    }
+    for value in 1..=5 {
+        w.rank(0).start(&[1]);
+        w.put(0, 1, 0, &[value]);
+        w.rank(0).complete();
+    }
+    w.finish();
+    assert_eq!(w.signals(Word::Grant).last().map(|s| s.value), Some(5));
+    assert_eq!(w.signals(Word::Done).last().map(|s| s.value), Some(5));
+}
+
+/// A window with a refused signal is not quiet: somebody still waits for it.
+#[test]
+fn a_refused_signal_keeps_the_window_unquiet() {
+    let mut w = World::new(2);
+    w.net.refuse_signals(1, 0, Word::Grant, 5);
+    w.rank(1).post(&[0]);
+    assert!(!w.window(1).is_quiet());
+    w.drive();
+    w.rank(0).start(&[1]);
+    w.rank(0).complete();
+    w.rank(1).wait();
+    w.finish();
+}

@@ -1,0 +1,326 @@
+//! `World`: N engines in one thread, virtual time, an in-memory transport, and a checker that looks at every
+//! operation, signal, lock and completion.
+//!
+//! A test calls the windows through [`World::rank`] and communicates through [`World::put`] and its like; then
+//! [`World::step`] lets every process make progress and jumps to the next event, [`World::drive`] steps until
+//! nothing is left to happen. The same calls give the same run: equal times are ordered by sequence number.
+
+mod model;
+mod net;
+mod script;
+
+use std::collections::HashMap;
+
+use mpix_rma::engine::*;
+
+pub use model::{Meaning, OpId};
+pub use net::{Buf, Chaos, Link, Mode, Signal, Time};
+pub use script::RankMut;
+
+use net::{Net, RankPort};
+
+/// Steps after which a world that still moves is called live-locked.
+const STEPS_MAX: u32 = 1_000_000;
+/// Sweeps of one process at one virtual time after which it is called live-locked.
+const SWEEPS_MAX: u32 = 100_000;
+
+/// A request of some process, numbered by the world; born complete or completed by an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Req(usize);
+
+#[derive(Debug)]
+struct Request {
+    rank: Rank,
+    meaning: Meaning,
+    completed: Option<Time>,
+}
+
+/// See the [module](self).
+pub struct World {
+    pub net: Net,
+    windows: Vec<Window>,
+    requests: Vec<Request>,
+    alive: HashMap<(Rank, RequestId), Req>,
+    frozen: Vec<bool>,
+    /// Order in which processes make progress.
+    order: Vec<Rank>,
+    highest_index: u32,
+}
+
+impl World {
+    /// A window over `ranks` processes with all flags off.
+    pub fn new(ranks: u32) -> Self {
+        Self::with_flags(ranks, ReorderFlags::default())
+    }
+
+    pub fn with_flags(ranks: u32, flags: ReorderFlags) -> Self {
+        World {
+            net: Net::new(ranks, vec![flags; ranks as usize], 4096),
+            windows: (0..ranks).map(|me| Window::new(me, ranks, flags)).collect(),
+            requests: Vec::new(),
+            alive: HashMap::new(),
+            frozen: vec![false; ranks as usize],
+            order: (0..ranks).collect(),
+            highest_index: 0,
+        }
+    }
+
+    /// The same with every link of one mode.
+    pub fn with_mode(ranks: u32, mode: Mode) -> Self {
+        let mut world = Self::new(ranks);
+        world.net.default_link = Link::with_mode(mode);
+        world
+    }
+
+    pub fn size(&self) -> u32 {
+        self.windows.len() as u32
+    }
+
+    pub fn now(&self) -> Time {
+        self.net.now
+    }
+
+    /// The window calls of one process; a call that the engine refuses is a panic.
+    pub fn rank(&mut self, me: Rank) -> RankMut<'_> {
+        RankMut { world: self, me }
+    }
+
+    /// A raw engine call that the checker does not record: for calls that must fail, and for queries.
+    pub fn raw<R>(&mut self, me: Rank, f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> R) -> R {
+        f(&mut self.windows[me as usize], &mut self.net.port(me))
+    }
+
+    pub fn window(&self, me: Rank) -> &Window {
+        &self.windows[me as usize]
+    }
+
+    // ---- time ----
+
+    /// A frozen process makes no progress (it computes, and calls nothing of ours).
+    pub fn freeze(&mut self, me: Rank) {
+        self.frozen[me as usize] = true;
+    }
+    pub fn thaw(&mut self, me: Rank) {
+        self.frozen[me as usize] = false;
+    }
+
+    /// One sweep of one process.
+    pub fn progress(&mut self, me: Rank) -> bool {
+        let moved = self.windows[me as usize].progress(&mut self.net.port(me));
+        self.after_call(me);
+        moved
+    }
+
+    /// Lets all processes make progress at the present time until none moves any more.
+    pub fn settle(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..SWEEPS_MAX {
+            let mut moved = false;
+            for i in 0..self.order.len() {
+                let me = self.order[i];
+                if !self.frozen[me as usize] {
+                    moved |= self.progress(me);
+                }
+            }
+            if !moved {
+                return any;
+            }
+            any = true;
+        }
+        panic!("live-lock: still moving after {SWEEPS_MAX} sweeps at time {}", self.now());
+    }
+
+    /// Progress now, then the next event, then progress again. False when there was nothing to do.
+    pub fn step(&mut self) -> bool {
+        let moved = self.settle();
+        if self.net.next_time().is_none() {
+            return moved;
+        }
+        self.net.advance();
+        self.settle();
+        true
+    }
+
+    /// Steps until nothing is left to happen.
+    pub fn drive(&mut self) {
+        self.drive_until(|_| false);
+    }
+
+    /// At most `steps` steps; false if there was nothing more to do before.
+    pub fn drive_bounded(&mut self, steps: u32) -> bool {
+        (0..steps).all(|_| self.step())
+    }
+
+    /// Steps until `reached`; false if the world came to rest before.
+    pub fn drive_until(&mut self, mut reached: impl FnMut(&mut Self) -> bool) -> bool {
+        for _ in 0..STEPS_MAX {
+            if reached(self) {
+                return true;
+            }
+            if !self.step() {
+                return reached(self);
+            }
+        }
+        panic!("live-lock: still stepping after {STEPS_MAX} steps, at time {}", self.now());
+    }
+
+    /// Lets virtual time pass up to `until`.
+    pub fn run_to(&mut self, until: Time) {
+        assert!(until >= self.now());
+        self.net.wake_at(until);
+        while self.net.next_time().is_some_and(|next| next <= until) {
+            self.step();
+        }
+    }
+
+    /// As a blocking call waits: steps until the request is complete.
+    pub fn block(&mut self, req: Req) {
+        let reached = self.drive_until(|w| w.done(req));
+        assert!(reached, "a blocking call never returns: {:?}", self.requests[req.0]);
+    }
+
+    /// Progress order of the processes, for generated programs.
+    pub fn shuffle(&mut self, rng: &mut fastrand::Rng) {
+        rng.shuffle(&mut self.order);
+    }
+
+    // ---- what happened ----
+
+    pub fn done(&self, req: Req) -> bool {
+        self.requests[req.0].completed.is_some()
+    }
+    /// When the request completed.
+    pub fn done_at(&self, req: Req) -> Time {
+        self.requests[req.0].completed.unwrap_or_else(|| panic!("not complete: {:?}", self.requests[req.0]))
+    }
+    /// When the transport accepted the operation.
+    pub fn posted(&self, op: OpId) -> Option<Time> {
+        self.net.model.ops[op].posted
+    }
+    /// When the operation became visible at its target.
+    pub fn remote(&self, op: OpId) -> Option<Time> {
+        self.net.model.ops[op].remote
+    }
+    pub fn mem(&self, rank: Rank, disp: usize, len: usize) -> &[u8] {
+        &self.net.mem[rank as usize][disp..disp + len]
+    }
+    pub fn cell(&self, rank: Rank, disp: usize) -> u64 {
+        u64::from_le_bytes(self.mem(rank, disp, 8).try_into().expect("8 bytes"))
+    }
+    pub fn holds(&self, me: Rank, target: Rank) -> bool {
+        self.windows[me as usize].holds_lock(target)
+    }
+    /// Signals of one word sent so far.
+    pub fn signals(&self, word: Word) -> Vec<Signal> {
+        self.net.signals.iter().copied().filter(|s| s.word == word).collect()
+    }
+
+    /// Drives to the end and checks that nothing is left anywhere.
+    pub fn finish(&mut self) {
+        self.drive();
+        self.net.model.assert_finished();
+        assert!(self.net.is_idle(), "completions were never taken from the transport");
+        for (me, window) in self.windows.iter().enumerate() {
+            assert!(window.is_quiet(), "rank {me} is not quiet");
+            assert!(!window.has_open_epoch(), "rank {me} has an open epoch");
+            assert_eq!(window.requests_alive(), 0, "requests of rank {me}");
+        }
+        for request in &self.requests {
+            assert!(request.completed.is_some(), "a request never completed: {request:?}");
+        }
+        for me in 0..self.size() {
+            for word in [LockWord::Holders, LockWord::Tail, LockWord::Readers] {
+                assert_eq!(self.net.lock_word(me, word), 0, "{word:?} of rank {me} with no lock held");
+            }
+        }
+    }
+
+    // ---- bookkeeping behind every engine call ----
+
+    fn register(&mut self, rank: Rank, meaning: Meaning, outcome: Outcome) -> Req {
+        let req = Req(self.requests.len());
+        self.requests.push(Request { rank, meaning, completed: None });
+        match outcome {
+            Outcome::Complete => self.mark_complete(req),
+            Outcome::Pending(id) => {
+                self.highest_index = self.highest_index.max(id.index);
+                assert!(self.windows[rank as usize].is_pending(id), "a new request that is not pending");
+                let previous = self.alive.insert((rank, id), req);
+                assert!(previous.is_none(), "request {id:?} of rank {rank} given out twice");
+            }
+        }
+        req
+    }
+
+    fn mark_complete(&mut self, req: Req) {
+        let request = &mut self.requests[req.0];
+        request.completed = Some(self.net.now);
+        let (rank, meaning) = (request.rank, request.meaning.clone());
+        if let Meaning::Flush { epochs, .. } = &meaning {
+            self.check_flush_granted(rank, epochs);
+        }
+        self.net.model.complete(rank, &meaning);
+    }
+
+    /// A flush never completes before the grant [EP-1, FL-1].
+    fn check_flush_granted(&self, rank: Rank, epochs: &[usize]) {
+        let window = &self.windows[rank as usize];
+        let model = &self.net.model;
+        for &epoch in epochs.iter().filter(|&&e| !model.epochs[e].is_closed() && !model.epochs[e].nocheck()) {
+            let granted = match &model.epochs[epoch].kind {
+                model::Kind::Lock { target, .. } => window.holds_lock(*target),
+                _ => window.holds_lock_all(),
+            };
+            assert!(granted, "a flush of rank {rank} is complete before the lock is held [FL-1]");
+        }
+    }
+
+    fn after_call(&mut self, me: Rank) {
+        while let Some(id) = self.windows[me as usize].next_completed() {
+            let req = self.alive.remove(&(me, id));
+            let req = req.unwrap_or_else(|| panic!("rank {me} completes {id:?}, which is not alive"));
+            assert!(!self.windows[me as usize].is_pending(id), "completed and still pending");
+            self.mark_complete(req);
+        }
+        self.net.model.settle_late();
+        self.check_holders(me);
+    }
+
+    /// Mutual exclusion, as `holds_lock` tells it [LK-1].
+    fn check_holders(&mut self, me: Rank) {
+        let window = &self.windows[me as usize];
+        let model = &mut self.net.model;
+        let state = &model.ranks[me as usize];
+        let mut held: Vec<(usize, Rank)> = Vec::new();
+        for (&target, &epoch) in &state.locks {
+            if window.holds_lock(target) {
+                held.push((epoch, target));
+            } else if !model.epochs[epoch].nocheck() {
+                assert!(!model.has_posted(epoch), "rank {me} operates on {target} and does not hold its lock");
+            }
+        }
+        if let Some(epoch) = state.lock_all {
+            if window.holds_lock_all() {
+                held.extend((0..self.windows.len() as u32).map(|target| (epoch, target)));
+            } else if !model.epochs[epoch].nocheck() {
+                assert!(!model.has_posted(epoch), "rank {me} operates under a lock_all that it does not hold");
+            }
+        }
+        for (epoch, target) in held {
+            model.hold(epoch, target);
+        }
+    }
+
+    /// Of all request slots given out so far.
+    pub fn highest_request_index(&self) -> u32 {
+        self.highest_index
+    }
+
+    /// Requests alive, as the engines and the world count them.
+    pub fn check_request_count(&self) {
+        for (me, window) in self.windows.iter().enumerate() {
+            let expected = self.alive.keys().filter(|(rank, _)| *rank as usize == me).count();
+            assert_eq!(window.requests_alive() as usize, expected, "requests alive of rank {me}");
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! The in-memory transport: one event queue in virtual time, windows' memories, words and lock words.
+//!
+//! It keeps the promises of [`Port`] and not one more: signals overtake operations that are not yet finished,
+//! operations of one pair finish in any order unless they are accumulates, completions are seen only after
+//! [`Port::poll`], and "no resource" is a normal answer.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::element::reduction;
+
+use super::model::{Model, OpId};
+
+/// Virtual nanoseconds.
+pub type Time = u64;
+
+/// How a link answers [`Port::post`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Like a store to shared memory: complete at once.
+    Immediate,
+    /// Buffered: the origin's buffer is free at once, the target sees it later. Gets answer as in `Pending`.
+    LocalThenRemote,
+    /// Both stages come later.
+    Pending,
+}
+
+/// One direction between two processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub mode: Mode,
+    /// Until the effect at the target.
+    pub op_latency: Time,
+    /// Until the origin's buffer is free, at most `op_latency`.
+    pub local_latency: Time,
+    pub signal_latency: Time,
+    /// Operations in flight before the link answers "no resource".
+    pub credits: u32,
+}
+
+impl Default for Link {
+    /// Signals are faster than operations, so a signal that leaves too early is seen too early.
+    fn default() -> Self {
+        Link { mode: Mode::Pending, op_latency: 10, local_latency: 5, signal_latency: 2, credits: u32::MAX }
+    }
+}
+
+impl Link {
+    pub fn immediate() -> Self {
+        Link { mode: Mode::Immediate, op_latency: 0, local_latency: 0, signal_latency: 1, ..Self::default() }
+    }
+    pub fn with_mode(mode: Mode) -> Self {
+        if mode == Mode::Immediate { Self::immediate() } else { Link { mode, ..Self::default() } }
+    }
+}
+
+/// A buffer in some process; its number is the upper half of an [`Addr`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Buf(pub usize);
+
+impl Buf {
+    pub fn addr(self) -> Addr {
+        Addr((self.0 + 1) << 32)
+    }
+    pub fn of(addr: Addr) -> Buf {
+        assert!(addr.0 >> 32 != 0 && addr.0 & 0xffff_ffff == 0, "not an address of this world: {addr:?}");
+        Buf((addr.0 >> 32) - 1)
+    }
+}
+
+/// Port calls of one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    pub post: u64,
+    pub signal: u64,
+    pub observe: u64,
+    pub poll: u64,
+    pub load: u64,
+    pub store: u64,
+    pub swap: u64,
+    pub fetch_add: u64,
+    pub compare_swap: u64,
+}
+
+impl Calls {
+    /// Atomic read-modify-writes.
+    pub fn rmw(&self) -> u64 {
+        self.swap + self.fetch_add + self.compare_swap
+    }
+    /// All accesses to lock words.
+    pub fn lock_words(&self) -> u64 {
+        self.rmw() + self.load + self.store
+    }
+    pub fn total(&self) -> u64 {
+        self.lock_words() + self.post + self.signal + self.observe + self.poll
+    }
+}
+
+/// One access to a lock word that may have changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWrite {
+    pub by: Rank,
+    pub home: Rank,
+    pub word: LockWord,
+    pub value: u64,
+}
+
+/// One accepted signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    pub at: Time,
+    pub from: Rank,
+    pub to: Rank,
+    pub word: Word,
+    pub value: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Local {
+        op: OpId,
+        ticket: Ticket,
+    },
+    Remote {
+        op: OpId,
+        ticket: Ticket,
+    },
+    Signal {
+        from: Rank,
+        to: Rank,
+        word: Word,
+        value: u64,
+    },
+    /// Somebody may try again.
+    Wake,
+}
+
+/// The network of all processes.
+pub struct Net {
+    pub now: Time,
+    sequence: u64,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    /// Window memory of each process.
+    pub mem: Vec<Vec<u8>>,
+    bufs: Vec<Vec<u8>>,
+    links: HashMap<(Rank, Rank), Link>,
+    pub default_link: Link,
+    /// Latencies of the next operations of a pair, in order of posting.
+    scripted: HashMap<(Rank, Rank), VecDeque<Time>>,
+    refuse_ops: HashMap<(Rank, Rank), u32>,
+    refuse_signals: HashMap<(Rank, Rank, Word), u32>,
+    in_flight: HashMap<(Rank, Rank), u32>,
+    tickets: HashSet<(Rank, Ticket)>,
+    /// Data that a pending operation carries, from its local to its remote stage.
+    carried: HashMap<OpId, Vec<u8>>,
+    ops: HashMap<OpId, Op>,
+    /// Accumulates of a pair take effect in order of posting.
+    last_accumulate: HashMap<(Rank, Rank), Time>,
+    seen: HashMap<(Rank, Rank, Word), u64>,
+    sent: HashMap<(Rank, Rank, Word), (u64, Time)>,
+    lock_words: BTreeMap<(Rank, LockWord), u64>,
+    arrived: Vec<VecDeque<(Ticket, Stage)>>,
+    finished: Vec<VecDeque<(Ticket, Stage)>>,
+    /// A wake-up is queued already.
+    waking: bool,
+    pub calls: Vec<Calls>,
+    pub lock_writes: Vec<LockWrite>,
+    pub signals: Vec<Signal>,
+    pub model: Model,
+    /// Random latencies and refusals, for generated programs.
+    pub chaos: Option<Chaos>,
+}
+
+/// Seeded disorder.
+pub struct Chaos {
+    pub rng: fastrand::Rng,
+    pub latency_max: Time,
+    /// One post or signal in this many is refused (0: none).
+    pub refuse_one_in: u32,
+}
+
+impl Net {
+    pub fn new(ranks: u32, flags: Vec<ReorderFlags>, mem: usize) -> Self {
+        Net {
+            now: 0,
+            sequence: 0,
+            events: BinaryHeap::new(),
+            mem: vec![vec![0; mem]; ranks as usize],
+            bufs: Vec::new(),
+            links: HashMap::new(),
+            default_link: Link::default(),
+            scripted: HashMap::new(),
+            refuse_ops: HashMap::new(),
+            refuse_signals: HashMap::new(),
+            in_flight: HashMap::new(),
+            tickets: HashSet::new(),
+            carried: HashMap::new(),
+            ops: HashMap::new(),
+            last_accumulate: HashMap::new(),
+            seen: HashMap::new(),
+            sent: HashMap::new(),
+            lock_words: BTreeMap::new(),
+            arrived: vec![VecDeque::new(); ranks as usize],
+            finished: vec![VecDeque::new(); ranks as usize],
+            waking: false,
+            calls: vec![Calls::default(); ranks as usize],
+            lock_writes: Vec::new(),
+            signals: Vec::new(),
+            model: Model::new(ranks, flags),
+            chaos: None,
+        }
+    }
+
+    pub fn link(&mut self, from: Rank, to: Rank, link: Link) {
+        assert!(link.local_latency <= link.op_latency);
+        self.links.insert((from, to), link);
+    }
+
+    fn link_of(&self, from: Rank, to: Rank) -> Link {
+        self.links.get(&(from, to)).copied().unwrap_or(self.default_link)
+    }
+
+    /// Latencies of the next operations from `from` to `to`.
+    pub fn script_latencies(&mut self, from: Rank, to: Rank, latencies: &[Time]) {
+        self.scripted.entry((from, to)).or_default().extend(latencies);
+    }
+
+    pub fn refuse_ops(&mut self, from: Rank, to: Rank, times: u32) {
+        self.refuse_ops.insert((from, to), times);
+    }
+
+    pub fn refuse_signals(&mut self, from: Rank, to: Rank, word: Word, times: u32) {
+        self.refuse_signals.insert((from, to, word), times);
+    }
+
+    /// Refusals of operations that are still to come.
+    pub fn refusals_left(&self, from: Rank, to: Rank) -> u32 {
+        self.refuse_ops.get(&(from, to)).copied().unwrap_or(0)
+    }
+
+    pub fn allocate(&mut self, bytes: Vec<u8>) -> Buf {
+        self.bufs.push(bytes);
+        Buf(self.bufs.len() - 1)
+    }
+    pub fn buf(&self, buf: Buf) -> &[u8] {
+        &self.bufs[buf.0]
+    }
+    pub fn buf_mut(&mut self, buf: Buf) -> &mut Vec<u8> {
+        &mut self.bufs[buf.0]
+    }
+
+    pub fn lock_word(&self, home: Rank, word: LockWord) -> u64 {
+        self.lock_words.get(&(home, word)).copied().unwrap_or(0)
+    }
+
+    pub fn next_time(&self) -> Option<Time> {
+        self.events.peek().map(|Reverse((time, ..))| *time)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.events.is_empty() && self.arrived.iter().chain(&self.finished).all(VecDeque::is_empty)
+    }
+
+    fn schedule(&mut self, at: Time, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((at, self.sequence, event)));
+    }
+
+    /// Wakes the world up at `at`.
+    pub fn wake_at(&mut self, at: Time) {
+        self.schedule(at, Event::Wake);
+    }
+
+    fn wake_soon(&mut self) {
+        if !self.waking {
+            self.waking = true;
+            self.wake_at(self.now + 1);
+        }
+    }
+
+    /// Jumps to the next event and delivers all that stand at its time.
+    pub fn advance(&mut self) {
+        let Some(time) = self.next_time() else { return };
+        self.now = self.now.max(time);
+        while self.next_time().is_some_and(|next| next <= self.now) {
+            let Some(Reverse((_, _, event))) = self.events.pop() else { return };
+            self.deliver(event);
+        }
+    }
+
+    fn deliver(&mut self, event: Event) {
+        match event {
+            Event::Wake => self.waking = false,
+            Event::Signal { from, to, word, value } => {
+                let seen = self.seen.entry((to, from, word)).or_insert(0);
+                assert!(*seen < value);
+                *seen = value;
+            }
+            Event::Local { op, ticket } => {
+                let record = self.ops[&op];
+                match record.kind {
+                    OpKind::Put | OpKind::Accumulate => {
+                        let data = self.read_origin(&record);
+                        self.carried.insert(op, data);
+                    }
+                    OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap => self.apply_fetching(&record),
+                }
+                self.model.op_local(op, self.now);
+                self.arrived[self.model.ops[op].rank as usize].push_back((ticket, Stage::Local));
+            }
+            Event::Remote { op, ticket } => {
+                let record = self.ops.remove(&op).expect("in flight");
+                if let Some(data) = self.carried.remove(&op) {
+                    self.apply_storing(&record, &data);
+                }
+                self.model.op_remote(op, self.now);
+                let rank = self.model.ops[op].rank;
+                *self.in_flight.get_mut(&(rank, record.target)).expect("in flight") -= 1;
+                self.arrived[rank as usize].push_back((ticket, Stage::Remote));
+            }
+        }
+    }
+
+    fn read_origin(&self, op: &Op) -> Vec<u8> {
+        self.bufs[Buf::of(op.origin).0][..op.len as usize].to_vec()
+    }
+
+    fn target_range(op: &Op) -> std::ops::Range<usize> {
+        op.disp as usize..(op.disp + op.len) as usize
+    }
+
+    fn reduce(op: &Op, current: &mut [u8], input: &[u8]) {
+        match op.reduction {
+            reduction::REPLACE => current.copy_from_slice(input),
+            reduction::NO_OP => {}
+            reduction::SUM => {
+                for (cell, operand) in current.chunks_exact_mut(8).zip(input.chunks_exact(8)) {
+                    let sum = u64_of(cell).wrapping_add(u64_of(operand));
+                    cell.copy_from_slice(&sum.to_le_bytes());
+                }
+            }
+            other => panic!("this world does not reduce by {other:?}"),
+        }
+    }
+
+    fn apply_storing(&mut self, op: &Op, data: &[u8]) {
+        let cells = &mut self.mem[op.target as usize][Self::target_range(op)];
+        match op.kind {
+            OpKind::Put => cells.copy_from_slice(data),
+            OpKind::Accumulate => Self::reduce(op, cells, data),
+            _ => unreachable!("fetching operations take effect with their result"),
+        }
+    }
+
+    fn apply_fetching(&mut self, op: &Op) {
+        let old = self.mem[op.target as usize][Self::target_range(op)].to_vec();
+        match op.kind {
+            OpKind::Get => {}
+            OpKind::GetAccumulate => {
+                let input = if op.reduction == reduction::NO_OP { Vec::new() } else { self.read_origin(op) };
+                Self::reduce(op, &mut self.mem[op.target as usize][Self::target_range(op)], &input);
+            }
+            OpKind::CompareAndSwap => {
+                if old == self.bufs[Buf::of(op.compare).0] {
+                    let new = self.read_origin(op);
+                    self.mem[op.target as usize][Self::target_range(op)].copy_from_slice(&new);
+                }
+            }
+            _ => unreachable!("storing operations have no result"),
+        }
+        self.bufs[Buf::of(op.result).0][..op.len as usize].copy_from_slice(&old);
+    }
+
+    /// True if the call is refused, by the counted refusals or by chaos.
+    fn refuses(counted: Option<&mut u32>, chaos: &mut Option<Chaos>) -> bool {
+        if let Some(left) = counted.filter(|left| **left > 0) {
+            *left -= 1;
+            return true;
+        }
+        chaos.as_mut().is_some_and(|c| c.refuse_one_in > 0 && c.rng.u32(0..c.refuse_one_in) == 0)
+    }
+
+    /// A process sees the network through this.
+    pub fn port(&mut self, me: Rank) -> RankPort<'_> {
+        RankPort { net: self, me }
+    }
+}
+
+fn u64_of(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+/// The [`Port`] of one process.
+pub struct RankPort<'a> {
+    net: &'a mut Net,
+    me: Rank,
+}
+
+impl RankPort<'_> {
+    fn calls(&mut self) -> &mut Calls {
+        &mut self.net.calls[self.me as usize]
+    }
+
+    fn change(&mut self, home: Rank, word: LockWord, f: impl FnOnce(u64) -> u64) -> u64 {
+        assert!(home < self.net.mem.len() as u32, "lock word at rank {home}, which does not exist");
+        let cell = self.net.lock_words.entry((home, word)).or_insert(0);
+        let old = *cell;
+        *cell = f(old);
+        self.net.lock_writes.push(LockWrite { by: self.me, home, word, value: *cell });
+        old
+    }
+}
+
+impl LockMemory for RankPort<'_> {
+    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+        self.calls().load += 1;
+        self.net.lock_word(home, word)
+    }
+    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
+        self.calls().store += 1;
+        self.change(home, word, |_| value);
+    }
+    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
+        self.calls().swap += 1;
+        self.change(home, word, |_| value)
+    }
+    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
+        self.calls().fetch_add += 1;
+        self.change(home, word, |old| old.wrapping_add(delta))
+    }
+    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
+        self.calls().compare_swap += 1;
+        self.change(home, word, |old| if old == expected { new } else { old })
+    }
+}
+
+impl Port for RankPort<'_> {
+    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        self.calls().post += 1;
+        let (me, net) = (self.me, &mut *self.net);
+        let pair = (me, op.target);
+        // The rules hold for the attempt, whatever the answer.
+        let id = net.model.check_post(me, op);
+        let link = net.link_of(me, op.target);
+        let in_flight = *net.in_flight.entry(pair).or_insert(0);
+        if in_flight >= link.credits {
+            return Posted::NoResource;
+        }
+        if Net::refuses(net.refuse_ops.get_mut(&pair), &mut net.chaos) {
+            net.wake_soon();
+            return Posted::NoResource;
+        }
+        net.model.op_posted(id, op, net.now);
+
+        let fetching = !matches!(op.kind, OpKind::Put | OpKind::Accumulate);
+        let atomic = !matches!(op.kind, OpKind::Put | OpKind::Get);
+        let ordered_after = if atomic { net.last_accumulate.get(&pair).copied().unwrap_or(0) } else { 0 };
+        // Complete at once only where no older accumulate of the pair is still under way.
+        if link.mode == Mode::Immediate && ordered_after <= net.now {
+            if fetching {
+                net.apply_fetching(op);
+            } else {
+                let data = net.read_origin(op);
+                net.apply_storing(op, &data);
+            }
+            net.model.op_local(id, net.now);
+            net.model.op_remote(id, net.now);
+            return Posted::Complete;
+        }
+
+        let mut remote = net.now + link.op_latency;
+        let mut local = net.now + link.local_latency;
+        if let Some(latency) = net.scripted.get_mut(&pair).and_then(VecDeque::pop_front) {
+            remote = net.now + latency;
+            local = local.min(remote);
+        } else if let Some(chaos) = &mut net.chaos {
+            remote += chaos.rng.u64(0..=chaos.latency_max);
+            local = chaos.rng.u64(net.now..=remote);
+        }
+        if atomic {
+            // A fetching operation takes effect with its result, at its local stage.
+            let effect = if fetching { &mut local } else { &mut remote };
+            *effect = (*effect).max(ordered_after);
+            net.last_accumulate.insert(pair, *effect);
+            remote = remote.max(local);
+        }
+        assert!(net.tickets.insert((me, ticket)), "ticket {ticket:?} of rank {me} is still in use");
+        net.ops.insert(id, *op);
+        *net.in_flight.entry(pair).or_insert(0) += 1;
+        if link.mode == Mode::LocalThenRemote && !fetching {
+            let data = net.read_origin(op);
+            net.carried.insert(id, data);
+            net.model.op_local(id, net.now);
+            net.schedule(remote, Event::Remote { op: id, ticket });
+            return Posted::Local;
+        }
+        net.schedule(local, Event::Local { op: id, ticket });
+        net.schedule(remote, Event::Remote { op: id, ticket });
+        Posted::Pending
+    }
+
+    fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
+        self.calls().signal += 1;
+        let (me, net) = (self.me, &mut *self.net);
+        net.model.check_signal(me, peer, word, value);
+        if Net::refuses(net.refuse_signals.get_mut(&(me, peer, word)), &mut net.chaos) {
+            net.wake_soon();
+            return Err(NoResource);
+        }
+        let mut at = net.now + net.link_of(me, peer).signal_latency;
+        if let Some(chaos) = &mut net.chaos {
+            at += chaos.rng.u64(0..=chaos.latency_max);
+        }
+        let (last, last_at) = net.sent.get(&(me, peer, word)).copied().unwrap_or((0, 0));
+        assert!(value > last, "{word:?} from {me} to {peer} does not rise: {last}, then {value} [MA-1, MA-2]");
+        at = at.max(last_at);
+        net.sent.insert((me, peer, word), (value, at));
+        net.signals.push(Signal { at: net.now, from: me, to: peer, word, value });
+        net.schedule(at, Event::Signal { from: me, to: peer, word, value });
+        net.model.signalled(me, peer, word, value);
+        Ok(())
+    }
+
+    fn observe(&mut self, peer: Rank, word: Word) -> u64 {
+        self.calls().observe += 1;
+        self.net.seen.get(&(self.me, peer, word)).copied().unwrap_or(0)
+    }
+
+    fn poll(&mut self) -> bool {
+        self.calls().poll += 1;
+        let arrived = std::mem::take(&mut self.net.arrived[self.me as usize]);
+        let moved = !arrived.is_empty();
+        self.net.finished[self.me as usize].extend(arrived);
+        moved
+    }
+
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        let next = self.net.finished[self.me as usize].pop_front();
+        if let Some((ticket, Stage::Remote)) = next {
+            self.net.tickets.remove(&(self.me, ticket));
+        }
+        next
+    }
+}

@@ -1,0 +1,232 @@
+//! The shared-memory transport, with the processes of a window played by threads: each has its own
+//! mapping of the segment, and cross-memory attach reaches one's own process too.
+
+#![cfg(not(loom))]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+
+mod shm_world;
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::shm::*;
+use shm_world::*;
+
+/// Runs `body` on `ranks` threads for each flavour of window, with `size` bytes each.
+fn everywhere(ranks: u32, size: usize, body: impl Fn(&World, ShmWindow) + Sync) {
+    for flavour in FLAVOURS {
+        run(ranks, |world| {
+            let mut memory = vec![0u8; size];
+            let mut window = world.window(flavour, &mut memory);
+            barrier(&mut window);
+            body(&world, window);
+        });
+    }
+}
+
+#[test]
+fn puts_and_gets_of_all_sizes() {
+    everywhere(3, 4 << 20, |world, mut w| {
+        let (next, before) = ((world.rank + 1) % 3, (world.rank + 2) % 3);
+        for (i, len) in (0..).zip([0usize, 1, 2, 4, 7, 8, 16, 40, 41, 4096, 8192, 8193, (64 << 10) + 3, (3 << 20) + 1]) {
+            let from = bytes(len, u64::from(world.rank) + i);
+            let mut back = vec![0u8; len];
+            w.put(next, 3, &from);
+            barrier(&mut w);
+            w.get(next, 3, &mut back);
+            assert!(back == from, "length {len}");
+            assert!(own(&w, 3, len) == bytes(len, u64::from(before) + i), "length {len}");
+            barrier(&mut w);
+        }
+    });
+}
+
+#[test]
+fn to_oneself() {
+    for ranks in [1, 2] {
+        everywhere(ranks, 1 << 20, |world, mut w| {
+            let me = world.rank;
+            let from = bytes(100_000, 5);
+            let mut back = vec![0u8; from.len()];
+            w.put(me, 17, &from);
+            w.get(me, 17, &mut back);
+            assert!(back == from && own(&w, 17, from.len()) == from);
+            let mut old = [0; 8];
+            w.get_accumulate(me, 17, (U64, reduction::SUM), &1u64.to_ne_bytes(), &mut old);
+            assert_eq!(old[..], from[..8]);
+            w.compare_and_swap(me, 17, &old, &[9; 8], &mut back[..8]);
+            assert_ne!(back[..8], old);
+            barrier(&mut w);
+        });
+    }
+}
+
+/// Many operations in flight at once, every stage reported once and in order of the stages.
+#[test]
+fn pipelined_puts_and_gets() {
+    const COUNT: usize = 5000;
+    everywhere(2, COUNT * 16, |world, mut w| {
+        let other = 1 - world.rank;
+        let from = bytes(COUNT * 16, u64::from(world.rank));
+        let mut back = vec![0u8; COUNT * 16];
+        for gets in [false, true] {
+            let mut posted = Flight::default();
+            for i in 0..COUNT {
+                // Lengths of 1 to 16 bytes, mostly inside a slot's own line, in places that do not overlap.
+                let len = 1 + i % 16;
+                let disp = 16 * i as u64;
+                let origin = Addr(&raw const from[16 * i] as usize);
+                let result = Addr(&raw mut back[16 * i] as usize);
+                let kind = if gets { OpKind::Get } else { OpKind::Put };
+                posted.post(&mut w, &Op { origin, result, ..op(kind, other, disp, len) });
+            }
+            posted.finish(&mut w);
+            barrier(&mut w);
+        }
+        for i in 0..COUNT {
+            assert_eq!(back[16 * i..][..1 + i % 16], from[16 * i..][..1 + i % 16]);
+        }
+    });
+}
+
+#[test]
+fn one_target_for_many_origins() {
+    // More origins than are looked at in one poll.
+    everywhere(24, 24 * 8, |world, mut w| {
+        for target in 0..2 {
+            w.put(target, 8 * u64::from(world.rank), &(u64::from(world.rank) + 100).to_ne_bytes());
+        }
+        barrier(&mut w);
+        if world.rank < 2 {
+            for origin in 0..24 {
+                assert_eq!(own(&w, 8 * origin, 8), (origin as u64 + 100).to_ne_bytes());
+            }
+        }
+        barrier(&mut w);
+    });
+}
+
+/// Where a window is far longer than memory, places beyond 4 GiB are reached. Only the touched pages exist.
+#[test]
+fn displacements_beyond_4_gib() {
+    const SIZE: usize = 6 << 30;
+    const FAR: u64 = (5 << 30) + 4093;
+    for flavour in FLAVOURS {
+        run(2, |world| {
+            let sparse = Sparse::new(SIZE);
+            let memory = unsafe { std::slice::from_raw_parts_mut(sparse.0, SIZE) };
+            let mut w = world.window(flavour, memory);
+            let other = 1 - world.rank;
+            for len in [8usize, 5000, 100_000] {
+                let from = bytes(len, u64::from(world.rank));
+                let mut back = vec![0; len];
+                w.put(other, FAR, &from);
+                barrier(&mut w);
+                w.get(other, FAR, &mut back);
+                assert!(back == from);
+                w.accumulate(other, FAR, (U8, reduction::BXOR), &from);
+                barrier(&mut w);
+                assert!(own(&w, FAR as usize, len).iter().all(|byte| *byte == 0));
+                barrier(&mut w);
+            }
+        });
+    }
+}
+
+#[test]
+fn what_a_window_says_of_itself() {
+    everywhere(3, 1000, |world, w| {
+        for rank in 0..3 {
+            assert_eq!(w.extent_of(rank), (1000, 1));
+            assert_eq!(w.load_store(rank), rank == world.rank || w.describe() == "shared memory");
+        }
+        assert_eq!(w.needs_polling(), w.describe() != "shared memory");
+        assert_ne!(w.base(), Addr(0));
+        world.barrier();
+    });
+    run(3, |world| {
+        // Sizes differ, two of them zero.
+        let size = if world.rank == 1 { 12345 } else { 0 };
+        let mut w = world.allocate(size);
+        assert_eq!(w.base() == Addr(0), size == 0);
+        assert_eq!([0, 1, 2].map(|rank| w.extent_of(rank).0), [0, 12345, 0]);
+        w.put(1, 100 * u64::from(world.rank), &[world.rank as u8 + 1; 100]);
+        barrier(&mut w);
+        if world.rank == 1 {
+            assert_eq!([0, 100, 200].map(|at| own(&w, at, 1)[0]), [1, 2, 3]);
+        }
+        barrier(&mut w);
+    });
+}
+
+/// [MA-1, MA-2] Every word of every pair is its own, lock words too [LK-2].
+#[test]
+fn words_are_distinct() {
+    const WORDS: [Word; 3] = [Word::Grant, Word::Done, Word::Fence];
+    everywhere(3, 8, |world, mut w| {
+        let me = world.rank;
+        let value = |reader: Rank, writer: Rank, word: Word| u64::from(1 + reader * 100 + writer * 10 + word as u32);
+        let locks = |home: Rank| {
+            let mut words = vec![LockWord::Tail, LockWord::Readers, LockWord::NextWriter];
+            if home == 0 {
+                words.extend([LockWord::Holders, LockWord::Intent]);
+            }
+            for target in 0..3 {
+                let next = [0, 1].map(|parity| LockWord::Next { target, parity });
+                words.extend([LockWord::Grant { target }, next[0], next[1]]);
+            }
+            words
+        };
+        for peer in 0..3 {
+            for word in WORDS {
+                assert_eq!(w.observe(peer, word), 0);
+            }
+        }
+        world.barrier();
+        for peer in 0..3 {
+            for word in WORDS {
+                assert_eq!(w.signal(peer, word, value(peer, me, word)), Ok(()));
+            }
+        }
+        // Each rank writes the words of the next one.
+        let home = (me + 1) % 3;
+        for (i, word) in (1u64..).zip(locks(home)) {
+            assert_eq!(w.load(home, word), 0);
+            w.store(home, word, u64::from(home) * 1000 + i);
+        }
+        world.barrier();
+        for peer in 0..3 {
+            for word in WORDS {
+                assert_eq!(w.observe(peer, word), value(me, peer, word));
+            }
+        }
+        for (i, word) in (1u64..).zip(locks(me)) {
+            let value = u64::from(me) * 1000 + i;
+            assert_eq!(w.load(me, word), value);
+            assert_eq!(w.swap(me, word, value + 1), value);
+            assert_eq!(w.fetch_add(me, word, u64::MAX), value + 1);
+            assert_eq!(w.compare_swap(me, word, value + 1, 5), value);
+            assert_eq!(w.compare_swap(me, word, value, 7), value);
+            assert_eq!(w.load(me, word), 7);
+        }
+        world.barrier();
+    });
+}
+
+/// [RQ-5] Everybody learns whether anybody objected, round after round.
+#[test]
+fn votes() {
+    everywhere(4, 8, |world, mut w| {
+        for round in 0..2000u32 {
+            let objects = |rank: Rank| round % 7 == rank || (round % 11 == 3 && rank % 2 == 0);
+            assert_eq!(w.verdict(), None, "no vote, no verdict");
+            w.vote(objects(world.rank));
+            let verdict = loop {
+                match w.verdict() {
+                    Some(verdict) => break verdict,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(verdict, (0..4).any(objects), "round {round}");
+        }
+    });
+}
