@@ -98,7 +98,11 @@ impl Peers {
     }
 
     /// The peer, if there was contact.
+    #[inline]
     pub(super) fn find(&self, rank: Rank) -> Option<&Peer> {
+        if self.last.0 == rank && self.last.1 != u32::MAX {
+            return Some(&self.list[self.last.1 as usize]);
+        }
         self.by_rank.get(&rank).map(|i| &self.list[*i as usize])
     }
 

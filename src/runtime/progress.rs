@@ -84,7 +84,9 @@ pub(crate) struct Patience {
 }
 
 /// Looks between two visits to the rest of the process (other windows, the host).
-const LOOKS_PER_ROUND: u32 = 16;
+const LOOKS_PER_ROUND: u32 = 32;
+/// Looks that follow one another without a pause: a look takes about as long as a pause, and the first ones find most hand-overs.
+const EAGER: u32 = 128;
 
 impl Patience {
     pub(crate) fn new() -> Self {
@@ -106,7 +108,7 @@ impl Patience {
     pub(crate) fn pause(&self) {
         if self.looks > self.spins {
             std::thread::yield_now();
-        } else {
+        } else if self.looks > EAGER {
             std::hint::spin_loop();
         }
     }

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Builds the benchmarks: microbench/build.sh HOST PREFIX OUTDIR
+#
+#   HOST    mpich, openmpi or any label; the compiler wrapper is $MPICC, or mpicc.HOST
+#   PREFIX  where the library is installed; "-" builds the plain programs only
+#   OUTDIR  receives patterns, latency (linked with the library) and patterns-plain, latency-plain
+set -eu
+
+if [ $# -ne 3 ]; then
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+fi
+host=$1 prefix=$2 out=$3
+here=$(cd "$(dirname "$0")" && pwd)
+mpicc=${MPICC:-mpicc.$host}
+flags="-std=gnu11 -O2 -Wall -Wextra ${CFLAGS:-}"
+mkdir -p "$out"
+
+for program in patterns latency; do
+    sources="$here/$program/*.c $here/common/*.c"
+    # shellcheck disable=SC2086  # lists of words on purpose, here and below
+    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm
+    [ "$prefix" = - ] && continue
+    PKG_CONFIG_PATH="$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
+    export PKG_CONFIG_PATH
+    # The library comes before the host's, which the wrapper names last.
+    "$mpicc" $flags $(pkg-config --cflags mpix-rma) $sources -o "$out/$program" \
+        $(pkg-config --libs mpix-rma) "-Wl,-rpath,$prefix/lib" -lm
+done

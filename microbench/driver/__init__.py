@@ -1,0 +1,1 @@
+"""What the drivers of the benchmarks share: hosts, launching, progress, tables."""

@@ -1,0 +1,114 @@
+"""MPI hosts: how to build for one and how to launch on it."""
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+MICROBENCH = Path(__file__).resolve().parent.parent
+RESULTS = MICROBENCH.parent / "target" / "results"
+BUILDS = MICROBENCH.parent / "target" / "microbench"
+
+
+class RunFailed(Exception):
+    """A program or a build ended badly. The message says which, and how."""
+
+
+@dataclass
+class Host:
+    """One MPI library: its label, tools, and where our library for it is installed (None: nowhere)."""
+
+    label: str
+    mpicc: str
+    mpiexec: list
+    prefix: "Path | None"
+
+    @property
+    def folder(self):
+        """Where its programs are built."""
+        return BUILDS / self.label
+
+    def is_open_mpi(self):
+        """True if its launcher is Open MPI's, which refuses root and more ranks than cores unasked."""
+        said = subprocess.run(self.mpiexec + ["--version"], capture_output=True, text=True, check=False)
+        return "Open MPI" in said.stdout or "OpenRTE" in said.stdout
+
+    def build(self):
+        """Builds the programs, plain ones and those linked with the library."""
+        script = [MICROBENCH / "build.sh", self.label, self.prefix or "-", self.folder]
+        done = subprocess.run(
+            [str(word) for word in script], env={**os.environ, "MPICC": self.mpicc},
+            capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RunFailed(f"building for {self.label} failed:\n{done.stdout}{done.stderr}")
+        if self.is_open_mpi() and "--oversubscribe" not in self.mpiexec:
+            self.mpiexec = self.mpiexec + ["--oversubscribe"]
+            if os.geteuid() == 0:
+                self.mpiexec = self.mpiexec + ["--allow-run-as-root"]
+
+    def command(self, ranks, program, *arguments):
+        """The command line that launches a program of this host."""
+        return [*self.mpiexec, "-n", str(ranks), str(self.folder / program), *map(str, arguments)]
+
+
+def add_options(parser):
+    """Options that name hosts. Pair it with `chosen`, which knows the hosts' own options."""
+    parser.add_argument("--hosts", default="mpich,openmpi", metavar="LABELS",
+                        help="comma-separated (default: mpich,openmpi); for each LABEL there are "
+                             "--prefix-LABEL DIR (where the library is installed; without it only the "
+                             "plain host is run), --mpicc-LABEL (default mpicc.LABEL) and "
+                             "--mpiexec-LABEL (default mpiexec.LABEL)")
+
+
+def chosen(parser, arguments=None):
+    """Parses the command line. Returns the options and the hosts."""
+    known, _ = parser.parse_known_args(arguments)
+    labels = [label for label in known.hosts.split(",") if label]
+    for label in labels:
+        for option in ("prefix", "mpicc", "mpiexec"):
+            parser.add_argument(f"--{option}-{label}", help=argparse.SUPPRESS)
+    options = vars(parser.parse_args(arguments))
+    hosts = []
+    for label in labels:
+        prefix = options[f"prefix_{label.replace('-', '_')}"]
+        mpicc = options[f"mpicc_{label.replace('-', '_')}"] or f"mpicc.{label}"
+        mpiexec = options[f"mpiexec_{label.replace('-', '_')}"] or f"mpiexec.{label}"
+        hosts.append(Host(label, mpicc, shlex.split(mpiexec), Path(prefix).resolve() if prefix else None))
+    return argparse.Namespace(**options), hosts
+
+
+def results_of(command, timeout_s=300):
+    """Runs a command and yields the JSON objects that it prints, one per line, as they come.
+
+    Raises RunFailed at its end if it failed, with what else it said. It never outlives the caller."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               stdin=subprocess.DEVNULL, start_new_session=True)
+    overdue = threading.Event()
+
+    def end():
+        overdue.set()
+        os.killpg(process.pid, signal.SIGKILL)
+
+    clock = threading.Timer(timeout_s, end)
+    clock.start()
+    other = []
+    try:
+        for line in process.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+            elif line.strip():
+                other.append(line)
+        status = process.wait()
+    finally:
+        clock.cancel()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if overdue.is_set() or status != 0:
+        how = f"did not end within {timeout_s} s" if overdue.is_set() else f"ended with status {status}"
+        raise RunFailed(f"{shlex.join(command)} {how}\n{''.join(other)}")

@@ -1,0 +1,22 @@
+"""Tables for people."""
+
+
+def table(head, rows, left=()):
+    """Lines of an aligned table. Columns named in `left` are flush left, the others flush right."""
+    cells = [list(head)] + [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+
+    def line(row):
+        return "  ".join(
+            cell.ljust(width) if name in left else cell.rjust(width)
+            for name, cell, width in zip(head, row, widths)).rstrip()
+
+    return [line(cells[0]), "  ".join("-" * width for width in widths)] + [line(row) for row in cells[1:]]
+
+
+def bytes_text(count):
+    """4, 16 K, 1 M."""
+    for unit, size in (("M", 1 << 20), ("K", 1 << 10)):
+        if count >= size and count % size == 0:
+            return f"{count // size} {unit}"
+    return str(count)

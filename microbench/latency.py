@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Latencies of one-sided communication: every plain host and our library on each, in one report.
+
+The programs run in turns for several rounds, so that noise of the machine meets all of them alike.
+Ends with an error for wrong results or a failed run, never for timing."""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import figures, hosts  # noqa: E402
+from driver.progress import Progress  # noqa: E402
+from driver.table import table  # noqa: E402
+
+
+def parse():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    hosts.add_options(parser)
+    parser.add_argument("--rounds", type=int, default=5, help="turns of all programs")
+    parser.add_argument("--batches", type=int, default=31, help="timed batches per figure and round")
+    parser.add_argument("--only", metavar="PREFIX", help="only figures whose name starts so")
+    parser.add_argument("--quick", action="store_true", help="a small size, to see that all works")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    parser.add_argument("--no-figures", action="store_true")
+    return hosts.chosen(parser)
+
+
+def measure(chosen, options):
+    """Samples by (host label, "plain" or "ours"), then by (name, window); limits; failures."""
+    rounds = 1 if options.quick else options.rounds
+    arguments = ["--batches", 3, "--batch-us", 50] if options.quick else ["--batches", options.batches]
+    if options.only:
+        arguments += ["--only", options.only]
+    turns = [(host, "plain", "latency-plain") for host in chosen]
+    turns += [(host, "ours", "latency") for host in chosen if host.prefix]
+    samples, limits, failures = {}, {}, []
+    with Progress(rounds * len(turns)) as bar:
+        for _ in range(rounds):
+            for host, whose, program in turns:
+                bar.show(f"{host.label} {whose}")
+                try:
+                    for r in hosts.results_of(host.command(2, program, *arguments)):
+                        collect(r, (host.label, whose), samples, limits, failures)
+                except hosts.RunFailed as failure:
+                    failures.append(str(failure))
+                bar.step(f"{host.label} {whose}")
+    return samples, limits, failures
+
+
+def collect(r, runner, samples, limits, failures):
+    """Sorts one line of a program in. Limits are the machine's: the best of all runs."""
+    key = (r["name"], r["window"])
+    rate = "limit_mps" in r
+    limit = r["limit_mps" if rate else "limit_us"]
+    if limit is not None:
+        limits[key] = (max if rate else min)(limit, limits.get(key, limit))
+    value = r.get("median_mps" if rate else "median_us")
+    if value is not None:
+        samples.setdefault(runner, {}).setdefault(key, []).append((value, rate))
+        if not r["verified"]:
+            failures.append(f"{runner[0]} {runner[1]}: wrong result in {key[0]} on a window by {key[1]}")
+
+
+def merged(label, samples, limits):
+    """Lines of results of one host, in the order in which its program measured."""
+    def value(runner, key):
+        seen = samples.get(runner, {}).get(key)
+        return statistics.median(v for v, _ in seen) if seen else None
+
+    labels = {runner[0] for runner in samples}
+    rows = [{"name": name, "window": window, "host": label, "plain_us": None, "ours_us": None,
+             "limit_us": limit} for (name, window), limit in limits.items() if window == "none"]
+    for key, seen in samples.get((label, "plain"), {}).items():
+        rate = seen[0][1]
+        unit = "mps" if rate else "us"
+        plain = {other: value((other, "plain"), key) for other in labels}
+        best = (max if rate else min)(v for v in plain.values() if v is not None)
+        ours = value((label, "ours"), key)
+        # Below 1 is better than the best host, for times and for rates.
+        ratio = None if ours is None else best / ours if rate else ours / best
+        rows.append({"name": key[0], "window": key[1], "host": label, f"plain_{unit}": plain[label],
+                     f"ours_{unit}": ours, f"limit_{unit}": limits.get(key),
+                     f"best_plain_{unit}": best, "ratio": ratio})
+    return rows
+
+
+def figure_text(value):
+    """Three digits or so."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def show(label, rows):
+    """The table of one host."""
+    def pick(r, name):
+        return r.get(f"{name}_us", r.get(f"{name}_mps"))
+
+    head = ("name", "window", "unit", "plain", "best plain", "ours", "limit", "ours/best")
+    lines = []
+    for r in rows:
+        unit = "M/s" if "plain_mps" in r else "us"
+        ratio = r.get("ratio")
+        lines.append((r["name"], r["window"], unit, figure_text(pick(r, "plain")),
+                      figure_text(pick(r, "best_plain")), figure_text(pick(r, "ours")),
+                      figure_text(pick(r, "limit")),
+                      "-" if ratio is None else f"{ratio:.2f}{'' if ratio <= 1.0 else ' *'}"))
+    print(f"\n{label}: two ranks; ours/best compares with the better of the plain hosts (* = slower)")
+    print("\n".join(table(head, lines, left=("name", "window", "unit"))))
+
+
+def main():
+    """Builds, measures, prints, writes, draws."""
+    options, chosen = parse()
+    try:
+        for host in chosen:
+            host.build()
+    except hosts.RunFailed as failure:
+        sys.exit(str(failure))
+    samples, limits, failures = measure(chosen, options)
+    options.results.mkdir(parents=True, exist_ok=True)
+    for host in chosen:
+        rows = merged(host.label, samples, limits)
+        show(host.label, rows)
+        path = options.results / f"latency-{host.label}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        print(f"{host.label}: {path}")
+    if not options.no_figures:
+        figures.draw("latency.py", options.results, *[host.label for host in chosen])
+    for failure in failures:
+        print(f"\nFAILED: {failure}", file=sys.stderr)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

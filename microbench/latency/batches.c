@@ -1,0 +1,76 @@
+/* Times a scenario in batches, so that the clock costs nothing. */
+#include "latency.h"
+
+#include "../common/stats.h"
+#include "../common/timing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const double ROUNDS_MIN = 4.0, ROUNDS_MAX = 1e5;
+
+/* One batch; the time on the origin. Whatever a target does lies between the barriers. */
+static double batch_us(struct bench *b, const struct scenario *s, long rounds)
+{
+    if (s->enter != NULL)
+        s->enter(b);
+    MPI_Barrier(b->comm);
+    double begin = now_us();
+    if (s->run[b->rank] != NULL)
+        s->run[b->rank](b, size_in_bytes[s->size], rounds);
+    if (s->measure == TIME_OF_BOTH)
+        MPI_Barrier(b->comm); /* over when the slower rank is ready */
+    double took = now_us() - begin;
+    MPI_Barrier(b->comm);
+    if (s->leave != NULL)
+        s->leave(b);
+    MPI_Barrier(b->comm);
+    return took;
+}
+
+/* Rounds that fill a batch, the same on both ranks. */
+static long calibrated_rounds(struct bench *b, const struct scenario *s, double wanted_us)
+{
+    double rounds = ROUNDS_MIN;
+    for (int k = 0; k < 3; k++) {
+        double took = batch_us(b, s, (long)rounds);
+        rounds *= wanted_us / (took > 0.01 ? took : 0.01);
+        rounds = rounds < ROUNDS_MIN ? ROUNDS_MIN : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
+        MPI_Bcast(&rounds, 1, MPI_DOUBLE, ORIGIN, b->comm);
+    }
+    return (long)rounds;
+}
+
+/* What the clock of one batch says about one operation. */
+static double per_operation(const struct scenario *s, double took_us, long rounds)
+{
+    double operations = (double)rounds * s->per_round;
+    switch (s->measure) {
+    case TIME_OF_BOTH: return took_us / (operations * RANKS);
+    case RATE: return operations / took_us;
+    default: return took_us / operations;
+    }
+}
+
+struct outcome time_scenario(struct bench *b, const struct scenario *s, const struct timing *t)
+{
+    size_t bytes = size_in_bytes[s->size];
+    double *sample = malloc(sizeof *sample * (size_t)t->batches);
+    if (sample == NULL) {
+        fprintf(stderr, "latency: out of memory\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+
+    int right = 1;
+    long rounds = calibrated_rounds(b, s, t->batch_us);
+    for (int k = 0; k < t->batches; k++) {
+        s->prepare(b, bytes, (uint64_t)k);
+        MPI_Barrier(b->comm);
+        sample[k] = per_operation(s, batch_us(b, s, rounds), rounds);
+        right &= s->right(b, bytes, (uint64_t)k, rounds);
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_INT, MPI_LAND, b->comm);
+    struct outcome outcome = {spread_of(sample, (size_t)t->batches).median, right != 0};
+    free(sample);
+    return outcome;
+}

@@ -1,0 +1,94 @@
+/* Latencies of one-sided communication between two ranks. Plain MPI: the same source is linked with
+ * and without the library, and a driver runs the programs in turns.
+ *
+ * Rank 0 is the origin and holds the clock, rank 1 the target. A target of passive communication
+ * waits in MPI_Barrier, so that it is inside MPI, as hosts want it. */
+#ifndef LATENCY_H
+#define LATENCY_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ORIGIN, TARGET, RANKS };
+
+enum window_kind { ALLOCATED, CREATED, WINDOW_KINDS };
+
+enum { LARGEST = 1 << 20 }; /* bytes of one operation, at most */
+
+/* What the machine allows, in microseconds. */
+enum sized { BYTES_8, BYTES_4K, BYTES_64K, BYTES_1M, SIZES };
+extern const size_t size_in_bytes[SIZES];
+
+struct limits {
+    double half_round_trip;      /* a cache line from one rank to the other */
+    double atomic;               /* an atomic exchange in the own cache */
+    double copy[SIZES];          /* memcpy into the other rank's memory */
+    double attached_copy[SIZES]; /* process_vm_writev there */
+};
+
+/* Collective over the two ranks; valid on the origin. */
+struct limits measure_limits(MPI_Comm);
+
+/* One window, and buffers, on one rank. */
+struct bench {
+    MPI_Comm comm;
+    int rank;
+    MPI_Group peer; /* the other rank alone */
+    enum window_kind kind;
+    MPI_Win win;
+    char *base;   /* own window memory: LARGEST bytes for each origin */
+    char *local;  /* origin or result buffer, LARGEST bytes */
+    int64_t last; /* what the last fetch brought */
+};
+
+enum measure {
+    TIME,         /* microseconds */
+    TIME_OF_BOTH, /* microseconds, where both ranks work at the same thing independently */
+    RATE,         /* operations per microsecond */
+};
+
+struct scenario {
+    const char *name;
+    enum sized size;
+    enum measure measure;
+    int per_round; /* operations of one rank in one round of `run` */
+    /* On both ranks, `rounds` times; NULL for a target that waits in MPI_Barrier. */
+    void (*run[RANKS])(struct bench *, size_t bytes, long rounds);
+    /* Around the timed part, on both ranks. NULL: nothing. */
+    void (*enter)(struct bench *);
+    void (*leave)(struct bench *);
+    /* Before a batch, and whether its results are right after it. On both ranks. */
+    void (*prepare)(struct bench *, size_t bytes, uint64_t batch);
+    bool (*right)(struct bench *, size_t bytes, uint64_t batch, long rounds);
+    double (*limit)(const struct limits *, enum window_kind, enum sized);
+};
+
+extern const struct scenario scenarios[];
+extern const int scenario_count;
+
+struct timing {
+    int batches;
+    double batch_us; /* length of one batch */
+};
+
+struct outcome {
+    double median; /* on the origin */
+    bool right;    /* on both ranks */
+};
+
+/* Collective. */
+struct outcome time_scenario(struct bench *, const struct scenario *, const struct timing *);
+
+/* Bytes of a batch, and zeroed counters, and their checks. */
+void prepare_put(struct bench *, size_t bytes, uint64_t batch);
+bool put_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+bool contended_put_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+void prepare_get(struct bench *, size_t bytes, uint64_t batch);
+bool get_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+void prepare_sum(struct bench *, size_t bytes, uint64_t batch);
+bool sum_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+bool fetch_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+
+#endif

@@ -1,0 +1,148 @@
+/* What the machine allows: nothing that moves these bytes between two processes can be faster. */
+#define _GNU_SOURCE
+#include "latency.h"
+
+#include "../common/timing.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { BATCHES = 31, LINE = 128 }; /* two lines apart: neighbours are fetched in pairs */
+
+const size_t size_in_bytes[SIZES] = {8, 4096, 65536, 1 << 20};
+
+/* The other rank's memory as this rank sees it, and where it lies there. */
+struct neighbour {
+    char *mapped;
+    long pid;
+    uint64_t address;
+};
+
+/* Limits are the best that was seen, not the usual. */
+static double best_per_round(const double *batch_us, long rounds)
+{
+    double best = batch_us[0];
+    for (int b = 1; b < BATCHES; b++)
+        best = batch_us[b] < best ? batch_us[b] : best;
+    return best / (double)rounds;
+}
+
+/* Each rank writes its own line and waits for the other's. */
+static double half_round_trip(MPI_Comm comm, int rank, char *mine, char *theirs)
+{
+    enum { ROUNDS = 1000 };
+    double batch[BATCHES];
+    _Atomic uint64_t *out = (_Atomic uint64_t *)(void *)(rank == ORIGIN ? mine : mine + LINE);
+    _Atomic uint64_t *in = (_Atomic uint64_t *)(void *)(rank == ORIGIN ? theirs + LINE : theirs);
+    uint64_t turn = 0;
+    atomic_store(out, 0);
+    for (int b = 0; b < BATCHES; b++) {
+        MPI_Barrier(comm);
+        double begin = now_us();
+        for (int i = 0; i < ROUNDS; i++) {
+            turn++;
+            if (rank == ORIGIN)
+                atomic_store_explicit(out, turn, memory_order_release);
+            while (atomic_load_explicit(in, memory_order_acquire) < turn)
+                ;
+            if (rank == TARGET)
+                atomic_store_explicit(out, turn, memory_order_release);
+        }
+        batch[b] = now_us() - begin;
+    }
+    return best_per_round(batch, 2 * ROUNDS);
+}
+
+static double atomic_exchange_us(char *memory)
+{
+    enum { ROUNDS = 10000 };
+    double batch[BATCHES];
+    _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)memory;
+    for (int b = 0; b < BATCHES; b++) {
+        double begin = now_us();
+        for (int i = 0; i < ROUNDS; i++)
+            atomic_exchange(word, (uint64_t)i);
+        batch[b] = now_us() - begin;
+    }
+    return best_per_round(batch, ROUNDS);
+}
+
+/* Rounds that take about as long for every size. */
+static long rounds_for(size_t bytes)
+{
+    long rounds = (long)((4u << 20) / (bytes + 1024));
+    return rounds > 4 ? rounds : 4;
+}
+
+static double copy_us(char *to, const char *from, size_t bytes)
+{
+    double batch[BATCHES];
+    long rounds = rounds_for(bytes);
+    for (int b = 0; b < BATCHES; b++) {
+        double begin = now_us();
+        for (long i = 0; i < rounds; i++) {
+            memcpy(to, from, bytes);
+            atomic_signal_fence(memory_order_seq_cst); /* every copy is really made */
+        }
+        batch[b] = now_us() - begin;
+    }
+    return best_per_round(batch, rounds);
+}
+
+/* Negative where attaching is forbidden. */
+static double attached_copy_us(const struct neighbour *n, char *from, size_t bytes)
+{
+    double batch[BATCHES];
+    long rounds = rounds_for(bytes);
+    struct iovec here = {from, bytes}, there = {(void *)(uintptr_t)n->address, bytes};
+    for (int b = 0; b < BATCHES; b++) {
+        double begin = now_us();
+        for (long i = 0; i < rounds; i++)
+            if (process_vm_writev((pid_t)n->pid, &here, 1, &there, 1, 0) != (ssize_t)bytes)
+                return -1.0;
+        batch[b] = now_us() - begin;
+    }
+    return best_per_round(batch, rounds);
+}
+
+struct limits measure_limits(MPI_Comm comm)
+{
+    struct limits limits = {0};
+    int rank;
+    MPI_Comm_rank(comm, &rank);
+
+    char *mine;
+    MPI_Win shared;
+    MPI_Win_allocate_shared(2 * (MPI_Aint)LARGEST, 1, MPI_INFO_NULL, comm, &mine, &shared);
+    memset(mine, rank, 2 * (size_t)LARGEST);
+    struct neighbour n;
+    MPI_Aint size;
+    int unit;
+    MPI_Win_shared_query(shared, 1 - rank, &size, &unit, &n.mapped);
+    long pid = (long)getpid();
+    uint64_t address = (uint64_t)(uintptr_t)mine;
+    MPI_Sendrecv(&pid, 1, MPI_LONG, 1 - rank, 0, &n.pid, 1, MPI_LONG, 1 - rank, 0, comm,
+                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&address, 1, MPI_UINT64_T, 1 - rank, 0, &n.address, 1, MPI_UINT64_T, 1 - rank, 0,
+                 comm, MPI_STATUS_IGNORE);
+    MPI_Barrier(comm);
+
+    limits.half_round_trip = half_round_trip(comm, rank, mine, n.mapped);
+    MPI_Barrier(comm);
+    if (rank == ORIGIN) {
+        char *source = mine + LARGEST; /* its own pages: `mine` is read by the target */
+        limits.atomic = atomic_exchange_us(mine);
+        for (int s = 0; s < SIZES; s++) {
+            double there = copy_us(n.mapped, source, size_in_bytes[s]);
+            double back = copy_us(source, n.mapped, size_in_bytes[s]);
+            limits.copy[s] = there < back ? there : back;
+            limits.attached_copy[s] = attached_copy_us(&n, source, size_in_bytes[s]);
+        }
+    }
+    MPI_Barrier(comm);
+    MPI_Win_free(&shared);
+    return limits;
+}

@@ -1,0 +1,211 @@
+/* latency: see latency.h. Prints JSON lines; latency.py merges those of several programs. */
+#include "latency.h"
+
+#include "../common/host.h"
+#include "../common/stats.h"
+#include "../common/timing.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t SMALL_WINDOW = 65536;
+static const double NO_LIMIT = -1.0;
+static const char *const kind_name[WINDOW_KINDS] = {"allocate", "create"};
+
+struct command {
+    struct timing timing;
+    const char *only; /* scenario whose name starts so; NULL: all */
+};
+
+static void usage(FILE *out)
+{
+    fputs("usage: mpiexec -n 2 latency [options]\n"
+          "  -b, --batches COUNT   timed batches of each scenario (default 31)\n"
+          "  -t, --batch-us TIME   length of a batch (default 300)\n"
+          "  -o, --only PREFIX     only scenarios whose name starts so\n"
+          "  -h, --help\n",
+          out);
+}
+
+static double positive(const char *text, const char *option)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value > 0.0 && value <= 1e6)) {
+        fprintf(stderr, "latency: %s wants a positive number, not \"%s\"\n", option, text);
+        exit(2);
+    }
+    return value;
+}
+
+static struct command parse(int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"batches", required_argument, NULL, 'b'}, {"batch-us", required_argument, NULL, 't'},
+        {"only", required_argument, NULL, 'o'},    {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct command c = {{31, 300.0}, NULL};
+    int o;
+    while ((o = getopt_long(argc, argv, "b:t:o:h", known, NULL)) != -1) {
+        switch (o) {
+        case 'b': c.timing.batches = (int)positive(optarg, "--batches"); break;
+        case 't': c.timing.batch_us = positive(optarg, "--batch-us"); break;
+        case 'o': c.only = optarg; break;
+        case 'h': usage(stdout); exit(0);
+        default: usage(stderr); exit(2);
+        }
+    }
+    if (optind < argc) {
+        usage(stderr);
+        exit(2);
+    }
+    return c;
+}
+
+static bool wanted(const struct command *c, const char *name)
+{
+    return c->only == NULL || strncmp(name, c->only, strlen(c->only)) == 0;
+}
+
+static void *aligned(size_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, 4096, bytes) != 0) {
+        fprintf(stderr, "latency: out of memory\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+/* Collective. `memory` is used by created windows only. */
+static MPI_Win open_window(enum window_kind kind, MPI_Comm comm, size_t bytes, char *memory,
+                           char **base)
+{
+    MPI_Win win;
+    if (kind == ALLOCATED) {
+        MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, base, &win);
+    } else {
+        *base = memory;
+        MPI_Win_create(memory, (MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, &win);
+    }
+    return win;
+}
+
+static void print_result(const char *name, enum window_kind kind, bool rate, double value,
+                         double limit, bool right)
+{
+    const char *unit = rate ? "mps" : "us";
+    char limit_text[32] = "null";
+    if (limit >= 0.0)
+        snprintf(limit_text, sizeof limit_text, "%.5f", limit);
+    printf("{\"name\":\"%s\",\"window\":\"%s\",\"host\":\"%s\",\"median_%s\":%.5f,"
+           "\"limit_%s\":%s,\"verified\":%s}\n",
+           name, kind_name[kind], host_name(), unit, value, unit, limit_text,
+           right ? "true" : "false");
+    fflush(stdout);
+}
+
+static void print_limit(const char *name, size_t bytes, double us)
+{
+    if (us < 0.0)
+        return;
+    printf("{\"name\":\"machine_%s", name);
+    if (bytes > 0)
+        printf("_%zu", bytes);
+    printf("\",\"window\":\"none\",\"host\":\"%s\",\"limit_us\":%.5f}\n", host_name(), us);
+}
+
+static void print_limits(const struct limits *l)
+{
+    print_limit("cache_line_half_round_trip", 0, l->half_round_trip);
+    print_limit("atomic_exchange", 0, l->atomic);
+    for (int s = 0; s < SIZES; s++)
+        print_limit("memcpy", size_in_bytes[s], l->copy[s]);
+    for (int s = 0; s < SIZES; s++)
+        print_limit("process_vm_writev", size_in_bytes[s], l->attached_copy[s]);
+}
+
+static bool run_scenarios(struct bench *b, const struct command *c, const struct limits *limits)
+{
+    bool right = true;
+    for (int k = 0; k < scenario_count; k++) {
+        const struct scenario *s = &scenarios[k];
+        if (!wanted(c, s->name))
+            continue;
+        struct outcome o = time_scenario(b, s, &c->timing);
+        right &= o.right;
+        if (b->rank == ORIGIN)
+            print_result(s->name, b->kind, s->measure == RATE, o.median,
+                         s->limit(limits, b->kind, s->size), o.right);
+    }
+    return right;
+}
+
+/* Making and freeing windows. Each is collective, so a barrier before it is enough. */
+static void run_create_free(struct bench *b, const struct command *c, char *memory)
+{
+    size_t count = (size_t)c->timing.batches;
+    double *create = aligned(count * sizeof *create), *release = aligned(count * sizeof *release);
+    for (size_t k = 0; k < count; k++) {
+        char *base;
+        MPI_Barrier(b->comm);
+        double begin = now_us();
+        MPI_Win win = open_window(b->kind, b->comm, SMALL_WINDOW, memory, &base);
+        create[k] = now_us() - begin;
+        MPI_Barrier(b->comm);
+        begin = now_us();
+        MPI_Win_free(&win);
+        release[k] = now_us() - begin;
+    }
+    if (b->rank == ORIGIN) {
+        print_result("win_create", b->kind, false, spread_of(create, count).median, NO_LIMIT, true);
+        print_result("win_free", b->kind, false, spread_of(release, count).median, NO_LIMIT, true);
+    }
+    free(create);
+    free(release);
+}
+
+int main(int argc, char **argv)
+{
+    struct command c = parse(argc, argv);
+    MPI_Init(&argc, &argv);
+    struct bench b = {.comm = MPI_COMM_WORLD};
+    int ranks;
+    MPI_Comm_rank(b.comm, &b.rank);
+    MPI_Comm_size(b.comm, &ranks);
+    if (ranks != RANKS) {
+        fprintf(stderr, "latency: needs 2 ranks\n");
+        MPI_Finalize();
+        return 2;
+    }
+    MPI_Group all;
+    MPI_Comm_group(b.comm, &all);
+    MPI_Group_incl(all, 1, &(int){1 - b.rank}, &b.peer);
+    MPI_Group_free(&all);
+
+    bool right = true;
+    struct limits limits = measure_limits(b.comm);
+    if (b.rank == ORIGIN)
+        print_limits(&limits);
+    char *memory = aligned(RANKS * (size_t)LARGEST);
+    b.local = aligned(LARGEST);
+    for (int kind = 0; kind < WINDOW_KINDS; kind++) {
+        b.kind = (enum window_kind)kind;
+        b.win = open_window(b.kind, b.comm, RANKS * (size_t)LARGEST, memory, &b.base);
+        memset(b.base, 0, RANKS * (size_t)LARGEST);
+        MPI_Barrier(b.comm);
+        right &= run_scenarios(&b, &c, &limits);
+        MPI_Win_free(&b.win);
+        if (wanted(&c, "win_create"))
+            run_create_free(&b, &c, memory);
+    }
+    free(memory);
+    free(b.local);
+    MPI_Group_free(&b.peer);
+    MPI_Finalize();
+    return right ? 0 : 1;
+}

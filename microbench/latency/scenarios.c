@@ -1,0 +1,213 @@
+/* What is measured. A scenario is a table entry; the timed parts are as short as a user's. */
+#include "latency.h"
+
+#include <math.h>
+
+enum { PUTS_PER_FLUSH = 1000 };
+
+/* Both ranks take part. */
+
+static void enter_fence(struct bench *b)
+{
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, b->win);
+}
+
+static void leave_fence(struct bench *b)
+{
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, b->win);
+}
+
+static void fence_origin(struct bench *b, size_t bytes, long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
+        MPI_Win_fence(0, b->win);
+    }
+}
+
+static void fence_target(struct bench *b, size_t bytes, long rounds)
+{
+    (void)bytes;
+    for (long i = 0; i < rounds; i++)
+        MPI_Win_fence(0, b->win);
+}
+
+static void access_origin(struct bench *b, size_t bytes, long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        MPI_Win_start(b->peer, 0, b->win);
+        MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
+        MPI_Win_complete(b->win);
+    }
+}
+
+static void exposure_target(struct bench *b, size_t bytes, long rounds)
+{
+    (void)bytes;
+    for (long i = 0; i < rounds; i++) {
+        MPI_Win_post(b->peer, 0, b->win);
+        MPI_Win_wait(b->win);
+    }
+}
+
+static void lock_put_unlock(struct bench *b, int mode, size_t bytes, long rounds)
+{
+    MPI_Aint place = (MPI_Aint)b->rank * LARGEST;
+    for (long i = 0; i < rounds; i++) {
+        MPI_Win_lock(mode, TARGET, 0, b->win);
+        MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, place, (int)bytes, MPI_BYTE, b->win);
+        MPI_Win_unlock(TARGET, b->win);
+    }
+}
+
+static void lock_shared(struct bench *b, size_t bytes, long rounds)
+{
+    lock_put_unlock(b, MPI_LOCK_SHARED, bytes, rounds);
+}
+
+static void lock_exclusive(struct bench *b, size_t bytes, long rounds)
+{
+    lock_put_unlock(b, MPI_LOCK_EXCLUSIVE, bytes, rounds);
+}
+
+/* The origin alone, inside one shared lock. */
+
+static void enter_shared(struct bench *b)
+{
+    if (b->rank == ORIGIN)
+        MPI_Win_lock(MPI_LOCK_SHARED, TARGET, 0, b->win);
+}
+
+static void leave_shared(struct bench *b)
+{
+    if (b->rank == ORIGIN)
+        MPI_Win_unlock(TARGET, b->win);
+}
+
+static void put_flush(struct bench *b, size_t bytes, long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+static void get_flush(struct bench *b, size_t bytes, long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        MPI_Get(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+static void many_puts_flush(struct bench *b, size_t bytes, long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        for (int k = 0; k < PUTS_PER_FLUSH; k++)
+            MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+static void fetch_and_op_flush(struct bench *b, size_t bytes, long rounds)
+{
+    static const int64_t one = 1;
+    (void)bytes;
+    for (long i = 0; i < rounds; i++) {
+        MPI_Fetch_and_op(&one, &b->last, MPI_INT64_T, TARGET, 0, MPI_SUM, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+static void accumulate_flush(struct bench *b, size_t bytes, long rounds)
+{
+    int count = (int)(bytes / sizeof(int64_t));
+    for (long i = 0; i < rounds; i++) {
+        MPI_Accumulate(b->local, count, MPI_INT64_T, TARGET, 0, count, MPI_INT64_T, MPI_SUM,
+                       b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+/* Limits. Memory of created windows is reached by a system call, or by asking the target, which
+ * takes the cache line there and back. */
+
+static double moved(const struct limits *l, enum window_kind kind, enum sized size)
+{
+    if (kind == ALLOCATED)
+        return l->copy[size];
+    double asked = 2 * l->half_round_trip + l->copy[size];
+    return l->attached_copy[size] < 0 ? asked : fmin(l->attached_copy[size], asked);
+}
+
+static double one_way(const struct limits *l, enum window_kind kind, enum sized size)
+{
+    (void)kind, (void)size;
+    return l->half_round_trip;
+}
+
+static double there_and_back(const struct limits *l, enum window_kind kind, enum sized size)
+{
+    (void)kind, (void)size;
+    return 2 * l->half_round_trip;
+}
+
+static double two_atomics_and_move(const struct limits *l, enum window_kind kind, enum sized size)
+{
+    return 2 * l->atomic + moved(l, kind, size);
+}
+
+static double atomic_or_asked(const struct limits *l, enum window_kind kind, enum sized size)
+{
+    (void)size;
+    return kind == ALLOCATED ? l->atomic : 2 * l->half_round_trip;
+}
+
+/* Many puts share one journey, so even created windows are bound by the copying alone. */
+static double copies(const struct limits *l, enum window_kind kind, enum sized size)
+{
+    (void)kind;
+    return 1.0 / l->copy[size];
+}
+
+#define FENCED enter_fence, leave_fence
+#define LOCKED enter_shared, leave_shared
+#define OUTSIDE NULL, NULL
+
+const struct scenario scenarios[] = {
+    {"fence_put_8", BYTES_8, TIME, 1, {fence_origin, fence_target}, FENCED,
+     prepare_put, put_is_right, one_way},
+    {"post_start_put_complete_wait_8", BYTES_8, TIME, 1, {access_origin, exposure_target}, OUTSIDE,
+     prepare_put, put_is_right, there_and_back},
+    {"lock_shared_put_unlock_8", BYTES_8, TIME, 1, {lock_shared, NULL}, OUTSIDE,
+     prepare_put, put_is_right, two_atomics_and_move},
+    {"lock_exclusive_put_unlock_8", BYTES_8, TIME, 1, {lock_exclusive, NULL}, OUTSIDE,
+     prepare_put, put_is_right, two_atomics_and_move},
+    {"lock_contended_put_unlock_8", BYTES_8, TIME_OF_BOTH, 1, {lock_exclusive, lock_exclusive}, OUTSIDE,
+     prepare_put, contended_put_is_right, two_atomics_and_move},
+    {"put_flush_8", BYTES_8, TIME, 1, {put_flush, NULL}, LOCKED,
+     prepare_put, put_is_right, moved},
+    {"put_flush_4096", BYTES_4K, TIME, 1, {put_flush, NULL}, LOCKED,
+     prepare_put, put_is_right, moved},
+    {"put_flush_65536", BYTES_64K, TIME, 1, {put_flush, NULL}, LOCKED,
+     prepare_put, put_is_right, moved},
+    {"put_flush_1048576", BYTES_1M, TIME, 1, {put_flush, NULL}, LOCKED,
+     prepare_put, put_is_right, moved},
+    {"get_flush_8", BYTES_8, TIME, 1, {get_flush, NULL}, LOCKED,
+     prepare_get, get_is_right, moved},
+    {"get_flush_4096", BYTES_4K, TIME, 1, {get_flush, NULL}, LOCKED,
+     prepare_get, get_is_right, moved},
+    {"get_flush_65536", BYTES_64K, TIME, 1, {get_flush, NULL}, LOCKED,
+     prepare_get, get_is_right, moved},
+    {"get_flush_1048576", BYTES_1M, TIME, 1, {get_flush, NULL}, LOCKED,
+     prepare_get, get_is_right, moved},
+    {"put_rate_8", BYTES_8, RATE, PUTS_PER_FLUSH, {many_puts_flush, NULL}, LOCKED,
+     prepare_put, put_is_right, copies},
+    {"fetch_and_op_flush_8", BYTES_8, TIME, 1, {fetch_and_op_flush, NULL}, LOCKED,
+     prepare_sum, fetch_is_right, atomic_or_asked},
+    {"accumulate_flush_8", BYTES_8, TIME, 1, {accumulate_flush, NULL}, LOCKED,
+     prepare_sum, sum_is_right, atomic_or_asked},
+    {"accumulate_flush_65536", BYTES_64K, TIME, 1, {accumulate_flush, NULL}, LOCKED,
+     prepare_sum, sum_is_right, moved},
+};
+const int scenario_count = (int)(sizeof scenarios / sizeof scenarios[0]);

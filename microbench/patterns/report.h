@@ -1,0 +1,18 @@
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "measure.h"
+
+/* Where the results go: a table for people, or JSON lines for tools, on standard output. */
+struct report {
+    bool json;
+    double wake_us;
+    const char *host;
+};
+
+const char *series_name(enum series);
+void report_head(const struct report *);
+void report_result(const struct report *, const struct pattern *, enum series, size_t bytes,
+                   const struct result *);
+
+#endif
