@@ -137,7 +137,7 @@ pub enum LockWord {
     },
 }
 
-/// The lock service's words, by remote atomics. Every operation is sequentially consistent.
+/// The lock service's words, by remote atomics. Loads acquire, stores release, and the others are sequentially consistent.
 pub trait LockMemory {
     /// Reads a word at `home`.
     fn load(&mut self, home: Rank, word: LockWord) -> u64;

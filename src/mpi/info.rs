@@ -101,15 +101,21 @@ const VALUE_MOST: usize = 15;
 /// `info` is an info object, not null.
 unsafe fn value(info: MPI_Info, key: &CStr) -> Result<Option<bool>, Unreadable> {
     let mut text = [0 as c_char; VALUE_MOST + 1];
-    let mut flag = 0;
-    // SAFETY: `text` has room for the length that is given, and the terminator.
-    let status = unsafe { PMPI_Info_get(info, key.as_ptr(), VALUE_MOST as c_int, text.as_mut_ptr(), &raw mut flag) };
-    if status != MPI_SUCCESS {
-        // Open MPI (before 5) fails for a value longer than asked for, MPICH cuts it off: neither is a valid one.
+    let (mut length, mut flag) = (0, 0);
+    // SAFETY: as the caller says.
+    if unsafe { PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag) } != MPI_SUCCESS {
         return Err(Unreadable::Object);
     }
     if flag == 0 {
         return Ok(None);
+    }
+    if length > VALUE_MOST as c_int {
+        return Err(Unreadable::Value);
+    }
+    // SAFETY: `text` has room for the length that is given, and the terminator.
+    let status = unsafe { PMPI_Info_get(info, key.as_ptr(), VALUE_MOST as c_int, text.as_mut_ptr(), &raw mut flag) };
+    if status != MPI_SUCCESS || flag == 0 {
+        return Err(Unreadable::Object);
     }
     // SAFETY: the host terminates the value; the last place was 0 before in any case.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) };

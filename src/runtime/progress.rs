@@ -55,6 +55,7 @@ pub(crate) fn sweep_from_hook() -> bool {
 
 /// True if a call of the host that blocks would leave something of ours undriven. With many threads, another one may
 /// start something while this one blocks.
+#[cfg_attr(mpi_host = "openmpi", allow(dead_code))]
 pub(crate) fn must_drive() -> bool {
     if nothing_lives() {
         return false;
@@ -83,7 +84,9 @@ pub(crate) struct Patience {
 }
 
 /// Looks between two visits to the rest of the process (other windows, the host).
-const LOOKS_PER_ROUND: u32 = 16;
+const LOOKS_PER_ROUND: u32 = 32;
+/// Looks that follow one another without a pause: a look takes about as long as a pause, and the first ones find most hand-overs.
+const EAGER: u32 = 128;
 
 impl Patience {
     pub(crate) fn new() -> Self {
@@ -105,7 +108,7 @@ impl Patience {
     pub(crate) fn pause(&self) {
         if self.looks > self.spins {
             std::thread::yield_now();
-        } else {
+        } else if self.looks > EAGER {
             std::hint::spin_loop();
         }
     }

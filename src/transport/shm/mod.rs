@@ -181,11 +181,11 @@ impl ShmWindow {
 impl LockMemory for ShmWindow {
     #[inline]
     fn load(&mut self, home: Rank, word: LockWord) -> u64 {
-        self.mapped.blocks.lock_word(home, word).load(SeqCst)
+        self.mapped.blocks.lock_word(home, word).load(Acquire)
     }
     #[inline]
     fn store(&mut self, home: Rank, word: LockWord, value: u64) {
-        self.mapped.blocks.lock_word(home, word).store(value, SeqCst);
+        self.mapped.blocks.lock_word(home, word).store(value, Release);
     }
     #[inline]
     fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {

@@ -52,11 +52,18 @@ impl<'a> Ends<'a> {
     /// Becomes the consumer, unless somebody is.
     #[inline(always)]
     pub fn try_drain(&self) -> Option<Drain<'a>> {
-        if self.drain.swap(1, Acquire) != 0 {
+        if !take(self.drain) {
             return None;
         }
         Some(Drain { ends: *self, position: self.head.load(Relaxed) })
     }
+}
+
+/// Takes a word from 0 to 1, unless it is 1. The first look leaves the cache line with the holder, who is
+/// about to write it.
+#[inline(always)]
+fn take(word: &AtomicU32) -> bool {
+    word.load(Relaxed) == 0 && word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
 }
 
 /// The right to consume, as long as it lives.
@@ -124,7 +131,7 @@ impl<'a> AccumulateLock<'a> {
     /// Takes the lock; gives the CPU up between tries after a while.
     #[inline(always)]
     pub fn hold(&self) -> Hold<'a> {
-        if self.0.swap(1, Acquire) != 0 {
+        if !take(self.0) {
             self.wait();
         }
         Hold(self.0)
@@ -134,7 +141,7 @@ impl<'a> AccumulateLock<'a> {
     fn wait(&self) {
         loop {
             for _ in 0..SPINS {
-                if self.0.load(Relaxed) == 0 && self.0.swap(1, Acquire) == 0 {
+                if take(self.0) {
                     return;
                 }
                 spin_loop();

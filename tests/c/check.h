@@ -1,0 +1,291 @@
+/*
+ * What every test program shares. A program runs its checks, then ends with `return test_end();`: rank 0 prints
+ * "OK" if no check failed in any process. A failed EXPECT is counted and the program goes on; a failed REQUIRE
+ * ends the job, since going on would hang.
+ *
+ * Compiled with -DPLAIN (and without mpix_rma.h) for programs that use MPI calls only: they run preloaded, and on
+ * the plain host to test the test.
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#ifdef __cplusplus
+#define OMPI_SKIP_MPICXX /* MPI's old C++ bindings want libraries of their own */
+#define MPICH_SKIP_MPICXX
+#endif
+#ifdef PLAIN
+#include <mpi.h>
+#else
+#include <mpix_rma.h>
+#endif
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int me, ranks, failures;
+
+__attribute__((format(printf, 3, 4), unused)) static void complain(const char *file, int line, const char *form, ...)
+{
+    va_list args;
+    char text[512];
+    va_start(args, form);
+    vsnprintf(text, sizeof text, form, args);
+    va_end(args);
+    if (__atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED) < 20)
+        fprintf(stderr, "%s:%d: rank %d: %s\n", file, line, me, text);
+}
+
+/* EXPECT(condition, "form", ...): counts a failure and goes on. */
+#define EXPECT(cond, ...)                                                                                              \
+    do {                                                                                                               \
+        if (!(cond))                                                                                                   \
+            complain(__FILE__, __LINE__, __VA_ARGS__);                                                                 \
+    } while (0)
+
+/* REQUIRE(condition): ends the job. */
+#define REQUIRE(cond)                                                                                                  \
+    do {                                                                                                               \
+        if (!(cond)) {                                                                                                 \
+            complain(__FILE__, __LINE__, "%s", #cond);                                                                 \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+/* MPI(call): the call must succeed. */
+#define MPI(call) must((call), #call, __FILE__, __LINE__)
+
+__attribute__((unused)) static void must(int code, const char *call, const char *file, int line)
+{
+    if (code != MPI_SUCCESS) {
+        char text[MPI_MAX_ERROR_STRING];
+        int length;
+        MPI_Error_string(code, text, &length);
+        complain(file, line, "%s: %s", call, text);
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+}
+
+__attribute__((unused)) static int class_of(int code)
+{
+    int value;
+    MPI_Error_class(code, &value);
+    return value;
+}
+
+__attribute__((unused)) static void test_begin_threads(int *argc, char ***argv, int wanted)
+{
+    int provided;
+    MPI_Init_thread(argc, argv, wanted, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (provided < wanted && me == 0)
+        printf("SKIP the host provides thread level %d only\n", provided);
+    if (provided < wanted) {
+        MPI_Finalize();
+        exit(0);
+    }
+}
+
+__attribute__((unused)) static void test_begin(int *argc, char ***argv)
+{
+    test_begin_threads(argc, argv, MPI_THREAD_SINGLE);
+}
+
+__attribute__((unused)) static int test_end(void)
+{
+    int all = 0;
+    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (me == 0)
+        printf(all ? "FAILED %d checks\n" : "OK\n", all);
+    MPI_Finalize();
+    return all != 0;
+}
+
+/* Ends the test in every process, saying why it cannot run here. The decision must be the same everywhere. */
+__attribute__((unused)) static int test_skip(const char *why)
+{
+    if (me == 0)
+        printf("SKIP %s\n", why);
+    MPI_Finalize();
+    return 0;
+}
+
+/* The two ways in which a window of ours gets its memory. */
+enum { ALLOCATED, CREATED, KINDS };
+static const char *const kind_name[KINDS] __attribute__((unused)) = {"allocated", "created"};
+
+typedef struct {
+    MPI_Win win;
+    void *base;  /* this process's part */
+    int created; /* the memory is ours to free */
+    int kind;
+} Window;
+
+__attribute__((unused)) static Window window_on(int kind, MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm)
+{
+    Window w = {MPI_WIN_NULL, NULL, kind == CREATED, kind};
+    if (kind == CREATED) {
+        REQUIRE((w.base = calloc(1, bytes ? (size_t)bytes : 1)) != NULL);
+        MPI(MPI_Win_create(w.base, bytes, unit, info, comm, &w.win));
+    } else {
+        MPI(MPI_Win_allocate(bytes, unit, info, comm, &w.base, &w.win));
+        if (bytes)
+            memset(w.base, 0, bytes);
+        MPI(MPI_Barrier(comm));
+    }
+    return w;
+}
+
+__attribute__((unused)) static Window window(int kind, MPI_Aint bytes, int unit)
+{
+    return window_on(kind, bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD);
+}
+
+__attribute__((unused)) static void window_free(Window *w)
+{
+    MPI(MPI_Win_free(&w->win));
+    EXPECT(w->win == MPI_WIN_NULL, "MPI_Win_free leaves the handle");
+    if (w->created)
+        free(w->base);
+    w->base = NULL;
+}
+
+/* The group of the listed ranks of MPI_COMM_WORLD. */
+__attribute__((unused)) static MPI_Group group_of(int n, const int *list)
+{
+    MPI_Group world, group;
+    MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
+    MPI(MPI_Group_incl(world, n, list, &group));
+    MPI(MPI_Group_free(&world));
+    return group;
+}
+
+__attribute__((unused)) static MPI_Group group_one(int rank) { return group_of(1, &rank); }
+
+/* Bare messages that order two processes without touching any window. */
+__attribute__((unused)) static void tell(int rank, int tag) { MPI(MPI_Send(NULL, 0, MPI_BYTE, rank, tag, MPI_COMM_WORLD)); }
+__attribute__((unused)) static void hear(int rank, int tag)
+{
+    MPI(MPI_Recv(NULL, 0, MPI_BYTE, rank, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+/* Words of window memory that peers write while this process reads: every load goes to memory. */
+__attribute__((unused)) static int64_t load64(const void *at) { return __atomic_load_n((const int64_t *)at, __ATOMIC_ACQUIRE); }
+__attribute__((unused)) static void store64(void *at, int64_t v) { __atomic_store_n((int64_t *)at, v, __ATOMIC_RELEASE); }
+
+/* Small deterministic numbers, the same in every process that starts from the same seed. */
+__attribute__((unused)) static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+#ifndef PLAIN
+/*
+ * Each call of an epoch in blocking or nonblocking form [EP-2]: bit of `mix` set means nonblocking. Opening
+ * requests are checked to be complete at birth; a closing request is handed out, MPI_REQUEST_NULL for the
+ * blocking form.
+ */
+enum { NB_OPEN_ACCESS = 1, NB_CLOSE_ACCESS = 2, NB_OPEN_EXPOSURE = 4, NB_CLOSE_EXPOSURE = 8, NB_ALL = 15 };
+
+__attribute__((unused)) static void born_complete(MPI_Request *r, const char *call)
+{
+    int flag = 0;
+    MPI(MPI_Test(r, &flag, MPI_STATUS_IGNORE));
+    EXPECT(flag, "%s: an opening request is not complete at birth", call);
+    if (!flag)
+        MPI(MPI_Wait(r, MPI_STATUS_IGNORE));
+}
+
+__attribute__((unused)) static void do_start(int mix, MPI_Group g, int assert, MPI_Win w)
+{
+    MPI_Request r;
+    if (mix & NB_OPEN_ACCESS) {
+        MPI(MPIX_Win_istart(g, assert, w, &r));
+        born_complete(&r, "istart");
+    } else
+        MPI(MPI_Win_start(g, assert, w));
+}
+__attribute__((unused)) static void do_post(int mix, MPI_Group g, int assert, MPI_Win w)
+{
+    MPI_Request r;
+    if (mix & NB_OPEN_EXPOSURE) {
+        MPI(MPIX_Win_ipost(g, assert, w, &r));
+        born_complete(&r, "ipost");
+    } else
+        MPI(MPI_Win_post(g, assert, w));
+}
+__attribute__((unused)) static void do_complete(int mix, MPI_Win w, MPI_Request *r)
+{
+    *r = MPI_REQUEST_NULL;
+    if (mix & NB_CLOSE_ACCESS)
+        MPI(MPIX_Win_icomplete(w, r));
+    else
+        MPI(MPI_Win_complete(w));
+}
+__attribute__((unused)) static void do_wait(int mix, MPI_Win w, MPI_Request *r)
+{
+    *r = MPI_REQUEST_NULL;
+    if (mix & NB_CLOSE_EXPOSURE)
+        MPI(MPIX_Win_iwait(w, r));
+    else
+        MPI(MPI_Win_wait(w));
+}
+__attribute__((unused)) static void do_lock(int mix, int type, int rank, MPI_Win w)
+{
+    MPI_Request r;
+    if (mix & NB_OPEN_ACCESS) {
+        MPI(MPIX_Win_ilock(type, rank, 0, w, &r));
+        born_complete(&r, "ilock");
+    } else
+        MPI(MPI_Win_lock(type, rank, 0, w));
+}
+__attribute__((unused)) static void do_unlock(int mix, int rank, MPI_Win w, MPI_Request *r)
+{
+    *r = MPI_REQUEST_NULL;
+    if (mix & NB_CLOSE_ACCESS)
+        MPI(MPIX_Win_iunlock(rank, w, r));
+    else
+        MPI(MPI_Win_unlock(rank, w));
+}
+__attribute__((unused)) static void do_lock_all(int mix, MPI_Win w)
+{
+    MPI_Request r;
+    if (mix & NB_OPEN_ACCESS) {
+        MPI(MPIX_Win_ilock_all(0, w, &r));
+        born_complete(&r, "ilock_all");
+    } else
+        MPI(MPI_Win_lock_all(0, w));
+}
+__attribute__((unused)) static void do_unlock_all(int mix, MPI_Win w, MPI_Request *r)
+{
+    *r = MPI_REQUEST_NULL;
+    if (mix & NB_CLOSE_ACCESS)
+        MPI(MPIX_Win_iunlock_all(w, r));
+    else
+        MPI(MPI_Win_unlock_all(w));
+}
+__attribute__((unused)) static void do_fence(int mix, int assert, MPI_Win w, MPI_Request *r)
+{
+    *r = MPI_REQUEST_NULL;
+    if (mix & NB_CLOSE_ACCESS)
+        MPI(MPIX_Win_ifence(assert, w, r));
+    else
+        MPI(MPI_Win_fence(assert, w));
+}
+__attribute__((unused)) static void finish(MPI_Request *r)
+{
+    MPI(MPI_Wait(r, MPI_STATUS_IGNORE));
+    EXPECT(*r == MPI_REQUEST_NULL, "MPI_Wait leaves the handle");
+}
+#endif
+
+#endif

@@ -1,0 +1,15 @@
+/* A wrong call under the default handler ends the job, with words, and without hanging. The runner checks both. */
+#include "check.h"
+
+int main(int argc, char **argv)
+{
+    test_begin(&argc, &argv);
+    Window w = window(argc > 1 && strcmp(argv[1], "created") == 0, 8, 1);
+    MPI_Request r;
+    if (me == 0)
+        MPIX_Win_icomplete(w.win, &r);
+    MPI_Barrier(MPI_COMM_WORLD);
+    printf("still here\n");
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,44 @@
+/* A tool's view: a program that defines MPIX_ calls itself reaches ours by PMPIX_ [MPI 15.2]. */
+#include "check.h"
+
+static int fences, unlocks;
+int MPIX_Win_ifence(int assert, MPI_Win win, MPI_Request *request)
+{
+    fences++;
+    return PMPIX_Win_ifence(assert, win, request);
+}
+int MPIX_Win_iunlock(int rank, MPI_Win win, MPI_Request *request)
+{
+    unlocks++;
+    return PMPIX_Win_iunlock(rank, win, request);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(&argc, &argv);
+    Window w = window(ALLOCATED, 64, 1);
+    MPI_Group group = group_one(me);
+    MPI_Request r[12];
+    int n = 0;
+    MPI(MPIX_Win_ifence(0, w.win, &r[n++]));
+    MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w.win, &r[n++]));
+    MPI(PMPIX_Win_ipost(group, 0, w.win, &r[n++]));
+    MPI(PMPIX_Win_istart(group, 0, w.win, &r[n++]));
+    MPI(PMPIX_Win_icomplete(w.win, &r[n++]));
+    MPI(PMPIX_Win_iwait(w.win, &r[n++]));
+    MPI(MPI_Waitall(n, r, MPI_STATUSES_IGNORE));
+    n = 0;
+    MPI(PMPIX_Win_ilock(MPI_LOCK_SHARED, me, 0, w.win, &r[n++]));
+    MPI(PMPIX_Win_iflush(me, w.win, &r[n++]));
+    MPI(PMPIX_Win_iflush_local(me, w.win, &r[n++]));
+    MPI(MPIX_Win_iunlock(me, w.win, &r[n++]));
+    MPI(PMPIX_Win_ilock_all(0, w.win, &r[n++]));
+    MPI(PMPIX_Win_iflush_all(w.win, &r[n++]));
+    MPI(PMPIX_Win_iflush_local_all(w.win, &r[n++]));
+    MPI(PMPIX_Win_iunlock_all(w.win, &r[n++]));
+    MPI(MPI_Waitall(n, r, MPI_STATUSES_IGNORE));
+    EXPECT(fences == 2 && unlocks == 1, "own definitions were called %d and %d times", fences, unlocks);
+    MPI(MPI_Group_free(&group));
+    window_free(&w);
+    return test_end();
+}

@@ -1,0 +1,360 @@
+/*
+ * Requests [RQ-1]: each closing and flush request, by every call that completes requests, alone and in one array
+ * with a 16 MB send and receive of the host; freed while pending and when complete [RQ-2]; cancelled.
+ *
+ * Process 0 makes the request, process 1 holds it up until it is told to go on.
+ */
+#include "check.h"
+
+enum what { ICOMPLETE, IWAIT, IFENCE, IUNLOCK, IUNLOCK_ALL, IFLUSH, IFLUSH_ALL, IFLUSH_LOCAL, IFLUSH_LOCAL_ALL, RPUT, RGET, WHATS };
+static const char *const what_name[] = {"icomplete",    "iwait",            "ifence", "iunlock", "iunlock_all", "iflush", "iflush_all",
+                                        "iflush_local", "iflush_local_all", "Rput",   "Rget"};
+enum how { WAIT, TEST, WAITALL, WAITANY, WAITSOME, TESTALL, TESTANY, TESTSOME, GET_STATUS, HOWS };
+static const char *const how_name[] = {"Wait", "Test", "Waitall", "Waitany", "Waitsome", "Testall", "Testany", "Testsome", "Request_get_status"};
+
+#define BIG (16 << 20)
+static char *out, *in;
+static MPI_Group zero, one;
+static Window w;
+static int64_t value, result;
+
+static int uses_lock(enum what what) { return what >= IUNLOCK; }
+
+/* Process 1, before process 0 makes the request. */
+static void hold_up(enum what what)
+{
+    if (uses_lock(what))
+        MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win));
+    if (what == IFENCE)
+        MPI(MPI_Win_fence(0, w.win));
+    tell(0, 1);
+}
+
+/* Process 0. */
+static void make(enum what what, MPI_Request *r)
+{
+    MPI_Request born;
+    if (what == IFENCE)
+        MPI(MPI_Win_fence(0, w.win));
+    hear(1, 1);
+    value++;
+    switch (what) {
+    case ICOMPLETE:
+        MPI(MPI_Win_start(one, 0, w.win));
+        MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
+        MPI(MPIX_Win_icomplete(w.win, r));
+        return;
+    case IWAIT:
+        MPI(MPI_Win_post(one, 0, w.win));
+        MPI(MPIX_Win_iwait(w.win, r));
+        return;
+    case IFENCE:
+        MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
+        MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w.win, r));
+        return;
+    default:
+        break;
+    }
+    if (what == IUNLOCK_ALL || what == IFLUSH_ALL || what == IFLUSH_LOCAL_ALL)
+        MPI(MPIX_Win_ilock_all(0, w.win, &born));
+    else
+        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win, &born));
+    born_complete(&born, "ilock");
+    if (what == RPUT)
+        MPI(MPI_Rput(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win, r));
+    else
+        MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
+    switch (what) {
+    case IUNLOCK: MPI(MPIX_Win_iunlock(1, w.win, r)); break;
+    case IUNLOCK_ALL: MPI(MPIX_Win_iunlock_all(w.win, r)); break;
+    case IFLUSH: MPI(MPIX_Win_iflush(1, w.win, r)); break;
+    case IFLUSH_ALL: MPI(MPIX_Win_iflush_all(w.win, r)); break;
+    case IFLUSH_LOCAL: MPI(MPIX_Win_iflush_local(1, w.win, r)); break;
+    case IFLUSH_LOCAL_ALL: MPI(MPIX_Win_iflush_local_all(w.win, r)); break;
+    case RGET: MPI(MPI_Rget(&result, 1, MPI_INT64_T, 1, 1, 1, MPI_INT64_T, w.win, r)); break;
+    default: break;
+    }
+}
+
+/* Process 0, when the request is complete (or freed). */
+static void clean_up(enum what what)
+{
+    if (what == IFLUSH_ALL || what == IFLUSH_LOCAL_ALL)
+        MPI(MPI_Win_unlock_all(w.win));
+    else if (what >= IFLUSH)
+        MPI(MPI_Win_unlock(1, w.win));
+}
+
+/* Process 1, when it is told to. */
+static void let_go(enum what what)
+{
+    int64_t mine = 7;
+    if (uses_lock(what)) {
+        store64((int64_t *)w.base + 1, 4711);
+        MPI(MPI_Win_unlock(1, w.win));
+    } else if (what == IFENCE)
+        MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+    else if (what == ICOMPLETE) {
+        MPI(MPI_Win_post(zero, 0, w.win));
+        MPI(MPI_Win_wait(w.win));
+    } else {
+        MPI(MPI_Win_start(zero, 0, w.win));
+        MPI(MPI_Put(&mine, 1, MPI_INT64_T, 0, 1, 1, MPI_INT64_T, w.win));
+        MPI(MPI_Win_complete(w.win));
+    }
+}
+
+/* Completes all of r by the given call. Statuses are checked in st[], in the order of r. */
+static void complete(enum how how, int n, MPI_Request *r, MPI_Status *st)
+{
+    int left = 0, flag, index, some, indices[8];
+    MPI_Status s[8], one_status;
+    for (int i = 0; i < n; i++)
+        left += r[i] != MPI_REQUEST_NULL;
+    switch (how) {
+    case WAIT:
+        for (int i = 0; i < n; i++)
+            MPI(MPI_Wait(&r[i], &st[i]));
+        break;
+    case TEST:
+        while (left)
+            for (int i = 0; i < n; i++)
+                if (r[i] != MPI_REQUEST_NULL) {
+                    MPI(MPI_Test(&r[i], &flag, &one_status));
+                    if (flag) {
+                        st[i] = one_status;
+                        left--;
+                    }
+                }
+        break;
+    case WAITALL:
+        MPI(MPI_Waitall(n, r, st));
+        break;
+    case WAITANY:
+        while (left--) {
+            MPI(MPI_Waitany(n, r, &index, &one_status));
+            REQUIRE(index >= 0 && index < n);
+            st[index] = one_status;
+        }
+        MPI(MPI_Waitany(n, r, &index, &one_status));
+        EXPECT(index == MPI_UNDEFINED, "Waitany without requests: %d", index);
+        break;
+    case WAITSOME:
+        while (left) {
+            MPI(MPI_Waitsome(n, r, &some, indices, s));
+            REQUIRE(some > 0 && some <= left);
+            for (int k = 0; k < some; k++)
+                st[indices[k]] = s[k];
+            left -= some;
+        }
+        MPI(MPI_Waitsome(n, r, &some, indices, s));
+        EXPECT(some == MPI_UNDEFINED, "Waitsome without requests: %d", some);
+        break;
+    case TESTALL:
+        do
+            MPI(MPI_Testall(n, r, &flag, st));
+        while (!flag);
+        break;
+    case TESTANY:
+        while (left) {
+            MPI(MPI_Testany(n, r, &index, &flag, &one_status));
+            if (flag) {
+                REQUIRE(index >= 0 && index < n);
+                st[index] = one_status;
+                left--;
+            }
+        }
+        MPI(MPI_Testany(n, r, &index, &flag, &one_status));
+        EXPECT(flag && index == MPI_UNDEFINED, "Testany without requests: %d %d", flag, index);
+        break;
+    case TESTSOME:
+        while (left) {
+            MPI(MPI_Testsome(n, r, &some, indices, s));
+            REQUIRE(some >= 0 && some <= left);
+            for (int k = 0; k < some; k++)
+                st[indices[k]] = s[k];
+            left -= some;
+        }
+        break;
+    case GET_STATUS:
+        for (int i = 0; i < n; i++)
+            if (r[i] != MPI_REQUEST_NULL) {
+                do
+                    MPI(MPI_Request_get_status(r[i], &flag, &st[i]));
+                while (!flag);
+                EXPECT(r[i] != MPI_REQUEST_NULL, "Request_get_status frees");
+                MPI(MPI_Wait(&r[i], &st[i]));
+            }
+        break;
+    default:
+        break;
+    }
+    for (int i = 0; i < n; i++)
+        EXPECT(r[i] == MPI_REQUEST_NULL, "%s leaves request %d", how_name[how], i);
+}
+
+static void empty_status(const MPI_Status *s, const char *what, const char *how)
+{
+    int count = -1, cancelled = -1;
+    MPI(MPI_Get_count(s, MPI_BYTE, &count));
+    MPI(MPI_Test_cancelled(s, &cancelled));
+    EXPECT(count == 0, "%s by %s: count %d", what, how, count);
+    EXPECT(cancelled == 0, "%s by %s: cancelled %d", what, how, cancelled);
+}
+
+/* mixed: 0 alone, 1 with host requests that end after ours, 2 with host requests that end before ours. */
+static void one_case(enum what what, enum how how, int mixed)
+{
+    if (me == 1) {
+        hold_up(what);
+        hear(0, 2);
+        if (mixed != 2)
+            let_go(what);
+        if (mixed)
+            MPI(MPI_Sendrecv(out, BIG, MPI_BYTE, 0, 3, in, BIG, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        if (mixed == 2) {
+            hear(0, 4);
+            let_go(what);
+        }
+        return;
+    }
+    MPI_Request r[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL}, sign;
+    MPI_Status st[4];
+    int flag;
+    make(what, &r[1]);
+    MPI(MPI_Test(&r[1], &flag, MPI_STATUS_IGNORE));
+    REQUIRE(!flag); /* process 1 has not been told yet */
+    MPI(MPI_Request_get_status(r[1], &flag, MPI_STATUS_IGNORE));
+    REQUIRE(!flag);
+    if (mixed) {
+        MPI(MPI_Irecv(in, BIG, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &r[0]));
+        MPI(MPI_Isend(out, BIG, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &r[3]));
+    }
+    MPI(MPI_Isend(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &sign));
+    MPI(MPI_Wait(&sign, MPI_STATUS_IGNORE));
+    if (mixed == 2)
+        tell(1, 4);
+    complete(how, mixed ? 4 : how == WAIT || how == TEST ? 2 : 3, r, st);
+    empty_status(&st[1], what_name[what], how_name[how]);
+    if (mixed) {
+        int count;
+        MPI(MPI_Get_count(&st[0], MPI_BYTE, &count));
+        EXPECT(count == BIG && st[0].MPI_SOURCE == 1 && st[0].MPI_TAG == 3, "the host's status: count %d source %d tag %d", count,
+               st[0].MPI_SOURCE, st[0].MPI_TAG);
+        EXPECT(in[0] == 5 && in[BIG - 1] == 5, "the host's data");
+        in[0] = in[BIG - 1] = 0;
+    }
+    if (what == IWAIT)
+        EXPECT(load64((int64_t *)w.base + 1) == 7, "iwait complete, the put is not there");
+    if (what == RGET)
+        EXPECT(result == 4711, "Rget complete: %ld", (long)result);
+    clean_up(what);
+}
+
+/* Freed while pending: the epoch ends all the same, and the next one works. Freed when complete, too. */
+static void freed(enum what what, int pending)
+{
+    if (me == 1) {
+        hold_up(what);
+        hear(0, 2);
+        let_go(what);
+        tell(0, 5);
+        return;
+    }
+    MPI_Request r;
+    make(what, &r);
+    if (pending)
+        MPI(MPI_Request_free(&r));
+    tell(1, 2);
+    if (!pending) {
+        int flag;
+        do
+            MPI(MPI_Request_get_status(r, &flag, MPI_STATUS_IGNORE));
+        while (!flag);
+        MPI(MPI_Request_free(&r));
+    }
+    EXPECT(r == MPI_REQUEST_NULL, "MPI_Request_free leaves the handle");
+    clean_up(what);
+    hear(1, 5); /* the epoch goes on inside this call */
+}
+
+static void cancelled(enum what what)
+{
+    if (me == 1) {
+        hold_up(what);
+        hear(0, 2);
+        let_go(what);
+        return;
+    }
+    MPI_Request r;
+    MPI_Status s;
+    int flag;
+    make(what, &r);
+    MPI(MPI_Cancel(&r));
+    MPI(MPI_Test(&r, &flag, MPI_STATUS_IGNORE));
+    REQUIRE(!flag);
+    tell(1, 2);
+    MPI(MPI_Wait(&r, &s));
+    empty_status(&s, what_name[what], "Wait after Cancel");
+    clean_up(what);
+}
+
+/* One array with a pending request of each of many windows. */
+static void many_windows(enum how how)
+{
+    enum { MANY = 6 };
+    Window windows[MANY];
+    MPI_Request r[MANY];
+    MPI_Status st[MANY];
+    for (int i = 0; i < MANY; i++)
+        windows[i] = window(i % KINDS, sizeof(int64_t), 1);
+    if (me == 0) {
+        for (int i = 0; i < MANY; i++) {
+            MPI(MPI_Win_start(one, 0, windows[i].win));
+            MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, windows[i].win));
+            MPI(MPIX_Win_icomplete(windows[i].win, &r[i]));
+        }
+        tell(1, 1);
+        complete(how, MANY, r, st);
+    } else if (me == 1) {
+        hear(0, 1);
+        for (int i = MANY - 1; i >= 0; i--) {
+            MPI(MPI_Win_post(zero, 0, windows[i].win));
+            MPI(MPI_Win_wait(windows[i].win));
+        }
+    }
+    for (int i = 0; i < MANY; i++)
+        window_free(&windows[i]);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(&argc, &argv);
+    REQUIRE(ranks == 2);
+    zero = group_one(0);
+    one = group_one(1);
+    REQUIRE((out = malloc(BIG)) && (in = malloc(BIG)));
+    memset(out, 5, BIG);
+    memset(in, 0, BIG);
+    for (int kind = 0; kind < KINDS; kind++) {
+        w = window(kind, 2 * sizeof(int64_t), sizeof(int64_t));
+        for (int what = 0; what < WHATS; what++) {
+            for (int how = 0; how < HOWS; how++)
+                for (int mixed = 0; mixed < (kind == ALLOCATED ? 3 : 1); mixed++)
+                    one_case(what, how, mixed);
+            if (what == RPUT || what == RGET)
+                continue; /* MPI forbids to free or cancel these */
+            freed(what, 1);
+            freed(what, 0);
+            cancelled(what);
+        }
+        window_free(&w);
+    }
+    for (int how = 0; how < HOWS; how++)
+        many_windows(how);
+    MPI(MPI_Group_free(&zero));
+    MPI(MPI_Group_free(&one));
+    free(out);
+    free(in);
+    return test_end();
+}

@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Compiles the test programs beside this file against an installed library and runs them under mpiexec.
+
+  run.py --host NAME [--host NAME ...] [--prefix NAME=DIR] [--mpicc NAME=CMD] [--mpiexec NAME=CMD] [--only REGEX] ...
+
+NAME is free; whether it is an MPICH or an Open MPI is asked of its mpiexec. Defaults: target/prefix-NAME, mpicc.NAME,
+mpiexec.NAME. What is run stands in `testlist`, one entry per line:
+
+  name ranks seconds [key=value ...]
+
+  arg=WORD       an argument of the program (repeat)
+  env=NAME=VALUE in the environment of the processes (repeat)
+  mode=          link (default: by pkg-config), static, preload (linked with the host only), plain (no library at all)
+  result=        ok (default: exit 0 and a line OK), death or fatal (the job must end, not with 0, leaving nothing behind)
+  expect=REGEX   must be found in the output (repeat; `_` stands for a space)
+  reject=REGEX   must not be found
+  host=          mpich or openmpi: only there
+  tag=WORD       chosen by --tag
+
+After each entry no process of it and no new segment in /dev/shm may be left. The last line is "N passed, N failed".
+MPIX_TEST_SLOWDOWN in the environment multiplies the time limits.
+"""
+import argparse
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+# What plain hosts leave in /dev/shm themselves when a process is killed.
+HOST_SEGMENTS = re.compile(r"^(mpich|vader_segment|sm_segment|osc_|psm|sem\.|ompi|prte|pmix|ucx|memory_ucx|hwloc)", re.I)
+FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-error=stringop-overflow", "-Wno-stringop-overflow"]
+
+
+class Host:
+    """An MPI library: its commands, and where our library is installed for it."""
+
+    def __init__(self, name, options):
+        self.name = name
+        self.prefix = os.path.abspath(options.prefix.get(name, os.path.join(ROOT, "target", f"prefix-{name}")))
+        self.mpicc = options.mpicc.get(name, f"mpicc.{name}")
+        self.mpiexec = options.mpiexec.get(name, f"mpiexec.{name}")
+        self.build = os.path.join(os.path.abspath(options.build), name)
+        os.makedirs(self.build, exist_ok=True)
+        version = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True)
+        self.kind = "openmpi" if re.search(r"open.?mpi|openrte|prrte", version.stdout + version.stderr, re.I) else "mpich"
+        env = dict(os.environ, PKG_CONFIG_PATH=f"{self.prefix}/lib/pkgconfig")
+        self.linked = self.headers = None
+        if not options.plain:
+            ask = lambda what: shlex.split(subprocess.check_output(["pkg-config", what, "mpix-rma"], env=env, text=True))
+            self.headers, self.linked = ask("--cflags"), ask("--libs")
+
+    def command(self, ranks, env, wrap, program, args):
+        """The whole mpiexec command line. MPICH hands the environment on, Open MPI wants each name."""
+        if self.kind == "mpich":
+            line = [self.mpiexec]
+            for key, value in env.items():
+                line += ["-genv", key, value]
+        else:
+            line = [self.mpiexec, "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+            for key, value in env.items():
+                line += ["-x", f"{key}={value}"]
+        return line + ["-n", str(ranks)] + wrap + [program] + args
+
+
+class Entry:
+    """One line of the test list."""
+
+    def __init__(self, line):
+        words = line.split()
+        self.name, self.ranks, self.limit = words[0], int(words[1]), float(words[2])
+        self.args, self.env, self.tags, self.expect, self.reject = [], {}, [], [], []
+        self.mode, self.result, self.host = "link", "ok", None
+        for word in words[3:]:
+            key, _, value = word.partition("=")
+            if key == "arg":
+                self.args.append(value)
+            elif key == "env":
+                name, _, text = value.partition("=")
+                self.env[name] = text
+            elif key == "tag":
+                self.tags.append(value)
+            elif key in ("expect", "reject"):
+                getattr(self, key).append(value.replace("_", " "))
+            elif key in ("mode", "result", "host"):
+                setattr(self, key, value)
+            else:
+                raise SystemExit(f"testlist: {key}= is not known: {line}")
+        self.title = " ".join([self.name] + words[3:])
+
+    def binary(self, host):
+        return os.path.join(host.build, f"{self.name}.{self.mode}")
+
+
+def example_of_readme():
+    """The C program that README.md prints."""
+    text = open(os.path.join(ROOT, "README.md")).read()
+    block = re.search(r"^```c\n(.*?)^```", text, re.M | re.S)
+    if not block:
+        raise SystemExit("README.md prints no C program")
+    return block.group(1)
+
+
+def source_of(entry, host):
+    if entry.name == "readme_example":
+        path = os.path.join(host.build, "readme_example.c")
+        with open(path, "w") as f:
+            f.write(example_of_readme())
+        return path
+    for ending in (".c", ".cpp"):
+        path = os.path.join(HERE, entry.name + ending)
+        if os.path.exists(path):
+            return path
+    raise SystemExit(f"testlist: there is no program {entry.name}")
+
+
+def compile_line(entry, host, source, sanitize):
+    line = shlex.split(host.mpicc)
+    if source.endswith(".cpp"):
+        line += ["-x", "c++", "-Wall", "-Wextra", "-Werror"]
+    elif entry.name == "readme_example":
+        pass  # as printed
+    else:
+        line += FLAGS
+    line += ["-I", HERE, source, "-x", "none", "-o", entry.binary(host)] + sanitize
+    if entry.mode == "link":
+        line += host.headers + host.linked
+    elif entry.mode == "static":
+        line += host.headers + [f"{host.prefix}/lib/libmpix_rma.a", "-lpthread", "-ldl", "-lm"]
+    else:
+        line += ["-DPLAIN"]
+    return line + ([] if entry.name == "readme_example" else ["-lpthread", "-ldl"])
+
+
+def compile_all(entries, hosts, jobs, sanitize):
+    """Compiles each program once per host and mode. The words of the compiler for each that fails."""
+    wanted = {}
+    for host in hosts:
+        for entry in entries:
+            wanted.setdefault(entry.binary(host), (entry, host))
+    failed = {}
+
+    def one(item):
+        binary, (entry, host) = item
+        source = source_of(entry, host)
+        if source.endswith(".cpp"):
+            probe = subprocess.run(shlex.split(host.mpicc) + ["-x", "c++", "-fsyntax-only", "/dev/null"], capture_output=True)
+            if probe.returncode:
+                failed[binary] = "SKIP there is no C++ compiler"
+                return
+        run = subprocess.run(compile_line(entry, host, source, sanitize), capture_output=True, text=True)
+        if run.returncode:
+            failed[binary] = run.stderr + run.stdout
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, wanted.items()))
+    return failed
+
+
+def processes_of(binary):
+    """Processes that run the binary (a name of ours alone, so nobody else's)."""
+    found = []
+    for pid in os.listdir("/proc"):
+        if pid.isdigit():
+            try:
+                if os.readlink(f"/proc/{pid}/exe") == binary:
+                    found.append(int(pid))
+            except OSError:
+                pass
+            else:
+                continue
+            try:  # under a wrapper such as valgrind
+                if binary.encode() in open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0") and int(pid) != os.getpid():
+                    found.append(int(pid))
+            except OSError:
+                pass
+    return found
+
+
+def segments():
+    try:
+        return {n for n in os.listdir("/dev/shm") if not HOST_SEGMENTS.match(n)}
+    except OSError:
+        return set()
+
+
+def until(condition, seconds):
+    """True as soon as the condition holds; a launcher needs a moment to tear a killed job down."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def run_one(entry, host, options):
+    """None if it passed, else what is wrong, and the output."""
+    env = dict(entry.env)
+    if entry.mode == "preload":
+        env["LD_PRELOAD"] = os.path.join(host.prefix, "lib", "libmpix_rma.so")
+        env["EXPECT_LIBRARY"] = "1"
+    for item in options.env:
+        key, _, value = item.partition("=")
+        env[key] = value
+    binary = os.path.realpath(entry.binary(host))
+    limit = entry.limit * options.slowdown
+    before = segments()
+    process = subprocess.Popen(
+        host.command(entry.ranks, env, options.wrap, binary, entry.args),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, cwd=host.build)
+    wrong, code = [], None
+    try:
+        output, _ = process.communicate(timeout=limit)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        wrong.append(f"still running after {limit:.0f} s")
+        if options.stacks:
+            for pid in processes_of(binary):
+                subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"], stderr=subprocess.DEVNULL)
+        os.killpg(process.pid, signal.SIGTERM)  # the launcher ends its processes
+        try:
+            output, _ = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            for pid in processes_of(binary):
+                os.kill(pid, signal.SIGKILL)
+            output, _ = process.communicate()
+    output = output.decode(errors="replace")
+    if not until(lambda: not processes_of(binary), 5):
+        wrong.append("processes left behind: %s" % processes_of(binary))
+        for pid in processes_of(binary):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+    if not until(lambda: not segments() - before, 2):
+        wrong.append("segments left behind: %s" % sorted(segments() - before))
+    skip = re.search(r"^SKIP (.*)$", output, re.M)
+    if skip and code == 0 and not wrong:
+        return "SKIP " + skip.group(1), output
+    if not wrong:
+        if entry.result == "ok":
+            if code != 0:
+                wrong.append(f"exit status {code}")
+            if not re.search(r"^OK$", output, re.M):
+                wrong.append("no line OK")
+        elif code == 0:
+            wrong.append("exit status 0")
+        if entry.result == "fatal" and not output.strip():
+            wrong.append("it ended without a word")
+        wrong += [f"the output lacks /{e}/" for e in entry.expect if not re.search(e, output)]
+        wrong += [f"the output has /{e}/" for e in entry.reject if re.search(e, output)]
+    return "; ".join(wrong) or None, output
+
+
+def pairs(words):
+    return dict(word.split("=", 1) for word in words)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", action="append", required=True)
+    for name in ("prefix", "mpicc", "mpiexec"):
+        parser.add_argument(f"--{name}", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--build", default=os.path.join(ROOT, "target", "ctests"))
+    parser.add_argument("--list", default=os.path.join(HERE, "testlist"))
+    parser.add_argument("--only", help="regular expression on `name ranks key=value...`")
+    parser.add_argument("--tag", help="only entries with this tag")
+    parser.add_argument("--max-ranks", type=int, default=64)
+    parser.add_argument("--mode", help="only entries of this mode")
+    parser.add_argument("--plain", action="store_true", help="run mode=plain and mode=preload entries on the hosts alone: tests the tests")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--wrap", type=shlex.split, default=[], help="command before each process, such as valgrind")
+    parser.add_argument("--sanitize", type=shlex.split, default=[], help="more compiler flags")
+    parser.add_argument("--slowdown", type=float, default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--stacks", action="store_true", help="gdb stacks of what is still running at the limit")
+    parser.add_argument("-v", "--verbose", action="store_true", help="output of passing tests too")
+    options = parser.parse_args()
+    options.prefix, options.mpicc, options.mpiexec = map(pairs, (options.prefix, options.mpicc, options.mpiexec))
+    lines = [line.split("#")[0].strip() for line in open(options.list)]
+    entries = [Entry(line) for line in lines if line]
+    if options.plain:
+        entries = [e for e in entries if e.mode in ("plain", "preload")]
+        for e in entries:
+            e.mode, e.expect = "plain", []
+    chosen = [e for e in entries
+              if (not options.only or re.search(options.only, f"{e.name} {e.ranks} {e.title}"))
+              and (not options.tag or options.tag in e.tags) and (not options.mode or e.mode == options.mode)
+              and e.ranks <= options.max_ranks]
+    hosts = [Host(name, options) for name in options.host]
+    start = time.monotonic()
+    broken = compile_all(chosen, hosts, options.jobs, options.sanitize)
+    print(f"{len({e.name for e in chosen})} programs compiled for {', '.join(h.name for h in hosts)} in {time.monotonic() - start:.0f} s", flush=True)
+    passed, failed, skipped = 0, [], []
+    width = max([len(e.title) for e in chosen] + [10])
+    for _ in range(options.repeat):
+        for host in hosts:
+            for entry in chosen:
+                if entry.host and entry.host != host.kind:
+                    continue
+                begin = time.monotonic()
+                if entry.binary(host) in broken:
+                    wrong, output = broken[entry.binary(host)], ""
+                    if not wrong.startswith("SKIP"):
+                        wrong, output = "does not compile", wrong
+                        broken[entry.binary(host)] = ""  # in words once
+                else:
+                    wrong, output = run_one(entry, host, options)
+                word = "ok  " if not wrong else "SKIP" if wrong.startswith("SKIP") else "FAIL"
+                print(f"{word} {host.name:8} {entry.title:{width}} {entry.ranks} ranks {time.monotonic() - begin:7.2f} s"
+                      + (f"  {wrong}" if wrong else ""), flush=True)
+                if word == "FAIL" or options.verbose:
+                    print("".join(f"     | {line}\n" for line in output.splitlines()[-40:]), end="", flush=True)
+                if word == "ok  ":
+                    passed += 1
+                elif word == "SKIP":
+                    skipped.append(f"{host.name} {entry.title}: {wrong[5:]}")
+                else:
+                    failed.append(f"{host.name} {entry.title}, {entry.ranks} ranks: {wrong}")
+    for title, those in (("skipped", skipped), ("failed", failed)):
+        if those:
+            print(f"{title}:\n  " + "\n  ".join(those))
+    print(f"C programs: {time.monotonic() - start:.0f} s")
+    print(f"{passed} passed, {len(failed)} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

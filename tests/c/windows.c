@@ -1,0 +1,156 @@
+/*
+ * Many windows at once, with epochs pending on all; many windows one after the other, leaving nothing behind;
+ * windows on split, duplicated and reversed communicators.
+ */
+#include "check.h"
+#include <dirent.h>
+
+static int entries_of(const char *directory)
+{
+    int n = 0;
+    DIR *d = opendir(directory);
+    if (d == NULL)
+        return -1;
+    while (readdir(d) != NULL)
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void at_once(void)
+{
+    enum { MANY = 100 };
+    static Window w[MANY];
+    static MPI_Request r[MANY];
+    static int value[MANY];
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    for (int i = 0; i < MANY; i++)
+        w[i] = window(i % KINDS, sizeof(int), sizeof(int));
+    for (int i = 0; i < MANY; i++) {
+        value[i] = me * MANY + i;
+        MPI(MPIX_Win_ifence(0, w[i].win, &r[i]));
+    }
+    MPI(MPI_Waitall(MANY, r, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < MANY; i++)
+        MPI(MPI_Put(&value[i], 1, MPI_INT, right, 0, 1, MPI_INT, w[i].win));
+    /* Closed in an order that differs between the processes: nonblocking fences of different windows are free. */
+    for (int k = 0; k < MANY; k++) {
+        int i = (k * 7 + me * 13) % MANY;
+        MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w[i].win, &r[i]));
+    }
+    MPI(MPI_Waitall(MANY, r, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < MANY; i++)
+        EXPECT(*(int *)w[i].base == left * MANY + i, "window %d: %d", i, *(int *)w[i].base);
+    for (int i = 0; i < MANY; i++)
+        window_free(&w[MANY - 1 - i]);
+}
+
+static int lines_of(const char *file)
+{
+    int n = 0, c;
+    FILE *f = fopen(file, "r");
+    if (f == NULL)
+        return -1;
+    while ((c = getc(f)) != EOF)
+        n += c == '\n';
+    fclose(f);
+    return n;
+}
+
+static void one_after_the_other(void)
+{
+    int files = 0, mappings = 0;
+    for (int i = 0; i < 300; i++) {
+        Window w = window(i % KINDS, 4096 * (i % 5), 1);
+        int64_t value = i;
+        MPI(MPI_Win_fence(0, w.win));
+        if (i % 5)
+            MPI(MPI_Put(&value, 1, MPI_INT64_T, (me + i) % ranks, 0, 1, MPI_INT64_T, w.win));
+        MPI(MPI_Win_fence(0, w.win));
+        window_free(&w);
+        if (i == 50 || i == 299) { /* whatever is kept for good is there after a few */
+            int f = entries_of("/proc/self/fd"), m = lines_of("/proc/self/maps");
+            if (i == 299) {
+                EXPECT(f <= files, "open files: %d after 50 windows, %d after 300", files, f);
+                EXPECT(m < mappings + 100, "mappings: %d after 50 windows, %d after 300", mappings, m);
+            }
+            files = f;
+            mappings = m;
+        }
+    }
+}
+
+/* Ranks are those of the window's group, whatever they are elsewhere. */
+static void on_comm(MPI_Comm comm, const char *name)
+{
+    int r, n;
+    MPI(MPI_Comm_rank(comm, &r));
+    MPI(MPI_Comm_size(comm, &n));
+    for (int kind = 0; kind < KINDS; kind++) {
+        Window w = window_on(kind, n * sizeof(int), sizeof(int), MPI_INFO_NULL, comm);
+        int value = 70 + r, *mine = w.base;
+        MPI_Request q;
+        MPI(MPI_Win_fence(0, w.win));
+        for (int t = 0; t < n; t++)
+            MPI(MPI_Put(&value, 1, MPI_INT, t, r, 1, MPI_INT, w.win));
+        MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w.win, &q));
+        finish(&q);
+        for (int t = 0; t < n; t++)
+            EXPECT(mine[t] == 70 + t, "%s, %s: fence: from %d: %d", name, kind_name[kind], t, mine[t]);
+        MPI_Group all, to, from;
+        int right = (r + 1) % n, left = (r + n - 1) % n;
+        MPI(MPI_Win_get_group(w.win, &all));
+        MPI(MPI_Group_incl(all, 1, &right, &to));
+        MPI(MPI_Group_incl(all, 1, &left, &from));
+        value = 170 + r;
+        MPI(MPI_Win_post(from, 0, w.win));
+        MPI(MPI_Win_start(to, 0, w.win));
+        MPI(MPI_Put(&value, 1, MPI_INT, right, r, 1, MPI_INT, w.win));
+        MPI(MPI_Win_complete(w.win));
+        MPI(MPI_Win_wait(w.win));
+        EXPECT(mine[left] == 170 + left, "%s, %s: post/start: %d", name, kind_name[kind], mine[left]);
+        value = 270 + r;
+        MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, w.win));
+        MPI(MPI_Put(&value, 1, MPI_INT, right, r, 1, MPI_INT, w.win));
+        MPI(MPI_Win_unlock(right, w.win));
+        MPI(MPI_Barrier(comm));
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, r, 0, w.win));
+        EXPECT(mine[left] == 270 + left, "%s, %s: lock: %d", name, kind_name[kind], mine[left]);
+        MPI(MPI_Win_unlock(r, w.win));
+        MPI(MPI_Group_free(&all));
+        MPI(MPI_Group_free(&to));
+        MPI(MPI_Group_free(&from));
+        window_free(&w);
+    }
+}
+
+static void communicators(void)
+{
+    MPI_Comm comm;
+    MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, -me, &comm));
+    on_comm(comm, "reversed");
+    MPI(MPI_Comm_free(&comm));
+    MPI(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &comm));
+    on_comm(comm, "split");
+    MPI(MPI_Comm_free(&comm));
+    MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    on_comm(comm, "dup");
+    /* The communicator goes, its window stays. */
+    Window w = window_on(ALLOCATED, sizeof(int), sizeof(int), MPI_INFO_NULL, comm);
+    MPI(MPI_Comm_free(&comm));
+    MPI(MPI_Win_fence(0, w.win));
+    MPI(MPI_Put(&me, 1, MPI_INT, (me + 1) % ranks, 0, 1, MPI_INT, w.win));
+    MPI(MPI_Win_fence(0, w.win));
+    EXPECT(*(int *)w.base == (me + ranks - 1) % ranks, "window after its communicator: %d", *(int *)w.base);
+    window_free(&w);
+    on_comm(MPI_COMM_SELF, "self");
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(&argc, &argv);
+    at_once();
+    one_after_the_other();
+    communicators();
+    return test_end();
+}

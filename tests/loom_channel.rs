@@ -1,0 +1,197 @@
+//! All interleavings of the channel and of the accumulate lock, within bounds.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_channel`.
+
+#![cfg(loom)]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "loom checks the accesses that unsafe would have to justify")]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, AtomicU64};
+use loom::thread;
+use mpix_rma::transport::shm::protocol::*;
+
+/// Two slots, so that few operations go round the ring.
+const SLOTS: u64 = 2;
+
+/// The words of a channel and of the target, as loom sees them.
+struct Channel {
+    head: AtomicU64,
+    drain: AtomicU32,
+    stamps: [AtomicU64; SLOTS as usize],
+    /// Payload of the slots: loom reports every access that is not ordered.
+    payload: [UnsafeCell<u64>; SLOTS as usize],
+    /// The target's memory: everything that was applied, in order.
+    memory: UnsafeCell<Vec<u64>>,
+}
+
+impl Channel {
+    fn new() -> Self {
+        Channel {
+            head: AtomicU64::new(0),
+            drain: AtomicU32::new(0),
+            stamps: Default::default(),
+            payload: Default::default(),
+            memory: UnsafeCell::new(Vec::new()),
+        }
+    }
+
+    fn ends(&self) -> Ends<'_> {
+        Ends { head: &self.head, drain: &self.drain }
+    }
+
+    fn slot(&self, position: u64) -> usize {
+        (position % SLOTS) as usize
+    }
+
+    /// The origin sends the operation `position + 100`.
+    fn send(&self, position: u64) {
+        let slot = self.slot(position);
+        self.payload[slot].with_mut(|payload| unsafe { *payload = position + 100 });
+        publish(&self.stamps[slot], position, 7);
+    }
+
+    /// Applies what is there: appends it to the memory, and leaves twice the value as a result.
+    /// The target looks before it takes the drain, the origin knows what it has published.
+    fn consume(&self, end: Option<u64>) {
+        if end.is_none() {
+            let head = self.ends().peek();
+            if published(&self.stamps[self.slot(head)], head).is_none() {
+                return;
+            }
+        }
+        let Some(mut drain) = self.ends().try_drain() else { return };
+        let mut position = drain.position();
+        while end.is_none_or(|end| position < end) {
+            let slot = self.slot(position);
+            match published(&self.stamps[slot], position) {
+                Some(tag) => assert_eq!(tag, 7),
+                None => break,
+            }
+            let value = self.payload[slot].with_mut(|payload| unsafe { std::mem::replace(&mut *payload, *payload * 2) });
+            self.memory.with_mut(|memory| unsafe { (*memory).push(value) });
+            position += 1;
+        }
+        drain.advance(position);
+    }
+
+    /// The origin collects the result of `position`.
+    fn collect(&self, position: u64) {
+        let result = self.payload[self.slot(position)].with(|payload| unsafe { *payload });
+        assert_eq!(result, 2 * (position + 100));
+    }
+}
+
+fn bounded(preemptions: usize) -> loom::model::Builder {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder
+}
+
+/// The origin sends three operations through two slots, helping itself or waiting.
+fn origin(channel: &Channel, helps: bool) {
+    let (mut tail, mut collected) = (0, 0);
+    while collected < 3 {
+        while tail < 3 && tail - collected < SLOTS {
+            channel.send(tail);
+            tail += 1;
+        }
+        if helps {
+            channel.consume(Some(tail));
+        }
+        let applied = channel.ends().applied();
+        if applied == collected {
+            thread::yield_now();
+        }
+        while collected < applied {
+            channel.collect(collected);
+            collected += 1;
+        }
+    }
+}
+
+/// What the origin knows to be complete is in the target's memory, once and in order [FE-2].
+fn check(channel: &Channel) {
+    channel.memory.with(|memory| assert_eq!(unsafe { &*memory }, &[100, 101, 102]));
+}
+
+#[test]
+fn the_target_consumes() {
+    bounded(3).check(|| {
+        let channel = Arc::new(Channel::new());
+        let target = {
+            let channel = Arc::clone(&channel);
+            thread::spawn(move || {
+                while channel.ends().peek() < 3 {
+                    channel.consume(None);
+                    thread::yield_now();
+                }
+            })
+        };
+        origin(&channel, false);
+        // The origin has seen the head: no join is needed to see the memory.
+        check(&channel);
+        target.join().unwrap();
+    });
+}
+
+#[test]
+fn the_origin_helps_itself_while_the_target_polls() {
+    bounded(3).check(|| {
+        let channel = Arc::new(Channel::new());
+        let target = {
+            let channel = Arc::clone(&channel);
+            thread::spawn(move || {
+                channel.consume(None);
+                channel.consume(None);
+            })
+        };
+        origin(&channel, true);
+        check(&channel);
+        target.join().unwrap();
+        check(&channel);
+    });
+}
+
+#[test]
+fn a_signal_covers_what_is_complete() {
+    bounded(2).check(|| {
+        use loom::sync::atomic::Ordering::{Acquire, Release};
+        let channel = Arc::new(Channel::new());
+        let done = Arc::new(AtomicU64::new(0));
+        let target = {
+            let (channel, done) = (Arc::clone(&channel), Arc::clone(&done));
+            thread::spawn(move || {
+                channel.consume(None);
+                if done.load(Acquire) == 1 {
+                    // Whoever applied them: the target itself reads its memory without the drain.
+                    check(&channel);
+                }
+            })
+        };
+        origin(&channel, true);
+        done.store(1, Release);
+        target.join().unwrap();
+    });
+}
+
+#[test]
+fn the_accumulate_lock_excludes_and_publishes() {
+    bounded(3).check(|| {
+        let shared = Arc::new((AtomicU32::new(0), UnsafeCell::new(0u64)));
+        let add = |shared: &(AtomicU32, UnsafeCell<u64>)| {
+            let _held = AccumulateLock(&shared.0).hold();
+            shared.1.with_mut(|value| unsafe { *value += 1 });
+        };
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                add(&shared);
+                add(&shared);
+            })
+        };
+        add(&shared);
+        other.join().unwrap();
+        let _held = AccumulateLock(&shared.0).hold();
+        shared.1.with(|value| assert_eq!(unsafe { *value }, 3));
+    });
+}

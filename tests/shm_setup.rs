@@ -1,0 +1,173 @@
+//! Set-up and end of shared-memory windows: one answer everywhere, and nothing stays behind.
+//! One test function: it counts this process's mappings and descriptors.
+
+#![cfg(not(loom))]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+
+#[allow(unreachable_pub, reason = "one module for several test files")]
+mod shm_world;
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::shm::*;
+use shm_world::*;
+
+/// A host that falsifies what one rank tells or hears.
+struct Tampered<F: FnMut(u32, &mut [u8], bool)> {
+    world: World,
+    gathers: u32,
+    /// Gather, bytes, and whether they are about to be sent.
+    tamper: F,
+}
+
+impl<F: FnMut(u32, &mut [u8], bool)> Bootstrap for Tampered<F> {
+    fn rank(&self) -> Rank {
+        self.world.rank
+    }
+    fn size(&self) -> u32 {
+        self.world.size
+    }
+    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
+        self.gathers += 1;
+        let mut mine = mine.to_vec();
+        (self.tamper)(self.gathers, &mut mine, true);
+        self.world.allgather(&mine, all);
+        (self.tamper)(self.gathers, all, false);
+    }
+}
+
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| line.contains("mpix-rma")).count()
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn settings() -> Settings {
+    unsafe fn none(_: Element, _: Reduction, _: *const u8, _: *mut u8, _: usize) {}
+    Settings { cma: true, foreign_reduce: none }
+}
+
+/// All ranks make a window; the errors must agree.
+fn failure(make: impl Fn(&World) -> Result<ShmWindow, SetupError> + Sync) -> SetupError {
+    let errors = std::sync::Mutex::new(Vec::new());
+    run(3, |world| {
+        let error = make(&world).expect_err("must fail");
+        errors.lock().unwrap().push(error);
+        world.barrier();
+    });
+    let errors = errors.into_inner().unwrap();
+    assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
+    errors[0].clone()
+}
+
+#[test]
+fn one_answer_everywhere_and_nothing_left() {
+    let (maps, fds) = (mappings(), descriptors());
+
+    for flavour in FLAVOURS {
+        run(4, |world| {
+            for _ in 0..10 {
+                let mut memory = vec![0; 10_000];
+                let mut w = world.window(flavour, &mut memory);
+                // The descriptors are closed as soon as all have mapped.
+                world.barrier();
+                if world.rank == 0 {
+                    assert_eq!((mappings(), descriptors()), (maps + 4, fds));
+                }
+                world.barrier();
+                w.put((world.rank + 1) % 4, 0, &[1; 5000]);
+                barrier(&mut w);
+            }
+        });
+        assert_eq!((mappings(), descriptors()), (maps, fds));
+    }
+
+    // Sizes whose sum no address space holds.
+    let error = failure(|world| world.try_window(Memory::Allocate { size: u64::MAX - 5 }, true));
+    assert!(matches!(&error, SetupError::System { rank: 0, reason, .. } if reason.contains("too large")), "{error}");
+
+    // A size that the kernel refuses.
+    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 60 }, true));
+    assert!(matches!(&error, SetupError::System { rank: 0, .. }), "{error}");
+
+    // Memory that would end beyond the last address, on one rank.
+    let error = failure(|world| {
+        let size = if world.rank == 2 { u64::MAX } else { 8 };
+        world.try_window(Memory::Create { base: Addr(4096), size }, true)
+    });
+    assert!(matches!(&error, SetupError::System { rank: 2, call, .. } if call.contains("arguments")), "{error}");
+
+    // Not all the same constructor.
+    let error = failure(|world| match world.rank {
+        1 => world.try_window(Memory::Allocate { size: 8 }, true),
+        _ => world.try_window(Memory::Create { base: Addr(4096), size: 8 }, true),
+    });
+    assert!(matches!(&error, SetupError::System { rank: 1, .. }), "{error}");
+
+    // One rank on another node: its identity is the first part of what it tells.
+    let error = failure(|world| {
+        let elsewhere = world.rank == 2;
+        let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
+            if elsewhere && sent && gather == 1 {
+                bytes[3] ^= 1;
+            }
+        };
+        let memory = Memory::Allocate { size: 8 };
+        ShmWindow::new(&mut Tampered { world: world.clone(), gathers: 0, tamper }, memory, 1, settings())
+    });
+    assert_eq!(error, SetupError::NotOneNode);
+
+    // One rank cannot open the segment: it hears a wrong descriptor of rank 0.
+    for allocate in [true, false] {
+        let error = failure(|world| {
+            let unlucky = world.rank == 1;
+            let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
+                if unlucky && !sent && gather == 1 {
+                    bytes[28..32].copy_from_slice(&99_999u32.to_ne_bytes());
+                }
+            };
+            let memory = match allocate {
+                true => Memory::Allocate { size: 8 },
+                false => Memory::Create { base: Addr(4096), size: 8 },
+            };
+            ShmWindow::new(&mut Tampered { world: world.clone(), gathers: 0, tamper }, memory, 1, settings())
+        });
+        assert!(matches!(&error, SetupError::System { rank: 1, call, .. } if call.contains("open")), "{error}");
+        assert!(error.to_string().contains("No such file"), "{error}");
+    }
+    assert_eq!((mappings(), descriptors()), (maps, fds), "failed set-ups leave nothing");
+
+    // One rank cannot attach to its neighbour: nobody does.
+    run(3, |world| {
+        let mut memory = vec![0u8; 100_000];
+        let unlucky = world.rank == 1;
+        let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
+            if unlucky && !sent && gather == 1 {
+                for card in bytes.chunks_exact_mut(72) {
+                    card[56..64].copy_from_slice(&8u64.to_ne_bytes());
+                }
+            }
+        };
+        let base = Addr(memory.as_mut_ptr() as usize);
+        let memory = Memory::Create { base, size: 100_000 };
+        let mut host = Tampered { world: world.clone(), gathers: 0, tamper };
+        let mut w = ShmWindow::new(&mut host, memory, 1, settings()).unwrap();
+        assert_eq!(host.gathers, 2, "creation costs two gathers");
+        assert_eq!(w.describe(), "shared memory + active copying");
+        let from = bytes(100_000, 3);
+        w.put((world.rank + 1) % 3, 0, &from);
+        barrier(&mut w);
+        assert!(own(&w, 0, 100_000) == from);
+        barrier(&mut w);
+    });
+
+    // The limit on file sizes gives an error, not a signal.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &libc::rlimit { rlim_cur: 1 << 20, ..limit }) };
+    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 20 }, true));
+    assert!(error.to_string().contains("RLIMIT_FSIZE"), "{error}");
+    unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
+    assert_eq!((mappings(), descriptors()), (maps, fds));
+}
