@@ -347,7 +347,7 @@ int MPIX_Win_iflush_local_all(MPI_Win win, MPI_Request *request);
  * MPIX_Get_version - version of the library that runs
  *
  *   major, minor, patch   out. May be called before MPI_Init and after MPI_Finalize. Error: MPI_ERR_ARG (a NULL
- *                         pointer; returned, no handler is called).
+ *                         pointer), through the handler of MPI_COMM_WORLD.
  */
 int MPIX_Get_version(int *major, int *minor, int *patch);
 
