@@ -71,7 +71,7 @@ fn lk1_shared_holders_let_shared_newcomers_in() {
     w.rank(0).shared(4);
     w.drive();
     assert_eq!(holders(&w, 4), [0, 1, 3]);
-    [3, 0, 1].map(|me| w.rank(me).unlock(4));
+    [3, 0, 1].iter().for_each(|me| _ = w.rank(*me).unlock(4));
     w.finish();
 }
 
@@ -227,7 +227,7 @@ fn lk3_the_releaser_grants_neighbouring_readers_itself() {
     w.thaw(3);
     w.drive();
     assert_eq!(holders(&w, 5), [1, 2, 3, 4]);
-    (1..5).for_each(|me| drop(w.rank(me).unlock(5)));
+    (1..5).for_each(|me| _ = w.rank(me).unlock(5));
     w.finish();
 }
 

@@ -7,6 +7,8 @@
 #![allow(unreachable_pub)]
 
 mod activation;
+mod alloc;
+mod cost;
 mod errors;
 mod fence;
 mod flush;
