@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::hook;
 use super::sys::*;
-use crate::runtime::progress::{Patience, must_drive, sweep_from_hook};
+#[cfg(mpi_host = "mpich")]
+use crate::runtime::progress::must_drive;
+use crate::runtime::progress::{Patience, sweep_from_hook};
 
 /// Blocking calls are made in their nonblocking form; agreed at `MPI_Init`.
 static AGREED: AtomicBool = AtomicBool::new(false);
@@ -26,7 +28,8 @@ pub(crate) fn collectives() -> bool {
     AGREED.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait has something of ours to drive.
+/// True if a point-to-point call or a wait, in a job that has agreed on loops, has something of ours to drive.
+#[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn now() -> bool {
     collectives() && must_drive()

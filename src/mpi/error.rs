@@ -93,23 +93,22 @@ fn code_of(call: &'static str, fault: Fault) -> c_int {
 pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
     let code = code_of(call, fault);
     log::debug!("{call}: {} (error class {})", fault.text, fault.class);
+    let mut told = code;
     if is_fatal(place) {
-        // The host ends the job with its own words for the code, which it does not have.
+        // The host ends the job with its own words: those of the class, since it has none for the code.
         eprintln!("mpix-rma: {}", Words { call, text: fault.text });
+        told = fault.class;
     }
-    let mut passed_on = code;
-    // SAFETY: the handles come from the application's call and name live objects (`place_of` in `call.rs` checks
-    // windows); the variadic handlers get the code alone.
+    // SAFETY: the handles come from the application's call and name live objects (`call.rs` checks windows); a handler gets
+    // the object and the code alone.
     unsafe {
         match place {
-            Place::Window(window) => PMPI_Win_call_errhandler(window, passed_on),
-            Place::Communicator(comm) => PMPI_Comm_call_errhandler(comm, passed_on),
-            Place::World => PMPI_Comm_call_errhandler(MPI_COMM_WORLD, passed_on),
+            Place::Window(window) => PMPI_Win_call_errhandler(window, told),
+            Place::Communicator(comm) => PMPI_Comm_call_errhandler(comm, told),
+            Place::World => PMPI_Comm_call_errhandler(MPI_COMM_WORLD, told),
         };
     }
-    // A handler may be given the code by reference, but what the call returns is ours to say.
-    passed_on = code;
-    passed_on
+    code
 }
 
 struct Words {

@@ -82,7 +82,9 @@ impl Combine {
                 native::F32 => floating::<f32>(self.reduction, input, inout, len / 4),
                 native::F64 => floating::<f64>(self.reduction, input, inout, len / 8),
                 foreign => {
-                    (self.foreign)(foreign, self.reduction, input, inout, len / usize::from(self.extent));
+                    // The last element of a pair may end before its extent does.
+                    let count = len.div_ceil(usize::from(self.extent));
+                    (self.foreign)(foreign, self.reduction, input, inout, count);
                 }
             }
         }

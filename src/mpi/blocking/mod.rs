@@ -5,7 +5,7 @@
 //! - [`collectives`]: every blocking collective, by its nonblocking twin.
 //! - [`assembled`]: collective calls without such a twin, after a nonblocking barrier of our own.
 //!
-//! On a host with a hook the same build passes all of them on (`drive::collectives` is false).
+//! On a host with a hook the same build passes all of them on (`drive::collectives` is false), but for `MPI_Waitall`.
 //!
 //! Not driven while they block, because there is nothing to wait for in their place: collective file operations after
 //! `MPI_File_open`, `MPI_Comm_create_group`, the leaders' meeting in `MPI_Intercomm_create`, `MPI_Buffer_detach`, and the
