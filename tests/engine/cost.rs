@@ -330,7 +330,10 @@ fn memory_per_pending_epoch_is_constant_and_returns() {
         let left = alloc::live() - before;
         // Tables keep room for about a thousand.
         assert!(left < 1 << 20, "{left} bytes are left of {pending} with {n} epochs");
-        println!("{n} pending access epochs with a put: {:.0} bytes each, {left} bytes left at the end", per_epoch[per_epoch.len() - 1]);
+        println!(
+            "{n} pending access epochs with a put: {:.0} bytes each, {left} bytes left at the end",
+            per_epoch[per_epoch.len() - 1]
+        );
     }
     // Tables that double are up to twice as large as what is in them.
     assert!(per_epoch[1] <= 2.0 * per_epoch[0], "{per_epoch:?}");

@@ -126,11 +126,8 @@ impl Generator {
                     let disp = self.own_cells[target as usize];
                     self.own_cells[target as usize] += 8;
                     self.expected[target as usize][disp / 8] = value;
-                    let put = if self.one_in(4) {
-                        Step::RequestPut { target, disp, value }
-                    } else {
-                        Step::Put { target, disp, value }
-                    };
+                    let put =
+                        if self.one_in(4) { Step::RequestPut { target, disp, value } } else { Step::Put { target, disp, value } };
                     // An R-form is for passive epochs only; its wait needs the grant.
                     let put = if flushes { put } else { Step::Put { target, disp, value } };
                     self.push(me, put);
