@@ -58,4 +58,3 @@ assembled! {
     MPI_File_open PMPI_File_open over comm(
         comm: MPI_Comm, filename: *const c_char, amode: c_int, info: MPI_Info, fh: *mut MPI_File);
 }
-
