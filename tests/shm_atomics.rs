@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
 
+#[allow(unreachable_pub, reason = "one module for several test files")]
 mod shm_world;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,8 +144,9 @@ fn foreign_datatypes_are_reduced_by_the_host() {
                 let pair = |value: f64, index: i32| [&value.to_ne_bytes()[..], &index.to_ne_bytes()[..]].concat();
                 let mine: Vec<u8> = (0..count).flat_map(|i| pair(i as f64, 1)).collect();
                 let other: Vec<u8> = (0..count).flat_map(|i| pair(i as f64 + (i % 2) as f64 - 0.5, 2)).collect();
-                let expected: Vec<u8> =
-                    (0..count).flat_map(|i| if i % 2 == 1 { other[12 * i..][..12].to_vec() } else { mine[12 * i..][..12].to_vec() }).collect();
+                let expected: Vec<u8> = (0..count)
+                    .flat_map(|i| if i % 2 == 1 { other[12 * i..][..12].to_vec() } else { mine[12 * i..][..12].to_vec() })
+                    .collect();
                 write_own(&w, 4, &mine);
                 barrier(&mut w);
                 let target = 1 - world.rank;
@@ -297,7 +299,8 @@ fn a_target_that_never_polls() {
                 let origin = Addr(&raw const one as usize);
                 let result = Addr(&raw mut old[i as usize] as usize);
                 flight.post(&mut w, &Op { origin, ..op(OpKind::Put, 2, base + 8 + 200 * i, 8) });
-                let add = Op { element: U64, reduction: reduction::SUM, extent: 8, origin, result, ..op(OpKind::Put, 2, base, 8) };
+                let add =
+                    Op { element: U64, reduction: reduction::SUM, extent: 8, origin, result, ..op(OpKind::Put, 2, base, 8) };
                 flight.post(&mut w, &Op { kind: OpKind::GetAccumulate, ..add });
                 flight.post(&mut w, &Op { kind: OpKind::Accumulate, disp: base + 16 + 200 * i, ..add });
             }
@@ -346,7 +349,8 @@ fn target_and_origins_at_once() {
             let mut flight = Flight::default();
             for i in 0..COUNT {
                 let (origin, result) = (Addr(&raw const one as usize), Addr(&raw mut old[i as usize] as usize));
-                let add = Op { element: U64, reduction: reduction::SUM, extent: 8, origin, result, ..op(OpKind::Put, 2, disp, 8) };
+                let add =
+                    Op { element: U64, reduction: reduction::SUM, extent: 8, origin, result, ..op(OpKind::Put, 2, disp, 8) };
                 flight.post(&mut w, &Op { kind: OpKind::GetAccumulate, ..add });
                 flight.post(&mut w, &Op { kind: OpKind::Accumulate, disp: 1024, ..add });
                 if random.u8(..) == 0 {
@@ -373,4 +377,89 @@ fn target_and_origins_at_once() {
         }
         barrier(&mut w);
     });
+}
+
+/// Random operations of all kinds and sizes, several in flight, against a model of the target's memory;
+/// the target polls, is away, or both in turn.
+#[test]
+fn random_operations_against_a_model() {
+    const SIZE: usize = 1 << 20;
+    const ROUNDS: u64 = 100;
+    for (flavour, away) in
+        [(Flavour::Allocated, 0), (Flavour::Copied, 1), (Flavour::Attached, 0), (Flavour::Attached, 1), (Flavour::Attached, 50)]
+    {
+        run(3, |world| {
+            let mut memory = vec![0u8; 2 * SIZE];
+            let mut w = world.window(flavour, &mut memory);
+            let mut random = fastrand::Rng::with_seed(u64::from(world.rank) + away);
+            barrier(&mut w);
+            if world.rank == 2 {
+                // The others leave their word when they are done.
+                while w.load(2, LockWord::Readers) < 2 {
+                    for _ in 0..random.u64(0..=100 * away.min(10)) {
+                        w.poll();
+                    }
+                    for _ in 0..random.u64(0..=2000 * away) {
+                        std::hint::black_box(());
+                    }
+                    std::thread::yield_now();
+                }
+                barrier(&mut w);
+                return;
+            }
+            let base = SIZE * world.rank as usize;
+            let mut model = vec![0u8; SIZE];
+            for round in 0..ROUNDS {
+                let mut flight = Flight::default();
+                let mut at = 0;
+                let from = bytes(SIZE, round);
+                let mut back = vec![0u8; SIZE];
+                let mut expected = vec![0u8; SIZE];
+                while random.u8(0..16) != 0 {
+                    // Sizes from 8 bytes to 128 KiB, as many small as large ones.
+                    let len = random.usize(4..8) << random.u32(1..15);
+                    let len = len & !7;
+                    if at + len > SIZE {
+                        break;
+                    }
+                    let place = at..at + len;
+                    let mine = Op {
+                        origin: Addr(&raw const from[at] as usize),
+                        result: Addr(&raw mut back[at] as usize),
+                        element: U64,
+                        extent: 8,
+                        ..op(OpKind::Put, 2, (base + at) as u64, len)
+                    };
+                    at += len;
+                    match random.u8(0..5) {
+                        0 => {
+                            flight.post(&mut w, &mine);
+                            model[place.clone()].copy_from_slice(&from[place]);
+                        }
+                        1 => {
+                            flight.post(&mut w, &Op { kind: OpKind::Get, ..mine });
+                            expected[place.clone()].copy_from_slice(&model[place]);
+                        }
+                        kind => {
+                            if kind > 2 {
+                                expected[place.clone()].copy_from_slice(&model[place.clone()]);
+                            }
+                            let kind = if kind > 2 { OpKind::GetAccumulate } else { OpKind::Accumulate };
+                            flight.post(&mut w, &Op { kind, reduction: reduction::BXOR, ..mine });
+                            for (to, from) in model[place.clone()].iter_mut().zip(&from[place]) {
+                                *to ^= from;
+                            }
+                        }
+                    }
+                }
+                flight.finish(&mut w);
+                assert!(back == expected, "round {round}");
+            }
+            let mut all = vec![0u8; SIZE];
+            w.get(2, base as u64, &mut all);
+            assert!(all == model);
+            w.fetch_add(2, LockWord::Readers, 1);
+            barrier(&mut w);
+        });
+    }
 }

@@ -127,13 +127,13 @@ void close_fence(struct iteration *it, int target, enum slot slot)
     closed(it, epoch, slot);
 }
 
-void close_and_work(struct iteration *it, closing *close, int target, enum slot slot)
+void close_and_stay_away(struct iteration *it, closing *close, int target, enum slot slot)
 {
     if (it->nonblocking) {
         close(it, target, slot);
-        work(it);
+        stay_away(it);
     } else {
-        work(it);
+        stay_away(it);
         close(it, target, slot);
     }
 }

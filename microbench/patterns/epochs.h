@@ -18,9 +18,9 @@ closing close_exposure, close_access, close_lock, close_fence;
 /* Puts this iteration's bytes into the window of `target`, at the place of this rank. */
 void put(struct iteration *, int target);
 
-/* Works for the delay and closes an epoch: inside the epoch in the blocking form, which keeps it
- * open for that long; after the close in the nonblocking form. Does not work in calm iterations. */
-void close_and_work(struct iteration *, closing *, int target, enum slot);
+/* Closes an epoch and stays away for the delay: first away, inside the epoch, in the blocking form,
+ * where closing early would mean waiting idly; first the close in the nonblocking form. */
+void close_and_stay_away(struct iteration *, closing *, int target, enum slot);
 
 /* Waits for what is pending, and stamps each epoch as it completes; then stamps ALL. */
 void finish(struct iteration *);

@@ -63,6 +63,15 @@ void begin_late(struct iteration *it)
     it->stamp[DELAY] = now_us() - it->start_us;
 }
 
+void stay_away(struct iteration *it)
+{
+    if (!it->delayed)
+        return;
+    double left = now_us();
+    sleep_until_us(left + it->delay_us);
+    it->stamp[DELAY] = now_us() - left;
+}
+
 void work(struct iteration *it)
 {
     if (it->delayed)

@@ -23,7 +23,10 @@ double common_start(MPI_Comm);
 void begin(struct iteration *);
 /* Begins it late by the delay, asleep until then. On time in calm iterations. */
 void begin_late(struct iteration *);
-/* A CPU-bound activity as long as the delay. Nothing in calm iterations. */
+/* The delay of a process that has begun: it does something else and calls no MPI. Asleep, because its
+ * core may be needed by another rank. Nothing in calm iterations. */
+void stay_away(struct iteration *);
+/* The same with a CPU-bound activity. */
 void work(struct iteration *);
 
 void fill(char *bytes, size_t count, uint64_t seed);

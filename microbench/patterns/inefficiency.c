@@ -39,8 +39,8 @@ static void late_post_origin(struct iteration *it)
 /* The four others have one origin and one target. */
 enum { ORIGIN, TARGET };
 
-/* Late Complete: the exposure is there before the start, so that nothing but the origin's work
- * inside its epoch can be waited for. */
+/* Late Complete: the exposure is there before the start, so that nothing but the origin's staying
+ * away inside its epoch can be waited for. */
 static void late_complete_prepare(struct iteration *it)
 {
     open_exposure(it, ORIGIN);
@@ -58,7 +58,7 @@ static void late_complete_origin(struct iteration *it)
     begin(it);
     open_access(it, TARGET);
     put(it, TARGET);
-    close_and_work(it, close_access, TARGET, FIRST);
+    close_and_stay_away(it, close_access, TARGET, FIRST);
     finish(it);
 }
 
@@ -80,12 +80,12 @@ static void early_fence_target(struct iteration *it)
     finish(it);
 }
 
-/* Wait at Fence: the origin works before it closes its fence epoch. */
+/* Wait at Fence: the origin is away before it closes its fence epoch. */
 static void wait_at_fence_origin(struct iteration *it)
 {
     begin(it);
     put(it, TARGET);
-    close_and_work(it, close_fence, TARGET, FIRST);
+    close_and_stay_away(it, close_fence, TARGET, FIRST);
     finish(it);
 }
 
@@ -109,7 +109,7 @@ static void late_unlock_first(struct iteration *it)
 {
     begin(it);
     put(it, LU_TARGET);
-    close_and_work(it, close_lock, LU_TARGET, FIRST);
+    close_and_stay_away(it, close_lock, LU_TARGET, FIRST);
     finish(it);
 }
 

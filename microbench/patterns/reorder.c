@@ -52,7 +52,7 @@ static void aaar_gats_second(struct iteration *it)
 }
 
 /* A_A_A_R, locks: two origins, two targets that sleep. The holder has the first target's lock
- * before the start and works before it releases it. */
+ * before the start and stays away before it releases it. */
 enum { AAL_HOLDER, AAL_ORIGIN, AAL_HELD, AAL_FREE };
 
 static void aaar_lock_prepare(struct iteration *it)
@@ -64,7 +64,7 @@ static void aaar_lock_holder(struct iteration *it)
 {
     begin(it);
     put(it, AAL_HELD);
-    work(it);
+    stay_away(it);
     close_lock(it, AAL_HELD, FIRST);
     finish(it);
 }

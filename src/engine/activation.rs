@@ -64,6 +64,15 @@ impl Ledger {
         self.closed[class as usize].push_back((closing, epoch));
     }
 
+    /// No closed epoch is incomplete.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        for queue in self.closed.iter_mut().filter(|queue| !queue.is_empty()) {
+            queue.clear();
+            shrink(queue);
+        }
+    }
+
     /// Forgets completed epochs at the front of each queue.
     pub(super) fn tidy(&mut self, epochs: &Slab<Epoch>) {
         for queue in &mut self.closed {

@@ -197,42 +197,59 @@ impl Window {
         // [PR-3]: this target does not wait for the others.
         leg.finished = true;
         let (target, access) = (leg.target, leg.access);
+        self.send_done(port, target, access, epoch);
+    }
+
+    /// Dones of one pair leave in order, as one rising word [MA-2].
+    fn send_done(&mut self, port: &mut impl Port, target: Rank, access: u64, epoch: Key) {
+        let index = self.peers.index(target);
+        let peer = &mut self.peers[index];
+        let in_order = access == peer.done + 1;
+        if in_order {
+            peer.done = access;
+            while peer.dones_held.contains_key(&(peer.done + 1)) {
+                peer.done += 1;
+            }
+        }
+        if !in_order {
+            peer.dones_held.insert(access, epoch);
+        } else if self.signal(port, index, Word::Done) {
+            self.done_left(epoch);
+        } else {
+            self.peers[index].dones_held.insert(access, epoch);
+        }
+    }
+
+    /// A done of an access epoch has left; after the last one the epoch is complete.
+    fn done_left(&mut self, epoch: Key) {
+        let held = &mut self.epochs[epoch];
         held.awaited -= 1;
-        let last = held.awaited == 0;
-        self.send_done(port, target, access);
-        if last {
+        if held.awaited == 0 {
             self.end(epoch);
         }
     }
 
-    /// Dones of one pair leave in order, as one rising word [MA-2].
-    fn send_done(&mut self, port: &mut impl Port, target: Rank, access: u64) {
-        let index = self.peers.index(target);
-        let peer = &mut self.peers[index];
-        if access != peer.done + 1 {
-            peer.held_back.insert(access);
-            self.held_back += 1;
-            return;
-        }
-        peer.done = access;
-        while peer.held_back.remove(&(peer.done + 1)) {
-            peer.done += 1;
-            self.held_back -= 1;
-        }
-        self.signal(port, index, Word::Done);
-    }
-
-    /// Sends the present value of a word; if there is no resource, a sweep sends what is then the present value.
-    pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) {
+    /// Sends the present value of a word. If there is no resource (false), a sweep sends what is then the present value.
+    pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) -> bool {
         let peer = &mut self.peers[index];
         let value = match word {
             Word::Grant => peer.exposures,
             Word::Done => peer.done,
             Word::Fence => unreachable!("the barrier sends its own"),
         };
-        if port.signal(peer.rank, word, value).is_err() && !std::mem::replace(&mut peer.unsent[word as usize], true) {
-            self.unsent.push((index, word));
+        if port.signal(peer.rank, word, value).is_err() {
+            if !std::mem::replace(&mut peer.unsent[word as usize], true) {
+                self.unsent.push((index, word));
+            }
+            return false;
         }
+        if word == Word::Done && !peer.dones_held.is_empty() {
+            let later = peer.dones_held.split_off(&(value + 1));
+            for epoch in std::mem::replace(&mut peer.dones_held, later).into_values() {
+                self.done_left(epoch);
+            }
+        }
+        true
     }
 
     pub(super) fn advance_barrier(&mut self, port: &mut impl Port) {
@@ -258,6 +275,9 @@ impl Window {
         self.requests.complete_opt(held.request);
         self.epochs.remove(epoch);
         self.closed_incomplete -= 1;
+        if self.closed_incomplete == 0 {
+            self.ledger.clear();
+        }
         self.recheck = !self.deferred.is_empty();
         self.moves += 1;
     }

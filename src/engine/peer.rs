@@ -1,6 +1,6 @@
 //! What one process remembers of another: ω = ⟨a, e, g⟩ of the paper's section VII.B, and who waits for it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 
@@ -33,10 +33,10 @@ pub(super) struct Peer {
     pub(super) granted: u64,
     /// Exposures that the peer is done with, as last observed.
     pub(super) done_seen: u64,
-    /// Accesses to the peer that are done, in order [MA-2] ...
+    /// The last of the accesses to the peer that are done without a gap: what `Done` is to say [MA-2].
     pub(super) done: u64,
-    /// ... and those done ahead of an earlier one, held back.
-    pub(super) held_back: BTreeSet<u64>,
+    /// Accesses that are done but whose done has not left: it waits for an earlier one, or for the transport.
+    pub(super) dones_held: BTreeMap<u64, Key>,
     /// In order of access id.
     pub(super) access_waiters: VecDeque<AccessWaiter>,
     /// In order of exposure id.
@@ -83,7 +83,7 @@ impl Peers {
                 granted: 0,
                 done_seen: 0,
                 done: 0,
-                held_back: BTreeSet::new(),
+                dones_held: BTreeMap::new(),
                 access_waiters: VecDeque::new(),
                 exposure_waiters: VecDeque::new(),
                 lock_open: None,

@@ -88,8 +88,6 @@ pub struct Window {
     pub(super) stalled: Vec<(Key, u32)>,
     /// Signals that the transport had no resource for. Words only rise: the latest value is sent.
     pub(super) unsent: Vec<(u32, Word)>,
-    /// Dones held back for an earlier one [MA-2].
-    pub(super) held_back: usize,
     /// Something completed: deferred epochs must be looked at again.
     pub(super) recheck: bool,
     /// Counts state changes, to tell an idle sweep.
@@ -128,7 +126,6 @@ impl Window {
             barrier: None,
             stalled: Vec::new(),
             unsent: Vec::new(),
-            held_back: 0,
             recheck: false,
             moves: 0,
         }
@@ -157,7 +154,6 @@ impl Window {
             && self.lock_gate.is_empty()
             && self.lock_watch.is_empty()
             && self.unsent.is_empty()
-            && self.held_back == 0
             && self.requests.alive() == 0
     }
 

@@ -109,6 +109,7 @@ static void on_comm(MPI_Comm comm, const char *name)
         MPI(MPI_Win_complete(w.win));
         MPI(MPI_Win_wait(w.win));
         EXPECT(mine[left] == 170 + left, "%s, %s: post/start: %d", name, kind_name[kind], mine[left]);
+        MPI(MPI_Barrier(comm)); /* everybody has looked */
         value = 270 + r;
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, w.win));
         MPI(MPI_Put(&value, 1, MPI_INT, right, r, 1, MPI_INT, w.win));

@@ -99,10 +99,10 @@ fn release_first(w: &mut World, first: First) {
             w.rank(FIRST_PEER).start(&[ME]);
             w.rank(FIRST_PEER).complete();
         }
-        First::Lock => drop(w.rank(BLOCKER).unlock(FIRST_PEER)),
-        First::OwnLock => drop(w.rank(BLOCKER).unlock(ME)),
-        First::LockAll => drop(w.rank(BLOCKER).unlock(OTHER)),
-        First::Fence => (1..w.size()).for_each(|me| drop(w.rank(me).fence())),
+        First::Lock => _ = w.rank(BLOCKER).unlock(FIRST_PEER),
+        First::OwnLock => _ = w.rank(BLOCKER).unlock(ME),
+        First::LockAll => _ = w.rank(BLOCKER).unlock(OTHER),
+        First::Fence => (1..w.size()).for_each(|me| _ = w.rank(me).fence()),
     }
 }
 
@@ -170,7 +170,7 @@ fn overtakes(first: First, second: Second, flags: ReorderFlags) -> bool {
     w.drive();
     assert!(w.done(first_request) && is_active(&w), "{first:?}, {second:?}: the second follows when the first is complete");
     if second == Second::Fence {
-        (1..w.size()).for_each(|me| drop(w.rank(me).fence()));
+        (1..w.size()).for_each(|me| _ = w.rank(me).fence());
     }
     w.finish();
     active

@@ -175,7 +175,7 @@ fn under_lock_all() {
 #[test]
 fn in_a_fence_epoch_with_operations() {
     let mut w = World::new(3);
-    (0..3).for_each(|me| drop(w.rank(me).fence()));
+    (0..3).for_each(|me| _ = w.rank(me).fence());
     w.put(0, 1, 0, &[5]);
     for call in [Call::Post, Call::Start, Call::Lock(1), Call::LockAll] {
         refuse(&mut w, call, SyncError::FenceOpen);
@@ -183,7 +183,7 @@ fn in_a_fence_epoch_with_operations() {
     refuse(&mut w, Call::Complete, SyncError::NotStarted);
     refuse(&mut w, Call::Wait, SyncError::NotPosted);
     refuse(&mut w, Call::Flush(None), SyncError::NoPassiveEpoch);
-    (0..3).for_each(|me| drop(w.rank(me).fence()));
+    (0..3).for_each(|me| _ = w.rank(me).fence());
     w.finish();
     assert_eq!(w.mem(1, 0, 1), [5]);
 }

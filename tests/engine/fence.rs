@@ -57,7 +57,7 @@ fn fe1_operations_leave_only_after_the_barrier() {
         }
         w.drive();
         assert!(puts.iter().all(|p| w.remote(*p).is_some()));
-        (0..4).for_each(|me| drop(w.rank(me).fence_with(NOSUCCEED)));
+        (0..4).for_each(|me| _ = w.rank(me).fence_with(NOSUCCEED));
         w.finish();
     }
 }
@@ -66,7 +66,7 @@ fn fe1_operations_leave_only_after_the_barrier() {
 #[test]
 fn fe1_a_passed_fence_has_everybodys_operations() {
     let mut w = World::new(5);
-    (0..5).for_each(|me| drop(w.rank(me).fence()));
+    (0..5).for_each(|me| _ = w.rank(me).fence());
     w.drive();
     w.net.script_latencies(3, 4, &[700]);
     let slow = w.put(3, 4, 0, &[1]);
@@ -92,19 +92,19 @@ fn fe1_fences_pend_and_complete_in_order() {
     w.drive();
     assert!(early.iter().all(|r| !w.done(*r)));
     for me in [1, 2] {
-        (0..4).for_each(|_| drop(w.rank(me).fence()));
+        (0..4).for_each(|_| _ = w.rank(me).fence());
     }
     w.drive();
     assert_eq!(early.iter().map(|r| w.done(*r)).collect::<Vec<_>>(), [true, true, true, true, false]);
     assert_eq!((w.mem(1, 0, 1), w.mem(2, 0, 1)), (&[4][..], &[4][..]), "the last epoch's operations need barrier 4 only");
-    (1..3).for_each(|me| drop(w.rank(me).fence_with(NOSUCCEED)));
+    (1..3).for_each(|me| _ = w.rank(me).fence_with(NOSUCCEED));
     w.finish();
 }
 
 #[test]
 fn fe1_after_nosucceed_there_is_no_epoch() {
     let mut w = World::new(2);
-    (0..2).for_each(|me| drop(w.rank(me).fence_with(NOSUCCEED)));
+    (0..2).for_each(|me| _ = w.rank(me).fence_with(NOSUCCEED));
     w.drive();
     let op = w.put_op(1, 0, &[1]);
     assert_eq!(w.raw(0, |win, p| win.issue(p, &op)), Err(SyncError::NoAccessEpoch));

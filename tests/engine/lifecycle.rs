@@ -559,7 +559,7 @@ fn ep11_the_tentative_epoch_dissolves() {
 #[test]
 fn ep11_a_post_dissolves_the_exposure_part_only() {
     let mut w = World::new(3);
-    (0..3).for_each(|me| drop(w.rank(me).fence()));
+    (0..3).for_each(|me| _ = w.rank(me).fence());
     w.rank(0).post(&[1]);
     let put = w.put(0, 2, 0, &[3]);
     w.rank(1).start(&[0]);
@@ -568,7 +568,7 @@ fn ep11_a_post_dissolves_the_exposure_part_only() {
     let wait = w.rank(0).wait();
     w.drive();
     assert!(w.done(wait) && w.remote(put).is_some());
-    (0..3).for_each(|me| drop(w.rank(me).fence()));
+    (0..3).for_each(|me| _ = w.rank(me).fence());
     w.finish();
     assert_eq!((w.mem(2, 0, 1), w.mem(0, 0, 1)), (&[3][..], &[4][..]));
 }

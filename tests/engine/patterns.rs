@@ -89,7 +89,7 @@ fn late_complete() {
 #[test]
 fn early_fence() {
     let mut w = world(2, ReorderFlags::default());
-    (0..2).for_each(|me| drop(w.rank(me).fence()));
+    (0..2).for_each(|me| _ = w.rank(me).fence());
     w.drive();
     let begin = w.now();
     put(&mut w, 0, 1);
@@ -105,7 +105,7 @@ fn early_fence() {
 fn wait_at_fence() {
     for blocking in [false, true] {
         let mut w = world(2, ReorderFlags::default());
-        (0..2).for_each(|me| drop(w.rank(me).fence()));
+        (0..2).for_each(|me| _ = w.rank(me).fence());
         w.drive();
         let begin = w.now();
         put(&mut w, 0, 1);

@@ -158,7 +158,9 @@ fn an_exposure_overlaps_other_epochs_of_its_process() {
     }
 }
 
-/// Several locks at once, taken in a common order, opened and closed in every nesting.
+/// Several locks at once, taken in a common order, opened and closed in every nesting. (In nonblocking form each process
+/// here enters all queues before another one runs: in general, locks that are granted independently [EP-7] need a blocking lock
+/// or a flush between them before a process may wait for anything while it holds them.)
 #[test]
 fn locks_of_several_targets_nest_and_cross() {
     for how in [Blocking, Nonblocking] {

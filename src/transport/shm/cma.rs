@@ -89,10 +89,24 @@ fn in_pieces(len: usize, limit: usize, mut step: impl FnMut(usize, usize) -> io:
 }
 
 /// Pieces that go with as few system calls as possible, all the same way.
+///
+/// The kernel looks up the pages of each remote piece anew, so pieces that are neighbours there go as one.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
+    pieces: Vec<Piece>,
+    /// Operations in the batch.
+    count: usize,
     local: Vec<iovec>,
     remote: Vec<iovec>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    local: *mut u8,
+    remote: u64,
+    len: usize,
+    /// Operations that are done when this piece is.
+    upto: usize,
 }
 
 // SAFETY: the addresses are used by the thread that has the window, and only within one call.
@@ -101,44 +115,70 @@ unsafe impl Send for Batch {}
 impl Batch {
     /// Forgets all pieces.
     pub(super) fn clear(&mut self) {
-        self.local.clear();
-        self.remote.clear();
+        self.pieces.clear();
+        self.count = 0;
     }
 
-    /// Adds `len` bytes between `local` here and `remote` there.
+    /// Adds an operation: `len` bytes between `local` here and `remote` there. Written to the same place
+    /// as the one before, it replaces that one; so it must not be a read.
+    pub(super) fn push_over(&mut self, local: *mut u8, remote: u64, len: usize) {
+        match self.pieces.last_mut() {
+            Some(last) if last.remote == remote && last.len == len => {
+                self.count += 1;
+                (last.local, last.upto) = (local, self.count);
+            }
+            _ => self.push(local, remote, len),
+        }
+    }
+
+    /// Adds an operation: `len` bytes between `local` here and `remote` there.
     pub(super) fn push(&mut self, local: *mut u8, remote: u64, len: usize) {
-        self.local.push(piece(local, len));
-        self.remote.push(remote_piece(remote, len));
+        self.count += 1;
+        self.pieces.push(Piece { local, remote, len, upto: self.count });
     }
 
-    /// Moves all pieces. An error also gives the number of pieces that were moved whole.
+    /// Moves all pieces. An error also gives the number of operations that were done whole.
     ///
     /// # Safety
     /// The local pieces must be valid for what is done with them.
     pub(super) unsafe fn run(&mut self, way: Way, pid: i32) -> Result<(), (usize, io::Error)> {
         let mut next = 0;
-        while next < self.local.len() {
-            let end = self.local.len().min(next + CALL_PIECES);
+        while next < self.pieces.len() {
+            self.vectors(next);
             // SAFETY: the caller's promise.
-            match unsafe { call(way, pid, &self.local[next..end], &self.remote[next..end]) } {
+            match unsafe { call(way, pid, &self.local, &self.remote) } {
                 Ok(moved) => next = self.skip(next, moved),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err((next, error)),
+                Err(error) => return Err((next.checked_sub(1).map_or(0, |last| self.pieces[last].upto), error)),
             }
         }
         Ok(())
     }
 
+    /// Makes the vectors of the next call, from piece `next` on.
+    fn vectors(&mut self, next: usize) {
+        self.local.clear();
+        self.remote.clear();
+        let mut end = None;
+        for part in self.pieces[next..].iter().take(CALL_PIECES) {
+            self.local.push(piece(part.local, part.len));
+            match self.remote.last_mut() {
+                Some(last) if end == Some(part.remote) => last.iov_len += part.len,
+                _ => self.remote.push(remote_piece(part.remote, part.len)),
+            }
+            end = Some(part.remote + part.len as u64);
+        }
+    }
+
     /// Takes `moved` bytes off the pieces from `next` on; gives the first that is not empty.
     fn skip(&mut self, mut next: usize, mut moved: usize) -> usize {
-        while next < self.local.len() {
-            let len = self.local[next].iov_len;
-            if moved < len {
-                self.local[next] = piece(self.local[next].iov_base.cast::<u8>().wrapping_add(moved), len - moved);
-                self.remote[next] = remote_piece(self.remote[next].iov_base as u64 + moved as u64, len - moved);
+        while let Some(part) = self.pieces.get_mut(next) {
+            if moved < part.len {
+                (part.local, part.remote) = (part.local.wrapping_add(moved), part.remote + moved as u64);
+                part.len -= moved;
                 break;
             }
-            moved -= len;
+            moved -= part.len;
             next += 1;
         }
         next
@@ -183,9 +223,24 @@ mod tests {
             batch.push(bytes.as_mut_ptr().wrapping_add(10 * i), 1000 + 100 * i as u64, 10);
         }
         assert_eq!(batch.skip(0, 13), 1);
-        assert_eq!(batch.local[1].iov_len, 7);
-        assert_eq!(batch.remote[1].iov_base as u64, 1103);
+        assert_eq!((batch.pieces[1].len, batch.pieces[1].remote), (7, 1103));
         assert_eq!(batch.skip(1, 7 + 10), 3);
+    }
+
+    #[test]
+    fn batch_joins_neighbours_and_keeps_the_last_of_a_place() {
+        let mut batch = Batch::default();
+        let mut bytes = [0u8; 64];
+        let base = bytes.as_mut_ptr();
+        for (i, remote) in (0..).zip([100u64, 108, 108, 116, 200, 108]) {
+            batch.push_over(base.wrapping_add(8 * i), remote, 8);
+        }
+        batch.vectors(0);
+        let remote: Vec<_> = batch.remote.iter().map(|piece| (piece.iov_base as u64, piece.iov_len)).collect();
+        assert_eq!(remote, [(100, 24), (200, 8), (108, 8)]);
+        let local: Vec<_> = batch.local.iter().map(|piece| piece.iov_base as usize - base as usize).collect();
+        assert_eq!(local, [0, 16, 24, 32, 40]);
+        assert_eq!(batch.pieces.iter().map(|piece| piece.upto).collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
     }
 
     #[test]

