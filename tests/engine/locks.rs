@@ -437,6 +437,34 @@ fn lk6_lock_alls_do_not_starve_an_exclusive_lock() {
     panic!("the exclusive lock starves");
 }
 
+/// Requests that have to let a lock_all pass leave in the order in which their epochs were opened [EP-10], shared ones too.
+#[test]
+fn lk6_requests_that_waited_for_a_lock_all_leave_in_order_of_opening() {
+    let mut w = World::new(6);
+    w.rank(4).exclusive(4);
+    w.drive();
+    w.rank(5).lock_all();
+    w.drive();
+    w.rank(0).exclusive(1);
+    w.rank(0).exclusive(3);
+    w.rank(0).shared(2);
+    w.drive();
+    let tails = |w: &World| -> Vec<Rank> {
+        let mine = w.net.lock_writes.iter().filter(|c| c.by == 0 && c.word == LockWord::Tail);
+        mine.map(|c| c.home).collect()
+    };
+    assert_eq!(tails(&w), [], "the lock_all came first");
+    w.rank(4).unlock(4);
+    w.drive();
+    assert!(w.window(5).holds_lock_all());
+    assert_eq!(tails(&w), [1, 3, 2]);
+    w.rank(5).unlock_all();
+    w.drive();
+    assert!([1, 2, 3].iter().all(|target| w.holds(0, *target)));
+    [1, 2, 3].iter().for_each(|target| _ = w.rank(0).unlock(*target));
+    w.finish();
+}
+
 /// Many lock_alls wait behind one exclusive lock and all are served; then the exclusive ones that came after them.
 #[test]
 fn lk6_waiting_lock_alls_and_later_exclusive_locks_all_end() {

@@ -2,6 +2,20 @@
 //!
 //! Besides what a test asserts, [`world::World`] checks every operation, signal, lock and completion against what the
 //! application has called; `World::finish` checks that nothing is left over.
+//!
+//! | requirement | where |
+//! |---|---|
+//! | the paper's rules 1 and 2 [EP-2], 3 [EP-3], 4 [EP-4], 5 [EP-5]; EP-1, EP-7 to EP-11 | `lifecycle` |
+//! | the paper's VI.B: EP-6, AC-1 to AC-3 | `activation` |
+//! | MA-1 to MA-3, PR-3 | `matching` |
+//! | LK-1 to LK-6 | `locks`, and `tests/loom_lock.rs` for what is concurrent |
+//! | FL-1, FE-1 | `flush`, `fence` |
+//! | RQ-4, RQ-5, R-forms | `requests` |
+//! | wrong calls | `errors` |
+//! | "no resource" | `resources` |
+//! | whole programs in every mix of blocking and nonblocking calls [EP-10] | `programs`, `random` |
+//! | the paper's VIII.A | `patterns` |
+//! | cost and memory | `cost` |
 
 // A test binary exports nothing.
 #![allow(unreachable_pub)]

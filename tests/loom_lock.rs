@@ -1,0 +1,440 @@
+//! The queue lock under loom [LK-1 to LK-4]: every interleaving, up to a bound on preemptions, of two or three processes that
+//! share nothing but lock words, with the orderings that shared memory gives them.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_lock`; `LOOM_MAX_PREEMPTIONS` raises the bound.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+use mpix_rma::engine::lock::{LockRequest, Turn, enqueue, look, release};
+use mpix_rma::engine::*;
+
+/// The process whose window is locked, and the home of the window's own words.
+const TARGET: Rank = 0;
+
+/// All lock words of one target, and those of the window.
+struct Words {
+    holders: AtomicU64,
+    intent: AtomicU64,
+    tail: AtomicU64,
+    readers: AtomicU64,
+    next_writer: AtomicU64,
+    next: Vec<[AtomicU64; 2]>,
+    grant: Vec<AtomicU64>,
+    /// A process that waits sleeps here until a word that it may wait for is written: a lost hand-over is then a deadlock, which
+    /// loom reports, and several may wait at once. `None`: it looks again and again, and nothing but the lock words orders memory;
+    /// loom brings that to an end where one process at a time waits.
+    bell: Option<Vec<Notify>>,
+}
+
+impl Words {
+    fn new(ranks: u32, bells: bool) -> Arc<Self> {
+        let word = || AtomicU64::new(0);
+        Arc::new(Words {
+            holders: word(),
+            intent: word(),
+            tail: word(),
+            readers: word(),
+            next_writer: word(),
+            next: (0..ranks).map(|_| [word(), word()]).collect(),
+            grant: (0..ranks).map(|_| word()).collect(),
+            bell: bells.then(|| (0..ranks).map(|_| Notify::new()).collect()),
+        })
+    }
+
+    fn of(&self, home: Rank, word: LockWord) -> &AtomicU64 {
+        match word {
+            LockWord::Holders => &self.holders,
+            LockWord::Intent => &self.intent,
+            LockWord::Tail => &self.tail,
+            LockWord::Readers => &self.readers,
+            LockWord::NextWriter => &self.next_writer,
+            LockWord::Next { parity, .. } => &self.next[home as usize][parity as usize],
+            LockWord::Grant { .. } => &self.grant[home as usize],
+        }
+    }
+
+    /// When everybody has left nothing is held. (Readers may be counted in one word and discounted in another: the sum counts.)
+    fn assert_free(&self) {
+        let get = |word: &AtomicU64| word.load(Ordering::SeqCst);
+        assert_eq!(get(&self.tail) as u32, 0, "nobody queues");
+        assert_eq!((get(&self.tail) >> 32).wrapping_add(get(&self.readers)), 0, "nobody reads");
+        assert_eq!(get(&self.holders), 0);
+    }
+}
+
+/// One process's way to the words. Counts its accesses.
+struct Memory {
+    words: Arc<Words>,
+    me: Rank,
+    accesses: usize,
+}
+
+impl Memory {
+    fn new(words: &Arc<Words>, me: Rank) -> Self {
+        Memory { words: words.clone(), me, accesses: 0 }
+    }
+    fn sleep(&self) {
+        match &self.words.bell {
+            Some(bell) => bell[self.me as usize].wait(),
+            None => thread::yield_now(),
+        }
+    }
+    fn ring(&self, home: Rank, word: LockWord) {
+        for (rank, bell) in self.words.bell.iter().flatten().enumerate().filter(|(rank, _)| *rank as Rank != self.me) {
+            let concerns = match word {
+                LockWord::Grant { .. } => rank as Rank == home,
+                LockWord::Holders | LockWord::Intent => true,
+                _ => false,
+            };
+            if concerns {
+                bell.notify();
+            }
+        }
+    }
+    fn word(&mut self, home: Rank, word: LockWord) -> &AtomicU64 {
+        self.accesses += 1;
+        self.words.of(home, word)
+    }
+}
+
+/// The orderings of `transport::shm`.
+impl LockMemory for Memory {
+    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+        self.word(home, word).load(Ordering::Acquire)
+    }
+    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
+        self.word(home, word).store(value, Ordering::Release);
+        self.ring(home, word);
+    }
+    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
+        self.word(home, word).swap(value, Ordering::SeqCst)
+    }
+    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
+        let old = self.word(home, word).fetch_add(delta, Ordering::SeqCst);
+        self.ring(home, word);
+        old
+    }
+    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
+        match self.word(home, word).compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(old) => {
+                self.ring(home, word);
+                old
+            }
+            Err(old) => old,
+        }
+    }
+}
+
+/// What the lock protects: loom finds a write beside any other access, and a read that does not see what was written before.
+struct Protected(UnsafeCell<u64>);
+
+// SAFETY: the lock under test keeps writers alone; where it does not, loom fails the test.
+unsafe impl Sync for Protected {}
+
+impl Protected {
+    fn new() -> Arc<Self> {
+        Arc::new(Protected(UnsafeCell::new(0)))
+    }
+    fn increment(&self) {
+        // SAFETY: under the exclusive lock; loom checks it.
+        self.0.with_mut(|at| unsafe { *at += 1 });
+    }
+    fn read(&self) -> u64 {
+        // SAFETY: under the lock; loom checks it.
+        self.0.with(|at| unsafe { *at })
+    }
+}
+
+fn request(origin: Rank, mode: LockMode, sequence: u32) -> LockRequest {
+    LockRequest { origin, target: TARGET, mode, sequence, queued: false }
+}
+
+/// Waits as a process does that has nothing else to do.
+fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool {
+    loop {
+        if let Turn::In { inherited } = turn {
+            return inherited;
+        }
+        mem.sleep();
+        turn = look(mem, request);
+    }
+}
+
+/// One epoch: in, work, out. Release never waits: a bounded number of accesses, whatever the others do [LK-3].
+fn epoch(mem: &mut Memory, data: &Protected, origin: Rank, mode: LockMode, sequence: u32) {
+    let mut request = request(origin, mode, sequence);
+    let turn = enqueue(mem, &mut request);
+    let inherited = wait_for_turn(mem, request, turn);
+    assert!(!inherited || mode == LockMode::Exclusive);
+    match mode {
+        LockMode::Exclusive => data.increment(),
+        LockMode::Shared => _ = data.read(),
+    }
+    let before = mem.accesses;
+    release(mem, request);
+    assert!(mem.accesses - before <= 16, "release is bounded");
+}
+
+fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = Some(preemptions);
+    }
+    builder.check(f);
+}
+
+/// Runs each list of epochs as one process; the last one on this thread.
+fn contend(preemptions: usize, processes: &'static [&'static [LockMode]]) {
+    contend_waiting(preemptions, processes, true);
+    if processes.len() == 2 {
+        contend_waiting(preemptions, processes, false);
+    }
+}
+
+fn contend_waiting(preemptions: usize, processes: &'static [&'static [LockMode]], bells: bool) {
+    model(preemptions, move || {
+        let ranks = processes.len() as u32;
+        let (words, data) = (Words::new(ranks, bells), Protected::new());
+        let run = |me: usize| {
+            let (mut mem, data) = (Memory::new(&words, me as Rank), data.clone());
+            move || {
+                for (i, mode) in processes[me].iter().enumerate() {
+                    epoch(&mut mem, &data, me as Rank, *mode, i as u32 + 1);
+                }
+            }
+        };
+        let threads: Vec<_> = (0..processes.len() - 1).map(|me| thread::spawn(run(me))).collect();
+        run(processes.len() - 1)();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        words.assert_free();
+        let writes = processes.iter().flat_map(|modes| modes.iter()).filter(|m| **m == LockMode::Exclusive).count();
+        assert_eq!(data.read(), writes as u64);
+    });
+}
+
+use LockMode::{Exclusive as X, Shared as S};
+
+#[test]
+fn two_writers() {
+    contend(4, &[&[X], &[X]]);
+}
+
+#[test]
+fn a_writer_and_a_reader() {
+    contend(4, &[&[X], &[S]]);
+}
+
+#[test]
+fn two_readers() {
+    contend(4, &[&[S], &[S]]);
+}
+
+#[test]
+fn three_writers() {
+    contend(2, &[&[X], &[X], &[X]]);
+}
+
+#[test]
+fn a_writer_and_two_readers() {
+    contend(2, &[&[X], &[S], &[S]]);
+}
+
+#[test]
+fn two_writers_and_a_reader() {
+    contend(2, &[&[X], &[X], &[S]]);
+}
+
+#[test]
+fn three_readers() {
+    contend(2, &[&[S], &[S], &[S]]);
+}
+
+/// An origin's two nodes take turns: the third request uses the first one's node again.
+#[test]
+fn nodes_are_used_again() {
+    contend(2, &[&[X, X, X], &[X]]);
+    contend(2, &[&[X, X, X], &[S]]);
+    contend(2, &[&[S, X, S], &[X]]);
+    contend(2, &[&[S, S, S], &[X]]);
+}
+
+#[test]
+fn both_processes_come_back() {
+    contend(2, &[&[X, X], &[X, X]]);
+    contend(2, &[&[X, S], &[S, X]]);
+    contend(2, &[&[S, S], &[X, X]]);
+}
+
+/// Neighbouring readers are let in together [LK-1], though the first of them does nothing for the second [LK-3]: each leaves
+/// only when both have been in. A hand-over that is lost, or that waits for the first reader's help, never ends.
+#[test]
+fn neighbouring_readers_are_a_batch() {
+    model(3, || {
+        let (words, inside) = (Words::new(3, true), Arc::new([Notify::new(), Notify::new()]));
+        // The writer holds; the readers queue, in whichever order, while it leaves.
+        let mut writer = request(0, X, 1);
+        let mut mem = Memory::new(&words, 0);
+        assert_eq!(enqueue(&mut mem, &mut writer), Turn::In { inherited: false });
+        let readers: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|me| {
+                let (mut mem, inside) = (Memory::new(&words, me), inside.clone());
+                thread::spawn(move || {
+                    let mut mine = request(me, S, 1);
+                    let turn = enqueue(&mut mem, &mut mine);
+                    wait_for_turn(&mut mem, mine, turn);
+                    inside[me as usize - 1].notify();
+                    inside[2 - me as usize].wait();
+                    release(&mut mem, mine);
+                })
+            })
+            .collect();
+        release(&mut mem, writer);
+        readers.into_iter().for_each(|t| t.join().unwrap());
+        words.assert_free();
+    });
+}
+
+/// First come, first served: a writer that queues behind a holder is before a reader that comes after it.
+#[test]
+fn the_order_of_arrival_is_kept() {
+    model(3, || {
+        let (words, data) = (Words::new(3, true), Protected::new());
+        let mut mem = Memory::new(&words, 0);
+        let mut holder = request(0, S, 1);
+        assert_eq!(enqueue(&mut mem, &mut holder), Turn::In { inherited: false });
+        let mut writer = request(1, X, 1);
+        assert_eq!(enqueue(&mut mem, &mut writer), Turn::Waiting);
+        let mut reader = request(2, S, 1);
+        assert_eq!(enqueue(&mut mem, &mut reader), Turn::Waiting);
+        let second = {
+            let (mut mem, data) = (Memory::new(&words, 1), data.clone());
+            thread::spawn(move || {
+                wait_for_turn(&mut mem, writer, Turn::Waiting);
+                data.increment();
+                release(&mut mem, writer);
+            })
+        };
+        let third = {
+            let (mut mem, data) = (Memory::new(&words, 2), data.clone());
+            thread::spawn(move || {
+                wait_for_turn(&mut mem, reader, Turn::Waiting);
+                assert_eq!(data.read(), 1, "the writer was first");
+                release(&mut mem, reader);
+            })
+        };
+        release(&mut mem, holder);
+        second.join().unwrap();
+        third.join().unwrap();
+        words.assert_free();
+    });
+}
+
+// ---- whole windows: lock_all beside exclusive locks, over the window's words ----
+
+/// A port with lock words alone.
+struct LockPort(Memory);
+
+impl LockMemory for LockPort {
+    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+        self.0.load(home, word)
+    }
+    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
+        self.0.store(home, word, value);
+    }
+    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
+        self.0.swap(home, word, value)
+    }
+    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
+        self.0.fetch_add(home, word, delta)
+    }
+    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
+        self.0.compare_swap(home, word, expected, new)
+    }
+}
+
+impl Port for LockPort {
+    fn post(&mut self, _: &Op, _: Ticket) -> Posted {
+        Posted::Complete
+    }
+    fn signal(&mut self, _: Rank, word: Word, _: u64) -> Result<(), NoResource> {
+        unreachable!("locks send no signals: {word:?}")
+    }
+    fn observe(&mut self, _: Rank, _: Word) -> u64 {
+        0
+    }
+    fn poll(&mut self) -> bool {
+        false
+    }
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Exclusive,
+    Shared,
+    All,
+}
+
+/// One lock epoch of a window, in blocking form.
+fn window_epoch(window: &mut Window, port: &mut LockPort, data: &Protected, kind: Kind) {
+    let assert = Assert::default();
+    match kind {
+        Kind::Exclusive => window.lock(port, X, TARGET, assert).unwrap(),
+        Kind::Shared => window.lock(port, S, TARGET, assert).unwrap(),
+        Kind::All => window.lock_all(port, assert).unwrap(),
+    }
+    while !(window.holds_lock(TARGET) || window.holds_lock_all()) {
+        port.0.sleep();
+        while window.progress(port) {}
+    }
+    match kind {
+        Kind::Exclusive => data.increment(),
+        Kind::Shared | Kind::All => _ = data.read(),
+    }
+    let outcome = match kind {
+        Kind::All => window.unlock_all(port),
+        _ => window.unlock(port, TARGET),
+    };
+    assert_eq!(outcome, Ok(Outcome::Complete), "release waits for nobody");
+}
+
+fn windows_contend(preemptions: usize, processes: &'static [&'static [Kind]]) {
+    model(preemptions, move || {
+        let ranks = processes.len() as u32;
+        let (words, data) = (Words::new(ranks, true), Protected::new());
+        let run = |me: usize| {
+            let (memory, data) = (Memory::new(&words, me as Rank), data.clone());
+            move || {
+                let (mut window, mut port) = (Window::new(me as Rank, ranks, ReorderFlags::default()), LockPort(memory));
+                processes[me].iter().for_each(|kind| window_epoch(&mut window, &mut port, &data, *kind));
+            }
+        };
+        let threads: Vec<_> = (0..processes.len() - 1).map(|me| thread::spawn(run(me))).collect();
+        run(processes.len() - 1)();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        words.assert_free();
+    });
+}
+
+#[test]
+fn lock_all_and_exclusive_locks_exclude_each_other() {
+    windows_contend(3, &[&[Kind::All], &[Kind::Exclusive]]);
+    windows_contend(2, &[&[Kind::All, Kind::Exclusive], &[Kind::Exclusive, Kind::All]]);
+}
+
+#[test]
+fn lock_all_beside_two_exclusive_locks() {
+    windows_contend(2, &[&[Kind::All], &[Kind::Exclusive], &[Kind::Exclusive]]);
+}
+
+#[test]
+fn lock_alls_and_shared_locks_beside_an_exclusive_lock() {
+    windows_contend(2, &[&[Kind::All], &[Kind::Exclusive], &[Kind::Shared]]);
+    windows_contend(2, &[&[Kind::All], &[Kind::Exclusive], &[Kind::All]]);
+}
