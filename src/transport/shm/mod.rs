@@ -92,6 +92,14 @@ impl ShmWindow {
         self.mapped.keep();
     }
 
+    /// For calls that close an epoch or start a flush, after which the application may compute for long: stays with
+    /// the operations in flight as long as they move, about one round trip, and does the work of targets that are
+    /// away. [PR-3] So the *done* need not wait for the next call. Bounded; true if [`Port::next_finished`] has
+    /// something now.
+    pub fn settle(&mut self) -> bool {
+        self.traffic.as_mut().is_some_and(|traffic| traffic.settle())
+    }
+
     /// First byte of this process's window memory (0 when it is empty).
     #[must_use]
     pub fn base(&self) -> Addr {
