@@ -319,6 +319,42 @@ fn a_target_that_never_polls() {
     });
 }
 
+/// [PR-3] After `settle` nothing is in flight, though the target never polls and this process does not either.
+#[test]
+fn settling_leaves_nothing_in_flight() {
+    run(2, |world| {
+        let mut memory = vec![0u8; 1 << 20];
+        let mut w = world.window(Flavour::Attached, &mut memory);
+        if world.rank == 0 {
+            assert!(!w.settle(), "nothing in flight, nothing to collect");
+            let from = bytes(500_000, 1);
+            for (disp, len) in [(0, 8), (100, 3000), (10_000, 100_000)] {
+                let origin = Addr(from.as_ptr() as usize);
+                let mut open = 0;
+                for (kind, disp) in [(OpKind::Accumulate, disp), (OpKind::Put, disp + 500_000)] {
+                    let op = Op { origin, element: U8, reduction: reduction::SUM, ..op(kind, 1, disp, len) };
+                    open += usize::from(w.post(&op, Ticket(7)) != Posted::Complete);
+                }
+                assert_eq!(w.settle(), open > 0);
+                while let Some((ticket, stage)) = w.next_finished() {
+                    assert_eq!(ticket, Ticket(7));
+                    open -= usize::from(stage == Stage::Remote);
+                }
+                assert_eq!(open, 0);
+                w.signal(1, Word::Done, disp + 1).unwrap();
+            }
+        } else {
+            while w.observe(0, Word::Done) != 10_001 {
+                std::thread::yield_now();
+            }
+            for disp in [10_000, 510_000] {
+                assert!(own(&w, disp, 100_000) == bytes(500_000, 1)[..100_000]);
+            }
+        }
+        world.barrier();
+    });
+}
+
 /// The target polls now and then while the origins help themselves: every operation is applied exactly once.
 #[test]
 fn target_and_origins_at_once() {

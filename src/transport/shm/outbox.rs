@@ -133,6 +133,16 @@ impl Outbox {
         self.collected == self.tail && self.feed.is_none() && self.sent.is_none() && self.finished.is_empty()
     }
 
+    /// True if nothing waits, and all that was sent is applied.
+    pub(super) fn is_applied(&self) -> bool {
+        self.applied == self.tail && self.feed.is_none()
+    }
+
+    /// True if [`next_finished`](Self::next_finished) may have something.
+    pub(super) fn has_finished(&self) -> bool {
+        self.collected != self.applied || self.sent.is_some() || !self.finished.is_empty()
+    }
+
     /// Sends an operation of at most [`SHORT`] bytes, or refuses it for now.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
