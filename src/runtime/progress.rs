@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
-use super::window::Window;
+use super::window::{Attended, Window};
 
 /// Windows that we serve: read by hooks and waits without entering.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -29,20 +29,20 @@ pub(crate) fn set_crowded(crowded: bool) {
 
 /// One bounded sweep over every window that waits for something. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
-    let mut moved = false;
+    let (mut at, mut any) = (0, false);
     let host = state.host;
-    for at in 0..state.windows.live().len() {
-        let mut window = state.windows.live()[at];
-        // SAFETY: a window in `live` is owned by the registry, and the guard (from which `state` comes) is the only
-        // way to it; no other reference to it exists, since callers keep pointers only, across a sweep.
-        let window = unsafe { window.as_mut() };
-        // A call may have completed a request without leaving anything to wait for, so reporting comes first.
-        moved |= window.report(&host);
-        if !window.is_idle() {
-            moved |= window.advance(&host);
+    loop {
+        match state.windows.attended(at, &host) {
+            Attended::Busy { mut window, moved } => {
+                // SAFETY: the window is live, and the guard (from which `state` comes) is the only way to it; callers keep
+                // pointers only across a sweep, so no other reference is alive.
+                any |= unsafe { window.as_mut() }.advance(&host) | moved;
+                at += 1;
+            }
+            Attended::Idle { moved } => any |= moved,
+            Attended::End => return any,
         }
     }
-    moved
 }
 
 /// Idle sweeps that follow one in which something moved, and sweeps at most, before the host gets the CPU back.
@@ -84,18 +84,16 @@ pub(crate) fn must_drive() -> bool {
     if multiple() {
         return true;
     }
-    let guard = enter();
+    let mut guard = enter();
     let host = guard.host;
-    for at in 0..guard.windows.live().len() {
-        let mut window = guard.windows.live()[at];
-        // SAFETY: as in `sweep`.
-        let window = unsafe { window.as_mut() };
-        window.report(&host);
-        if !window.is_idle() {
-            return true;
+    loop {
+        // Idle windows leave the list, so the first place is looked at until it is taken or the list is empty.
+        match guard.windows.attended(0, &host) {
+            Attended::Busy { .. } => return true,
+            Attended::Idle { .. } => {}
+            Attended::End => return false,
         }
     }
-    false
 }
 
 /// How a waiting call passes the time: it spins, then gives the CPU away at every look [PR-4].
@@ -175,14 +173,11 @@ pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done
 pub(crate) fn all_quiet() -> bool {
     let guard = enter();
     let host = guard.host;
-    for at in 0..guard.windows.live().len() {
-        let mut window = guard.windows.live()[at];
+    guard.windows.live().iter().all(|window| {
+        let mut window = *window;
         // SAFETY: as in `sweep`.
         let window = unsafe { window.as_mut() };
         window.report(&host);
-        if !window.engine.is_quiet() {
-            return false;
-        }
-    }
-    true
+        window.engine.is_quiet()
+    })
 }

@@ -53,14 +53,31 @@ pub(crate) struct Window {
     pub(crate) waiting: u32,
     /// Communication calls so far, to sweep over the rest of the process now and then.
     pub(crate) calls: u32,
+    /// In the registry's list of windows that a sweep looks at.
+    attended: bool,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<HostRequest>>,
 }
 
+/// Places for requests that a window keeps when none is pending.
+const KEPT: usize = 1024;
+
 impl Window {
     pub(crate) fn new(engine: engine::Window, port: ShmWindow, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
         let polls = port.needs_polling();
-        Self { engine, port, handle, size, polls, group: None, attributes, waiting: 0, calls: 0, requests: Vec::new() }
+        Self {
+            engine,
+            port,
+            handle,
+            size,
+            polls,
+            group: None,
+            attributes,
+            waiting: 0,
+            calls: 0,
+            attended: false,
+            requests: Vec::new(),
+        }
     }
 
     /// Ties a pending request of the engine to one of the host.
@@ -83,6 +100,9 @@ impl Window {
             if let Some(request) = self.requests.get_mut(id.index as usize).and_then(Option::take) {
                 (host.complete)(request);
             }
+        }
+        if any && self.requests.len() > KEPT && self.engine.requests_alive() == 0 {
+            self.requests = Vec::new();
         }
         any
     }
@@ -110,6 +130,16 @@ pub(crate) enum Entry {
     Host,
     /// Freed, and not given out again since.
     Freed,
+}
+
+/// What stands at a place of the list of attended windows.
+pub(crate) enum Attended {
+    /// A window that waits for something; `moved` tells whether requests of it were reported.
+    Busy { window: NonNull<Window>, moved: bool },
+    /// One that did not, and left the list.
+    Idle { moved: bool },
+    /// Nothing: the list ends before.
+    End,
 }
 
 /// Mixes a handle: MPICH's differ in the low bits, Open MPI's are addresses.
@@ -140,8 +170,10 @@ pub(crate) struct Registry {
     /// The handle that was asked for last, and its window if it is ours.
     hot: (u64, Option<NonNull<Window>>),
     entries: HashMap<u64, Entry, BuildHasherDefault<HandleHasher>>,
-    /// Windows that we serve, for sweeps.
+    /// Windows that we serve.
     live: Vec<NonNull<Window>>,
+    /// Those of them that were called since they were last found idle: all that a sweep has to look at.
+    attended: Vec<NonNull<Window>>,
     /// Entries that are [`Entry::Freed`].
     freed: usize,
 }
@@ -151,13 +183,49 @@ const NOBODY: u64 = u64::MAX;
 
 impl Registry {
     pub(crate) const fn new() -> Self {
-        Self { hot: (NOBODY, None), entries: HashMap::with_hasher(BuildHasherDefault::new()), live: Vec::new(), freed: 0 }
+        Self {
+            hot: (NOBODY, None),
+            entries: HashMap::with_hasher(BuildHasherDefault::new()),
+            live: Vec::new(),
+            attended: Vec::new(),
+            freed: 0,
+        }
     }
 
-    /// The window of a handle, if we serve it. Valid while the guard is held or [`Window::waiting`] is not 0.
+    /// The window of a handle, if we serve it, for a call on it. Valid while the guard is held or [`Window::waiting`] is
+    /// not 0.
     #[inline(always)]
     pub(crate) fn ours(&mut self, handle: HostHandle) -> Option<NonNull<Window>> {
-        if self.hot.0 == handle.0 { self.hot.1 } else { self.look_up(handle) }
+        let window = if self.hot.0 == handle.0 { self.hot.1 } else { self.look_up(handle) }?;
+        // SAFETY: windows in the registry are live, and the caller holds the guard.
+        if !unsafe { window.as_ref() }.attended {
+            self.attend(window);
+        }
+        Some(window)
+    }
+
+    #[inline(never)]
+    fn attend(&mut self, mut window: NonNull<Window>) {
+        // SAFETY: as in `ours`.
+        unsafe { window.as_mut() }.attended = true;
+        self.attended.push(window);
+    }
+
+    /// The window at this place of the list that a sweep goes through, if it is not idle; an idle one leaves the list, and
+    /// another takes its place.
+    #[inline]
+    pub(crate) fn attended(&mut self, at: usize, host: &Host) -> Attended {
+        let Some(mut found) = self.attended.get(at).copied() else { return Attended::End };
+        // SAFETY: as in `ours`; callers keep pointers only across a sweep, so no other reference is alive.
+        let window = unsafe { found.as_mut() };
+        // A call may have completed a request without leaving anything to wait for, so reporting comes first.
+        let moved = window.report(host);
+        if window.is_idle() {
+            window.attended = false;
+            self.attended.swap_remove(at);
+            return Attended::Idle { moved };
+        }
+        Attended::Busy { window: found, moved }
     }
 
     #[inline(never)]
@@ -186,6 +254,7 @@ impl Registry {
         let window = NonNull::from(Box::leak(window));
         self.set(handle, Entry::Ours(window));
         self.live.push(window);
+        self.attend(window);
         window
     }
 
@@ -211,6 +280,7 @@ impl Registry {
         self.hot = (NOBODY, None);
         let at = self.live.iter().position(|other| *other == window).expect("a live window");
         self.live.remove(at);
+        self.attended.retain(|other| *other != window);
         // SAFETY: `insert_ours` leaked this box and listed it as live; it was just taken from that list, so it comes
         // back once.
         unsafe { Box::from_raw(window.as_ptr()) }
