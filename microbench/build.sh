@@ -16,14 +16,18 @@ mpicc=${MPICC:-mpicc.$host}
 flags="-std=gnu11 -O2 -Wall -Wextra ${CFLAGS:-}"
 mkdir -p "$out"
 
-for program in patterns latency; do
-    sources="$here/$program/*.c $here/common/*.c"
-    # shellcheck disable=SC2086  # lists of words on purpose, here and below
-    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm
-    [ "$prefix" = - ] && continue
+if [ "$prefix" != - ]; then
     PKG_CONFIG_PATH="$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
     export PKG_CONFIG_PATH
+    cflags=$(pkg-config --cflags mpix-rma)
+    libs=$(pkg-config --libs mpix-rma)
+fi
+
+# shellcheck disable=SC2086  # the flags and sources are lists of words
+for program in patterns latency; do
+    sources="$here/$program/*.c $here/common/*.c"
+    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm
+    [ "$prefix" = - ] && continue
     # The library comes before the host's, which the wrapper names last.
-    "$mpicc" $flags $(pkg-config --cflags mpix-rma) $sources -o "$out/$program" \
-        $(pkg-config --libs mpix-rma) "-Wl,-rpath,$prefix/lib" -lm
+    "$mpicc" $flags $cflags $sources -o "$out/$program" $libs "-Wl,-rpath,$prefix/lib" -lm
 done

@@ -87,8 +87,7 @@
  *
  * On shared memory, without any call of the target:
  *   - put, get and accumulate on windows from MPI_Win_allocate;
- *   - put and get on windows from MPI_Win_create where cross-memory attach is permitted, once the origin closes
- *     or flushes;
+ *   - large puts and gets on windows from MPI_Win_create, where cross-memory attach is permitted;
  *   - acquiring and releasing locks, after first contact. Whoever releases a lock hands it over.
  *
  * What does need a call, and whose:
@@ -96,8 +95,9 @@
  *     computes after MPIX_Win_iunlock while its lock has not been granted yet delays those who queue behind it
  *     until its next MPI call: the lock reaches it, but its transfers and the release are its own work.
  *   - A fence of P processes takes about log2(P) steps, and each process takes part in each.
- *   - Windows from MPI_Win_create: operations that the target's process must carry out (MPIX_RMA_CMA=off, or
- *     cross-memory attach forbidden by the system) need calls of the target.
+ *   - Windows from MPI_Win_create: small operations, and all with MPIX_RMA_CMA=off or where the system forbids
+ *     cross-memory attach, are carried out by the target in any MPI call of its own; the origin learns of their
+ *     end, and tells others, in its next call.
  *
  *
  * 5. LOAD AND STORE
@@ -130,14 +130,16 @@
  *
  * 7. ENVIRONMENT
  *
- *   MPIX_RMA       all | marked | off    default all     which windows are served: all that can be, those with
- *                                                        info key mpix_rma=true, or none
- *   MPIX_RMA_CMA   on | off              default on      cross-memory attach for windows from MPI_Win_create;
- *                                                        off: the target's process copies
- *   MPIX_RMA_LOG   off | error | warn | info | debug     default warn    to standard error; info names transport
- *                                                        and progress hook of each window
+ *   MPIX_RMA               default all     all | marked | off: which windows are served: all that can be, those
+ *                                          with info key mpix_rma=true, or none
+ *   MPIX_RMA_CMA           default on      on | off: cross-memory attach for memory given to MPI_Win_create; off:
+ *                                          the target's process copies
+ *   MPIX_RMA_LOG           default warn    off | error | warn | info | debug: written to standard error; info
+ *                                          names transport and progress hook of each window
+ *   MPIX_RMA_MAX_REQUESTS  default 200000  1 to 250000: requests of this library that may be alive (section 9)
  *
- * All processes of a job must see the same values. The table in README.md is checked against the source.
+ * They are read at MPI_Init. Where processes see different values, those of rank 0 of MPI_COMM_WORLD hold for all,
+ * with a warning.
  *
  *
  * 8. ERRORS
@@ -171,7 +173,7 @@
  *
  * There is no limit on ranks, windows, epochs, or bytes per operation but memory. Requests: MPICH 4.0 aborts a
  * process in which about 262,144 requests are alive. So a call that would bring the number of pending requests
- * of this library to more than MPIX_RMA_MAX_REQUESTS gives MPI_ERR_NO_MEM and changes nothing; it can be
+ * of this library above the setting MPIX_RMA_MAX_REQUESTS gives MPI_ERR_NO_MEM and changes nothing; it can be
  * repeated as soon as some have completed. Epochs with blocking calls, and requests complete at birth, do not
  * count.
  *
@@ -192,9 +194,6 @@ extern "C" {
 #define MPIX_RMA_VERSION_MAJOR 0
 #define MPIX_RMA_VERSION_MINOR 1
 #define MPIX_RMA_VERSION_PATCH 0
-
-/* Pending requests of this library in one process, at most (section 9). */
-#define MPIX_RMA_MAX_REQUESTS 200000
 
 /*
  * In all calls below:
@@ -347,7 +346,7 @@ int MPIX_Win_iflush_local_all(MPI_Win win, MPI_Request *request);
  * MPIX_Get_version - version of the library that runs
  *
  *   major, minor, patch   out. May be called before MPI_Init and after MPI_Finalize. Error: MPI_ERR_ARG (a NULL
- *                         pointer; returned, no handler is called).
+ *                         pointer), through the handler of MPI_COMM_WORLD.
  */
 int MPIX_Get_version(int *major, int *minor, int *patch);
 

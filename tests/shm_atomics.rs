@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::element::{native_has, reduction};
-use mpix_rma::transport::shm::*;
 use shm_world::*;
 
 const NATIVE: [Element; 11] = [I8, U8, I16, U16, I32, U32, I64, U64, F32, F64, BYTE];
@@ -259,9 +258,9 @@ fn accumulates_keep_their_order() {
                 flight.post(&mut w, &how);
             }
             flight.finish(&mut w);
-            for i in 0..COUNT {
+            for (i, old) in old.into_iter().enumerate() {
                 let before = if i % 100 == 50 { 0xaaaa_aaaa_aaaa_aaaa } else { i as u64 };
-                assert_eq!(old[i], before);
+                assert_eq!(old, before);
             }
             barrier(&mut w);
         });

@@ -35,7 +35,10 @@ class Host:
 
     def is_open_mpi(self):
         """True if its launcher is Open MPI's, which refuses root and more ranks than cores unasked."""
-        said = subprocess.run(self.mpiexec + ["--version"], capture_output=True, text=True, check=False)
+        try:
+            said = subprocess.run(self.mpiexec + ["--version"], capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise RunFailed(f"the launcher of {self.label} does not start: {error}") from error
         return "Open MPI" in said.stdout or "OpenRTE" in said.stdout
 
     def build(self):

@@ -62,10 +62,11 @@ def draw_host(axes, label, rows, several_sizes):
                      error_kw={"ecolor": "#333333", "elinewidth": 1, "capsize": 2})
             axes.hlines(row["predicted_us"], x - width / 2, x + width / 2, colors="black", linewidth=1.6,
                         zorder=4)
-            if not several_sizes:
+            # Among many bars only those too low to be read get their figure.
+            if not several_sizes or row["median_us"] < 0.1 * ceiling:
                 top = min(max(row["q3_us"], row["predicted_us"]), ceiling)
                 axes.annotate(f"{row['median_us']:.0f}", (x, top), textcoords="offset points",
-                              xytext=(0, 3), ha="center", fontsize=8)
+                              xytext=(0, 3), ha="center", fontsize=7 if several_sizes else 8)
     axes.set_xticks(range(len(groups)))
     axes.set_xticklabels(list(groups), fontsize=8 if several_sizes else 9)
     axes.set_title(host_name(label), fontsize=11)
@@ -78,7 +79,8 @@ def draw_case(folder, case, rows_by_label):
     several_sizes = len({row["size"] for rows in rows_by_label.values() for row in rows}) > 2
     panels = len(rows_by_label)
     rows, columns = (panels, 1) if several_sizes else (1, panels)
-    size = (9.5, 2.7 * panels + 1.3) if several_sizes else (4.8 * panels, 4.4)
+    bars = max(len({(row["series"], row["metric"], row["size"]) for row in rows}) for rows in rows_by_label.values())
+    size = (9.5, 2.7 * panels + 1.3) if several_sizes else (max(4.8, 0.55 * bars) * panels, 4.4)
     figure, axes = plt.subplots(rows, columns, figsize=size, sharey=True, squeeze=False)
     series, top = [], 0.0
     for ax, (label, results) in zip(axes.flat, rows_by_label.items()):
@@ -93,7 +95,7 @@ def draw_case(folder, case, rows_by_label):
     handles.append(plt.Line2D([], [], color="black", linewidth=1.6))
     names.append("predicted")
     first = next(iter(rows_by_label.values()))[0]
-    figure.suptitle(f"{TITLES.get(case, case)}, delay {first['delay_us']:.0f} µs (paper's figure {figure_number})",
+    figure.suptitle(f"{TITLES.get(case, case)}: {first['delay_us']:.0f} µs of delay (paper's figure {figure_number})",
                     fontsize=12)
     figure.legend(handles, names, loc="lower center", ncol=len(names), frameon=False)
     inches = figure.get_size_inches()[1]

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 
 use crate::engine::Outcome;
 use crate::mpi::call::{Done, admit, deliver, deliver_complete, on_our_window, place_for};
-use crate::mpi::error::{Fault, Place, boundary, raise};
+use crate::mpi::error::boundary;
 use crate::mpi::sync::{self, Checked};
 use crate::mpi::sys::*;
 use crate::runtime::Window;
@@ -110,7 +110,8 @@ pub unsafe extern "C" fn MPIX_Get_version(major: *mut c_int, minor: *mut c_int, 
     boundary("MPIX_Get_version", || {
         let numbers = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
         if major.is_null() || minor.is_null() || patch.is_null() {
-            return raise("MPIX_Get_version", Place::World, Fault::new(MPI_ERR_ARG, "an argument is NULL"));
+            // Allowed before `MPI_Init`, so there may be no error handler to call.
+            return MPI_ERR_ARG;
         }
         for (place, number) in [major, minor, patch].into_iter().zip(numbers) {
             // SAFETY: checked above; the caller gives room for an int.

@@ -9,44 +9,60 @@ use std::ffi::{CStr, c_char, c_int};
 use super::sys::*;
 use crate::engine::ReorderFlags;
 
-/// Which windows are ours.
-const SERVE: &CStr = c"mpix_rma";
-
-/// The spellings of one reorder flag: ours, the paper's, short ones.
-pub(crate) struct Flag {
-    spellings: [&'static CStr; 4],
+/// A key of ours, and what is said of a wrong value: the texts of errors are fixed for the life of the process.
+struct Key {
+    name: &'static CStr,
+    wrong: &'static str,
 }
 
-/// In the order of [`flags`].
-static FLAGS: [Flag; 4] = [
-    Flag {
-        spellings: [c"mpix_win_access_after_access_reorder", c"MPI_WIN_ACCESS_AFTER_ACCESS_REORDER", c"mpix_a_a_a_r", c"A_A_A_R"],
-    },
-    Flag {
-        spellings: [
-            c"mpix_win_access_after_exposure_reorder",
-            c"MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER",
-            c"mpix_a_a_e_r",
-            c"A_A_E_R",
-        ],
-    },
-    Flag {
-        spellings: [
-            c"mpix_win_exposure_after_exposure_reorder",
-            c"MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER",
-            c"mpix_e_a_e_r",
-            c"E_A_E_R",
-        ],
-    },
-    Flag {
-        spellings: [
-            c"mpix_win_exposure_after_access_reorder",
-            c"MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER",
-            c"mpix_e_a_a_r",
-            c"E_A_A_R",
-        ],
-    },
+macro_rules! key {
+    ($name:literal) => {
+        key!($name, $name)
+    };
+    ($name:literal, $words:expr) => {
+        Key {
+            name: match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a key has no zero in it"),
+            },
+            wrong: concat!("info key ", $words, " takes true, false, 1 or 0"),
+        }
+    };
+}
+
+/// Which windows are ours.
+static SERVE: Key = key!("mpix_rma");
+
+/// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of `read`.
+static FLAGS: [[Key; 4]; 4] = [
+    [
+        key!("mpix_win_access_after_access_reorder"),
+        key!("MPI_WIN_ACCESS_AFTER_ACCESS_REORDER"),
+        key!("mpix_a_a_a_r", "mpix_a_a_a_r (mpix_win_access_after_access_reorder, MPI_WIN_ACCESS_AFTER_ACCESS_REORDER)"),
+        key!("A_A_A_R"),
+    ],
+    [
+        key!("mpix_win_access_after_exposure_reorder"),
+        key!("MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER"),
+        key!("mpix_a_a_e_r", "mpix_a_a_e_r (mpix_win_access_after_exposure_reorder, MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER)"),
+        key!("A_A_E_R"),
+    ],
+    [
+        key!("mpix_win_exposure_after_exposure_reorder"),
+        key!("MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER"),
+        key!("mpix_e_a_e_r", "mpix_e_a_e_r (mpix_win_exposure_after_exposure_reorder, MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER)"),
+        key!("E_A_E_R"),
+    ],
+    [
+        key!("mpix_win_exposure_after_access_reorder"),
+        key!("MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER"),
+        key!("mpix_e_a_a_r", "mpix_e_a_a_r (mpix_win_exposure_after_access_reorder, MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER)"),
+        key!("E_A_A_R"),
+    ],
 ];
+/// Place of the spelling that every host can hold.
+#[cfg(mpi_host = "openmpi")]
+const SHORT: usize = 2;
 
 /// What an info object asks of us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,8 +76,8 @@ pub(crate) struct Wishes {
 /// Why the keys cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// A key of ours has a value that it does not take.
-    Value,
+    /// A key of ours has a value that it does not take; the words name the key.
+    Value(&'static str),
     /// The host does not take the info object; its error handler has heard of it.
     Object,
 }
@@ -76,12 +92,12 @@ pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
     }
     // SAFETY: as the caller says.
     unsafe {
-        let serve = value(info, SERVE)?;
+        let serve = value(info, &SERVE)?;
         let mut flags = [false; 4];
         for (flag, on) in FLAGS.iter().zip(&mut flags) {
-            for spelling in flag.spellings {
+            for spelling in flag {
                 // A host that has no room for the key cannot hold it either.
-                if spelling.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+                if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
                     *on |= value(info, spelling)?.unwrap_or(false);
                 }
             }
@@ -99,37 +115,37 @@ const VALUE_MOST: usize = 15;
 
 /// # Safety
 /// `info` is an info object, not null.
-unsafe fn value(info: MPI_Info, key: &CStr) -> Result<Option<bool>, Unreadable> {
+unsafe fn value(info: MPI_Info, key: &Key) -> Result<Option<bool>, Unreadable> {
     let mut text = [0 as c_char; VALUE_MOST + 1];
     let (mut length, mut flag) = (0, 0);
     // SAFETY: as the caller says.
-    if unsafe { PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag) } != MPI_SUCCESS {
+    if unsafe { PMPI_Info_get_valuelen(info, key.name.as_ptr(), &raw mut length, &raw mut flag) } != MPI_SUCCESS {
         return Err(Unreadable::Object);
     }
     if flag == 0 {
         return Ok(None);
     }
     if length > VALUE_MOST as c_int {
-        return Err(Unreadable::Value);
+        return Err(Unreadable::Value(key.wrong));
     }
     // SAFETY: `text` has room for the length that is given, and the terminator.
-    let status = unsafe { PMPI_Info_get(info, key.as_ptr(), VALUE_MOST as c_int, text.as_mut_ptr(), &raw mut flag) };
+    let status = unsafe { PMPI_Info_get(info, key.name.as_ptr(), VALUE_MOST as c_int, text.as_mut_ptr(), &raw mut flag) };
     if status != MPI_SUCCESS || flag == 0 {
         return Err(Unreadable::Object);
     }
     // SAFETY: the host terminates the value; the last place was 0 before in any case.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) };
-    parse(text.to_bytes()).map(Some)
+    parse(text.to_bytes()).map(Some).ok_or(Unreadable::Value(key.wrong))
 }
 
-fn parse(text: &[u8]) -> Result<bool, Unreadable> {
+fn parse(text: &[u8]) -> Option<bool> {
     let text = text.trim_ascii();
     if text.eq_ignore_ascii_case(b"true") || text == b"1" {
-        Ok(true)
+        Some(true)
     } else if text.eq_ignore_ascii_case(b"false") || text == b"0" {
-        Ok(false)
+        Some(false)
     } else {
-        Err(Unreadable::Value)
+        None
     }
 }
 
@@ -147,8 +163,8 @@ unsafe fn tractable(key: *const c_char) -> *const c_char {
     if text.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
         return key;
     }
-    let flag = FLAGS.iter().find(|flag| flag.spellings.contains(&text));
-    flag.map_or(key, |flag| flag.spellings[2].as_ptr())
+    let flag = FLAGS.iter().find(|flag| flag.iter().any(|spelling| spelling.name == text));
+    flag.map_or(key, |flag| flag[SHORT].name.as_ptr())
 }
 
 /// Interposes a call that takes a key.
@@ -186,11 +202,11 @@ mod tests {
 
     #[test]
     fn values_are_true_false_1_0_and_nothing_else() {
-        assert_eq!(parse(b"true"), Ok(true));
-        assert_eq!(parse(b"1"), Ok(true));
-        assert_eq!(parse(b"false"), Ok(false));
-        assert_eq!(parse(b"0"), Ok(false));
-        assert_eq!(parse(b"yes"), Err(Unreadable::Value));
-        assert_eq!(parse(b""), Err(Unreadable::Value));
+        assert_eq!(parse(b"true"), Some(true));
+        assert_eq!(parse(b"1"), Some(true));
+        assert_eq!(parse(b"false"), Some(false));
+        assert_eq!(parse(b"0"), Some(false));
+        assert_eq!(parse(b"yes"), None);
+        assert_eq!(parse(b""), None);
     }
 }

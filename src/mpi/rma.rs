@@ -23,7 +23,7 @@ fn communicate(mut guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(
         ours.engine.issue(&mut ours.port, &op)?;
     }
     ours.calls = ours.calls.wrapping_add(1);
-    if ours.calls % CALLS_PER_SWEEP == 0 {
+    if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
         sweep(&mut guard);
     }
     Ok(())

@@ -70,13 +70,17 @@ impl Bootstrap for Collectives {
     }
 }
 
+/// Nothing before `MPI_Init` and where that call does not come through us.
 fn settings() -> Option<Settings> {
-    enter().settings.filter(|settings| settings.serve() != Serve::Off)
+    enter().settings
 }
 
 /// Makes a window of ours, or says why not.
 fn create(wanted: &Wanted) -> Made {
     let Some(settings) = settings() else { return Made::Host };
+    if settings.serve() == Serve::Off {
+        return Made::Host;
+    }
     if wanted.comm == MPI_COMM_NULL {
         return Made::Host;
     }
@@ -161,9 +165,7 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
     } else {
         match wishes {
             Ok(_) => None,
-            Err(Unreadable::Value) => {
-                Some(Fault::new(MPI_ERR_INFO_VALUE, "an info key of mpix-rma has a value other than true, false, 1 or 0"))
-            }
+            Err(Unreadable::Value(text)) => Some(Fault::new(MPI_ERR_INFO_VALUE, text)),
             Err(Unreadable::Object) => Some(Fault::new(MPI_ERR_INFO, "info cannot be read")),
         }
     };

@@ -80,7 +80,7 @@ fn contended() {
     loop {
         while PROCESS.inside.load(Ordering::Relaxed) {
             looks += 1;
-            if looks % 64 == 0 {
+            if looks.is_multiple_of(64) {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();

@@ -96,7 +96,7 @@ impl Combine {
     /// As [`apply`](Self::apply), and `result` must be valid for `len` bytes and overlap neither.
     #[inline]
     pub(crate) unsafe fn fetch_apply(&self, input: *const u8, inout: *mut u8, result: *mut u8, len: usize) {
-        let block = self.whole(FETCH_BLOCK);
+        let block = whole(FETCH_BLOCK, self.extent);
         let mut at = 0;
         while at < len {
             let part = block.min(len - at);
@@ -117,7 +117,7 @@ impl Combine {
     pub(crate) unsafe fn exchange_apply(&self, data: *mut u8, inout: *mut u8, len: usize) {
         let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
         let old = old.0.as_mut_ptr();
-        let block = self.whole(EXCHANGE_BLOCK);
+        let block = whole(EXCHANGE_BLOCK, self.extent);
         let mut at = 0;
         while at < len {
             let part = block.min(len - at);
@@ -130,14 +130,14 @@ impl Combine {
             at += part;
         }
     }
+}
 
-    /// The largest whole number of elements in `bytes`, in bytes; at least one element.
-    #[inline]
-    pub(crate) fn whole(&self, bytes: usize) -> usize {
-        let extent = usize::from(self.extent.max(1));
-        // Extents are powers of two but for a few foreign ones; a division would cost more than the operation.
-        if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
-    }
+/// The largest whole number of elements of `extent` bytes in `bytes`, in bytes; at least one element.
+#[inline]
+pub(crate) fn whole(bytes: usize, extent: u8) -> usize {
+    let extent = usize::from(extent.max(1));
+    // Extents are powers of two but for a few foreign ones; a division would cost more than the operation.
+    if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
 }
 
 /// Fetched and combined at a time, so that the second reading comes from the first-level cache.

@@ -22,6 +22,7 @@ static void usable(Window *w, const char *what)
     MPI(MPI_Win_complete(w->win));
     MPI(MPI_Win_wait(w->win));
     EXPECT(mine[0] == left + 100, "%s: post: %d", what, mine[0]);
+    MPI(MPI_Barrier(MPI_COMM_WORLD)); /* everybody has looked */
     value = me + 200;
     MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, w->win));
     MPI(MPI_Accumulate(&value, 1, MPI_INT, right, 0, 1, MPI_INT, MPI_SUM, w->win));

@@ -1,6 +1,7 @@
 /*
  * Progress inside the host's own calls [PR-1]: process 0 has a pending epoch and sits in a call of the host; the
- * others can reach their part of that call only after the epoch has moved on.
+ * others can reach their part of that call only after the epoch has moved on. Process 0 has something pending, the
+ * others have not: a collective that is replaced by its nonblocking form must be so in all of them [PR-5].
  */
 #include "check.h"
 

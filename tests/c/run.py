@@ -11,7 +11,7 @@ mpiexec.NAME. What is run stands in `testlist`, one entry per line:
   arg=WORD       an argument of the program (repeat)
   env=NAME=VALUE in the environment of the processes (repeat)
   mode=          link (default: by pkg-config), static, preload (linked with the host only), plain (no library at all)
-  result=        ok (default: exit 0 and a line OK), death or fatal (the job must end, not with 0, leaving nothing behind)
+  result=        ok (default: exit 0 and a line OK), exit (exit 0), death or fatal (the job must end, not with 0)
   expect=REGEX   must be found in the output (repeat; `_` stands for a space)
   reject=REGEX   must not be found
   host=          mpich or openmpi: only there
@@ -245,10 +245,10 @@ def run_one(entry, host, options):
     if skip and code == 0 and not wrong:
         return "SKIP " + skip.group(1), output
     if not wrong:
-        if entry.result == "ok":
+        if entry.result in ("ok", "exit"):
             if code != 0:
                 wrong.append(f"exit status {code}")
-            if not re.search(r"^OK$", output, re.M):
+            if entry.result == "ok" and not re.search(r"^OK$", output, re.M):
                 wrong.append("no line OK")
         elif code == 0:
             wrong.append("exit status 0")

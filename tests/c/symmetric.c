@@ -1,5 +1,6 @@
 /*
- * The legal symmetric program `post; start; put; complete; wait` on all processes at once [EP-7].
+ * The legal symmetric program `post; start; put; complete; wait` on all processes at once [EP-7], also with more
+ * processes than cores, where whoever waits must let the others run [PR-4].
  *
  *   symmetric KIND FORM [COUNT]   FORM: blocking | nonblocking | mixed | deep | fenced
  *

@@ -47,6 +47,7 @@ static void everything(int kind)
         MPI(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
         EXPECT(got == value, "lock: %ld", (long)got);
         MPI(MPI_Win_unlock(right, w.win));
+        MPI(MPI_Barrier(MPI_COMM_WORLD)); /* lock_all waits for a message below: nobody may want an exclusive lock then */
 
         MPI(MPI_Win_lock_all(0, w.win));
         MPI(MPI_Fetch_and_op(&one, &old, MPI_INT64_T, 0, 4, MPI_SUM, w.win));

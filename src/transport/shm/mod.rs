@@ -5,7 +5,9 @@
 //! operations run under the target's accumulate lock ([`acc`]).
 //!
 //! The memory of created windows is the application's and cannot be mapped by others. Operations go
-//! through a [`channel`] per ordered pair.
+//! through a [`channel`] per ordered pair ([`protocol`]): the origin's end is the [`outbox`], the target's the
+//! [`inbox`]. A target that is away is helped by the [`thief`], by cross-memory attach ([`cma`]), so that it
+//! delays nobody; [`traffic`] decides which way each operation goes.
 
 use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
@@ -100,7 +102,8 @@ impl ShmWindow {
         self.allocated || rank == self.me
     }
 
-    /// True if peers can make this process's part progress only by `poll` (created windows: incoming small operations).
+    /// True if peers wait for this process to `poll`: created windows. Without cross-memory attach their operations
+    /// stand still until it does; with it they only take longer.
     #[must_use]
     pub fn needs_polling(&self) -> bool {
         !self.allocated && self.mapped.size > 1

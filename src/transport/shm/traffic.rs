@@ -13,7 +13,7 @@ use crate::sync::Ordering::Relaxed;
 
 use super::cma;
 use super::inbox::Inbox;
-use super::outbox::{Outbox, PIECE};
+use super::outbox::{Outbox, SHORT};
 use super::shared::Shared;
 use super::thief::{Thief, Victim};
 
@@ -61,7 +61,7 @@ impl Traffic {
         }
         let index = self.outbox_of(op.target);
         let outbox = &mut self.outboxes[index as usize];
-        if op.len > PIECE as u64 {
+        if op.len > SHORT as u64 {
             return self.post_long(index, op, ticket);
         }
         let posted = outbox.post(op, ticket);
@@ -105,11 +105,12 @@ impl Traffic {
             // Two processes that send to each other at once serve each other here.
             self.inbox.poll(&self.shared);
             idle += 1;
-            if idle < LOOKS {
+            let outbox = &mut self.outboxes[index as usize];
+            if idle < LOOKS && !outbox.knows_away(beat) {
                 continue;
             }
             idle = 0;
-            if self.outboxes[index as usize].suspect_now(beat) {
+            if outbox.suspect_now(beat) {
                 if !(self.attach && self.help(index)) {
                     break;
                 }
