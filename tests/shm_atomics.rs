@@ -419,7 +419,7 @@ fn target_and_origins_at_once() {
 #[test]
 fn random_operations_against_a_model() {
     const SIZE: usize = 1 << 20;
-    const ROUNDS: u64 = 100;
+    const ROUNDS: u64 = 50;
     for (flavour, away) in
         [(Flavour::Allocated, 0), (Flavour::Copied, 1), (Flavour::Attached, 0), (Flavour::Attached, 1), (Flavour::Attached, 50)]
     {
