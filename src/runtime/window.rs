@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use hashbrown::HashMap;
 
 use super::process::Host;
-use crate::engine::{self, RequestId};
+use crate::engine::{self, Outcome, RequestId};
 use crate::transport::shm::ShmWindow;
 
 /// A window handle of the host, as a number.
@@ -112,6 +112,20 @@ impl Window {
     pub(crate) fn advance(&mut self, host: &Host) -> bool {
         let moved = self.engine.progress(&mut self.port);
         self.report(host) | moved
+    }
+
+    /// After a call that closes an epoch or starts a flush, when the application may compute for long: stays with operations
+    /// that are on their way as long as they move, so that the *done* need not wait for the next call [PR-3]. Gives what
+    /// became of the outcome.
+    #[inline]
+    pub(crate) fn settle(&mut self, outcome: Outcome) -> Outcome {
+        let Outcome::Pending(id) = outcome else { return outcome };
+        if self.polls {
+            while self.engine.is_pending(id) && self.port.settle() {
+                self.engine.progress(&mut self.port);
+            }
+        }
+        if self.engine.is_pending(id) { outcome } else { Outcome::Complete }
     }
 
     /// True if this window waits for progress, or others do that only we can make.
