@@ -218,7 +218,7 @@ fn words_are_distinct() {
 fn votes() {
     everywhere(4, 8, |world, mut w| {
         for round in 0..2000u32 {
-            let objects = |rank: Rank| round % 7 == rank || (round % 11 == 3 && rank % 2 == 0);
+            let objects = |rank: Rank| round % 7 == rank || (round % 11 == 3 && rank.is_multiple_of(2));
             assert_eq!(w.verdict(), None, "no vote, no verdict");
             w.vote(objects(world.rank));
             let verdict = loop {

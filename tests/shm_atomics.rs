@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::element::{native_has, reduction};
-use mpix_rma::transport::shm::*;
 use shm_world::*;
 
 const NATIVE: [Element; 11] = [I8, U8, I16, U16, I32, U32, I64, U64, F32, F64, BYTE];
@@ -259,9 +258,9 @@ fn accumulates_keep_their_order() {
                 flight.post(&mut w, &how);
             }
             flight.finish(&mut w);
-            for i in 0..COUNT {
+            for (i, old) in old.into_iter().enumerate() {
                 let before = if i % 100 == 50 { 0xaaaa_aaaa_aaaa_aaaa } else { i as u64 };
-                assert_eq!(old[i], before);
+                assert_eq!(old, before);
             }
             barrier(&mut w);
         });
@@ -314,6 +313,42 @@ fn a_target_that_never_polls() {
                 for i in 0..2000 {
                     assert_eq!(memory[500_000 * origin + 8 + 200 * i..][..8], 1u64.to_ne_bytes());
                 }
+            }
+        }
+        world.barrier();
+    });
+}
+
+/// [PR-3] After `settle` nothing is in flight, though the target never polls and this process does not either.
+#[test]
+fn settling_leaves_nothing_in_flight() {
+    run(2, |world| {
+        let mut memory = vec![0u8; 1 << 20];
+        let mut w = world.window(Flavour::Attached, &mut memory);
+        if world.rank == 0 {
+            assert!(!w.settle(), "nothing in flight, nothing to collect");
+            let from = bytes(500_000, 1);
+            for (disp, len) in [(0, 8), (100, 3000), (10_000, 100_000)] {
+                let origin = Addr(from.as_ptr() as usize);
+                let mut open = 0;
+                for (kind, disp) in [(OpKind::Accumulate, disp), (OpKind::Put, disp + 500_000)] {
+                    let op = Op { origin, element: U8, reduction: reduction::SUM, ..op(kind, 1, disp, len) };
+                    open += usize::from(w.post(&op, Ticket(7)) != Posted::Complete);
+                }
+                assert_eq!(w.settle(), open > 0);
+                while let Some((ticket, stage)) = w.next_finished() {
+                    assert_eq!(ticket, Ticket(7));
+                    open -= usize::from(stage == Stage::Remote);
+                }
+                assert_eq!(open, 0);
+                w.signal(1, Word::Done, disp + 1).unwrap();
+            }
+        } else {
+            while w.observe(0, Word::Done) != 10_001 {
+                std::thread::yield_now();
+            }
+            for disp in [10_000, 510_000] {
+                assert!(own(&w, disp, 100_000) == bytes(500_000, 1)[..100_000]);
             }
         }
         world.barrier();
@@ -384,7 +419,7 @@ fn target_and_origins_at_once() {
 #[test]
 fn random_operations_against_a_model() {
     const SIZE: usize = 1 << 20;
-    const ROUNDS: u64 = 100;
+    const ROUNDS: u64 = 50;
     for (flavour, away) in
         [(Flavour::Allocated, 0), (Flavour::Copied, 1), (Flavour::Attached, 0), (Flavour::Attached, 1), (Flavour::Attached, 50)]
     {

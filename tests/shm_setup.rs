@@ -83,6 +83,9 @@ fn one_answer_everywhere_and_nothing_left() {
         assert_eq!((mappings(), descriptors()), (maps, fds));
     }
 
+    released_segments_serve_again(maps, fds);
+    let maps = mappings();
+
     // Sizes whose sum no address space holds.
     let error = failure(|world| world.try_window(Memory::Allocate { size: u64::MAX - 5 }, true));
     assert!(matches!(&error, SetupError::System { rank: 0, reason, .. } if reason.contains("too large")), "{error}");
@@ -144,7 +147,7 @@ fn one_answer_everywhere_and_nothing_left() {
         let unlucky = world.rank == 1;
         let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
             if unlucky && !sent && gather == 1 {
-                for card in bytes.chunks_exact_mut(72) {
+                for card in bytes.chunks_exact_mut(88) {
                     card[56..64].copy_from_slice(&8u64.to_ne_bytes());
                 }
             }
@@ -170,4 +173,59 @@ fn one_answer_everywhere_and_nothing_left() {
     assert!(error.to_string().contains("RLIMIT_FSIZE"), "{error}");
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
     assert_eq!((mappings(), descriptors()), (maps, fds));
+}
+
+/// A released segment is the next window's, as good as new; where not all have it, a new one is made.
+fn released_segments_serve_again(maps: usize, fds: usize) {
+    for flavour in FLAVOURS {
+        run(2, |world| {
+            let mut memory = vec![0u8; 20_000];
+            let size = memory.len() as u64;
+            let base = Addr(memory.as_mut_ptr() as usize);
+            for round in 0..40u64 {
+                let memory = match flavour {
+                    // Sizes change within what a segment holds.
+                    Flavour::Allocated => Memory::Allocate { size: size - 100 * round },
+                    _ => Memory::Create { base, size },
+                };
+                // Now and then a rank offers something else than the others do.
+                let odd = round % 8 == 5 && world.rank == (round as u32 / 8) % 2;
+                let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
+                    if odd && sent && gather == 1 {
+                        bytes[64..72].copy_from_slice(&77u64.to_ne_bytes());
+                    }
+                };
+                let settings = Settings { cma: flavour == Flavour::Attached, ..settings() };
+                let mut host = Tampered { world: world.clone(), gathers: 0, tamper };
+                let mut w = ShmWindow::new(&mut host, memory, 1, settings).unwrap();
+                assert_eq!(host.gathers, if round % 8 == 5 { 3 } else { 2 }, "round {round}");
+                let other = 1 - world.rank;
+                for word in [Word::Grant, Word::Done, Word::Fence] {
+                    assert_eq!(w.observe(other, word), 0);
+                }
+                for word in [LockWord::Tail, LockWord::Readers, LockWord::Grant { target: other }, LockWord::Holders] {
+                    assert_eq!(w.load(if word == LockWord::Holders { 0 } else { world.rank }, word), 0);
+                }
+                world.barrier();
+                if round != 5 {
+                    let from = bytes(10_000, round);
+                    for chunk in 0..20 {
+                        w.put(other, 500 * chunk, &from[500 * chunk as usize..][..500]);
+                    }
+                    w.accumulate(other, 0, (U64, mpix_rma::transport::element::reduction::SUM), &from[..8]);
+                    barrier(&mut w);
+                    assert!(own(&w, 8, 9992) == from[8..]);
+                }
+                w.signal(other, Word::Done, 5).unwrap();
+                w.store(other, LockWord::Tail, 9);
+                w.store(other, LockWord::Grant { target: world.rank }, 9);
+                w.store(0, LockWord::Holders, 9);
+                barrier(&mut w);
+                w.release();
+            }
+        });
+        // The process keeps a few, no matter how many windows there were.
+        assert!((maps + 1..=maps + 4).contains(&mappings()), "{} mappings", mappings());
+        assert_eq!(descriptors(), fds);
+    }
 }

@@ -28,8 +28,8 @@ struct limits {
     double attached_copy[SIZES]; /* process_vm_writev there */
 };
 
-/* Collective over the two ranks; valid on the origin. */
-struct limits measure_limits(MPI_Comm);
+/* Collective over the two ranks; valid on the origin. `local` has LARGEST bytes. */
+struct limits measure_limits(MPI_Comm, char *local);
 
 /* One window, and buffers, on one rank. */
 struct bench {

@@ -188,11 +188,11 @@ int main(int argc, char **argv)
     MPI_Group_free(&all);
 
     bool right = true;
-    struct limits limits = measure_limits(b.comm);
+    b.local = aligned(LARGEST);
+    struct limits limits = measure_limits(b.comm, b.local);
     if (b.rank == ORIGIN)
         print_limits(&limits);
     char *memory = aligned(RANKS * (size_t)LARGEST);
-    b.local = aligned(LARGEST);
     for (int kind = 0; kind < WINDOW_KINDS; kind++) {
         b.kind = (enum window_kind)kind;
         b.win = open_window(b.kind, b.comm, RANKS * (size_t)LARGEST, memory, &b.base);

@@ -41,7 +41,9 @@ def draw_window(axes, window, results):
         spread(axes, places, [microseconds(mine[name], "plain") for name in names], marker="s", s=38,
                color=PLAIN[k % len(PLAIN)], label=f"plain {host_name(label)}", zorder=3)
     for k, (label, mine) in enumerate(rows.items()):
-        spread(axes, places, [microseconds(mine[name], "ours") for name in names], marker="o", s=30,
+        # Often equal on all hosts: one below the other, or they would hide each other.
+        lower = [place + 0.26 * (k - (len(rows) - 1) / 2) for place in places]
+        spread(axes, lower, [microseconds(mine[name], "ours") for name in names], marker="o", s=30,
                color=OURS[k % len(OURS)], label=f"mpix-rma on {host_name(label)}", zorder=4)
     axes.set_yticks(list(places))
     axes.set_yticklabels([name.replace("put_rate_8", "put_rate_8 (one put)") for name in names])

@@ -1,7 +1,7 @@
 //! Sweeps over all windows, and the loop in which every blocking call waits.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
 use super::window::{Attended, Window};
@@ -27,6 +27,12 @@ pub(crate) fn set_crowded(crowded: bool) {
     CROWDED.store(crowded, Ordering::Relaxed);
 }
 
+/// Ranks of this node outnumber the cores that they may run on.
+#[inline]
+pub(crate) fn crowded() -> bool {
+    CROWDED.load(Ordering::Relaxed)
+}
+
 /// One bounded sweep over every window that waits for something. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
     let (mut at, mut any) = (0, false);
@@ -45,12 +51,33 @@ pub(crate) fn sweep(state: &mut State) -> bool {
     }
 }
 
-/// What a hook of the host calls: one sweep, unless somebody is inside already.
+/// Idle sweeps that follow one in which something moved, and sweeps at most, before the host gets the CPU back.
+const AFTER_A_MOVE: u32 = 16;
+const AT_MOST: u32 = 64;
+/// Idle sweeps that are still to follow, over the hook's calls.
+static EXPECTANT: AtomicU32 = AtomicU32::new(0);
+
+/// What a hook of the host calls: a sweep, unless somebody is inside already. One that moves something is followed by more: a
+/// peer that has just been answered asks again sooner than the host's own progress takes. True if anything moved.
 pub(crate) fn sweep_from_hook() -> bool {
     if nothing_lives() {
         return false;
     }
-    try_enter().is_some_and(|mut guard| sweep(&mut guard))
+    let Some(mut guard) = try_enter() else { return false };
+    let mut any = false;
+    let mut expectant = EXPECTANT.load(Ordering::Relaxed);
+    for _ in 0..AT_MOST {
+        if sweep(&mut guard) {
+            any = true;
+            expectant = AFTER_A_MOVE;
+        } else if expectant == 0 {
+            break;
+        } else {
+            expectant -= 1;
+        }
+    }
+    EXPECTANT.store(expectant, Ordering::Relaxed);
+    any
 }
 
 /// True if a call of the host that blocks would leave something of ours undriven. With many threads, another one may
@@ -90,7 +117,7 @@ impl Patience {
     pub(crate) fn new() -> Self {
         // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over takes; where ranks
         // share cores, the one that is waited for may not be running at all.
-        let spins = if CROWDED.load(Ordering::Relaxed) { 32 } else { 2_000 };
+        let spins = if crowded() { 32 } else { 2_000 };
         Self { looks: 0, spins }
     }
 

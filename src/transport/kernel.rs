@@ -3,7 +3,8 @@
 
 use crate::engine::{Element, Reduction};
 
-use super::element::{ForeignReduce, native, reduction};
+use super::bulk::copy_bulk;
+use super::element::{FIRST_FOREIGN, ForeignReduce, native, reduction};
 
 /// Copies `len` bytes; the ranges may overlap. Naturally sized pieces go as one store, so that a
 /// reader never sees half of an aligned word.
@@ -20,25 +21,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             16 => to.cast::<u128>().write_unaligned(from.cast::<u128>().read_unaligned()),
             2 => to.cast::<u16>().write_unaligned(from.cast::<u16>().read_unaligned()),
             1 => to.write(from.read()),
-            _ => copy_any(from, to, len),
+            _ => copy_bulk(from, to, len),
         }
-    }
-}
-
-/// Length from which the C library may use streaming stores; far above, so never on a small put's path.
-const STREAMING: usize = 128 * 1024;
-
-/// # Safety
-/// As [`copy`].
-#[inline]
-unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { std::ptr::copy(from, to, len) };
-    // [FE-2] Streaming stores are not ordered by the release that follows.
-    #[cfg(target_arch = "x86_64")]
-    if len >= STREAMING {
-        // SAFETY: SSE is part of the x86-64 baseline; the instruction has no operand.
-        unsafe { std::arch::x86_64::_mm_sfence() };
     }
 }
 
@@ -70,23 +54,16 @@ impl Combine {
                 reduction::NO_OP => return,
                 _ => {}
             }
-            match self.element {
-                native::I8 => integer::<i8>(self.reduction, input, inout, len),
-                native::U8 | native::BYTE => integer::<u8>(self.reduction, input, inout, len),
-                native::I16 => integer::<i16>(self.reduction, input, inout, len / 2),
-                native::U16 => integer::<u16>(self.reduction, input, inout, len / 2),
-                native::I32 => integer::<i32>(self.reduction, input, inout, len / 4),
-                native::U32 => integer::<u32>(self.reduction, input, inout, len / 4),
-                native::I64 => integer::<i64>(self.reduction, input, inout, len / 8),
-                native::U64 => integer::<u64>(self.reduction, input, inout, len / 8),
-                native::F32 => floating::<f32>(self.reduction, input, inout, len / 4),
-                native::F64 => floating::<f64>(self.reduction, input, inout, len / 8),
-                foreign => {
-                    // The last element of a pair may end before its extent does.
-                    let count = len.div_ceil(usize::from(self.extent));
-                    (self.foreign)(foreign, self.reduction, input, inout, count);
-                }
+            if self.element.0 >= FIRST_FOREIGN {
+                // The last element of a pair may end before its extent does.
+                let count = len.div_ceil(usize::from(self.extent));
+                return (self.foreign)(self.element, self.reduction, input, inout, count);
             }
+            #[cfg(target_arch = "x86_64")]
+            if len >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
+                return combine_wide(self.element, self.reduction, input, inout, len);
+            }
+            combine(self.element, self.reduction, input, inout, len);
         }
     }
 
@@ -96,7 +73,7 @@ impl Combine {
     /// As [`apply`](Self::apply), and `result` must be valid for `len` bytes and overlap neither.
     #[inline]
     pub(crate) unsafe fn fetch_apply(&self, input: *const u8, inout: *mut u8, result: *mut u8, len: usize) {
-        let block = self.whole(FETCH_BLOCK);
+        let block = whole(FETCH_BLOCK, self.extent);
         let mut at = 0;
         while at < len {
             let part = block.min(len - at);
@@ -117,7 +94,7 @@ impl Combine {
     pub(crate) unsafe fn exchange_apply(&self, data: *mut u8, inout: *mut u8, len: usize) {
         let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
         let old = old.0.as_mut_ptr();
-        let block = self.whole(EXCHANGE_BLOCK);
+        let block = whole(EXCHANGE_BLOCK, self.extent);
         let mut at = 0;
         while at < len {
             let part = block.min(len - at);
@@ -130,14 +107,14 @@ impl Combine {
             at += part;
         }
     }
+}
 
-    /// The largest whole number of elements in `bytes`, in bytes; at least one element.
-    #[inline]
-    pub(crate) fn whole(&self, bytes: usize) -> usize {
-        let extent = usize::from(self.extent.max(1));
-        // Extents are powers of two but for a few foreign ones; a division would cost more than the operation.
-        if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
-    }
+/// The largest whole number of elements of `extent` bytes in `bytes`, in bytes; at least one element.
+#[inline]
+pub(crate) fn whole(bytes: usize, extent: u8) -> usize {
+    let extent = usize::from(extent.max(1));
+    // Extents are powers of two but for a few foreign ones; a division would cost more than the operation.
+    if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
 }
 
 /// Fetched and combined at a time, so that the second reading comes from the first-level cache.
@@ -149,6 +126,45 @@ const EXCHANGE_BLOCK: usize = 1024;
 /// Aligned for every element.
 #[repr(align(64))]
 struct Aligned<T>(T);
+
+/// Bytes from which wider registers than the baseline's pay.
+#[cfg(target_arch = "x86_64")]
+const WIDE: usize = 256;
+
+/// [`combine`], compiled for 32-byte registers.
+///
+/// # Safety
+/// As [`combine`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn combine_wide(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { combine(element, reduction, input, inout, len) }
+}
+
+/// `inout = inout (op) input` over `len` bytes of native elements.
+///
+/// # Safety
+/// As [`each`].
+#[inline(always)]
+unsafe fn combine(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, len: usize) {
+    // SAFETY: the caller's promise, divided by the extent where counts are meant.
+    unsafe {
+        match element {
+            native::I8 => integer::<i8>(reduction, input, inout, len),
+            native::U8 | native::BYTE => integer::<u8>(reduction, input, inout, len),
+            native::I16 => integer::<i16>(reduction, input, inout, len / 2),
+            native::U16 => integer::<u16>(reduction, input, inout, len / 2),
+            native::I32 => integer::<i32>(reduction, input, inout, len / 4),
+            native::U32 => integer::<u32>(reduction, input, inout, len / 4),
+            native::I64 => integer::<i64>(reduction, input, inout, len / 8),
+            native::U64 => integer::<u64>(reduction, input, inout, len / 8),
+            native::F32 => floating::<f32>(reduction, input, inout, len / 4),
+            native::F64 => floating::<f64>(reduction, input, inout, len / 8),
+            _ => debug_assert!(false, "{element:?} is not a native element"),
+        }
+    }
+}
 
 /// Applies `f(inout, input)` element by element.
 ///
@@ -191,7 +207,7 @@ integers!(i8 u8 i16 u16 i32 u32 i64 u64);
 
 /// # Safety
 /// As [`each`].
-#[inline]
+#[inline(always)]
 unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mut u8, count: usize) {
     let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
     // SAFETY: the caller's promise.
@@ -214,7 +230,7 @@ unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mu
 
 /// # Safety
 /// As [`each`].
-#[inline]
+#[inline(always)]
 unsafe fn floating<T>(reduction: Reduction, input: *const u8, inout: *mut u8, count: usize)
 where
     T: Copy + PartialOrd + std::ops::Add<Output = T> + std::ops::Mul<Output = T>,

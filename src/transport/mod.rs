@@ -1,5 +1,6 @@
 //! Transports move bytes. Each implements [`crate::engine::Port`] for one window in one process.
 
+mod bulk;
 pub mod element;
 mod kernel;
 pub mod shm;

@@ -76,7 +76,12 @@ int main(int argc, char **argv)
     MPI(MPI_Comm_split(MPI_COMM_WORLD, me % 2, -me, &half));
     for (int kind = 0; kind < KINDS; kind++) {
         look(kind, MPI_COMM_WORLD);
-        look(kind, half);
+        /* One half after the other: Open MPI 4.1 itself confuses windows that two halves of a split make at once. */
+        for (int turn = 0; turn < 2; turn++) {
+            if (me % 2 == turn)
+                look(kind, half);
+            MPI(MPI_Barrier(MPI_COMM_WORLD));
+        }
     }
     MPI(MPI_Comm_free(&half));
     return test_end();

@@ -287,7 +287,7 @@ static void outside_group(int kind)
     MPI(MPI_Win_get_errhandler(all.win, &handler));
     MPI(MPI_Win_set_errhandler(w.win, handler));
     MPI(MPI_Errhandler_free(&handler));
-    MPI_Group stranger = group_one(me ^ 1);
+    MPI_Group stranger = group_one(me > 0 ? me - 1 : 1);
     BAD2(MPI_ERR_GROUP, MPI_ERR_RANK, "group", MPI_Win_start(stranger, 0, w.win));
     BAD2(MPI_ERR_GROUP, MPI_ERR_RANK, "group", MPIX_Win_istart(stranger, 0, w.win, &r));
     BAD2(MPI_ERR_GROUP, MPI_ERR_RANK, "group", MPI_Win_post(stranger, 0, w.win));

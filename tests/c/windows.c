@@ -1,6 +1,8 @@
 /*
  * Many windows at once, with epochs pending on all; many windows one after the other, leaving nothing behind;
  * windows on split, duplicated and reversed communicators.
+ *
+ *   windows [COUNT]    COUNT: windows one after the other, more than 50
  */
 #include "check.h"
 #include <dirent.h>
@@ -57,10 +59,10 @@ static int lines_of(const char *file)
     return n;
 }
 
-static void one_after_the_other(void)
+static void one_after_the_other(int count)
 {
     int files = 0, mappings = 0;
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < count; i++) {
         Window w = window(i % KINDS, 4096 * (i % 5), 1);
         int64_t value = i;
         MPI(MPI_Win_fence(0, w.win));
@@ -68,11 +70,11 @@ static void one_after_the_other(void)
             MPI(MPI_Put(&value, 1, MPI_INT64_T, (me + i) % ranks, 0, 1, MPI_INT64_T, w.win));
         MPI(MPI_Win_fence(0, w.win));
         window_free(&w);
-        if (i == 50 || i == 299) { /* whatever is kept for good is there after a few */
+        if (i == 50 || i == count - 1) { /* whatever is kept for good is there after a few */
             int f = entries_of("/proc/self/fd"), m = lines_of("/proc/self/maps");
-            if (i == 299) {
-                EXPECT(f <= files, "open files: %d after 50 windows, %d after 300", files, f);
-                EXPECT(m < mappings + 100, "mappings: %d after 50 windows, %d after 300", mappings, m);
+            if (i == count - 1) {
+                EXPECT(f <= files, "open files: %d after 50 windows, %d after %d", files, f, count);
+                EXPECT(m < mappings + 100, "mappings: %d after 50 windows, %d after %d", mappings, m, count);
             }
             files = f;
             mappings = m;
@@ -132,7 +134,12 @@ static void communicators(void)
     on_comm(comm, "reversed");
     MPI(MPI_Comm_free(&comm));
     MPI(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &comm));
-    on_comm(comm, "split");
+    /* One half after the other: Open MPI 4.1 itself confuses windows that two halves of a split make at once. */
+    for (int turn = 0; turn < 2; turn++) {
+        if (me % 2 == turn)
+            on_comm(comm, "split");
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+    }
     MPI(MPI_Comm_free(&comm));
     MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     on_comm(comm, "dup");
@@ -151,7 +158,7 @@ int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
     at_once();
-    one_after_the_other();
+    one_after_the_other(argc > 1 ? atoi(argv[1]) : 300);
     communicators();
     return test_end();
 }

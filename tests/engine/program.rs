@@ -196,7 +196,7 @@ impl<'p> Run<'p> {
     }
 
     /// Runs to the end in rounds, each process as far as it gets. Panics if nobody can go on.
-    pub fn to_end(&mut self, w: &mut World) {
+    pub fn run_in_rounds(&mut self, w: &mut World) {
         loop {
             let mut moved = false;
             for me in 0..w.size() {
@@ -215,7 +215,7 @@ impl<'p> Run<'p> {
     }
 
     /// Runs to the end in random order.
-    pub fn to_end_at_random(&mut self, w: &mut World, rng: &mut fastrand::Rng) {
+    pub fn run_at_random(&mut self, w: &mut World, rng: &mut fastrand::Rng) {
         while !(0..w.size()).all(|me| self.has_ended(me)) {
             let mut moved = false;
             for _ in 0..2 * w.size() {
@@ -257,6 +257,6 @@ impl<'p> Run<'p> {
 /// Runs a program of named calls and gives its requests.
 pub fn run(w: &mut World, steps: &[Vec<Step>]) -> Vec<Req> {
     let mut run = Run::new(steps);
-    run.to_end(w);
+    run.run_in_rounds(w);
     run.requests
 }

@@ -181,6 +181,26 @@ fn refused_words_may_merge() {
     assert_eq!(w.signals(Word::Done).last().map(|s| s.value), Some(5));
 }
 
+/// A refused value that a later one has overtaken is not sent again: a word only rises, and a message costs.
+#[test]
+fn an_overtaken_word_is_not_sent_twice() {
+    let flags = ReorderFlags { exposure_after_exposure: true, ..Default::default() };
+    let mut w = World::with_flags(2, flags);
+    w.net.refuse_signals(1, 0, Word::Grant, 1);
+    w.rank(1).post(&[0]);
+    w.rank(1).wait();
+    w.rank(1).post(&[0]);
+    w.rank(1).wait();
+    w.drive();
+    let grants: Vec<u64> = w.signals(Word::Grant).iter().map(|s| s.value).collect();
+    assert_eq!(grants, [2]);
+    for _ in 0..2 {
+        w.rank(0).start(&[1]);
+        w.rank(0).complete();
+    }
+    w.finish();
+}
+
 /// A window with a refused signal is not quiet: somebody still waits for it.
 #[test]
 fn a_refused_signal_keeps_the_window_unquiet() {

@@ -5,7 +5,7 @@
 //! whichever process's CPU does the work. MPI promises atomicity per element only, so long operations
 //! give the lock up between pieces: how long it is held is bounded.
 
-use crate::transport::kernel::{Combine, compare_swap};
+use crate::transport::kernel::{Combine, compare_swap, whole};
 
 use super::protocol::AccumulateLock;
 
@@ -36,7 +36,7 @@ pub(super) unsafe fn accumulate(
         }
         return;
     }
-    let piece = combine.whole(HOLD);
+    let piece = whole(HOLD, combine.extent);
     let mut at = 0;
     while at < len {
         let part = piece.min(len - at);

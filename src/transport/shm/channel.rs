@@ -60,6 +60,9 @@ struct PayloadArea(UnsafeCell<[u8; PAYLOAD]>);
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Channel>() == 5 * 4096 + PAYLOAD);
 
 impl Channel {
+    /// Bytes at its beginning that must be zeros at first.
+    pub(super) const WORDS: u64 = std::mem::offset_of!(Channel, payload) as u64;
+
     #[inline(always)]
     pub(super) fn ends(&self) -> Ends<'_> {
         Ends { head: &self.head.0, drain: &self.drain.0 }

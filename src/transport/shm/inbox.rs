@@ -122,7 +122,7 @@ unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, share
 #[inline]
 unsafe fn apply_atomic(lock: &AtomicU32, tag: Tag, data: *mut u8, target: *mut u8, len: usize, foreign: ForeignReduce) {
     // One piece of a channel is shorter than one hold of the lock may be.
-    const _: () = assert!(super::outbox::PIECE <= acc::HOLD);
+    const _: () = assert!(super::outbox::PIECE_MAX <= acc::HOLD);
     let _held = AccumulateLock(lock).hold();
     // SAFETY: the caller's promise, and the lock.
     unsafe { combine_slot(tag, data, target, len, foreign) };

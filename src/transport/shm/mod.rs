@@ -1,11 +1,13 @@
 //! Shared memory of one node.
 //!
-//! All processes of a window map one segment ([`segment`], [`layout`]): signals, lock words and votes
-//! ([`words`], [`vote`]), and the memory of allocated windows. There, put and get are copies, and atomic
-//! operations run under the target's accumulate lock ([`acc`]).
+//! All processes of a window map one segment (`segment`, `layout`): signals, lock words and votes
+//! (`words`, `vote`), and the memory of allocated windows. There, put and get are copies, and atomic
+//! operations run under the target's accumulate lock (`acc`).
 //!
 //! The memory of created windows is the application's and cannot be mapped by others. Operations go
-//! through a [`channel`] per ordered pair.
+//! through a `channel` per ordered pair (`protocol`): the origin's end is the `outbox`, the target's the
+//! `inbox`. A target that is away is helped by the `thief`, by cross-memory attach (`cma`), so that it
+//! delays nobody; `traffic` decides which way each operation goes.
 
 use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
@@ -17,11 +19,13 @@ use shared::Shared;
 use traffic::Traffic;
 
 mod acc;
+mod card;
 mod channel;
 mod cma;
 mod inbox;
 mod layout;
 mod outbox;
+mod pool;
 #[doc(hidden)]
 pub mod protocol;
 mod segment;
@@ -37,7 +41,8 @@ pub use setup::{Bootstrap, Memory, Settings, SetupError};
 /// One window in one process over shared memory.
 ///
 /// Made by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`]; torn down
-/// after a [`vote`](Self::vote) whose [`verdict`](Self::verdict) raised no objection, by dropping it.
+/// after a [`vote`](Self::vote) whose [`verdict`](Self::verdict) raised no objection, by
+/// [`release`](Self::release) or by dropping it.
 #[derive(Debug)]
 pub struct ShmWindow {
     /// The memory of every rank lies in the segment.
@@ -65,13 +70,13 @@ impl ShmWindow {
         let mapped = setup::set_up(boot, memory, disp_unit, settings)?;
         let own = &mapped.blocks.rank(mapped.me).info.0;
         let base = match mapped.allocated {
-            true => mapped.segment.base().wrapping_add(own.memory as usize),
+            true => mapped.segment.at(own.memory),
             false => own.memory as usize as *mut u8,
         };
         let (allocated, me, voter) = (mapped.allocated, mapped.me, vote::Voter::default());
         let traffic = (!allocated && mapped.size > 1).then(|| {
-            let at = |offset: u64| mapped.segment.base().wrapping_add(offset as usize);
-            let (contacts, channels) = (at(mapped.layout.contacts).cast(), at(mapped.layout.channels).cast());
+            let contacts = mapped.segment.at(mapped.layout.contacts).cast();
+            let channels = mapped.segment.at(mapped.layout.channels).cast();
             // SAFETY: the layout has these parts for this window; the segment is dropped with the window, after
             // the traffic.
             let shared =
@@ -79,6 +84,20 @@ impl ShmWindow {
             Box::new(Traffic::new(shared, mapped.cma))
         });
         Ok(ShmWindow { traffic, allocated, me, base, settings, voter, mapped })
+    }
+
+    /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more. As dropping
+    /// it, but a small segment is kept, and makes the next window of the same processes cheap.
+    pub fn release(self) {
+        self.mapped.keep();
+    }
+
+    /// For calls that close an epoch or start a flush, after which the application may compute for long: stays with
+    /// the operations in flight as long as they move, about one round trip, and does the work of targets that are
+    /// away. [PR-3] So the *done* need not wait for the next call. Bounded; true if [`Port::next_finished`] has
+    /// something now.
+    pub fn settle(&mut self) -> bool {
+        self.traffic.as_mut().is_some_and(|traffic| traffic.settle())
     }
 
     /// First byte of this process's window memory (0 when it is empty).
@@ -100,7 +119,8 @@ impl ShmWindow {
         self.allocated || rank == self.me
     }
 
-    /// True if peers can make this process's part progress only by `poll` (created windows: incoming small operations).
+    /// True if peers wait for this process to `poll`: created windows. Without cross-memory attach their operations
+    /// stand still until it does; with it they only take longer.
     #[must_use]
     pub fn needs_polling(&self) -> bool {
         !self.allocated && self.mapped.size > 1
@@ -132,8 +152,7 @@ impl ShmWindow {
         if target == self.me {
             return self.base;
         }
-        let offset = self.mapped.blocks.rank(target).info.0.memory;
-        self.mapped.segment.base().wrapping_add(offset as usize)
+        self.mapped.segment.at(self.mapped.blocks.rank(target).info.0.memory)
     }
 
     /// Does an operation by load and store.

@@ -6,14 +6,18 @@ use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
 use crate::transport::element::{FIRST_FOREIGN, reduction};
-use crate::transport::kernel::copy;
+use crate::transport::kernel::{copy, whole};
 
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
 use super::protocol::publish;
 
-/// Bytes of one piece of a long operation: enough to hide the slot's cost, and several fit the
-/// channel, so that the two ends work at the same time.
-pub(super) const PIECE: usize = 8 * 1024;
+/// Bytes up to which an operation goes as one piece: less than that is not worth a second slot.
+pub(super) const SHORT: usize = 8 * 1024;
+
+/// Bytes of one piece of a long operation. Large enough to hide what handing over a slot costs, small
+/// enough that several are in the channel and both ends work at the same time; so it depends on the length.
+pub(super) const PIECE_MIN: usize = 4 * 1024;
+pub(super) const PIECE_MAX: usize = 16 * 1024;
 
 /// Looks at an unmoved head before the target is suspected to be away, in polls. A poll takes some
 /// 10 to 20 ns, a target in the middle of its own work a few hundred.
@@ -129,7 +133,17 @@ impl Outbox {
         self.collected == self.tail && self.feed.is_none() && self.sent.is_none() && self.finished.is_empty()
     }
 
-    /// Sends an operation of at most [`PIECE`] bytes, or refuses it for now.
+    /// True if nothing waits, and all that was sent is applied.
+    pub(super) fn is_applied(&self) -> bool {
+        self.applied == self.tail && self.feed.is_none()
+    }
+
+    /// True if [`next_finished`](Self::next_finished) may have something.
+    pub(super) fn has_finished(&self) -> bool {
+        self.collected != self.applied || self.sent.is_some() || !self.finished.is_empty()
+    }
+
+    /// Sends an operation of at most [`SHORT`] bytes, or refuses it for now.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         let sent = self.feed.is_none() && (self.send(op, 0, op.len as usize, Some(ticket)) || self.send_late(op, ticket));
@@ -201,7 +215,7 @@ impl Outbox {
     fn send_waiting(&mut self) -> bool {
         let Some(Feed { op, ticket, at: first }) = self.feed else { return false };
         let len = op.len as usize;
-        let piece = Tag::of(&op).combine(no_foreign).whole(PIECE);
+        let piece = whole((len / 4).clamp(PIECE_MIN, PIECE_MAX), op.extent);
         let mut at = first;
         while at < len {
             let part = piece.min(len - at);
@@ -388,6 +402,3 @@ impl Outbox {
 fn has_result(op: &Op) -> bool {
     matches!(op.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap)
 }
-
-/// Stands in where only sizes are asked for.
-unsafe fn no_foreign(_: crate::engine::Element, _: crate::engine::Reduction, _: *const u8, _: *mut u8, _: usize) {}

@@ -123,9 +123,19 @@ impl Segment {
         }
     }
 
+    /// Bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.len as u64
+    }
+
     /// First byte.
     pub(super) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// The byte at `offset`.
+    pub(super) fn at(&self, offset: u64) -> *mut u8 {
+        self.base().wrapping_add(offset as usize)
     }
 }
 

@@ -1,21 +1,24 @@
 //! The collective set-up of a window: two gathers, and whatever the kernel needs in between.
 //!
 //! First gather: everybody's card (node, process, memory). Rank 0 has made the segment before and its
-//! card says under which descriptor. Then all map the segment and write their own block. Second gather:
-//! how that went; it also is the barrier after which the blocks may be read. Whatever fails, every
-//! process sees the same cards and draws the same conclusion.
+//! card says under which descriptor; or all have kept the same one from an earlier window ([`pool`]).
+//! Then all map the segment, or clean their part of the kept one, and write their own block. Second
+//! gather: how that went; it also is the barrier after which the blocks may be read. Whatever fails,
+//! every process sees the same cards and draws the same conclusion.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::OnceLock;
 
 use crate::engine::{Addr, Rank};
 use crate::transport::element::ForeignReduce;
 
+use super::card::{CARD_BYTES, Card, PROBE, decode_failure, encode_failure, identity, word};
+use super::channel::Channel;
 use super::cma;
-use super::layout::Layout;
+use super::layout::{Layout, contact_words};
+use super::pool::{self, KEPT_BYTES, Kept};
 use super::segment::{self, Failure, Segment, Step};
-use super::words::{Blocks, RankInfo};
+use super::words::{Blocks, Header, PairBlock, RankBlock, RankInfo};
 
 /// What the collective set-up needs of the host. Blocking, collective over the window's processes.
 pub trait Bootstrap {
@@ -82,6 +85,8 @@ impl SetupError {
 #[derive(Debug)]
 pub(super) struct Mapped {
     pub(super) segment: Segment,
+    /// Name of the segment in the pool.
+    name: u64,
     pub(super) layout: Layout,
     pub(super) blocks: Blocks,
     pub(super) me: Rank,
@@ -92,102 +97,67 @@ pub(super) struct Mapped {
     pub(super) cma: bool,
 }
 
-/// Numbers on a process's card.
-const CARD: usize = 9;
-/// Bytes of a card.
-const CARD_BYTES: usize = CARD * 8;
-
-/// What a process tells the others first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Card {
-    node: Node,
-    pid: i32,
-    allocated: bool,
-    base: u64,
-    size: u64,
-    disp_unit: u32,
-    /// Rank 0: descriptor of the segment.
-    fd: i32,
-    /// Address of a word that others may try to read, see [`PROBE`].
-    probe: u64,
-    /// What failed already.
-    failure: Option<Failure>,
-}
-
-/// Node and process namespace: where these are equal, a pid names the same process and a segment can be shared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Node([u64; 3]);
-
-/// Content of the word that the others try to read.
-const PROBE: u64 = 0x6d70_6978_2d72_6d61;
-
-impl Card {
-    fn encode(&self) -> [u8; CARD_BYTES] {
-        let failure = self.failure.map_or(0, encode_failure);
-        let numbers: [u64; CARD] = [
-            self.node.0[0],
-            self.node.0[1],
-            self.node.0[2],
-            u64::from(self.pid as u32) | u64::from(self.fd as u32) << 32,
-            self.base,
-            self.size,
-            u64::from(self.disp_unit) | u64::from(self.allocated) << 32,
-            self.probe,
-            failure,
-        ];
-        let mut bytes = [0; CARD_BYTES];
-        for (slot, number) in bytes.chunks_exact_mut(8).zip(numbers) {
-            slot.copy_from_slice(&number.to_ne_bytes());
-        }
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Self {
-        let number = |i: usize| word(&bytes[i * 8..]);
-        Card {
-            node: Node([number(0), number(1), number(2)]),
-            pid: number(3) as u32 as i32,
-            fd: (number(3) >> 32) as u32 as i32,
-            base: number(4),
-            size: number(5),
-            disp_unit: number(6) as u32,
-            allocated: number(6) >> 32 != 0,
-            probe: number(7),
-            failure: decode_failure(number(8)),
-        }
+impl Mapped {
+    /// Keeps the segment for a later window of these processes.
+    pub(super) fn keep(self) {
+        let Mapped { segment, name, size: ranks, allocated, cma: attached, .. } = self;
+        pool::keep(Kept { name, segment, ranks, allocated, attached });
     }
 }
 
-fn word(bytes: &[u8]) -> u64 {
-    u64::from_ne_bytes(bytes[..8].try_into().expect("eight bytes"))
-}
-
-/// 0 means success, so steps count from 1.
-fn encode_failure(failure: Failure) -> u64 {
-    u64::from(failure.step as u8) << 32 | u64::from(failure.errno as u32)
-}
-
-fn decode_failure(number: u64) -> Option<Failure> {
-    Step::from_code((number >> 32) as u8).map(|step| Failure { step, errno: number as u32 as i32 })
-}
-
-/// Bit of the second gather's word: this process could read its neighbour.
+/// Bit of the last gather's word: this process could read its neighbour.
 const ATTACHED: u64 = 1 << 63;
 
 /// Sets the window up. Collective; fails everywhere or nowhere.
 pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Mapped, SetupError> {
     let (me, size) = (boot.rank(), boot.size());
     let probe = PROBE;
-    let mut card = Card { disp_unit, probe: &raw const probe as u64, ..Card::default() };
-    let segment = card.fill(me, memory);
+    let mut card = Card::of(memory, disp_unit, &raw const probe);
+    let offer = if card.failure.is_none() { pool::take(size, card.allocated) } else { None };
+    card.kept = offer.as_ref().map_or(0, |kept| kept.name);
+    let made = if me == 0 && offer.is_none() { card.make_segment() } else { None };
 
     let mut bytes = vec![0; CARD_BYTES * size as usize];
     boot.allgather(&card.encode(), &mut bytes);
     let cards = || bytes.chunks_exact(CARD_BYTES).map(Card::decode);
-    let layout = agree(cards)?;
+    let first = cards().next().expect("a window has a process");
+    let agreed = agree(cards);
+    let reuse = match (offer, &agreed) {
+        // All offer the same segment, so all find the same length.
+        (Some(kept), Ok(layout)) if cards().all(|card| card.kept == kept.name) && kept.segment.len() >= layout.total => {
+            Some(kept)
+        }
+        (Some(kept), _) => {
+            pool::put_back(kept);
+            None
+        }
+        (None, _) => None,
+    };
+    let layout = agreed?;
 
-    let mapped = map(segment, &layout, cards, me, size);
-    let attached = card.allocated || (settings.cma && probe_next(cards, me, size));
+    let (name, known_attached) = reuse.as_ref().map_or((first.fresh, false), |kept| (kept.name, kept.attached));
+    let mapped = match reuse {
+        Some(Kept { segment, .. }) => {
+            let blocks = blocks_of(&segment, &layout, size);
+            clean(&segment, &layout, me, size, card.allocated);
+            Ok((segment, blocks, None))
+        }
+        None => {
+            let source = match first.kept {
+                0 => Ok((made, first.fd)),
+                _ => late_segment(boot, &mut card),
+            };
+            source.and_then(|(made, fd)| map_new(made, first.pid, fd, &layout, size))
+        }
+    };
+    if let Ok((_, blocks, _)) = &mapped {
+        let memory = match card.allocated {
+            true => layout.memory_after(cards().take(me as usize).map(|card| card.size)),
+            false => card.base,
+        };
+        blocks.introduce(me, RankInfo { memory, size: card.size, disp_unit, pid: card.pid });
+    }
+    let attached = card.allocated || (settings.cma && (known_attached || probe_next(cards, me, size)));
     let status = match &mapped {
         Ok(_) => u64::from(attached) * ATTACHED,
         Err(failure) => encode_failure(*failure),
@@ -206,26 +176,33 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     }
     // All have mapped the segment: the descriptors are closed here, and nothing is left but the mappings.
     let (segment, blocks, _) = mapped.expect("a failure of this rank was among the statuses");
-    Ok(Mapped { segment, layout, blocks, me, size, allocated: card.allocated, cma })
+    Ok(Mapped { segment, name, layout, blocks, me, size, allocated: card.allocated, cma })
 }
 
 impl Card {
-    /// Fills in what this process knows, and makes the segment on rank 0.
-    fn fill(&mut self, me: Rank, memory: Memory) -> Option<OwnedFd> {
+    /// What this process knows.
+    fn of(memory: Memory, disp_unit: u32, probe: *const u64) -> Self {
         // SAFETY: has no precondition.
-        self.pid = unsafe { libc::getpid() };
-        (self.allocated, self.base, self.size) = match memory {
+        let pid = unsafe { libc::getpid() };
+        let (allocated, base, size) = match memory {
             Memory::Allocate { size } => (true, 0, size),
             Memory::Create { base, size } => (false, base.0 as u64, size),
         };
-        if self.base.checked_add(self.size).is_none() {
-            self.failure = Some(Failure { step: Step::Arguments, errno: libc::EOVERFLOW });
-        }
+        let mut card = Card { pid, allocated, base, size, disp_unit, probe: probe as u64, ..Card::default() };
         match identity() {
-            Ok(node) => self.node = node,
-            Err(failure) => self.failure = Some(failure),
+            Ok(node) => card.node = node,
+            Err(failure) => card.failure = Some(failure),
         }
-        if me != 0 || self.failure.is_some() {
+        if base.checked_add(size).is_none() {
+            card.failure = Some(Failure { step: Step::Arguments, errno: libc::EOVERFLOW });
+        }
+        card.fresh = pool::fresh_name(pid);
+        card
+    }
+
+    /// Makes a segment and says on the card how that went.
+    fn make_segment(&mut self) -> Option<OwnedFd> {
+        if self.failure.is_some() {
             return None;
         }
         match segment::create() {
@@ -238,6 +215,18 @@ impl Card {
                 None
             }
         }
+    }
+}
+
+/// Rank 0 had a kept segment to offer, which cannot be used: it makes a new one now. One more gather.
+fn late_segment(boot: &mut dyn Bootstrap, card: &mut Card) -> Result<(Option<OwnedFd>, i32), Failure> {
+    let made = if boot.rank() == 0 { card.make_segment() } else { None };
+    let mut bytes = vec![0; CARD_BYTES * boot.size() as usize];
+    boot.allgather(&card.encode(), &mut bytes);
+    let first = Card::decode(&bytes);
+    match first.failure {
+        Some(failure) => Err(failure),
+        None => Ok((made, first.fd)),
     }
 }
 
@@ -263,32 +252,58 @@ fn agree<I: Iterator<Item = Card>>(cards: impl Fn() -> I) -> Result<Layout, Setu
         .ok_or_else(|| SetupError::system(0, Failure { step: Step::Resize, errno: libc::EOVERFLOW }))
 }
 
-/// Maps the segment and introduces this rank in it.
-fn map<I: Iterator<Item = Card>>(
-    segment: Option<OwnedFd>,
+/// Maps a new segment: rank 0's own, or the one that it has under descriptor `fd`.
+fn map_new(
+    made: Option<OwnedFd>,
+    pid: i32,
+    fd: i32,
     layout: &Layout,
-    cards: impl Fn() -> I,
-    me: Rank,
     size: u32,
-) -> Result<(Segment, Blocks, OwnedFd), Failure> {
-    let first = cards().next().expect("a window has a process");
-    let mine = cards().nth(me as usize).expect("this process is among them");
-    let fd = match segment {
+) -> Result<(Segment, Blocks, Option<OwnedFd>), Failure> {
+    let fd = match made {
         Some(fd) => fd,
-        None => segment::open(first.pid, first.fd)?,
+        None => segment::open(pid, fd)?,
     };
-    let segment = Segment::map(&fd, layout.total)?;
-    let at = |offset: u64| segment.base().wrapping_add(offset as usize);
-    // SAFETY: the layout put these parts at these offsets, page or line aligned, inside the segment,
-    // which starts as zeros and lives as long as the window.
-    let blocks = unsafe { Blocks::new(segment.base().cast(), at(layout.ranks).cast(), at(layout.pairs).cast(), size) };
-    let memory = match mine.allocated {
-        true => layout.memory_after(cards().take(me as usize).map(|card| card.size)),
-        false => mine.base,
-    };
-    blocks.introduce(me, RankInfo { memory, size: mine.size, disp_unit: mine.disp_unit, pid: mine.pid });
+    // A little more than is needed, where it may serve a slightly larger window later.
+    let len = if layout.total <= KEPT_BYTES { layout.total.next_power_of_two() } else { layout.total };
+    let segment = Segment::map(&fd, len)?;
+    let blocks = blocks_of(&segment, layout, size);
     // Rank 0 must not close its descriptor before the others have opened it.
-    Ok((segment, blocks, fd))
+    Ok((segment, blocks, Some(fd)))
+}
+
+fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> Blocks {
+    // SAFETY: the layout put these parts at these offsets, page or line aligned, inside the segment; they
+    // are zeros in a new one, and before they are used in a kept one; it lives as long as the window.
+    unsafe { Blocks::new(segment.base().cast(), segment.at(layout.ranks).cast(), segment.at(layout.pairs).cast(), size) }
+}
+
+/// Makes this rank's part of a kept segment as it was when it was new. The gather that follows tells the others.
+fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: bool) {
+    let zero = |offset: u64, len: u64| {
+        // SAFETY: inside the segment, whose layout depends on the number of ranks and the kind of window up to
+        // here, and both are the same as before; all processes have let go of it and each cleans its own part.
+        unsafe { segment.at(offset).write_bytes(0, len as usize) }
+    };
+    let (me, ranks) = (u64::from(me), u64::from(size));
+    if !allocated && ranks > 1 {
+        let words = contact_words(ranks);
+        let contacts = layout.contacts + me * words * 8;
+        for origin in 0..ranks {
+            // SAFETY: inside this rank's contact words.
+            let word = unsafe { segment.at(contacts + origin / 64 * 8).cast::<u64>().read() };
+            if word & 1 << (origin % 64) != 0 {
+                let channel = layout.channels + (me * ranks + origin) * size_of::<Channel>() as u64;
+                zero(channel, Channel::WORDS);
+            }
+        }
+        zero(contacts, words * 8);
+    }
+    zero(layout.pairs + me * ranks * size_of::<PairBlock>() as u64, ranks * size_of::<PairBlock>() as u64);
+    zero(layout.ranks + me * size_of::<RankBlock>() as u64, size_of::<RankBlock>() as u64);
+    if me == 0 {
+        zero(0, size_of::<Header>() as u64);
+    }
 }
 
 /// Tries to read a word of the next rank's process.
@@ -298,19 +313,4 @@ fn probe_next<I: Iterator<Item = Card>>(cards: impl Fn() -> I, me: Rank, size: u
     // SAFETY: `word` is valid for its eight bytes; the remote side is checked by the kernel.
     let read = unsafe { cma::read(next.pid, next.probe, (&raw mut word).cast(), 8) };
     read.is_ok() && word == PROBE
-}
-
-/// This process's node and process namespace. Read once: neither can change.
-fn identity() -> Result<Node, Failure> {
-    static NODE: OnceLock<Node> = OnceLock::new();
-    if let Some(node) = NODE.get() {
-        return Ok(*node);
-    }
-    let failed = |error: io::Error| Failure { step: Step::Identity, errno: error.raw_os_error().unwrap_or(libc::EIO) };
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(failed)?;
-    let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
-    let boot = u128::from_str_radix(&digits, 16).map_err(|_| Failure { step: Step::Identity, errno: libc::EINVAL })?;
-    let pids = std::fs::metadata("/proc/self/ns/pid").map_err(failed)?;
-    let pids = std::os::unix::fs::MetadataExt::ino(&pids);
-    Ok(*NODE.get_or_init(|| Node([(boot >> 64) as u64, boot as u64, pids])))
 }

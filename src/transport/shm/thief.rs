@@ -118,6 +118,8 @@ impl Thief {
             // that comes twice is written twice, both times with its final content.
             self.batch.push_over(place, victim.base + disp, len);
         }
+        // An error here, after the same bytes were read, means that the window's memory was unmapped meanwhile;
+        // only then might an operation whose place came twice be applied again later.
         // SAFETY: all pieces lie in the scratch memory.
         match unsafe { self.batch.run(Way::Write, victim.pid) } {
             Ok(()) => Ok(last),

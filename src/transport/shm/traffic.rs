@@ -13,12 +13,12 @@ use crate::sync::Ordering::Relaxed;
 
 use super::cma;
 use super::inbox::Inbox;
-use super::outbox::{Outbox, PIECE};
+use super::outbox::{Outbox, SHORT};
 use super::shared::Shared;
 use super::thief::{Thief, Victim};
 
-/// Looks without any movement after which a long operation that is being posted is left to later polls,
-/// or the target is found away. Some hundred nanoseconds.
+/// Looks without any movement, while staying with an operation, after which it is left to later polls, or
+/// the target is found away. About a microsecond.
 const LOOKS: u32 = 100;
 
 /// Times that a target may poll and yet leave the channel alone for so long.
@@ -61,7 +61,7 @@ impl Traffic {
         }
         let index = self.outbox_of(op.target);
         let outbox = &mut self.outboxes[index as usize];
-        if op.len > PIECE as u64 {
+        if op.len > SHORT as u64 {
             return self.post_long(index, op, ticket);
         }
         let posted = outbox.post(op, ticket);
@@ -95,21 +95,38 @@ impl Traffic {
             return Posted::NoResource;
         }
         self.activate(index);
+        self.stay_with(index, |outbox| outbox.waiting().is_none());
+        self.outboxes[index as usize].posted(op, ticket)
+    }
+
+    /// Stays with what is in flight while it moves, and helps targets that are away: afterwards nothing is,
+    /// unless attach is not allowed or a target is busy elsewhere. True if there is something to collect.
+    pub(super) fn settle(&mut self) -> bool {
+        for at in 0..self.active.len() {
+            self.stay_with(self.active[at], Outbox::is_applied);
+        }
+        self.active.iter().any(|index| self.outboxes[*index as usize].has_finished())
+    }
+
+    /// Drives an outbox until `enough`, or until it stands still and cannot be helped.
+    fn stay_with(&mut self, index: u32, enough: impl Fn(&Outbox) -> bool) {
+        let blocks = self.shared.blocks;
+        let beat = &blocks.rank(self.outboxes[index as usize].target).beat.0;
         let (mut idle, mut patience) = (0, PATIENCE);
-        while self.outboxes[index as usize].waiting().is_some() {
-            let outbox = &mut self.outboxes[index as usize];
-            if outbox.advance() {
+        while !enough(&self.outboxes[index as usize]) {
+            if self.outboxes[index as usize].advance() {
                 idle = 0;
                 continue;
             }
             // Two processes that send to each other at once serve each other here.
             self.inbox.poll(&self.shared);
             idle += 1;
-            if idle < LOOKS {
+            let outbox = &mut self.outboxes[index as usize];
+            if idle < LOOKS && !outbox.knows_away(beat) {
                 continue;
             }
             idle = 0;
-            if self.outboxes[index as usize].suspect_now(beat) {
+            if outbox.suspect_now(beat) {
                 if !(self.attach && self.help(index)) {
                     break;
                 }
@@ -120,7 +137,6 @@ impl Traffic {
                 }
             }
         }
-        self.outboxes[index as usize].posted(op, ticket)
     }
 
     /// Where the outbox to `target` is. It is noted in the pair's block, which only this process reads:
