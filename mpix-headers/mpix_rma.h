@@ -131,7 +131,9 @@
  * progress together touch disjoint memory. The flags never apply where one of the two epochs is a fence or
  * lock_all epoch, nor between an exposure and a lock of the process itself, and two lock epochs on one target
  * are never in progress together. The paper's own spelling (MPI_WIN_ACCESS_AFTER_ACCESS_REORDER, ...) is
- * accepted too.
+ * accepted too, and so are the short keys mpix_a_a_a_r, mpix_a_a_e_r, mpix_e_a_e_r, mpix_e_a_a_r. (Open MPI's own
+ * limit for keys is 35 characters. MPI_Info_set and its kin of this library store the long keys there under the short
+ * ones, which is what MPI_Info_get_nthkey then shows.)
  *
  *
  * 7. ENVIRONMENT
