@@ -172,6 +172,12 @@ impl Window {
         self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].granted)
     }
 
+    /// True if a lock or lock_all that the application has open is not held yet [EP-10].
+    #[inline]
+    pub fn awaits_open_lock(&self) -> bool {
+        self.lock_all_open.iter().chain(&self.locks_open).any(|epoch| !self.epochs[*epoch].granted)
+    }
+
     /// Number of epochs that are open, deferred or active, for tests and measurements.
     pub fn epochs_pending(&self) -> usize {
         self.epochs.len()

@@ -13,8 +13,9 @@ use super::call::{Done, block, on_window};
 use super::error::Fault;
 use super::sys::*;
 use crate::engine::{Assert, LockMode, Outcome};
+use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
-use crate::runtime::{HostHandle, Window};
+use crate::runtime::{Guard, HostHandle, Window};
 
 /// What a call of the engine comes to.
 pub(crate) type Checked<T> = Result<T, Fault>;
@@ -240,8 +241,19 @@ interpose! {
     MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(|window| flush_all(window, true));
 }
 
+/// Waits until every lock that is open is held. A blocking lock asks for nothing before: a program whose processes all lock in
+/// one order must end, and would not if a later lock were held while an earlier one is waited for [EP-10].
+#[inline(always)]
+fn earlier_locks_first(mut guard: Guard) -> Guard {
+    while let Some(window) = guard.windows.awaiting_lock() {
+        guard = wait_until(guard, window, |window| !window.engine.awaits_open_lock());
+    }
+    guard
+}
+
 /// Locks a target. Returns when the lock is held if the target is reached by load and store, since the lock may
-/// protect those [EP-1].
+/// protect those [EP-1]; else the next blocking lock waits for it. With many threads that one may be another thread's, which this
+/// one must not hold up, so then each waits for its own.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -251,10 +263,12 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
         "MPI_Win_lock",
         win,
         |guard, mut ours| {
-            // SAFETY: found under this guard, and no other reference to it is alive.
+            let guard = if multiple() { guard } else { earlier_locks_first(guard) };
+            // SAFETY: found under a guard that is not given up below MPI_THREAD_MULTIPLE but to wait; no call of this thread can
+            // free the window meanwhile, and no other reference to it is alive.
             let window = unsafe { ours.as_mut() };
             let Some(target) = lock(window, lock_type, rank, assert)? else { return Ok(()) };
-            if window.port.load_store(target) {
+            if multiple() || window.port.load_store(target) {
                 drop(wait_until(guard, ours, |window| window.engine.holds_lock(target)));
             }
             Ok(())
@@ -274,7 +288,8 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
         "MPI_Win_lock_all",
         win,
         |guard, mut ours| {
-            // SAFETY: found under this guard, and no other reference to it is alive.
+            let guard = if multiple() { guard } else { earlier_locks_first(guard) };
+            // SAFETY: as in `MPI_Win_lock`.
             lock_all(unsafe { ours.as_mut() }, assert)?;
             drop(wait_until(guard, ours, |window| window.engine.holds_lock_all()));
             Ok(())

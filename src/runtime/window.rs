@@ -277,6 +277,13 @@ impl Registry {
         Attended::Busy { window: found, moved }
     }
 
+    /// A window in which a lock that is open is not held yet.
+    #[inline]
+    pub(crate) fn awaiting_lock(&self) -> Option<NonNull<Window>> {
+        // SAFETY: as in `ours`. A window that waits for a lock is not idle, so it is on this list.
+        self.attended.iter().copied().find(|window| unsafe { window.as_ref() }.engine.awaits_open_lock())
+    }
+
     #[inline(never)]
     fn look_up(&mut self, handle: HostHandle) -> Option<NonNull<Window>> {
         match self.entries.get(&handle.0)? {
