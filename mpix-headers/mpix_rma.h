@@ -67,7 +67,7 @@
  * 3. PROGRAMS THAT END ONLY BY A HOST'S LAZINESS
  *
  * A program that ends in blocking form when MPI_Win_start, MPI_Win_complete and MPI_Win_lock block as long as
- * MPI permits ends here too, in every mix of blocking and nonblocking calls. Two kinds of programs do not meet
+ * MPI permits ends here too, in every mix of blocking and nonblocking calls. These kinds of programs do not meet
  * that condition, although they may end on an MPI library that buffers, or that puts off its work:
  *
  *   - All of two or more processes do `start; put; complete; post; wait` towards each other. Each complete
@@ -76,7 +76,12 @@
  *   - Two processes take two exclusive locks in opposite order and hold both. A library that requests a lock
  *     only in MPI_Win_unlock never notices; this one requests a lock when it is opened. Take them in one order.
  *
- * Neither is detected as an error. With MPIX_RMA_LOG=info such a wait is reported when it lasts.
+ *   - New with nonblocking locks: locks of different targets are granted independently. Whoever holds one that it
+ *     took with MPIX_Win_ilock, and waits for something else while an earlier lock of its own is not granted yet,
+ *     may wait for a process that waits for the one it holds. Let locks be granted in the order in which they were
+ *     opened (MPIX_Win_iflush and MPI_Wait) before you wait for anything else.
+ *
+ * None is detected as an error. With MPIX_RMA_LOG=info a wait of two seconds is reported, with what it waits for.
  *
  *
  * 4. PROGRESS
@@ -87,7 +92,8 @@
  *
  * On shared memory, without any call of the target:
  *   - put, get and accumulate on windows from MPI_Win_allocate;
- *   - large puts and gets on windows from MPI_Win_create, where cross-memory attach is permitted;
+ *   - the same on windows from MPI_Win_create where cross-memory attach is permitted: while the target is away,
+ *     the origin does its work, in its own calls;
  *   - acquiring and releasing locks, after first contact. Whoever releases a lock hands it over.
  *
  * What does need a call, and whose:
@@ -95,9 +101,9 @@
  *     computes after MPIX_Win_iunlock while its lock has not been granted yet delays those who queue behind it
  *     until its next MPI call: the lock reaches it, but its transfers and the release are its own work.
  *   - A fence of P processes takes about log2(P) steps, and each process takes part in each.
- *   - Windows from MPI_Win_create: small operations, and all with MPIX_RMA_CMA=off or where the system forbids
- *     cross-memory attach, are carried out by the target in any MPI call of its own; the origin learns of their
- *     end, and tells others, in its next call.
+ *   - Windows from MPI_Win_create with MPIX_RMA_CMA=off, or where the system forbids cross-memory attach: the
+ *     target carries the operations out, in any MPI call of its own; the origin learns of their end, and tells
+ *     others, in its next call.
  *
  *
  * 5. LOAD AND STORE
@@ -125,7 +131,9 @@
  * progress together touch disjoint memory. The flags never apply where one of the two epochs is a fence or
  * lock_all epoch, nor between an exposure and a lock of the process itself, and two lock epochs on one target
  * are never in progress together. The paper's own spelling (MPI_WIN_ACCESS_AFTER_ACCESS_REORDER, ...) is
- * accepted too.
+ * accepted too, and so are the short keys mpix_a_a_a_r, mpix_a_a_e_r, mpix_e_a_e_r, mpix_e_a_a_r. (Open MPI's own
+ * limit for keys is 35 characters. MPI_Info_set and its kin of this library store the long keys there under the short
+ * ones, which is what MPI_Info_get_nthkey then shows.)
  *
  *
  * 7. ENVIRONMENT

@@ -23,7 +23,7 @@ struct Words {
     next_writer: AtomicU64,
     next: Vec<[AtomicU64; 2]>,
     grant: Vec<AtomicU64>,
-    /// A process that waits sleeps here until a word that it may wait for is written: a lost hand-over is then a deadlock, which
+    /// A process that waits rests here until a word that it may wait for is written: a lost hand-over is then a deadlock, which
     /// loom reports, and several may wait at once. `None`: it looks again and again, and nothing but the lock words orders memory;
     /// loom brings that to an end where one process at a time waits.
     bell: Option<Vec<Notify>>,
@@ -76,7 +76,7 @@ impl Memory {
     fn new(words: &Arc<Words>, me: Rank) -> Self {
         Memory { words: words.clone(), me, accesses: 0 }
     }
-    fn sleep(&self) {
+    fn rest(&self) {
         match &self.words.bell {
             Some(bell) => bell[self.me as usize].wait(),
             None => thread::yield_now(),
@@ -158,7 +158,7 @@ fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool
         if let Turn::In { inherited } = turn {
             return inherited;
         }
-        mem.sleep();
+        mem.rest();
         turn = look(mem, request);
     }
 }
@@ -390,7 +390,7 @@ fn window_epoch(window: &mut Window, port: &mut LockPort, data: &Protected, kind
         Kind::All => window.lock_all(port, assert).unwrap(),
     }
     while !(window.holds_lock(TARGET) || window.holds_lock_all()) {
-        port.0.sleep();
+        port.0.rest();
         while window.progress(port) {}
     }
     match kind {

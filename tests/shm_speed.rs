@@ -4,6 +4,7 @@
 
 #![cfg(not(loom))]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+#![allow(clippy::disallowed_methods, reason = "it measures")]
 
 #[allow(unreachable_pub, reason = "one module for several test files")]
 mod shm_world;

@@ -39,7 +39,9 @@ fn closing(
     on_our_window(call, window, |guard, mut ours| {
         admit(request)?;
         // SAFETY: found under this guard, and no other reference to it is alive.
-        let outcome = body(unsafe { ours.as_mut() })?;
+        let window = unsafe { ours.as_mut() };
+        let outcome = body(window)?;
+        let outcome = window.settle(outcome);
         // SAFETY: the place was checked, and the window was found under this guard.
         unsafe { deliver(guard, ours, outcome, request) }
     })

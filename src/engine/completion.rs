@@ -237,10 +237,13 @@ impl Window {
             Word::Done => peer.done,
             Word::Fence => unreachable!("the barrier sends its own"),
         };
+        if peer.unsent[word as usize] {
+            // The sweep that sends what waits sends this value with it.
+            return false;
+        }
         if port.signal(peer.rank, word, value).is_err() {
-            if !std::mem::replace(&mut peer.unsent[word as usize], true) {
-                self.unsent.push((index, word));
-            }
+            peer.unsent[word as usize] = true;
+            self.unsent.push((index, word));
             return false;
         }
         if word == Word::Done && !peer.dones_held.is_empty() {

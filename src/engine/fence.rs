@@ -18,6 +18,12 @@ impl Barrier {
         Barrier { epoch, sequence, distance: 1, signalled: false }
     }
 
+    /// The process whose hop is awaited, for reports.
+    pub(super) fn awaited(&self, me: Rank, size: u32) -> Rank {
+        let size = u64::from(size);
+        ((u64::from(me) + size - self.distance % size) % size) as Rank
+    }
+
     /// Goes as far as it can; true when everybody has arrived. Every hop is an acquire (observe) followed by a release (signal),
     /// so what any process did before its fence is visible after it [FE-2].
     pub(super) fn advance(&mut self, port: &mut impl Port, me: Rank, size: u32) -> bool {

@@ -14,10 +14,12 @@ pub mod lock;
 mod locking;
 mod peer;
 mod record;
+mod report;
 mod request;
 mod slab;
 mod sweep;
 mod window;
 
 pub use alphabet::*;
+pub use report::Waits;
 pub use window::Window;

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::hook;
 use super::sys::*;
-#[cfg(mpi_host = "mpich")]
-use crate::runtime::progress::must_drive;
 use crate::runtime::progress::{Patience, sweep_from_hook};
+#[cfg(mpi_host = "mpich")]
+use crate::runtime::progress::{crowded, must_drive};
 
 /// Blocking calls are made in their nonblocking form; agreed at `MPI_Init`.
 static AGREED: AtomicBool = AtomicBool::new(false);
@@ -28,11 +28,12 @@ pub(crate) fn collectives() -> bool {
     AGREED.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait, in a job that has agreed on loops, has something of ours to drive.
+/// True if a point-to-point call or a wait, in a job that has agreed on loops, is to be waited for here: it has something of
+/// ours to drive, or ranks share cores, which this host's own waits do not give away [PR-4].
 #[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn now() -> bool {
-    collectives() && must_drive()
+    collectives() && (crowded() || must_drive())
 }
 
 /// Repeats `look` until it gives a result, driving everything in between. Not with the guard held.

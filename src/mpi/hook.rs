@@ -1,11 +1,14 @@
-//! How the host and we drive each other's progress [PR-1]: the table is in `docs/ARCHITECTURE.md`.
+//! How the host and we drive each other's progress [PR-1].
 //!
-//! - A host with a progress hook (Open MPI: `opal_progress_register`; MPICH from 4.3: `MPIX_Async_start`) calls us from
-//!   every call of its own that waits or tests. The hook is on while windows live.
-//! - A host without one (MPICH before 4.3) is driven by interposed calls (`blocking`), and by the poll function of
-//!   `MPIX_Grequest_start`, which its Wait and Test calls run.
+//! | host | what drives us in its calls | how a waiting call of ours drives the host |
+//! |---|---|---|
+//! | Open MPI | `opal_progress_register` | `opal_progress` |
+//! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
+//! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
 //!
-//! All optional functions of hosts are looked up at run time, so one build serves every version of a family.
+//! A hook is on while windows live. It runs inside calls of the host, so it never waits, never enters the runtime twice,
+//! and never makes progress of the host itself: MPICH 5 ends the job for that under `MPI_THREAD_MULTIPLE`.
+//! All these functions are looked up at run time, so one build serves every version of a family.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::catch_unwind;

@@ -457,6 +457,8 @@ fn discard(handle: HostHandle, window: NonNull<Window>) {
         hook::turn_off();
     }
     drop(guard);
+    let window = *window;
+    window.port.release();
     if let Some(group) = window.group {
         let mut group = MPI_Group::of(group.0);
         // SAFETY: the group was made for this window (`group_of`) and is not used any more.

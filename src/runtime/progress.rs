@@ -27,6 +27,12 @@ pub(crate) fn set_crowded(crowded: bool) {
     CROWDED.store(crowded, Ordering::Relaxed);
 }
 
+/// Ranks of this node outnumber the cores that they may run on.
+#[inline]
+pub(crate) fn crowded() -> bool {
+    CROWDED.load(Ordering::Relaxed)
+}
+
 /// One bounded sweep over every window that waits for something. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
     let (mut at, mut any) = (0, false);
@@ -111,7 +117,7 @@ impl Patience {
     pub(crate) fn new() -> Self {
         // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over takes; where ranks
         // share cores, the one that is waited for may not be running at all.
-        let spins = if CROWDED.load(Ordering::Relaxed) { 32 } else { 2_000 };
+        let spins = if crowded() { 32 } else { 2_000 };
         Self { looks: 0, spins }
     }
 

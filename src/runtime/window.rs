@@ -2,11 +2,12 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
 use super::process::Host;
-use crate::engine::{self, RequestId};
+use crate::engine::{self, Outcome, RequestId};
 use crate::transport::shm::ShmWindow;
 
 /// A window handle of the host, as a number.
@@ -55,6 +56,9 @@ pub(crate) struct Window {
     pub(crate) calls: u32,
     /// In the registry's list of windows that a sweep looks at.
     attended: bool,
+    /// Looks in a row that moved nothing, and since when, to report a wait that lasts.
+    idle: u32,
+    idle_since: Option<Instant>,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<HostRequest>>,
 }
@@ -76,6 +80,8 @@ impl Window {
             waiting: 0,
             calls: 0,
             attended: false,
+            idle: 0,
+            idle_since: None,
             requests: Vec::new(),
         }
     }
@@ -111,7 +117,45 @@ impl Window {
     #[inline]
     pub(crate) fn advance(&mut self, host: &Host) -> bool {
         let moved = self.engine.progress(&mut self.port);
-        self.report(host) | moved
+        let moved = self.report(host) | moved;
+        if moved {
+            self.idle = 0;
+        } else {
+            self.idle = self.idle.wrapping_add(1);
+            if self.idle.is_multiple_of(LOOKS_PER_CLOCK) {
+                self.report_wait();
+            }
+        }
+        moved
+    }
+
+    /// Says in the log, once, what a wait that lasts waits for [EP-10].
+    #[cold]
+    #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
+    fn report_wait(&mut self) {
+        if self.engine.is_quiet() {
+            return;
+        }
+        if self.idle == LOOKS_PER_CLOCK {
+            self.idle_since = Some(Instant::now());
+        } else if self.idle_since.is_some_and(|since| since.elapsed() >= LONG_WAIT) {
+            self.idle_since = None;
+            log::info!("window {:#x} has waited for {LONG_WAIT:?}: {}", self.handle.0, self.engine.waits());
+        }
+    }
+
+    /// After a call that closes an epoch or starts a flush, when the application may compute for long: stays with operations
+    /// that are on their way as long as they move, so that the *done* need not wait for the next call [PR-3]. Gives what
+    /// became of the outcome.
+    #[inline]
+    pub(crate) fn settle(&mut self, outcome: Outcome) -> Outcome {
+        let Outcome::Pending(id) = outcome else { return outcome };
+        if self.polls {
+            while self.engine.is_pending(id) && self.port.settle() {
+                self.engine.progress(&mut self.port);
+            }
+        }
+        if self.engine.is_pending(id) { outcome } else { Outcome::Complete }
     }
 
     /// True if this window waits for progress, or others do that only we can make.
@@ -120,6 +164,11 @@ impl Window {
         !self.polls && self.engine.is_quiet()
     }
 }
+
+/// Looks between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 1 << 14;
+/// A wait that is reported.
+const LONG_WAIT: Duration = Duration::from_secs(2);
 
 /// What the registry knows of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

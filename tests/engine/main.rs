@@ -13,6 +13,7 @@
 //! | RQ-4, RQ-5, R-forms | `requests` |
 //! | wrong calls | `errors` |
 //! | "no resource" | `resources` |
+//! | what a wait says of itself [EP-10] | `waits` |
 //! | whole programs in every mix of blocking and nonblocking calls [EP-10] | `programs`, `random` |
 //! | the paper's VIII.A | `patterns` |
 //! | cost and memory | `cost` |
@@ -36,4 +37,5 @@ mod programs;
 mod random;
 mod requests;
 mod resources;
+mod waits;
 mod world;

@@ -1,0 +1,69 @@
+//! What a window waits for, in words: for a log, never for a decision.
+
+use std::fmt;
+
+use super::activation::{Activation, may_activate};
+use super::alphabet::Rank;
+use super::epoch::{Kind, Locking};
+use super::window::Window;
+
+/// At most this many ranks are named in one list.
+const NAMED: usize = 8;
+
+/// [`Window::waits`]
+#[derive(Debug)]
+pub struct Waits<'a>(&'a Window);
+
+impl Window {
+    /// What keeps this window from being quiet, in words [EP-10]: a program that hangs because it counts on another MPI library's
+    /// laziness finds here who waits for whom.
+    pub fn waits(&self) -> Waits<'_> {
+        Waits(self)
+    }
+}
+
+/// A list of ranks, cut after [`NAMED`].
+fn ranks(f: &mut fmt::Formatter<'_>, what: &str, ranks: &[Rank]) -> fmt::Result {
+    if ranks.is_empty() {
+        return Ok(());
+    }
+    write!(f, "; {what} ")?;
+    for (at, rank) in ranks.iter().take(NAMED).enumerate() {
+        write!(f, "{}{rank}", if at == 0 { "" } else { ", " })?;
+    }
+    if ranks.len() > NAMED {
+        write!(f, " and {} more", ranks.len() - NAMED)?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Waits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let w = self.0;
+        write!(f, "{} epochs pending, {} of them recorded", w.epochs.len(), w.deferred.len())?;
+        if let Some(epoch) = w.deferred.front()
+            && let Activation::Blocked(by) = may_activate(&w.epochs[*epoch], &w.ledger, &w.peers, w.flags)
+        {
+            write!(f, " (the first by {by:?})")?;
+        }
+        let of = |list: &[u32]| list.iter().map(|at| w.peers[*at].rank).collect::<Vec<_>>();
+        ranks(f, "access epochs wait for a post of rank", &of(&w.grant_watch))?;
+        ranks(f, "exposure epochs wait for a complete of rank", &of(&w.done_watch))?;
+        if let Some(barrier) = &w.barrier {
+            ranks(f, "a fence waits for rank", &[barrier.awaited(w.me, w.size)])?;
+        }
+        let locked = |epoch: &super::slab::Key| match w.epochs[*epoch].kind {
+            Kind::Lock { target, .. } => Some(target),
+            _ => None,
+        };
+        let waiting: Vec<_> = w.lock_gate.iter().chain(&w.lock_watch).filter_map(locked).collect();
+        ranks(f, "locks wait for their turn at target", &waiting)?;
+        if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == Locking::AllWaiting) {
+            write!(f, "; lock_all waits for exclusive locks of others")?;
+        }
+        match w.records.len() {
+            0 => Ok(()),
+            operations => write!(f, "; {operations} operations recorded or on their way"),
+        }
+    }
+}
