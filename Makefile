@@ -16,7 +16,8 @@ VERSION  := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
-.PHONY: help deps build install demo latency test test-rust test-loom test-lint test-c test-small test-hosts test-valgrind clean
+.SECONDARY:
+.PHONY: help prefixes deps build install demo latency test test-rust test-loom test-lint test-c test-small test-hosts test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list

@@ -3,6 +3,8 @@
  * with a 16 MB send and receive of the host; freed while pending and when complete [RQ-2]; cancelled.
  *
  * Process 0 makes the request, process 1 holds it up until it is told to go on.
+ *
+ *   requests [BYTES]    of the host's messages
  */
 #include "check.h"
 
@@ -12,7 +14,7 @@ static const char *const what_name[] = {"icomplete",    "iwait",            "ife
 enum how { WAIT, TEST, WAITALL, WAITANY, WAITSOME, TESTALL, TESTANY, TESTSOME, GET_STATUS, HOWS };
 static const char *const how_name[] = {"Wait", "Test", "Waitall", "Waitany", "Waitsome", "Testall", "Testany", "Testsome", "Request_get_status"};
 
-#define BIG (16 << 20)
+static int big = 16 << 20;
 static char *out, *in;
 static MPI_Group zero, one;
 static Window w;
@@ -211,7 +213,7 @@ static void one_case(enum what what, enum how how, int mixed)
         if (mixed != 2)
             let_go(what);
         if (mixed)
-            MPI(MPI_Sendrecv(out, BIG, MPI_BYTE, 0, 3, in, BIG, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI(MPI_Sendrecv(out, big, MPI_BYTE, 0, 3, in, big, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         if (mixed == 2) {
             hear(0, 4);
             let_go(what);
@@ -227,8 +229,8 @@ static void one_case(enum what what, enum how how, int mixed)
     MPI(MPI_Request_get_status(r[1], &flag, MPI_STATUS_IGNORE));
     REQUIRE(!flag);
     if (mixed) {
-        MPI(MPI_Irecv(in, BIG, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &r[0]));
-        MPI(MPI_Isend(out, BIG, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &r[3]));
+        MPI(MPI_Irecv(in, big, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &r[0]));
+        MPI(MPI_Isend(out, big, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &r[3]));
     }
     MPI(MPI_Isend(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &sign));
     MPI(MPI_Wait(&sign, MPI_STATUS_IGNORE));
@@ -239,10 +241,10 @@ static void one_case(enum what what, enum how how, int mixed)
     if (mixed) {
         int count;
         MPI(MPI_Get_count(&st[0], MPI_BYTE, &count));
-        EXPECT(count == BIG && st[0].MPI_SOURCE == 1 && st[0].MPI_TAG == 3, "the host's status: count %d source %d tag %d", count,
+        EXPECT(count == big && st[0].MPI_SOURCE == 1 && st[0].MPI_TAG == 3, "the host's status: count %d source %d tag %d", count,
                st[0].MPI_SOURCE, st[0].MPI_TAG);
-        EXPECT(in[0] == 5 && in[BIG - 1] == 5, "the host's data");
-        in[0] = in[BIG - 1] = 0;
+        EXPECT(in[0] == 5 && in[big - 1] == 5, "the host's data");
+        in[0] = in[big - 1] = 0;
     }
     if (what == IWAIT)
         EXPECT(load64((int64_t *)w.base + 1) == 7, "iwait complete, the put is not there");
@@ -366,11 +368,13 @@ int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
     REQUIRE(ranks == 2);
+    if (argc > 1)
+        big = atoi(argv[1]);
     zero = group_one(0);
     one = group_one(1);
-    REQUIRE((out = malloc(BIG)) && (in = malloc(BIG)));
-    memset(out, 5, BIG);
-    memset(in, 0, BIG);
+    REQUIRE((out = malloc(big)) && (in = malloc(big)));
+    memset(out, 5, big);
+    memset(in, 0, big);
     for (int kind = 0; kind < KINDS; kind++) {
         w = window(kind, 2 * sizeof(int64_t), sizeof(int64_t));
         for (int what = 0; what < WHATS; what++) {

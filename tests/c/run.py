@@ -163,22 +163,16 @@ def compile_all(entries, hosts, jobs, sanitize):
 
 
 def processes_of(binary):
-    """Processes that run the binary (a name of ours alone, so nobody else's)."""
+    """Processes that run the binary (a name of ours alone, so nobody else's), also under a wrapper such as valgrind."""
     found = []
-    for pid in os.listdir("/proc"):
-        if pid.isdigit():
-            try:
-                if os.readlink(f"/proc/{pid}/exe") == binary:
-                    found.append(int(pid))
-            except OSError:
-                pass
-            else:
-                continue
-            try:  # under a wrapper such as valgrind
-                if binary.encode() in open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0") and int(pid) != os.getpid():
-                    found.append(int(pid))
-            except OSError:
-                pass
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            running = os.readlink(f"/proc/{pid}/exe")
+            words = open(f"/proc/{pid}/cmdline", "rb").read().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # gone, or a zombie, or somebody else's
+        if running == binary or ("valgrind" in os.path.basename(running) and binary in words):
+            found.append(int(pid))
     return found
 
 
@@ -199,6 +193,37 @@ def until(condition, seconds):
     return True
 
 
+RUNNING = {}  # the job in progress: its launcher and its program
+
+
+def kill_job(launcher, binary):
+    """Ends a job: the launcher ends its processes; what it leaves is ended here, by process id."""
+    os.killpg(launcher.pid, signal.SIGTERM)
+    try:
+        output, _ = launcher.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        os.killpg(launcher.pid, signal.SIGKILL)
+        kill_processes(binary)
+        output, _ = launcher.communicate()
+    return output
+
+
+def kill_processes(binary):
+    for pid in processes_of(binary):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def leave(number, _frame):
+    """Whoever ends the runner ends the job in progress."""
+    if RUNNING:
+        kill_job(**RUNNING)
+        kill_processes(RUNNING["binary"])
+    sys.exit(128 + number)
+
+
 def run_one(entry, host, options):
     """None if it passed, else what is wrong, and the output."""
     env = dict(entry.env)
@@ -214,6 +239,7 @@ def run_one(entry, host, options):
     process = subprocess.Popen(
         host.command(entry.ranks, env, options.wrap, binary, entry.args),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, cwd=host.build)
+    RUNNING.update(launcher=process, binary=binary)
     wrong, code = [], None
     try:
         output, _ = process.communicate(timeout=limit)
@@ -223,22 +249,12 @@ def run_one(entry, host, options):
         if options.stacks:
             for pid in processes_of(binary):
                 subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"], stderr=subprocess.DEVNULL)
-        os.killpg(process.pid, signal.SIGTERM)  # the launcher ends its processes
-        try:
-            output, _ = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            for pid in processes_of(binary):
-                os.kill(pid, signal.SIGKILL)
-            output, _ = process.communicate()
+        output = kill_job(process, binary)
+    RUNNING.clear()
     output = output.decode(errors="replace")
     if not until(lambda: not processes_of(binary), 5):
         wrong.append("processes left behind: %s" % processes_of(binary))
-        for pid in processes_of(binary):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        kill_processes(binary)
     if not until(lambda: not segments() - before, 2):
         wrong.append("segments left behind: %s" % sorted(segments() - before))
     skip = re.search(r"^SKIP (.*)$", output, re.M)
@@ -284,6 +300,8 @@ def main():
     parser.add_argument("--stacks", action="store_true", help="gdb stacks of what is still running at the limit")
     parser.add_argument("-v", "--verbose", action="store_true", help="output of passing tests too")
     options = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, leave)
     options.prefix, options.mpicc, options.mpiexec = map(pairs, (options.prefix, options.mpicc, options.mpiexec))
     lines = [line.split("#")[0].strip() for line in open(options.list)]
     entries = [Entry(line) for line in lines if line]
