@@ -109,7 +109,8 @@
  * 5. LOAD AND STORE
  *
  * MPI_Win_lock and MPI_Win_lock_all return only when the lock is held where the target is the caller itself or
- * memory that it reaches by load and store, since they may protect exactly such accesses. After MPIX_Win_ilock
+ * memory that it reaches by load and store, since they may protect exactly such accesses. Elsewhere MPI_Win_lock
+ * returns at once, and the next blocking lock of the process first waits until this one is held (section 3). After MPIX_Win_ilock
  * or MPIX_Win_ilock_all, loads and stores are allowed once an MPIX_Win_iflush (or MPI_Win_flush) of that target
  * has completed. A flush never completes before the lock is granted.
  *
