@@ -7,10 +7,11 @@
 #include "check.h"
 #include <time.h>
 
+/* Time of this process's own work, so that a busy machine does not count. */
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
@@ -43,14 +44,12 @@ static int pile_up(int count, MPI_Request *r, double *cost)
 }
 
 /* Process 1 opens and closes as many exposures. */
-static double expose(int count)
+static void expose(int count)
 {
-    double start = now();
     for (int i = 0; i < count; i++) {
         MPI(MPI_Win_post(zero, 0, w.win));
         MPI(MPI_Win_wait(w.win));
     }
-    return (now() - start) / (count ? count : 1);
 }
 
 int main(int argc, char **argv)
@@ -75,28 +74,33 @@ int main(int argc, char **argv)
             hear(0, 1);
             expose(few);
         }
-    int n = 0, refused;
-    if (me == 0) {
-        n = pile_up(wanted, r, &cost_many);
-        EXPECT(n < wanted, "no cap: %d requests are pending", n);
-        EXPECT(n >= 100000, "refused at %d pending requests already", n);
-        refused = n < wanted;
-        MPI(MPI_Send(&n, 1, MPI_INT, 1, 2, MPI_COMM_WORLD));
-        MPI(MPI_Waitall(n, r, MPI_STATUSES_IGNORE));
-        if (refused) {
-            /* The refused call changed nothing: the epoch is open still, and closes now that there is room. */
-            MPI_Request again;
-            tell(1, 3);
-            MPI(MPIX_Win_icomplete(w.win, &again));
-            finish(&again);
+    /* Twice: the first time the requests' memory is new, which is the host's and the kernel's cost, not an epoch's. */
+    for (int pass = 0; pass < 2; pass++) {
+        int n = 0;
+        if (me == 0) {
+            n = pile_up(wanted, r, &cost_many);
+            EXPECT(n < wanted, "no cap: %d requests are pending", n);
+            EXPECT(n >= 100000, "refused at %d pending requests already", n);
+            MPI(MPI_Send(&n, 1, MPI_INT, 1, 2, MPI_COMM_WORLD));
+            MPI(MPI_Waitall(n, r, MPI_STATUSES_IGNORE));
+            if (n < wanted) {
+                /* The refused call changed nothing: the epoch is open still, and closes now that there is room. */
+                MPI_Request again;
+                tell(1, 3);
+                MPI(MPIX_Win_icomplete(w.win, &again));
+                finish(&again);
+            }
+            printf("NOTE %d epochs pending, pass %d: %.0f ns each to record; with %d pending %.0f ns\n", n, pass + 1,
+                   cost_many * 1e9, few, cost_few * 1e9);
+        } else {
+            MPI(MPI_Recv(&n, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            expose(n);
+            if (n < wanted) {
+                hear(0, 3);
+                expose(1);
+            }
+            EXPECT(load64(w.base) == 3, "put: %ld", (long)load64(w.base));
         }
-        printf("%d epochs pending at once: %.0f ns per epoch to record; with %d pending: %.0f ns\n", n, cost_many * 1e9, few, cost_few * 1e9);
-    } else {
-        MPI(MPI_Recv(&n, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        expose(n);
-        hear(0, 3);
-        expose(1);
-        EXPECT(load64(w.base) == 3, "put: %ld", (long)load64(w.base));
     }
     free(r);
     MPI(MPI_Group_free(&zero));

@@ -297,6 +297,6 @@ int main(int argc, char **argv)
     atomicity(&w);
     window_free(&w);
     if (me == 0)
-        printf("%d types, %d pairs of type and operation, %d that the host does not reduce\n", type_count, checked / 3, skipped / 3);
+        printf("NOTE %d types, %d pairs of type and operation, %d that the host does not reduce\n", type_count, checked / 3, skipped / 3);
     return test_end();
 }

@@ -17,7 +17,7 @@ mpiexec.NAME. What is run stands in `testlist`, one entry per line:
   host=          mpich or openmpi: only there
   tag=WORD       chosen by --tag
 
-After each entry no process of it and no new segment in /dev/shm may be left. The last line is "N passed, N failed".
+Lines of output that begin with NOTE are shown. After each entry no process of it and no new segment in /dev/shm may be left. The last line is "N passed, N failed".
 MPIX_TEST_SLOWDOWN in the environment multiplies the time limits.
 """
 import argparse
@@ -335,6 +335,8 @@ def main():
                 word = "ok  " if not wrong else "SKIP" if wrong.startswith("SKIP") else "FAIL"
                 print(f"{word} {host.name:8} {entry.title:{width}} {entry.ranks} ranks {time.monotonic() - begin:7.2f} s"
                       + (f"  {wrong}" if wrong else ""), flush=True)
+                for note in re.findall(r"^NOTE (.*)$", output, re.M):
+                    print(f"     {note}", flush=True)
                 if word == "FAIL" or options.verbose:
                     print("".join(f"     | {line}\n" for line in output.splitlines()[-40:]), end="", flush=True)
                 if word == "ok  ":

@@ -1,0 +1,55 @@
+/*
+ * What the log says; the runner looks at it. Windows of every kind that is told apart, a wait that lasts more than
+ * two seconds [EP-10], and epochs that are open when MPI_Finalize comes.
+ *
+ *   log_lines CASE    CASE: windows | wait | open
+ */
+#include "check.h"
+#include <time.h>
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(&argc, &argv);
+    REQUIRE(argc == 2 && ranks == 2);
+    if (strcmp(argv[1], "windows") == 0) {
+        Window a = window(ALLOCATED, 64, 1), b = window(CREATED, 64, 1);
+        MPI_Info info;
+        MPI_Win shared;
+        void *base;
+        MPI(MPI_Info_create(&info));
+        MPI(MPI_Info_set(info, "mpix_rma", "false"));
+        Window c = window_on(ALLOCATED, 64, 1, info, MPI_COMM_WORLD);
+        MPI(MPI_Info_free(&info));
+        MPI(MPI_Win_allocate_shared(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &shared));
+        MPI(MPI_Win_free(&shared));
+        window_free(&c);
+        window_free(&b);
+        window_free(&a);
+    } else if (strcmp(argv[1], "wait") == 0) {
+        Window w = window(ALLOCATED, 64, 1);
+        MPI_Group other = group_one(1 - me);
+        if (me == 0) {
+            MPI(MPI_Win_post(other, 0, w.win));
+            MPI(MPI_Win_wait(w.win));
+        } else {
+            /* The delay itself is what is tested: process 1 computes for longer than the log is patient. */
+            for (double end = seconds() + 3; seconds() < end;)
+                ;
+            MPI(MPI_Win_start(other, 0, w.win));
+            MPI(MPI_Win_complete(w.win));
+        }
+        MPI(MPI_Group_free(&other));
+        window_free(&w);
+    } else {
+        Window w = window(ALLOCATED, 64, 1);
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
+    }
+    return test_end();
+}
