@@ -42,12 +42,27 @@ struct Loot {
     data: *mut u8,
 }
 
+/// What came of taking entries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drained {
+    /// All up to the end.
+    Done,
+    /// The target is about it.
+    Held,
+}
+
 impl Thief {
     /// Applies the operations of `channel` below `end`, which the caller, the origin, has published.
-    /// False if somebody else is consuming, or has consumed all. After an error the operations that were
+    /// After an error the operations that were
     /// not applied are still in the channel.
-    pub(super) fn drain(&mut self, channel: &Channel, end: u64, victim: Victim<'_>, foreign: ForeignReduce) -> io::Result<bool> {
-        let Some(mut drain) = channel.ends().try_drain() else { return Ok(false) };
+    pub(super) fn drain(
+        &mut self,
+        channel: &Channel,
+        end: u64,
+        victim: Victim<'_>,
+        foreign: ForeignReduce,
+    ) -> io::Result<Drained> {
+        let Some(mut drain) = channel.ends().try_drain() else { return Ok(Drained::Held) };
         let first = drain.position();
         let mut position = first;
         while position < end {
@@ -66,7 +81,7 @@ impl Thief {
                 return Err(error);
             }
         }
-        Ok(position != first)
+        Ok(Drained::Done)
     }
 
     /// Puts or gets from `first` on; gives the position after them.

@@ -10,12 +10,13 @@ use std::io;
 
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
+use crate::sync::yield_now;
 
 use super::cma;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
 use super::shared::Shared;
-use super::thief::{Thief, Victim};
+use super::thief::{Drained, Thief, Victim};
 
 /// Looks without any movement, while staying with an operation, after which it is left to later polls, or
 /// the target is found away. About a microsecond.
@@ -23,6 +24,18 @@ const LOOKS: u32 = 100;
 
 /// Times that a target may poll and yet leave the channel alone for so long.
 const PATIENCE: u32 = 10;
+
+/// Times that this process gives its processor away for a target that was interrupted in the channel: some time slices.
+const INTERRUPTIONS: u32 = 10_000;
+
+/// What came of helping a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Help {
+    Moved,
+    Nothing,
+    /// The target is in the channel itself, but does not move.
+    Interrupted,
+}
 
 /// This process's traffic with the others.
 #[derive(Debug)]
@@ -112,7 +125,7 @@ impl Traffic {
     fn stay_with(&mut self, index: u32, enough: impl Fn(&Outbox) -> bool) {
         let blocks = self.shared.blocks;
         let beat = &blocks.rank(self.outboxes[index as usize].target).beat.0;
-        let (mut idle, mut patience) = (0, PATIENCE);
+        let (mut idle, mut patience, mut interruptions) = (0, PATIENCE, 0);
         while !enough(&self.outboxes[index as usize]) {
             if self.outboxes[index as usize].advance() {
                 idle = 0;
@@ -127,8 +140,14 @@ impl Traffic {
             }
             idle = 0;
             if outbox.suspect_now(beat) {
-                if !(self.attach && self.help(index)) {
-                    break;
+                match if self.attach { self.help(index) } else { Help::Nothing } {
+                    Help::Moved => {}
+                    // It has lost its processor while it takes entries out, and gets it back before long.
+                    Help::Interrupted if interruptions < INTERRUPTIONS => {
+                        interruptions += 1;
+                        yield_now();
+                    }
+                    Help::Interrupted | Help::Nothing => break,
                 }
             } else {
                 patience -= 1;
@@ -202,23 +221,27 @@ impl Traffic {
             if outbox.look() {
                 moved = true;
             } else if self.attach && outbox.suspects(&self.shared.blocks.rank(outbox.target).beat.0) {
-                moved |= self.help(index);
+                moved |= self.help(index) == Help::Moved;
             }
         }
         moved
     }
 
-    /// Does the work of a target that is away. True if anything moved.
+    /// Does the work of a target that is away.
     #[cold]
-    fn help(&mut self, index: u32) -> bool {
+    fn help(&mut self, index: u32) -> Help {
         let outbox = &mut self.outboxes[index as usize];
         let block = self.shared.blocks.rank(outbox.target);
         let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0 };
-        if let Err(error) = self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
-            self.give_up(&error);
-            return false;
+        match self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
+            Ok(Drained::Done) => {}
+            Ok(Drained::Held) => return Help::Interrupted,
+            Err(error) => {
+                self.give_up(&error);
+                return Help::Nothing;
+            }
         }
-        let moved = outbox.look();
+        let moved = if outbox.look() { Help::Moved } else { Help::Nothing };
         match outbox.waiting() {
             Some((op, at)) if is_copy(op) => {
                 let op = *op;
@@ -226,7 +249,7 @@ impl Traffic {
                     return moved;
                 }
                 self.outboxes[index as usize].waiting_is_done();
-                true
+                Help::Moved
             }
             _ => moved,
         }
