@@ -102,29 +102,30 @@ impl Memory {
 
 /// The orderings of `transport::shm`.
 impl LockMemory for Memory {
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
-        self.word(home, word).load(Ordering::Acquire)
-    }
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
-        self.word(home, word).store(value, Ordering::Release);
-        self.ring(home, word);
-    }
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
-        self.word(home, word).swap(value, Ordering::SeqCst)
-    }
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
-        let old = self.word(home, word).fetch_add(delta, Ordering::SeqCst);
-        self.ring(home, word);
-        old
-    }
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
-        match self.word(home, word).compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(old) => {
-                self.ring(home, word);
-                old
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
+        let cell = self.word(home, word);
+        let (old, rings) = match access {
+            Atomic::Load => (cell.load(Ordering::Acquire), false),
+            Atomic::Store(value) => {
+                cell.store(value, Ordering::Release);
+                (0, true)
             }
-            Err(old) => old,
+            Atomic::Swap(value) => (cell.swap(value, Ordering::SeqCst), false),
+            Atomic::Add(delta) => (cell.fetch_add(delta, Ordering::SeqCst), true),
+            Atomic::CompareSwap { expected, new } => {
+                match cell.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(old) => (old, true),
+                    Err(old) => (old, false),
+                }
+            }
+        };
+        if rings {
+            self.ring(home, word);
         }
+        Answer::Now(old)
+    }
+    fn look(&mut self, word: LockWord) -> u64 {
+        self.word(self.me, word).load(Ordering::Acquire)
     }
 }
 
@@ -339,20 +340,11 @@ fn the_order_of_arrival_is_kept() {
 struct LockPort(Memory);
 
 impl LockMemory for LockPort {
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
-        self.0.load(home, word)
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        self.0.atomic(home, word, access, ticket)
     }
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
-        self.0.store(home, word, value);
-    }
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
-        self.0.swap(home, word, value)
-    }
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
-        self.0.fetch_add(home, word, delta)
-    }
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
-        self.0.compare_swap(home, word, expected, new)
+    fn look(&mut self, word: LockWord) -> u64 {
+        self.0.look(word)
     }
 }
 

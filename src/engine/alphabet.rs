@@ -137,22 +137,112 @@ pub enum LockWord {
     },
 }
 
-/// The lock service's words, by remote atomics. Loads acquire, stores release, and the others are sequentially consistent.
+/// One access to a word of the lock service. Loads acquire, stores release, and the others are sequentially consistent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Reads.
+    Load,
+    /// Writes.
+    Store(u64),
+    /// Exchanges.
+    Swap(u64),
+    /// Adds, wrapping.
+    Add(u64),
+    /// Stores `new` if the word is `expected`.
+    CompareSwap {
+        /// What the word must be.
+        expected: u64,
+        /// What is stored then.
+        new: u64,
+    },
+}
+
+impl Atomic {
+    /// What the word holds afterwards, if it held `old`.
+    pub fn applied_to(self, old: u64) -> u64 {
+        match self {
+            Atomic::Load => old,
+            Atomic::Store(value) | Atomic::Swap(value) => value,
+            Atomic::Add(delta) => old.wrapping_add(delta),
+            Atomic::CompareSwap { expected, new } if old == expected => new,
+            Atomic::CompareSwap { .. } => old,
+        }
+    }
+}
+
+/// Names one procedure of the lock service. It has at most one access under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct LockTicket(pub u32);
+
+/// A transport's answer to [`LockMemory::atomic`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Answer {
+    /// Done; this is the word's old value (of a store: anything).
+    Now(u64),
+    /// The old value follows under the ticket ([`Port::next_answer`]).
+    Later,
+    /// Nothing was done; try it again later.
+    NoResource,
+}
+
+/// The lock service's words, by remote atomics.
 pub trait LockMemory {
-    /// Reads a word at `home`.
-    fn load(&mut self, home: Rank, word: LockWord) -> u64;
-    /// Writes a word at `home`.
-    fn store(&mut self, home: Rank, word: LockWord, value: u64);
-    /// Exchanges a word at `home`, giving the old value.
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64;
-    /// Adds (wrapping) to a word at `home`, giving the old value.
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64;
-    /// Stores `new` if the word at `home` is `expected`; gives the old value either way.
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64;
+    /// Accesses a word at `home`, which may be this process.
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer;
+
+    /// Reads a word of this process (acquire).
+    fn look(&mut self, word: LockWord) -> u64;
+
+    #[doc(hidden)]
+    fn at_once(&mut self, home: Rank, word: LockWord, access: Atomic) -> u64 {
+        match self.atomic(home, word, access, LockTicket(0)) {
+            Answer::Now(old) => old,
+            Answer::Later | Answer::NoResource => panic!("this engine asks for lock words one at a time"),
+        }
+    }
+    #[doc(hidden)]
+    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+        self.at_once(home, word, Atomic::Load)
+    }
+    #[doc(hidden)]
+    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
+        self.at_once(home, word, Atomic::Store(value));
+    }
+    #[doc(hidden)]
+    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
+        self.at_once(home, word, Atomic::Swap(value))
+    }
+    #[doc(hidden)]
+    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
+        self.at_once(home, word, Atomic::Add(delta))
+    }
+    #[doc(hidden)]
+    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
+        self.at_once(home, word, Atomic::CompareSwap { expected, new })
+    }
+}
+
+/// Something of this process that a peer has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// The word that this peer writes.
+    Signal(Rank, Word),
+    /// [`LockWord::Grant`] of the lock request to this target.
+    LockGrant(Rank),
 }
 
 /// What the engine asks of a transport, for one window in one process.
 pub trait Port: LockMemory {
+    /// The transport says what has changed ([`next_change`](Self::next_change)). Else the engine reads every word that it waits for,
+    /// which costs the more the more peers it waits for.
+    const NAMES_CHANGES: bool = false;
+
+    /// A signal is seen by its peer after every operation to that peer that was *posted* before it, and not only after those that
+    /// have finished. Then a done may follow its transfers at once, and leaves while this process computes [PR-3, FE-2].
+    const SIGNALS_FOLLOW: bool = false;
+
     /// Starts an operation. Called only for a target that has granted access.
     /// Operations of one origin on one target take effect in the order of these calls where they are accumulates.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
@@ -169,6 +259,16 @@ pub trait Port: LockMemory {
 
     /// The next stage that a pending operation has reached since the last call.
     fn next_finished(&mut self) -> Option<(Ticket, Stage)>;
+
+    /// The next access to a lock word that was answered [`Answer::Later`] and is done, with the word's old value.
+    fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
+        None
+    }
+
+    /// The next change since the last call; several of one word may be told as one. `None` for ever unless [`NAMES_CHANGES`](Self::NAMES_CHANGES).
+    fn next_change(&mut self) -> Option<Change> {
+        None
+    }
 }
 
 /// The kind of a lock.

@@ -39,26 +39,12 @@ impl BarePort<'_> {
 }
 
 impl LockMemory for BarePort<'_> {
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
-        *self.word(home, word)
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
+        let word = self.word(home, word);
+        Answer::Now(std::mem::replace(word, access.applied_to(*word)))
     }
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
-        *self.word(home, word) = value;
-    }
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
-        std::mem::replace(self.word(home, word), value)
-    }
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
-        let cell = self.word(home, word);
-        std::mem::replace(cell, cell.wrapping_add(delta))
-    }
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
-        let cell = self.word(home, word);
-        let old = *cell;
-        if old == expected {
-            *cell = new;
-        }
-        old
+    fn look(&mut self, word: LockWord) -> u64 {
+        *self.word(self.1, word)
     }
 }
 

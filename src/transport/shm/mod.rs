@@ -198,27 +198,26 @@ impl ShmWindow {
 }
 
 impl LockMemory for ShmWindow {
-    #[inline]
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
-        self.mapped.blocks.lock_word(home, word).load(Acquire)
+    #[inline(always)]
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
+        let word = self.mapped.blocks.lock_word(home, word);
+        Answer::Now(match access {
+            Atomic::Load => word.load(Acquire),
+            Atomic::Store(value) => {
+                word.store(value, Release);
+                0
+            }
+            Atomic::Swap(value) => word.swap(value, SeqCst),
+            Atomic::Add(delta) => word.fetch_add(delta, SeqCst),
+            Atomic::CompareSwap { expected, new } => match word.compare_exchange(expected, new, SeqCst, SeqCst) {
+                Ok(old) | Err(old) => old,
+            },
+        })
     }
-    #[inline]
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
-        self.mapped.blocks.lock_word(home, word).store(value, Release);
-    }
-    #[inline]
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
-        self.mapped.blocks.lock_word(home, word).swap(value, SeqCst)
-    }
-    #[inline]
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
-        self.mapped.blocks.lock_word(home, word).fetch_add(delta, SeqCst)
-    }
-    #[inline]
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
-        match self.mapped.blocks.lock_word(home, word).compare_exchange(expected, new, SeqCst, SeqCst) {
-            Ok(old) | Err(old) => old,
-        }
+
+    #[inline(always)]
+    fn look(&mut self, word: LockWord) -> u64 {
+        self.mapped.blocks.lock_word(self.me, word).load(Acquire)
     }
 }
 

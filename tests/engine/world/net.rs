@@ -413,25 +413,23 @@ impl RankPort<'_> {
 }
 
 impl LockMemory for RankPort<'_> {
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
+        let calls = self.calls();
+        match access {
+            Atomic::Load => calls.load += 1,
+            Atomic::Store(_) => calls.store += 1,
+            Atomic::Swap(_) => calls.swap += 1,
+            Atomic::Add(_) => calls.fetch_add += 1,
+            Atomic::CompareSwap { .. } => calls.compare_swap += 1,
+        }
+        if access == Atomic::Load {
+            return Answer::Now(self.net.lock_word(home, word));
+        }
+        Answer::Now(self.change(home, word, |old| access.applied_to(old)))
+    }
+    fn look(&mut self, word: LockWord) -> u64 {
         self.calls().load += 1;
-        self.net.lock_word(home, word)
-    }
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
-        self.calls().store += 1;
-        self.change(home, word, |_| value);
-    }
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
-        self.calls().swap += 1;
-        self.change(home, word, |_| value)
-    }
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
-        self.calls().fetch_add += 1;
-        self.change(home, word, |old| old.wrapping_add(delta))
-    }
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
-        self.calls().compare_swap += 1;
-        self.change(home, word, |old| if old == expected { new } else { old })
+        self.net.lock_word(self.me, word)
     }
 }
 
