@@ -45,7 +45,8 @@ typedef struct {
     uint64_t disp;    /* PUT, ACCUMULATE: bytes from the beginning of the target's window */
     uint64_t bytes;   /* PUT, ACCUMULATE: length */
     uint64_t request; /* COMPLETE, WAIT, UNLOCK: number of the closing request, below schedule_..._requests() and
-                       * free again after its AWAIT. AWAIT: the number to wait for. Meaningless in the blocking series */
+                       * free again after its AWAIT. AWAIT: the number to wait for. Transactions: the same number in
+                       * the other steps of the epoch, whose buffers are free when the epoch is complete */
     uint64_t work;    /* LU: PUT: the row that is sent; COMPUTE: the row that the others are updated with.
                        * Transactions: number of the transaction of this rank, in every step */
     uint64_t first;   /* LU, COMPUTE: the first row that is updated. Transactions, PUT and ACCUMULATE: 0 or 1, the
