@@ -186,7 +186,7 @@ int schedule_lu_next(void *state, schedule_step *step)
             break;
         case BROADCAST:
             if (s->ranks == 1) { /* to nobody */
-                s->own++;
+                s->opened = ++s->own;
                 s->place = UPDATE;
                 break;
             }
