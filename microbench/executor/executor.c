@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef PLAIN_HOST
 /* Without the library there is no nonblocking form, and no series that asks for it. */
@@ -17,6 +18,8 @@
 struct executor {
     MPI_Comm comm;
     MPI_Win win;
+    void *memory;
+    uint64_t bytes;
     int rank, ranks;
     bool nonblocking;
     MPI_Group everyone, others;
@@ -77,7 +80,22 @@ struct executor *executor_open(MPI_Comm comm, uint64_t window_bytes, bool nonblo
     MUST(MPI_Win_allocate((MPI_Aint)window_bytes, 1, info, comm, memory, &x->win));
     MPI_Info_free(&info);
     MPI_Win_set_errhandler(x->win, MPI_ERRORS_RETURN);
+    x->memory = *memory;
+    x->bytes = window_bytes;
     return x;
+}
+
+void executor_clear(struct executor *x)
+{
+    MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, x->rank, 0, x->win));
+    memset(x->memory, 0, (size_t)x->bytes);
+    MUST(MPI_Win_unlock(x->rank, x->win));
+}
+
+void executor_look(struct executor *x)
+{
+    MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, x->rank, 0, x->win));
+    MUST(MPI_Win_unlock(x->rank, x->win));
 }
 
 void executor_close(struct executor *x)

@@ -22,6 +22,11 @@ struct application {
 /* A window to run on, with this rank's memory. `reorder`: info keys, ended by NULL, that are set to true. */
 struct executor *executor_open(MPI_Comm, uint64_t window_bytes, bool nonblocking, uint64_t requests,
                                const char *const *reorder, void **memory);
+/* Loads and stores of this rank's memory: clears it, or makes what others wrote visible. Nobody may be in an epoch
+ * towards it; wait for the others before. */
+void executor_clear(struct executor *);
+void executor_look(struct executor *);
+
 /* Collective. */
 void executor_close(struct executor *);
 

@@ -282,7 +282,7 @@ static void check_transactions(int ranks, uint64_t count, uint64_t accounts, uin
                 must(locked == t.peer && t.disp % 8 == 0 && t.disp / 8 + t.bytes / 8 <= words, "a wrong place", o.rank, t.work);
             switch (t.kind) {
             case SCHEDULE_LOCK:
-                must(locked < 0 && t.peer >= 0 && t.peer < ranks && (t.peer != o.rank || ranks == 1), "a wrong lock", o.rank, t.work);
+                must(locked < 0 && t.peer >= 0 && t.peer < ranks, "a wrong lock", o.rank, t.work);
                 must(!pending[t.request], "a request's number is in use", o.rank, t.request);
                 locked = t.peer;
                 break;

@@ -97,11 +97,11 @@ int schedule_lu_next(void *state, schedule_step *step);
 
 /* ---- Transactions -----------------------------------------------------------------------------------------------
  *
- * Every rank makes `count` transactions. Each picks another rank (itself if it is alone) and one of its accounts at
- * random, and moves a random amount from one half of the account to the other, in one exclusive lock epoch. A half is
- * a cell of three 64-bit integers: balance, number of updates, stamp. The left halves lie before the right ones. Each
- * half gets one ACCUMULATE of {amount, 1}. With `stamps` each half also gets a PUT of 8 bytes, the same number in
- * both, which differ in the end if two epochs on one target were ever in progress together.
+ * Every rank makes `count` transactions. Each picks a rank, any of them, and one of its accounts at random, and moves
+ * a random amount from one half of the account to the other, in one exclusive lock epoch. A half is a cell of three
+ * 64-bit integers: balance, number of updates, stamp. The left halves lie before the right ones. Each half gets one
+ * ACCUMULATE of {amount, 1}. With `stamps` each half also gets a PUT of 8 bytes, the same number in both, which may
+ * differ in the end if two epochs on one target were ever in progress together.
  *
  * So in the end, over all windows: the balances add up to 0, the updates to 2 * count * ranks.
  *

@@ -87,7 +87,7 @@ static void draw(struct transactions *s)
 {
     uint64_t first = mix(mix(s->seed ^ mix(s->rank)) + s->number);
     uint64_t second = mix(first), third = mix(second);
-    s->target = (int32_t)(s->ranks == 1 ? 0 : (s->rank + 1 + first % (s->ranks - 1)) % s->ranks);
+    s->target = (int32_t)(first % s->ranks);
     s->account = second % s->accounts;
     s->amount = (int64_t)(third % 1999) - 999;
 }
