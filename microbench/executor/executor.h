@@ -31,7 +31,8 @@ void executor_look(struct executor *);
 void executor_close(struct executor *);
 
 struct elapsed {
-    double total_us, computing_us; /* of this rank, from the common start to the end of its own schedule */
+    double total_us;     /* from the common start to the end of all schedules */
+    double computing_us; /* of this rank */
 };
 
 /* Runs an opened schedule to its end. Collective: all begin together. Any error of MPI ends the program. */
