@@ -98,7 +98,7 @@ impl Memory {
         for (rank, bell) in self.words.bell.iter().flatten().enumerate().filter(|(rank, _)| *rank as Rank != self.me) {
             let concerns = match word {
                 LockWord::Grant { .. } => rank as Rank == home,
-                LockWord::Holders | LockWord::Intent | LockWord::Licensed => true,
+                LockWord::Holders | LockWord::Intent | LockWord::NextLicensed => true,
                 _ => false,
             };
             if concerns {

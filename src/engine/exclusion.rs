@@ -9,8 +9,9 @@
 //!   number of registrations after which the process asks for the next one.
 //!
 //! A lock_all that waits revokes licences: those that are idle at once, without their owners' CPU; those in use end with the last use.
-//! To be found, licensed processes form a stack: its top is `Licensed` at rank 0, links are `NextLicensed` words. `Licensed`
-//! carries a count in its high half, so that a top that was taken away and came back is not mistaken for the old one.
+//! To be found, licensed processes form a stack: its top is `Licensed` at rank 0, links are `NextLicensed` words. One exchange puts a process
+//! on it, however many do so at once; the link is written after it, and until then nobody takes that process off. A value of `Licensed` names the
+//! process and counts its pushes, so that a top that was taken away and came back is not mistaken for the old one.
 //!
 //! A `Licence` word holds the number of locks that use it (low 32 bits) and flags:
 //! [`PENDING`]: on its way to the stack; [`HELD`]; [`REVOKED`]: no use may begin. Who removes the registration after a revocation: who
@@ -28,6 +29,8 @@ const HELD: u64 = 1 << 32;
 const REVOKED: u64 = 2 << 32;
 const PENDING: u64 = 4 << 32;
 const ONE_USE: u64 = 1;
+/// In `NextLicensed`: the owner is on the stack and has not written yet what is below it.
+const UNLINKED: u64 = u64::MAX;
 
 fn lock_alls(holders: u64) -> u32 {
     holders as u32
@@ -65,11 +68,12 @@ pub(super) struct Licensing {
     pub(super) asking: bool,
     registrations: u32,
     threshold: u32,
+    pushes: u32,
 }
 
 impl Licensing {
     pub(super) fn new() -> Self {
-        Licensing { licensed: false, asking: false, registrations: 0, threshold: 2 }
+        Licensing { licensed: false, asking: false, registrations: 0, threshold: 2, pushes: 0 }
     }
 
     /// A lock was registered.
@@ -85,9 +89,16 @@ impl Licensing {
         }
     }
 
-    /// A registration that is not needed any more may become a licence.
-    pub(super) fn wants_one(&self) -> bool {
-        !self.licensed && !self.asking && self.registrations >= self.threshold
+    /// A registration that is not needed any more may become a licence, if nothing is left of the last one.
+    pub(super) fn wants_one(&self, mem: &mut impl LockMemory) -> bool {
+        !self.licensed && !self.asking && self.registrations >= self.threshold && mem.look(LockWord::Licence) == 0
+    }
+
+    /// It is asked for: gives the number of the push.
+    pub(super) fn ask(&mut self) -> u32 {
+        self.asking = true;
+        self.pushes = self.pushes.wrapping_add(1);
+        self.pushes
     }
 }
 
@@ -127,30 +138,15 @@ pub(super) fn give_back(s: &mut Steps<'_, impl LockMemory>, right: Right) -> Res
     Ok(())
 }
 
-/// Makes a registration that is not needed any more a licence, or gives it back. True if this process is licensed now.
-pub(super) fn obtain(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    let intent = s.load(HOME, LockWord::Intent)?;
-    let waited_for = intent as u32 != (intent >> 32) as u32;
-    if waited_for || s.look(LockWord::Licence) != 0 {
-        give_back(s, Right::Registered)?;
-        return Ok(false);
-    }
-    let top = s.load(HOME, LockWord::Licensed)?;
-    s.store(s.me(), LockWord::NextLicensed, top & u64::from(u32::MAX))?;
+/// Makes a registration that is not needed any more a licence. `push` counts the times that this process has done so. False if it was
+/// revoked before it was there.
+pub(super) fn obtain(s: &mut Steps<'_, impl LockMemory>, push: u32) -> Result<bool, Later> {
+    s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
     s.store(s.me(), LockWord::Licence, PENDING)?;
-    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, u64::from(s.me()) + 1))? != top {
-        // Somebody else was faster; this process is not on the stack, so nobody knows of its licence.
-        s.store(s.me(), LockWord::Licence, 0)?;
-        give_back(s, Right::Registered)?;
-        return Ok(false);
-    }
+    let below = s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
+    s.store(s.me(), LockWord::NextLicensed, below)?;
     // If it is revoked already, who did that removes the registration.
     Ok(s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD)? == PENDING)
-}
-
-/// The next value of `Licensed`, with `top` (rank + 1, or 0) on it.
-fn above(before: u64, top: u64) -> u64 {
-    ((before >> 32).wrapping_add(1) << 32) | top
 }
 
 /// A lock_all is asked for. True if it is held; else nothing is held.
@@ -191,7 +187,7 @@ fn revoke_one(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
     let top = s.load(HOME, LockWord::Licensed)?;
     let Some(owner) = (top as u32).checked_sub(1) else { return Ok(false) };
     let below = s.load(owner, LockWord::NextLicensed)?;
-    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, below))? != top {
+    if below == UNLINKED || s.compare_swap(HOME, LockWord::Licensed, top, below)? != top {
         return Ok(false);
     }
     let licence = s.add(owner, LockWord::Licence, REVOKED)?;

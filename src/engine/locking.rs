@@ -230,9 +230,9 @@ impl Window {
         self.locks_held -= 1;
         match self.epochs[epoch].locking {
             Locking::Held(Held::Shared(request)) => self.release(port, request, None),
-            Locking::Held(Held::Exclusive(request, Right::Registered)) if self.licensing.wants_one() => {
-                self.licensing.asking = true;
-                self.release_keeping(port, request);
+            Locking::Held(Held::Exclusive(request, Right::Registered)) if self.licensing.wants_one(port) => {
+                let push = self.licensing.ask();
+                self.release_keeping(port, request, push);
             }
             Locking::Held(Held::Exclusive(request, right)) => self.release(port, request, Some(right)),
             Locking::Held(Held::All) => self.leave_all(port),
@@ -260,10 +260,10 @@ impl Window {
     }
 
     /// Leaves the queue; the registration becomes a licence.
-    pub(super) fn release_keeping(&mut self, port: &mut impl Port, request: LockRequest) {
-        let steps = self.attempt(port, Procedure::ReleaseKeeping(request), |s| {
+    pub(super) fn release_keeping(&mut self, port: &mut impl Port, request: LockRequest, push: u32) {
+        let steps = self.attempt(port, Procedure::ReleaseKeeping(request, push), |s| {
             let released = lock::release(s, request, true)?;
-            let licensed = if released.passed_on { false } else { exclusion::obtain(s)? };
+            let licensed = if released.passed_on { false } else { exclusion::obtain(s, push)? };
             Ok((released, licensed))
         });
         if let Some((released, licensed)) = steps {

@@ -17,7 +17,7 @@ pub(super) enum Procedure {
     EnterAll(Key),
     RetryAll(Key),
     Release(LockRequest, Option<Right>),
-    ReleaseKeeping(LockRequest),
+    ReleaseKeeping(LockRequest, u32),
     LetReaderIn(Rank, Node),
     LeaveAll,
 }
@@ -31,7 +31,7 @@ impl Procedure {
             | Procedure::LookAtHolders(epoch, _)
             | Procedure::EnterAll(epoch)
             | Procedure::RetryAll(epoch) => Some(epoch),
-            Procedure::Release(..) | Procedure::ReleaseKeeping(_) | Procedure::LetReaderIn(..) | Procedure::LeaveAll => None,
+            Procedure::Release(..) | Procedure::ReleaseKeeping(..) | Procedure::LetReaderIn(..) | Procedure::LeaveAll => None,
         }
     }
 }
@@ -126,7 +126,7 @@ impl Window {
             Procedure::EnterAll(epoch) => self.enter_all(port, epoch),
             Procedure::RetryAll(epoch) => self.retry_all(port, epoch),
             Procedure::Release(request, right) => self.release(port, request, right),
-            Procedure::ReleaseKeeping(request) => self.release_keeping(port, request),
+            Procedure::ReleaseKeeping(request, push) => self.release_keeping(port, request, push),
             Procedure::LetReaderIn(target, reader) => self.let_reader_in(port, target, reader),
             Procedure::LeaveAll => self.leave_all(port),
         }
