@@ -18,6 +18,8 @@
 //! revoked if there was no use, else the owner with its last use. Only then is the word 0 again and may the owner ask for the next.
 
 use super::alphabet::{LockMemory, LockWord, Rank};
+use super::lock::LockRequest;
+use super::slab::Key;
 use super::steps::{Later, Steps};
 
 /// Where the words of the window live.
@@ -57,6 +59,8 @@ pub(super) enum Claimed {
     Held(Right),
     /// Registered, which keeps further lock_alls out; some are still held.
     Draining,
+    /// It was to be a licence, and was revoked before it was there. There is no right.
+    Revoked,
 }
 
 /// When this process asks for a licence.
@@ -66,6 +70,8 @@ pub(super) struct Licensing {
     pub(super) licensed: bool,
     /// A licence is being asked for.
     pub(super) asking: bool,
+    /// Locks that wait for it.
+    pub(super) waiting: Vec<(Key, LockRequest)>,
     registrations: u32,
     threshold: u32,
     pushes: u32,
@@ -73,12 +79,7 @@ pub(super) struct Licensing {
 
 impl Licensing {
     pub(super) fn new() -> Self {
-        Licensing { licensed: false, asking: false, registrations: 0, threshold: 2, pushes: 0 }
-    }
-
-    /// A lock was registered.
-    pub(super) fn registered(&mut self) {
-        self.registrations = self.registrations.saturating_add(1);
+        Licensing { licensed: false, asking: false, waiting: Vec::new(), registrations: 0, threshold: 2, pushes: 0 }
     }
 
     /// The licence was found revoked.
@@ -89,16 +90,21 @@ impl Licensing {
         }
     }
 
-    /// A registration that is not needed any more may become a licence, if nothing is left of the last one.
-    pub(super) fn wants_one(&self, mem: &mut impl LockMemory) -> bool {
-        !self.licensed && !self.asking && self.registrations >= self.threshold && mem.look(LockWord::Licence) == 0
-    }
-
-    /// It is asked for: gives the number of the push.
-    pub(super) fn ask(&mut self) -> u32 {
+    /// A lock without a licence is to be registered: whether the registration is to be a licence, and if so the number of the push.
+    pub(super) fn register(&mut self, mem: &mut impl LockMemory) -> Option<u32> {
+        self.registrations = self.registrations.saturating_add(1);
+        // Of the last licence nothing may be left.
+        if self.registrations <= self.threshold || mem.look(LockWord::Licence) != 0 {
+            return None;
+        }
         self.asking = true;
         self.pushes = self.pushes.wrapping_add(1);
-        self.pushes
+        Some(self.pushes)
+    }
+
+    /// What was asked for has come, or has not.
+    pub(super) fn asked(&mut self, licensed: bool) {
+        (self.asking, self.licensed) = (false, licensed);
     }
 }
 
@@ -108,20 +114,36 @@ pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
     mem.look(LockWord::Licence) & (HELD | REVOKED) == HELD
 }
 
-/// An exclusive lock that is first in its queue asks for its right.
+/// An exclusive lock that is first in its queue uses this process's licence. False if there is none that is not revoked.
 #[inline(always)]
-pub(super) fn claim(s: &mut Steps<'_, impl LockMemory>) -> Result<Claimed, Later> {
+pub(super) fn use_licence(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
     let mut licence = s.look(LockWord::Licence);
     while licence & (HELD | REVOKED) == HELD {
         // Not an addition, which would count a use of a licence that is revoked meanwhile.
         let met = s.compare_swap(s.me(), LockWord::Licence, licence, licence + ONE_USE)?;
         if met == licence {
-            return Ok(Claimed::Held(Right::Licensed));
+            return Ok(true);
         }
         licence = met;
     }
+    Ok(false)
+}
+
+/// It is registered instead. With `push`, the number of times that this process has done so, the registration becomes a licence, and
+/// the lock its first use.
+pub(super) fn register(s: &mut Steps<'_, impl LockMemory>, push: Option<u32>) -> Result<Claimed, Later> {
     let holders = s.add(HOME, LockWord::Holders, ONE_RIGHT)?;
-    Ok(if lock_alls(holders) == 0 { Claimed::Held(Right::Registered) } else { Claimed::Draining })
+    if lock_alls(holders) > 0 {
+        return Ok(Claimed::Draining);
+    }
+    let Some(push) = push else { return Ok(Claimed::Held(Right::Registered)) };
+    s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
+    s.store(s.me(), LockWord::Licence, PENDING)?;
+    let below = s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
+    s.store(s.me(), LockWord::NextLicensed, below)?;
+    let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD + ONE_USE)?;
+    // If it is revoked already, who did that removes the registration.
+    Ok(if met == PENDING { Claimed::Held(Right::Licensed) } else { Claimed::Revoked })
 }
 
 /// Gives the right of an exclusive lock back.
@@ -136,17 +158,6 @@ pub(super) fn give_back(s: &mut Steps<'_, impl LockMemory>, right: Right) -> Res
     }
     s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
     Ok(())
-}
-
-/// Makes a registration that is not needed any more a licence. `push` counts the times that this process has done so. False if it was
-/// revoked before it was there.
-pub(super) fn obtain(s: &mut Steps<'_, impl LockMemory>, push: u32) -> Result<bool, Later> {
-    s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
-    s.store(s.me(), LockWord::Licence, PENDING)?;
-    let below = s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
-    s.store(s.me(), LockWord::NextLicensed, below)?;
-    // If it is revoked already, who did that removes the registration.
-    Ok(s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD)? == PENDING)
 }
 
 /// A lock_all is asked for. True if it is held; else nothing is held.
