@@ -5,6 +5,7 @@
 mod activation;
 mod alphabet;
 mod calls;
+pub(crate) mod chunks;
 mod communication;
 mod completion;
 mod epoch;
@@ -16,7 +17,7 @@ mod peer;
 mod record;
 mod report;
 mod request;
-mod slab;
+pub(crate) mod slab;
 mod sweep;
 mod window;
 

@@ -1,12 +1,11 @@
 //! Recorded operations: one arena per window, 64 bytes each, chained per target.
 
 use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Ticket};
+use super::chunks::Chunks;
 use super::request::Requests;
 
 /// End of a chain.
 pub(super) const NIL: u32 = u32::MAX;
-/// Above this many records an empty arena gives its memory back.
-const KEEP: usize = 1024;
 
 /// An operation that is recorded or in flight, with what is needed to account for it.
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +48,14 @@ pub(super) struct Account {
 /// The arena.
 #[derive(Debug)]
 pub(super) struct Records {
-    records: Vec<Record>,
+    records: Chunks<Record>,
     free: u32,
     len: usize,
 }
 
 impl Records {
     pub(super) fn new() -> Self {
-        Records { records: Vec::new(), free: NIL, len: 0 }
+        Records { records: Chunks::new(), free: NIL, len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -89,8 +88,8 @@ impl Records {
         };
         self.len += 1;
         if self.free == NIL {
-            self.records.push(record);
-            u32::try_from(self.records.len() - 1).ok().filter(|i| *i != NIL).expect("fewer than 2^32 - 1 recorded operations")
+            let index = self.records.push(record);
+            u32::try_from(index).ok().filter(|i| *i != NIL).expect("fewer than 2^32 - 1 recorded operations")
         } else {
             let index = self.free;
             self.free = self.records[index as usize].next;
@@ -145,8 +144,7 @@ impl Records {
         self.records[index as usize].next = self.free;
         self.free = index;
         self.len -= 1;
-        if self.len == 0 && self.records.len() > KEEP {
-            self.records = Vec::new();
+        if self.len == 0 && self.records.clear_if_long() {
             self.free = NIL;
         }
     }

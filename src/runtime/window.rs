@@ -1,12 +1,14 @@
 //! The windows of this process.
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
 use super::process::Host;
+use crate::engine::chunks::Chunks;
 use crate::engine::{self, Outcome, RequestId};
 use crate::transport::shm::ShmWindow;
 
@@ -14,9 +16,9 @@ use crate::transport::shm::ShmWindow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HostHandle(pub(crate) u64);
 
-/// A request handle of the host, as a number.
+/// A pending request of the host, by the number that the host glue gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostRequest(pub(crate) u64);
+pub(crate) struct HostRequest(pub(crate) NonZeroU32);
 
 /// What `MPI_Win_get_attr` tells of a window; MPI gives out the addresses of these, so they live in the window.
 #[derive(Debug)]
@@ -60,11 +62,8 @@ pub(crate) struct Window {
     idle: u32,
     idle_since: Option<Instant>,
     /// The host's request of each pending request of the engine that has one, by its index.
-    requests: Vec<Option<HostRequest>>,
+    requests: Chunks<Option<HostRequest>>,
 }
-
-/// Places for requests that a window keeps when none is pending.
-const KEPT: usize = 1024;
 
 impl Window {
     pub(crate) fn new(engine: engine::Window, port: ShmWindow, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
@@ -82,15 +81,16 @@ impl Window {
             attended: false,
             idle: 0,
             idle_since: None,
-            requests: Vec::new(),
+            requests: Chunks::new(),
         }
     }
 
     /// Ties a pending request of the engine to one of the host.
     pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest) {
         let at = id.index as usize;
-        if at >= self.requests.len() {
-            self.requests.resize(at + 1, None);
+        // Requests on which blocking calls wait have places too, which stay empty.
+        while at >= self.requests.len() {
+            self.requests.push(None);
         }
         debug_assert!(self.requests[at].is_none(), "the engine reused a request before it was reported");
         self.requests[at] = Some(request);
@@ -107,8 +107,8 @@ impl Window {
                 (host.complete)(request);
             }
         }
-        if any && self.requests.len() > KEPT && self.engine.requests_alive() == 0 {
-            self.requests = Vec::new();
+        if any && self.engine.requests_alive() == 0 {
+            self.requests.clear_if_long();
         }
         any
     }
