@@ -134,6 +134,8 @@ impl Window {
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
     fn report_wait(&mut self) {
         if self.engine.is_quiet() {
+            // A window that polls for others is looked at all the same: its own next wait begins anew.
+            self.idle = 0;
             return;
         }
         if self.idle == LOOKS_PER_CLOCK {
@@ -165,8 +167,8 @@ impl Window {
     }
 }
 
-/// Looks between two looks at the clock.
-const LOOKS_PER_CLOCK: u32 = 1 << 14;
+/// Looks between two looks at the clock: few, since on a busy machine each look that gives the CPU away may take milliseconds.
+const LOOKS_PER_CLOCK: u32 = 1 << 8;
 /// A wait that is reported.
 const LONG_WAIT: Duration = Duration::from_secs(2);
 
