@@ -5,7 +5,6 @@
 mod activation;
 mod alphabet;
 mod calls;
-pub(crate) mod chunks;
 mod communication;
 mod completion;
 mod epoch;

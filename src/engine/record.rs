@@ -1,11 +1,13 @@
 //! Recorded operations: one arena per window, 64 bytes each, chained per target.
 
 use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Ticket};
-use super::chunks::Chunks;
 use super::request::Requests;
+use super::slab::push;
 
 /// End of a chain.
 pub(super) const NIL: u32 = u32::MAX;
+/// Above this many records an empty arena gives its memory back.
+const KEEP: usize = 1024;
 
 /// An operation that is recorded or in flight, with what is needed to account for it.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +50,14 @@ pub(super) struct Account {
 /// The arena.
 #[derive(Debug)]
 pub(super) struct Records {
-    records: Chunks<Record>,
+    records: Vec<Record>,
     free: u32,
     len: usize,
 }
 
 impl Records {
     pub(super) fn new() -> Self {
-        Records { records: Chunks::new(), free: NIL, len: 0 }
+        Records { records: Vec::new(), free: NIL, len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -88,8 +90,8 @@ impl Records {
         };
         self.len += 1;
         if self.free == NIL {
-            let index = self.records.push(record);
-            u32::try_from(index).ok().filter(|i| *i != NIL).expect("fewer than 2^32 - 1 recorded operations")
+            push(&mut self.records, record);
+            u32::try_from(self.records.len() - 1).ok().filter(|i| *i != NIL).expect("fewer than 2^32 - 1 recorded operations")
         } else {
             let index = self.free;
             self.free = self.records[index as usize].next;
@@ -144,7 +146,8 @@ impl Records {
         self.records[index as usize].next = self.free;
         self.free = index;
         self.len -= 1;
-        if self.len == 0 && self.records.clear_if_long() {
+        if self.len == 0 && self.records.len() > KEEP {
+            self.records = Vec::new();
             self.free = NIL;
         }
     }

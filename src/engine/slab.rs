@@ -2,8 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use super::chunks::Chunks;
-
 /// Index and generation of a slot: a key of an earlier use of the slot finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -18,11 +16,23 @@ enum Entry<T> {
 }
 
 const NIL: u32 = u32::MAX;
+/// Above this many slots an empty slab gives its memory back.
+const KEEP: usize = 1024;
+
+/// Pushes onto a list that may become very long: doubling copies each value once on average and touches as much new memory
+/// again, so a long list takes four times its room, which costs nothing until it is used.
+#[inline]
+pub(crate) fn push<T>(list: &mut Vec<T>, value: T) {
+    if list.len() == list.capacity() && list.len() >= KEEP {
+        list.reserve_exact(3 * list.len());
+    }
+    list.push(value);
+}
 
 /// Values by [`Key`].
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    entries: Chunks<Entry<T>>,
+    entries: Vec<Entry<T>>,
     free: u32,
     len: usize,
     /// One counter for all slots: never reused, so dropping the storage makes no old key valid again
@@ -32,7 +42,7 @@ pub(crate) struct Slab<T> {
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Slab { entries: Chunks::new(), free: NIL, len: 0, generation: NonZeroU32::MIN }
+        Slab { entries: Vec::new(), free: NIL, len: 0, generation: NonZeroU32::MIN }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -45,8 +55,8 @@ impl<T> Slab<T> {
         let generation = self.generation;
         self.len += 1;
         let index = if self.free == NIL {
-            let index = self.entries.push(Entry::Used(generation, value));
-            u32::try_from(index).expect("fewer than 2^32 live entries")
+            push(&mut self.entries, Entry::Used(generation, value));
+            u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 live entries")
         } else {
             let index = self.free;
             let slot = &mut self.entries[index as usize];
@@ -92,7 +102,8 @@ impl<T> Slab<T> {
         self.entries[key.index as usize] = Entry::Free(self.free);
         self.free = key.index;
         self.len -= 1;
-        if self.len == 0 && self.entries.clear_if_long() {
+        if self.len == 0 && self.entries.len() > KEEP {
+            self.entries = Vec::new();
             self.free = NIL;
         }
         true

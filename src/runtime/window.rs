@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::process::Host;
-use crate::engine::chunks::Chunks;
 use crate::engine::{self, Outcome, RequestId};
 use crate::transport::shm::ShmWindow;
 
@@ -62,7 +61,7 @@ pub(crate) struct Window {
     idle: u32,
     idle_since: Option<Instant>,
     /// The host's request of each pending request of the engine that has one, by its index.
-    requests: Chunks<Option<HostRequest>>,
+    requests: Vec<Option<HostRequest>>,
 }
 
 impl Window {
@@ -81,7 +80,7 @@ impl Window {
             attended: false,
             idle: 0,
             idle_since: None,
-            requests: Chunks::new(),
+            requests: Vec::new(),
         }
     }
 
@@ -89,8 +88,8 @@ impl Window {
     pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest) {
         let at = id.index as usize;
         // Requests on which blocking calls wait have places too, which stay empty.
-        while at >= self.requests.len() {
-            self.requests.push(None);
+        if at >= self.requests.len() {
+            self.requests.resize(at + 1, None);
         }
         debug_assert!(self.requests[at].is_none(), "the engine reused a request before it was reported");
         self.requests[at] = Some(request);
@@ -107,8 +106,8 @@ impl Window {
                 (host.complete)(request);
             }
         }
-        if any && self.engine.requests_alive() == 0 {
-            self.requests.clear_if_long();
+        if any && self.requests.len() > KEPT && self.engine.requests_alive() == 0 {
+            self.requests = Vec::new();
         }
         any
     }
@@ -167,6 +166,8 @@ impl Window {
     }
 }
 
+/// Places for requests that a window keeps when none is pending.
+const KEPT: usize = 1024;
 /// Looks between two looks at the clock: few, since on a busy machine each look that gives the CPU away may take milliseconds.
 const LOOKS_PER_CLOCK: u32 = 1 << 8;
 /// A wait that is reported.
