@@ -2,7 +2,6 @@
 
 use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Ticket};
 use super::request::Requests;
-use super::slab::push;
 
 /// End of a chain.
 pub(super) const NIL: u32 = u32::MAX;
@@ -90,7 +89,7 @@ impl Records {
         };
         self.len += 1;
         if self.free == NIL {
-            push(&mut self.records, record);
+            self.records.push(record);
             u32::try_from(self.records.len() - 1).ok().filter(|i| *i != NIL).expect("fewer than 2^32 - 1 recorded operations")
         } else {
             let index = self.free;

@@ -19,16 +19,6 @@ const NIL: u32 = u32::MAX;
 /// Above this many slots an empty slab gives its memory back.
 const KEEP: usize = 1024;
 
-/// Pushes onto a list that may become very long: doubling copies each value once on average and touches as much new memory
-/// again, so a long list takes four times its room, which costs nothing until it is used.
-#[inline]
-pub(crate) fn push<T>(list: &mut Vec<T>, value: T) {
-    if list.len() == list.capacity() && list.len() >= KEEP {
-        list.reserve_exact(3 * list.len());
-    }
-    list.push(value);
-}
-
 /// Values by [`Key`].
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -55,7 +45,7 @@ impl<T> Slab<T> {
         let generation = self.generation;
         self.len += 1;
         let index = if self.free == NIL {
-            push(&mut self.entries, Entry::Used(generation, value));
+            self.entries.push(Entry::Used(generation, value));
             u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 live entries")
         } else {
             let index = self.free;
