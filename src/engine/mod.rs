@@ -18,7 +18,7 @@ mod procedure;
 mod record;
 mod report;
 mod request;
-mod slab;
+pub(crate) mod slab;
 pub mod steps;
 mod sweep;
 mod window;

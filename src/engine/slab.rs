@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 
 /// Index and generation of a slot: a key of an earlier use of the slot finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) index: u32,
-    pub(super) generation: NonZeroU32,
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: NonZeroU32,
 }
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ const KEEP: usize = 1024;
 
 /// Values by [`Key`].
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: u32,
     len: usize,
@@ -31,16 +31,16 @@ pub(super) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Slab { entries: Vec::new(), free: NIL, len: 0, generation: NonZeroU32::MIN }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, value: T) -> Key {
+    pub(crate) fn insert(&mut self, value: T) -> Key {
         self.generation = self.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let generation = self.generation;
         self.len += 1;
@@ -59,7 +59,7 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<&T> {
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
         match self.entries.get(key.index as usize) {
             Some(Entry::Used(generation, value)) if *generation == key.generation => Some(value),
             _ => None,
@@ -67,7 +67,7 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.entries.get_mut(key.index as usize) {
             Some(Entry::Used(generation, value)) if *generation == key.generation => Some(value),
             _ => None,
@@ -76,7 +76,7 @@ impl<T> Slab<T> {
 
     /// The key of the value that lives at `index`.
     #[inline]
-    pub(super) fn key_at(&self, index: u32) -> Option<Key> {
+    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         match self.entries.get(index as usize) {
             Some(Entry::Used(generation, _)) => Some(Key { index, generation: *generation }),
             _ => None,
@@ -101,7 +101,7 @@ impl<T> Slab<T> {
 
     /// Drops the value in place; false if the key finds nothing.
     #[inline]
-    pub(super) fn remove(&mut self, key: Key) -> bool {
+    pub(crate) fn remove(&mut self, key: Key) -> bool {
         if self.get(key).is_none() {
             return false;
         }

@@ -5,16 +5,18 @@
 //! ([`complete`](complete)). The application may free it before: the engine's side then still completes it, once, which
 //! is legal on every host [RQ-2]; the host's object goes away when both have happened.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::error::Fault;
 use super::hook;
 use super::sys::*;
-use crate::runtime::HostRequest;
+use crate::engine::slab::Slab;
+use crate::runtime::{HostRequest, process};
 
-/// Generalized requests of ours that the host still holds [RQ-3].
+/// Generalized requests of ours that are pending or still held by the host [RQ-3]: the length of the table.
 static ALIVE: AtomicI64 = AtomicI64::new(0);
 /// The cap; set at `MPI_Init`.
 static MOST: AtomicI64 = AtomicI64::new(i64::MAX);
@@ -24,27 +26,71 @@ pub(crate) fn set_most(most: i64) {
     MOST.store(most, Ordering::Relaxed);
 }
 
-/// Counts one request. Held by the host (until it runs the free function) and by us (until completion): hosts differ in
+/// A generalized request. Held by the host (until it runs the free function) and by us (until completion): hosts differ in
 /// which of the two comes last when the application frees a pending request.
-struct Counted;
-
-impl Counted {
-    fn new() -> Self {
-        ALIVE.fetch_add(1, Ordering::Relaxed);
-        Self
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A pending request, as the runtime carries it: the address of this is its number.
-struct Pending {
+struct Held {
     request: MPI_Request,
-    _counted: Arc<Counted>,
+    by_host: bool,
+    by_us: bool,
+}
+
+/// All generalized requests of this process: a few bytes each, in memory that goes when none is left. The host runs the
+/// free function wherever the application is, also inside calls that we make with the runtime's guard held, so the table
+/// has a flag of its own, which nobody keeps while calling anything.
+struct Table {
+    /// Somebody is inside: a lock under `MPI_THREAD_MULTIPLE`, unused below.
+    inside: AtomicBool,
+    slab: UnsafeCell<Slab<Held>>,
+}
+
+// SAFETY: `slab` is reached in `Table::with` alone, by one thread at a time: under MPI_THREAD_MULTIPLE by the one that has set
+// `inside` from false to true, below that level by the only one that MPI lets call. The host's handles may be used in any thread.
+unsafe impl Sync for Table {}
+
+static TABLE: Table = Table { inside: AtomicBool::new(false), slab: UnsafeCell::new(Slab::new()) };
+
+impl Table {
+    /// Runs `body`, which neither panics nor calls the host, on the table.
+    #[inline]
+    fn with<R>(&self, body: impl FnOnce(&mut Slab<Held>) -> R) -> R {
+        let locks = process::multiple();
+        if locks {
+            while self.inside.swap(true, Ordering::Acquire) {
+                // The one inside is there for some ten nanoseconds, unless it has lost its core.
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: this thread is the only one inside (see `Table`), and `body` cannot come back here.
+        let slab = unsafe { &mut *self.slab.get() };
+        let result = body(slab);
+        ALIVE.store(slab.len() as i64, Ordering::Relaxed);
+        if locks {
+            self.inside.store(false, Ordering::Release);
+        }
+        result
+    }
+
+    /// Makes an entry.
+    fn insert(&self) -> HostRequest {
+        let held = Held { request: MPI_REQUEST_NULL, by_host: true, by_us: true };
+        let index = self.with(|slab| slab.insert(held).index);
+        // The cap is below the largest index [RQ-3].
+        HostRequest(NonZeroU32::new(index + 1).expect("fewer than 2^32 - 1 requests"))
+    }
+
+    /// Changes an entry, which goes when nobody holds it any more. Gives its request.
+    fn change(&self, number: HostRequest, how: impl FnOnce(&mut Held)) -> Option<MPI_Request> {
+        self.with(|slab| {
+            let key = slab.key_at(number.0.get() - 1)?;
+            let held = slab.get_mut(key)?;
+            how(held);
+            let request = held.request;
+            if !held.by_host && !held.by_us {
+                slab.remove(key);
+            }
+            Some(request)
+        })
+    }
 }
 
 /// Refuses a call that may need a request when the cap is reached, before anything happens [RQ-3].
@@ -71,9 +117,9 @@ pub(crate) unsafe fn completed(request: *mut MPI_Request) -> c_int {
 /// # Safety
 /// As [`completed`].
 pub(crate) unsafe fn pending(request: *mut MPI_Request) -> Result<HostRequest, c_int> {
-    let counted = Arc::new(Counted::new());
-    let held = Arc::into_raw(Arc::clone(&counted)).cast_mut().cast::<c_void>();
-    // SAFETY: the callbacks and what they are given live until the host has run the free function.
+    let number = TABLE.insert();
+    let held = std::ptr::without_provenance_mut::<c_void>(number.0.get() as usize);
+    // SAFETY: the callbacks live as long as the process; what they are given is a number, never a place.
     let status = unsafe {
         match hook::polled_requests() {
             Some((start, poll, wait)) => start(query, free, cancel, poll, wait, held, request),
@@ -81,22 +127,23 @@ pub(crate) unsafe fn pending(request: *mut MPI_Request) -> Result<HostRequest, c
         }
     };
     if status != MPI_SUCCESS {
-        // SAFETY: the host did not take it.
-        drop(unsafe { Arc::from_raw(held.cast::<Counted>()) });
+        TABLE.change(number, |held| (held.by_host, held.by_us) = (false, false));
         return Err(status);
     }
     // SAFETY: the host has written the handle.
     let request = unsafe { *request };
-    let pending = Box::new(Pending { request, _counted: counted });
-    Ok(HostRequest(Box::into_raw(pending) as usize as u64))
+    TABLE.change(number, |held| held.request = request);
+    Ok(number)
 }
 
 /// Completes a pending request, once.
-pub(crate) fn complete(request: HostRequest) {
-    // SAFETY: the number was made by `pending`, and the runtime gives it back once.
-    let pending = unsafe { Box::from_raw(request.0 as usize as *mut Pending) };
+pub(crate) fn complete(number: HostRequest) {
+    let Some(request) = TABLE.change(number, |held| held.by_us = false) else {
+        log::error!("a request was completed twice");
+        return;
+    };
     // SAFETY: a generalized request lives until it is complete, even if the application has freed it.
-    let status = unsafe { PMPI_Grequest_complete(pending.request) };
+    let status = unsafe { PMPI_Grequest_complete(request) };
     if status != MPI_SUCCESS {
         log::error!("MPI_Grequest_complete failed with {status}");
     }
@@ -115,8 +162,9 @@ unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
 }
 
 unsafe extern "C" fn free(held: *mut c_void) -> c_int {
-    // SAFETY: given to the host by `pending`; the host runs this once.
-    drop(unsafe { Arc::from_raw(held.cast::<Counted>()) });
+    if let Some(number) = NonZeroU32::new(held.addr() as u32) {
+        TABLE.change(HostRequest(number), |held| held.by_host = false);
+    }
     MPI_SUCCESS
 }
 

@@ -104,7 +104,6 @@ pub(crate) fn set_multiple(multiple: bool) {
 }
 
 /// True under `MPI_THREAD_MULTIPLE`.
-#[cfg_attr(mpi_host = "openmpi", allow(dead_code))]
 #[inline(always)]
 pub(crate) fn multiple() -> bool {
     PROCESS.multiple.load(Ordering::Relaxed)

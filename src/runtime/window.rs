@@ -1,6 +1,7 @@
 //! The windows of this process.
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,9 @@ use crate::transport::shm::ShmWindow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HostHandle(pub(crate) u64);
 
-/// A request handle of the host, as a number.
+/// A pending request of the host, by the number that the host glue gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostRequest(pub(crate) u64);
+pub(crate) struct HostRequest(pub(crate) NonZeroU32);
 
 /// What `MPI_Win_get_attr` tells of a window; MPI gives out the addresses of these, so they live in the window.
 #[derive(Debug)]
@@ -63,9 +64,6 @@ pub(crate) struct Window {
     requests: Vec<Option<HostRequest>>,
 }
 
-/// Places for requests that a window keeps when none is pending.
-const KEPT: usize = 1024;
-
 impl Window {
     pub(crate) fn new(engine: engine::Window, port: ShmWindow, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
         let polls = port.needs_polling();
@@ -89,6 +87,7 @@ impl Window {
     /// Ties a pending request of the engine to one of the host.
     pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest) {
         let at = id.index as usize;
+        // Requests on which blocking calls wait have places too, which stay empty.
         if at >= self.requests.len() {
             self.requests.resize(at + 1, None);
         }
@@ -134,6 +133,8 @@ impl Window {
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
     fn report_wait(&mut self) {
         if self.engine.is_quiet() {
+            // A window that polls for others is looked at all the same: its own next wait begins anew.
+            self.idle = 0;
             return;
         }
         if self.idle == LOOKS_PER_CLOCK {
@@ -180,8 +181,10 @@ impl Window {
 
 /// More of them gain nothing.
 const LOOKS_BEFORE_A_REQUEST: u32 = 4;
-/// Looks between two looks at the clock.
-const LOOKS_PER_CLOCK: u32 = 1 << 14;
+/// Places for requests that a window keeps when none is pending.
+const KEPT: usize = 1024;
+/// Looks between two looks at the clock: few, since on a busy machine each look that gives the CPU away may take milliseconds.
+const LOOKS_PER_CLOCK: u32 = 1 << 8;
 /// A wait that is reported.
 const LONG_WAIT: Duration = Duration::from_secs(2);
 

@@ -49,6 +49,12 @@ class Host:
         os.makedirs(self.build, exist_ok=True)
         version = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True)
         self.kind = "openmpi" if re.search(r"open.?mpi|openrte|prrte", version.stdout + version.stderr, re.I) else "mpich"
+        # Open MPI 5 asks its UCX component about each new window, which looks at all network devices, takes milliseconds
+        # (tens of them on a busy machine), and without a fast network ends with an error message. Left out, unless told otherwise.
+        self.settings = []
+        number = re.search(r"open.?mpi\)?\s+v?(\d+)\.", version.stdout, re.I)
+        if number and int(number[1]) >= 5 and "OMPI_MCA_osc" not in os.environ:
+            self.settings = ["--mca", "osc", "^ucx"]
         env = dict(os.environ, PKG_CONFIG_PATH=f"{self.prefix}/lib/pkgconfig")
         self.linked = self.headers = None
         if not options.plain:
@@ -62,7 +68,7 @@ class Host:
             for key, value in env.items():
                 line += ["-genv", key, value]
         else:
-            line = [self.mpiexec, "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+            line = [self.mpiexec, "--oversubscribe"] + self.settings + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
             for key, value in env.items():
                 line += ["-x", f"{key}={value}"]
         return line + ["-n", str(ranks)] + wrap + [program] + args
