@@ -1,0 +1,6 @@
+//! The simulator: its network against closed forms, its worlds against themselves, the paper's patterns against predictions.
+
+// A test binary exports nothing.
+#![allow(unreachable_pub)]
+
+mod worlds;
