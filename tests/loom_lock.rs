@@ -8,7 +8,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Notify};
 use loom::thread;
-use mpix_rma::engine::lock::{LockRequest, Turn, enqueue, look, release};
+use mpix_rma::engine::lock::{self, LockRequest, Turn, look};
+use mpix_rma::engine::steps::Steps;
 use mpix_rma::engine::*;
 
 /// The process whose window is locked, and the home of the window's own words.
@@ -18,11 +19,14 @@ const TARGET: Rank = 0;
 struct Words {
     holders: AtomicU64,
     intent: AtomicU64,
+    licensed: AtomicU64,
     tail: AtomicU64,
     readers: AtomicU64,
     next_writer: AtomicU64,
     next: Vec<[AtomicU64; 2]>,
     grant: Vec<AtomicU64>,
+    licence: Vec<AtomicU64>,
+    next_licensed: Vec<AtomicU64>,
     /// A process that waits rests here until a word that it may wait for is written: a lost hand-over is then a deadlock, which
     /// loom reports, and several may wait at once. `None`: it looks again and again, and nothing but the lock words orders memory;
     /// loom brings that to an end where one process at a time waits.
@@ -35,11 +39,14 @@ impl Words {
         Arc::new(Words {
             holders: word(),
             intent: word(),
+            licensed: word(),
             tail: word(),
             readers: word(),
             next_writer: word(),
             next: (0..ranks).map(|_| [word(), word()]).collect(),
             grant: (0..ranks).map(|_| word()).collect(),
+            licence: (0..ranks).map(|_| word()).collect(),
+            next_licensed: (0..ranks).map(|_| word()).collect(),
             bell: bells.then(|| (0..ranks).map(|_| Notify::new()).collect()),
         })
     }
@@ -48,6 +55,9 @@ impl Words {
         match word {
             LockWord::Holders => &self.holders,
             LockWord::Intent => &self.intent,
+            LockWord::Licensed => &self.licensed,
+            LockWord::Licence => &self.licence[home as usize],
+            LockWord::NextLicensed => &self.next_licensed[home as usize],
             LockWord::Tail => &self.tail,
             LockWord::Readers => &self.readers,
             LockWord::NextWriter => &self.next_writer,
@@ -61,7 +71,9 @@ impl Words {
         let get = |word: &AtomicU64| word.load(Ordering::SeqCst);
         assert_eq!(get(&self.tail) as u32, 0, "nobody queues");
         assert_eq!((get(&self.tail) >> 32).wrapping_add(get(&self.readers)), 0, "nobody reads");
-        assert_eq!(get(&self.holders), 0);
+        let licences = self.licence.iter().filter(|word| get(word) != 0);
+        licences.clone().for_each(|word| assert_eq!(get(word), 1 << 32, "a licence that nobody uses"));
+        assert_eq!(get(&self.holders), (licences.count() as u64) << 32);
     }
 }
 
@@ -86,7 +98,7 @@ impl Memory {
         for (rank, bell) in self.words.bell.iter().flatten().enumerate().filter(|(rank, _)| *rank as Rank != self.me) {
             let concerns = match word {
                 LockWord::Grant { .. } => rank as Rank == home,
-                LockWord::Holders | LockWord::Intent => true,
+                LockWord::Holders | LockWord::Intent | LockWord::Licensed => true,
                 _ => false,
             };
             if concerns {
@@ -151,6 +163,24 @@ impl Protected {
 
 fn request(origin: Rank, mode: LockMode, sequence: u32) -> LockRequest {
     LockRequest { origin, target: TARGET, mode, sequence, queued: false }
+}
+
+fn enqueue(mem: &mut Memory, request: &mut LockRequest) -> Turn {
+    let enqueued = lock::enqueue(&mut Steps::new(mem, LockTicket(0)), *request).expect("answers come at once");
+    request.queued = enqueued.queued;
+    let_readers_in(mem, enqueued.next_reader);
+    enqueued.turn
+}
+
+fn release(mem: &mut Memory, request: LockRequest) {
+    let released = lock::release(&mut Steps::new(mem, LockTicket(0)), request, true).expect("answers come at once");
+    let_readers_in(mem, released.next_reader);
+}
+
+fn let_readers_in(mem: &mut Memory, mut reader: Option<lock::Node>) {
+    while let Some(next) = reader {
+        reader = lock::let_reader_in(&mut Steps::new(mem, LockTicket(0)), TARGET, next).expect("answers come at once");
+    }
 }
 
 /// Waits as a process does that has nothing else to do.
@@ -418,6 +448,13 @@ fn windows_contend(preemptions: usize, processes: &'static [&'static [Kind]]) {
 fn lock_all_and_exclusive_locks_exclude_each_other() {
     windows_contend(3, &[&[Kind::All], &[Kind::Exclusive]]);
     windows_contend(2, &[&[Kind::All, Kind::Exclusive], &[Kind::Exclusive, Kind::All]]);
+}
+
+/// A process that locks often keeps its right; a lock_all takes it away.
+#[test]
+fn lock_all_and_licensed_locks_exclude_each_other() {
+    windows_contend(2, &[&[Kind::All], &[Kind::Exclusive, Kind::Exclusive, Kind::Exclusive]]);
+    windows_contend(1, &[&[Kind::All, Kind::All], &[Kind::Exclusive, Kind::Exclusive, Kind::Exclusive, Kind::Exclusive]]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::time::Instant;
 use mpix_rma::engine::*;
 use mpix_rma::transport::element::reduction;
 use mpix_rma::transport::shm::*;
-use shm_world::{F64, Flavour, U64, barrier, bytes, op};
+use shm_world::{F64, Flavour, LockWords, U64, barrier, bytes, op};
 
 /// Two processes that gather through memory shared before the fork.
 struct Forked {

@@ -113,10 +113,16 @@ pub enum Word {
 /// A word of the lock service [LK-1 to LK-6].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockWord {
-    /// At rank 0: holders of lock_all in the low 32 bits, targets held exclusively in the high 32 bits.
+    /// At rank 0: holders of lock_all in the low 32 bits, rights to hold exclusive locks in the high 32 bits.
     Holders,
     /// At rank 0: waiting lock_alls that arrived (low 32 bits) and that were served (high 32 bits).
     Intent,
+    /// At rank 0: top of the stack of licensed processes (rank + 1, or 0), and a count in the high 32 bits.
+    Licensed,
+    /// At each process: its licence to hold exclusive locks.
+    Licence,
+    /// At each licensed process: the next one down the stack (rank + 1, or 0).
+    NextLicensed,
     /// At each target: the last node of its queue; without a node, readers that hold the lock (high 32 bits).
     Tail,
     /// At each target: active readers not counted in `Tail`, and a flag that a writer waits for the last of them.
@@ -194,34 +200,6 @@ pub trait LockMemory {
 
     /// Reads a word of this process (acquire).
     fn look(&mut self, word: LockWord) -> u64;
-
-    #[doc(hidden)]
-    fn at_once(&mut self, home: Rank, word: LockWord, access: Atomic) -> u64 {
-        match self.atomic(home, word, access, LockTicket(0)) {
-            Answer::Now(old) => old,
-            Answer::Later | Answer::NoResource => panic!("this engine asks for lock words one at a time"),
-        }
-    }
-    #[doc(hidden)]
-    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
-        self.at_once(home, word, Atomic::Load)
-    }
-    #[doc(hidden)]
-    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
-        self.at_once(home, word, Atomic::Store(value));
-    }
-    #[doc(hidden)]
-    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
-        self.at_once(home, word, Atomic::Swap(value))
-    }
-    #[doc(hidden)]
-    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
-        self.at_once(home, word, Atomic::Add(delta))
-    }
-    #[doc(hidden)]
-    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
-        self.at_once(home, word, Atomic::CompareSwap { expected, new })
-    }
 }
 
 /// Something of this process that a peer has changed.

@@ -223,7 +223,7 @@ impl Window {
     }
 
     fn flush_stage(&mut self, port: &mut impl Port, target: Option<Rank>, stage: FlushStage) -> Result<Outcome, SyncError> {
-        if !self.records_empty() || !self.lock_watch.is_empty() {
+        if !self.records_empty() || self.locks_awaited > 0 {
             self.progress(port);
         }
         let covering: SmallVec<[Key; 4]> = match (self.lock_all_open, target) {

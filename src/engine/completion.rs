@@ -5,6 +5,7 @@ use super::alphabet::{Port, Rank, Word};
 use super::epoch::{Kind, Locking, Phase};
 use super::fence::Barrier;
 use super::peer::{AccessWaiter, ExposureWaiter};
+use super::record::NIL;
 use super::slab::Key;
 use super::window::Window;
 
@@ -64,7 +65,7 @@ impl Window {
     }
 
     /// A_i = ++a for each target; access i may proceed iff A_i <= g [MA-1], with NOCHECK too [MA-3].
-    fn activate_access(&mut self, port: &mut impl Port, epoch: Key) {
+    fn activate_access<P: Port>(&mut self, port: &mut P, epoch: Key) {
         let legs = self.epochs[epoch].legs.len();
         self.epochs[epoch].awaited = legs;
         for leg in 0..legs {
@@ -78,7 +79,7 @@ impl Window {
             }
             let granted = access <= peer.granted;
             if !granted {
-                if peer.access_waiters.is_empty() {
+                if !P::NAMES_CHANGES && peer.access_waiters.is_empty() {
                     self.grant_watch.push(index);
                 }
                 peer.access_waiters.push_back(AccessWaiter { access, epoch });
@@ -93,7 +94,7 @@ impl Window {
     }
 
     /// e_i = ++e for each origin, granted by storing e one-sidedly as the origin's g [MA-1].
-    fn activate_exposure(&mut self, port: &mut impl Port, epoch: Key) {
+    fn activate_exposure<P: Port>(&mut self, port: &mut P, epoch: Key) {
         let origins = std::mem::take(&mut self.epochs[epoch].origins);
         self.epochs[epoch].awaited = origins.len() as u32;
         for &origin in &origins {
@@ -108,7 +109,7 @@ impl Window {
             if exposure <= peer.done_seen {
                 self.epochs[epoch].awaited -= 1;
             } else {
-                if peer.exposure_waiters.is_empty() {
+                if !P::NAMES_CHANGES && peer.exposure_waiters.is_empty() {
                     self.done_watch.push(index);
                 }
                 peer.exposure_waiters.push_back(ExposureWaiter { exposure, epoch });
@@ -155,7 +156,7 @@ impl Window {
             return;
         }
         match held.kind {
-            Kind::Access if held.awaited == 0 => self.end(epoch),
+            Kind::Access if held.awaited == 0 => self.end_access(epoch),
             Kind::Access => {
                 for leg in 0..held.legs.len() {
                     if self.epochs.get(epoch).is_some() {
@@ -179,7 +180,7 @@ impl Window {
     }
 
     /// Looks at a leg on which operations have finished or to which access was granted.
-    pub(super) fn settle(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
+    pub(super) fn settle<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
         let held = &mut self.epochs[epoch];
         if !held.closed || held.phase == Phase::Deferred {
             return;
@@ -191,10 +192,13 @@ impl Window {
             return;
         }
         let leg = &mut held.legs[leg];
-        if leg.remote > 0 || leg.finished {
+        if leg.finished {
+            return self.end_access(epoch);
+        }
+        // [PR-3]: this target does not wait for the others; nor for its transfers, where the done cannot overtake them.
+        if if P::SIGNALS_FOLLOW { leg.head != NIL } else { leg.remote > 0 } {
             return;
         }
-        // [PR-3]: this target does not wait for the others.
         leg.finished = true;
         let (target, access) = (leg.target, leg.access);
         self.send_done(port, target, access, epoch);
@@ -220,11 +224,16 @@ impl Window {
         }
     }
 
-    /// A done of an access epoch has left; after the last one the epoch is complete.
+    /// A done of an access epoch has left.
     fn done_left(&mut self, epoch: Key) {
-        let held = &mut self.epochs[epoch];
-        held.awaited -= 1;
-        if held.awaited == 0 {
+        self.epochs[epoch].awaited -= 1;
+        self.end_access(epoch);
+    }
+
+    /// A closed access epoch is complete when its dones have left and its operations are complete.
+    fn end_access(&mut self, epoch: Key) {
+        let held = &self.epochs[epoch];
+        if held.awaited == 0 && held.outstanding == 0 {
             self.end(epoch);
         }
     }

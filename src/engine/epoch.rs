@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::alphabet::{LockMode, Rank, RequestId};
+use super::exclusion::Right;
 use super::flush::Ages;
 use super::lock::LockRequest;
 use super::record::NIL;
@@ -28,21 +29,32 @@ pub(super) enum Phase {
     Active,
 }
 
+/// What a lock or lock_all epoch holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    All,
+    Shared(LockRequest),
+    Exclusive(LockRequest, Right),
+}
+
 /// How far a lock or lock_all epoch has come with its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locking {
     /// Not requested.
     No,
-    /// Behind waiting lock_alls that arrived before; `served` must reach this count [LK-6].
-    Gate(u32),
+    /// Behind waiting lock_alls that arrived before; `served` must reach this count, once it is known [LK-6].
+    Gate(Option<u32>),
+    /// On its way into the target's queue, or to the window's word (lock_all).
+    Entering,
     /// In the target's queue.
     Queued(LockRequest),
-    /// First in the queue, registered in `Holders`; lock_alls are still held.
+    /// First in the queue; asks for its right.
+    First,
+    /// Registered; lock_alls are still held.
     Draining(LockRequest),
-    /// lock_all: exclusive locks are held; holds nothing itself.
+    /// lock_all: rights are out; holds nothing itself.
     AllWaiting,
-    /// Held (`None`: lock_all).
-    Held(Option<LockRequest>),
+    Held(Held),
     /// `NOCHECK`: nothing to take, nothing to release [MA-3].
     Unchecked,
 }
@@ -176,6 +188,10 @@ pub(super) struct Epoch {
     /// Flushes that wait for the lock [EP-1].
     pub(super) flushes_for_grant: Vec<Key>,
     pub(super) locking: Locking,
+    /// A procedure of its lock waits for an answer.
+    pub(super) asking: bool,
+    /// In the window's `lock_watch`.
+    pub(super) watched: bool,
 }
 
 impl Epoch {
@@ -194,6 +210,8 @@ impl Epoch {
             outstanding: 0,
             flushes_for_grant: Vec::new(),
             locking: Locking::No,
+            asking: false,
+            watched: false,
         }
     }
 

@@ -22,6 +22,7 @@
 //! of the first, which has then linked itself.
 
 use super::alphabet::{LockMemory, LockMode, LockWord, Rank};
+use super::steps::{Later, Steps};
 
 const EMPTY: u64 = 0;
 const READER_ACTIVE: u64 = 1 << 32;
@@ -41,7 +42,7 @@ fn counted(tail: u64) -> u64 {
 
 /// A request in the queue: sequence number (high 32 bits), rank + 1, mode (lowest bit). Its low 32 bits are never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Node(u64);
+pub struct Node(u64);
 
 impl Node {
     fn new(rank: Rank, sequence: u32, mode: LockMode) -> Self {
@@ -80,8 +81,14 @@ pub struct LockRequest {
     pub mode: LockMode,
     /// Counts this origin's requests at this target; its lowest bit chooses the node.
     pub sequence: u32,
-    /// Owns a node; else a reader counted in `Tail`. Set by [`enqueue`].
+    /// Owns a node; else a reader counted in `Tail`. Told by [`enqueue`].
     pub queued: bool,
+}
+
+impl LockRequest {
+    fn node(self) -> Node {
+        Node::new(self.origin, self.sequence, self.mode)
+    }
 }
 
 /// Where a request stands.
@@ -96,155 +103,187 @@ pub enum Turn {
     Waiting,
 }
 
+/// What became of [`enqueue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Where the request stands.
+    pub turn: Turn,
+    /// For [`LockRequest::queued`].
+    pub queued: bool,
+    /// A reader behind it, which the caller lets in ([`let_reader_in`]).
+    pub next_reader: Option<Node>,
+}
+
+/// What became of [`release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// The exclusive registration was passed on to the successor.
+    pub passed_on: bool,
+    /// A reader behind it, which the caller lets in ([`let_reader_in`]).
+    pub next_reader: Option<Node>,
+}
+
 /// Asks for the lock. A free lock is granted at once: by one exchange on `Tail`, or one compare-and-swap for a reader.
-pub fn enqueue(mem: &mut impl LockMemory, request: &mut LockRequest) -> Turn {
+#[inline(always)]
+pub fn enqueue(s: &mut Steps<'_, impl LockMemory>, request: LockRequest) -> Result<Enqueued, Later> {
+    const IN: Turn = Turn::In { inherited: false };
     let target = request.target;
-    request.queued = request.mode == LockMode::Exclusive || !count_reader(mem, target);
-    if !request.queued {
-        return Turn::In { inherited: false };
+    if request.mode == LockMode::Shared && count_reader(s, target)? {
+        return Ok(Enqueued { turn: IN, queued: false, next_reader: None });
     }
-    let me = Node::new(request.origin, request.sequence, request.mode);
-    mem.store(me.rank(), me.next(target), EMPTY);
-    let before = mem.swap(target, LockWord::Tail, me.0);
+    let stands = |turn| Ok(Enqueued { turn, queued: true, next_reader: None });
+    let me = request.node();
+    s.store(me.rank(), me.next(target), EMPTY)?;
+    let before = s.swap(target, LockWord::Tail, me.0)?;
     let (met, carried) = match Node::from_word(before) {
         None => (RELEASED, counted(before)),
-        Some(before) => (mem.swap(before.rank(), before.next(target), me.0), 0),
+        Some(before) => (s.swap(before.rank(), before.next(target), me.0)?, 0),
     };
     match (met, request.mode) {
         // The predecessor waits or holds exclusively: whoever lets it out, or in, sees us.
-        (EMPTY, _) => Turn::Waiting,
+        (EMPTY, _) => stands(Turn::Waiting),
         (_, LockMode::Shared) => {
-            let_readers_in(mem, target, me, carried, false);
-            Turn::In { inherited: false }
+            let next_reader = admit(s, target, me, carried, false)?;
+            Ok(Enqueued { turn: IN, queued: true, next_reader })
         }
         // The predecessor reads: when it leaves it names us as the next writer.
-        (READER_ACTIVE, LockMode::Exclusive) => Turn::Waiting,
+        (READER_ACTIVE, LockMode::Exclusive) => stands(Turn::Waiting),
         // Nobody is before us in the queue; readers that left it out of order, or were counted in `Tail`, may be active.
         (_, LockMode::Exclusive) => {
-            if carried == 0 && mem.load(target, LockWord::Readers) == 0 {
-                return Turn::In { inherited: false };
+            if carried == 0 && s.load(target, LockWord::Readers)? == 0 {
+                return stands(IN);
             }
-            mem.store(target, LockWord::NextWriter, me.0);
-            let readers = mem.fetch_add(target, LockWord::Readers, WRITER_WAITS + carried);
+            s.store(target, LockWord::NextWriter, me.0)?;
+            let readers = s.add(target, LockWord::Readers, WRITER_WAITS + carried)?;
             if readers.wrapping_add(carried) == 0 {
-                mem.fetch_add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg());
-                return Turn::In { inherited: false };
+                s.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
+                return stands(IN);
             }
-            Turn::Waiting
+            stands(Turn::Waiting)
         }
     }
 }
 
 /// Counts a reader in a `Tail` without a node; false if there is one, or too much traffic.
-fn count_reader(mem: &mut impl LockMemory, target: Rank) -> bool {
-    let mut tail = mem.load(target, LockWord::Tail);
+#[inline(always)]
+fn count_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<bool, Later> {
+    let mut tail = 0;
     for _ in 0..TRIES {
-        if Node::from_word(tail).is_some() {
-            return false;
-        }
-        let met = mem.compare_swap(target, LockWord::Tail, tail, tail + ONE_READER);
+        let met = s.compare_swap(target, LockWord::Tail, tail, tail + ONE_READER)?;
         if met == tail {
-            return true;
+            return Ok(true);
+        }
+        if Node::from_word(met).is_some() {
+            return Ok(false);
         }
         tail = met;
     }
-    false
+    Ok(false)
 }
 
 /// Looks at the grant word of a waiting request.
 pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
-    let word = mem.load(request.origin, LockWord::Grant { target: request.target });
+    let word = mem.look(LockWord::Grant { target: request.target });
     if word >> 1 == u64::from(request.sequence) && word != 0 { Turn::In { inherited: word & 1 == 1 } } else { Turn::Waiting }
 }
 
-/// Leaves; never waits for anybody. An exclusive holder that is registered in `Holders` passes its
-/// registration on if the successor is exclusive too, and gets `true`; else it must deregister itself.
-pub fn release(mem: &mut impl LockMemory, request: LockRequest) -> bool {
-    if !request.queued {
-        discount_reader(mem, request.target);
-        return false;
-    }
-    let me = Node::new(request.origin, request.sequence, request.mode);
+/// Leaves; never waits for anybody. An exclusive holder that is `registered` in `Holders` passes its
+/// registration on if the successor is exclusive too; else it must deregister itself.
+#[inline(always)]
+pub fn release(s: &mut Steps<'_, impl LockMemory>, request: LockRequest, registered: bool) -> Result<Released, Later> {
+    const ALONE: Released = Released { passed_on: false, next_reader: None };
     let target = request.target;
-    let mut met = mem.load(me.rank(), me.next(target));
+    if !request.queued {
+        discount_reader(s, target)?;
+        return Ok(ALONE);
+    }
+    let me = request.node();
+    let mut met = s.look(me.next(target));
     if Node::from_word(met).is_none() {
-        if mem.compare_swap(target, LockWord::Tail, me.0, 0) == me.0 {
+        if s.compare_swap(target, LockWord::Tail, me.0, 0)? == me.0 {
             met = EMPTY;
         } else {
-            met = mem.swap(me.rank(), me.next(target), RELEASED);
+            met = s.swap(me.rank(), me.next(target), RELEASED)?;
         }
     }
     let successor = Node::from_word(met);
     match request.mode {
         LockMode::Exclusive => match successor {
             Some(writer) if writer.is_writer() => {
-                grant(mem, target, writer, true);
-                true
+                grant(s, target, writer, registered)?;
+                Ok(Released { passed_on: registered, next_reader: None })
             }
             Some(reader) => {
-                let_readers_in(mem, target, reader, 0, true);
-                false
+                let next_reader = admit(s, target, reader, 0, true)?;
+                Ok(Released { passed_on: false, next_reader })
             }
-            None => false,
+            None => Ok(ALONE),
         },
         LockMode::Shared => {
             if let Some(writer) = successor.filter(|s| s.is_writer()) {
-                mem.store(target, LockWord::NextWriter, writer.0);
-                mem.fetch_add(target, LockWord::Readers, WRITER_WAITS);
+                s.store(target, LockWord::NextWriter, writer.0)?;
+                s.add(target, LockWord::Readers, WRITER_WAITS)?;
             }
-            leave_readers(mem, target);
-            false
+            leave_readers(s, target)?;
+            Ok(ALONE)
         }
     }
 }
 
 /// A reader without a node leaves: off `Tail` if readers are counted there, else, or if there is much traffic, off `Readers`.
 /// (Then `Tail` counts one too many and `Readers` one too few, until somebody queues and adds them up: the sum is right.)
-fn discount_reader(mem: &mut impl LockMemory, target: Rank) {
-    let mut tail = mem.load(target, LockWord::Tail);
+#[inline(always)]
+fn discount_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(), Later> {
+    let mut tail = ONE_READER;
     for _ in 0..TRIES {
-        if tail == 0 || Node::from_word(tail).is_some() {
-            break;
-        }
-        let met = mem.compare_swap(target, LockWord::Tail, tail, tail - ONE_READER);
+        let met = s.compare_swap(target, LockWord::Tail, tail, tail - ONE_READER)?;
         if met == tail {
-            return;
+            return Ok(());
+        }
+        if met == 0 || Node::from_word(met).is_some() {
+            break;
         }
         tail = met;
     }
-    leave_readers(mem, target);
+    leave_readers(s, target)
 }
 
 /// Takes a reader off `Readers`; the last one before a waiting writer lets it in.
-fn leave_readers(mem: &mut impl LockMemory, target: Rank) {
-    let before = mem.fetch_add(target, LockWord::Readers, 1u64.wrapping_neg());
+fn leave_readers(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(), Later> {
+    let before = s.add(target, LockWord::Readers, 1u64.wrapping_neg())?;
     if before == WRITER_WAITS + 1 {
         // Everybody who could enter now stands behind that writer.
-        let writer = mem.load(target, LockWord::NextWriter);
-        mem.fetch_add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg());
-        grant(mem, target, Node(writer), false);
+        let writer = s.load(target, LockWord::NextWriter)?;
+        s.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
+        grant(s, target, Node(writer), false)?;
     }
+    Ok(())
 }
 
-/// Lets `first` in and every reader that stands directly behind it. `carried`: readers that `first` took off `Tail`.
-/// `granting`: also tell `first` (it is not the caller).
-fn let_readers_in(mem: &mut impl LockMemory, target: Rank, first: Node, carried: u64, granting: bool) {
-    let (mut node, mut tell, mut readers) = (first, granting, carried + 1);
-    loop {
-        mem.fetch_add(target, LockWord::Readers, std::mem::replace(&mut readers, 1));
-        let met = mem.compare_swap(node.rank(), node.next(target), EMPTY, READER_ACTIVE);
-        if tell {
-            // From here on the node is its owner's.
-            grant(mem, target, node, false);
-        }
-        match Node::from_word(met) {
-            Some(next) if !next.is_writer() => (node, tell) = (next, true),
-            _ => return,
-        }
-    }
+/// Lets in a reader that stands directly behind one that was let in. Gives the next such reader: whoever lets one in walks on,
+/// one reader a procedure.
+pub fn let_reader_in(s: &mut Steps<'_, impl LockMemory>, target: Rank, reader: Node) -> Result<Option<Node>, Later> {
+    admit(s, target, reader, 0, true)
 }
 
-fn grant(mem: &mut impl LockMemory, target: Rank, node: Node, inherited: bool) {
+/// `carried`: readers that this one took off `Tail`. `tell`: write its grant (it is not the caller). Gives a reader behind it.
+fn admit(
+    s: &mut Steps<'_, impl LockMemory>,
+    target: Rank,
+    reader: Node,
+    carried: u64,
+    tell: bool,
+) -> Result<Option<Node>, Later> {
+    s.add(target, LockWord::Readers, carried + 1)?;
+    let met = s.compare_swap(reader.rank(), reader.next(target), EMPTY, READER_ACTIVE)?;
+    if tell {
+        // From here on the node is its owner's.
+        grant(s, target, reader, false)?;
+    }
+    Ok(Node::from_word(met).filter(|next| !next.is_writer()))
+}
+
+fn grant(s: &mut Steps<'_, impl LockMemory>, target: Rank, node: Node, inherited: bool) -> Result<(), Later> {
     let value = u64::from(node.sequence()) << 1 | u64::from(inherited);
-    mem.store(node.rank(), LockWord::Grant { target }, value);
+    s.store(node.rank(), LockWord::Grant { target }, value)
 }

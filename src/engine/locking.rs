@@ -1,189 +1,262 @@
 //! The way of a lock or lock_all epoch to its lock, and back [LK-1 to LK-6].
 //!
-//! An exclusive lock is held when its request is first in the target's queue, no reader is left, and it is registered in the
-//! window's `Holders` while no lock_all is held. It registers only once it is first: a registration keeps new lock_alls out, so
-//! it waits for those that are held and for nobody else. A lock_all holds by one addition to `Holders`, or takes it back and waits
-//! holding nothing. So that it does not wait for ever, a process that holds no lock of the window lets the lock_alls pass that were
-//! waiting before it *enters a queue* (the gate); once in a queue nobody is held back by a waiting lock_all.
+//! An exclusive lock is held when its request is first in the target's queue, no reader is left, and it has a right that excludes lock_alls
+//! ([`exclusion`](super::exclusion)). It asks for the right only once it is first: a right keeps new lock_alls out, so it waits for those
+//! that are held and for nobody else. A lock_all that finds a right waits holding nothing. So that it does not wait for ever, a process
+//! that holds no lock of the window, and no licence, lets the lock_alls pass that were waiting before it *enters a queue* (the
+//! gate); once in a queue nobody is held back by a waiting lock_all.
 
-use super::alphabet::{LockMemory, LockMode, LockWord, Port, Rank};
-use super::epoch::{Kind, Locking};
-use super::lock::{LockRequest, Turn, enqueue, look, release};
+use super::alphabet::{LockMode, Port, Rank};
+use super::epoch::{Held, Kind, Locking};
+use super::exclusion::{Claimed, Retried, Right, is_licensed};
+use super::lock::{Enqueued, LockRequest, Turn, look};
+use super::procedure::{Ended, Procedure};
 use super::slab::Key;
 use super::window::Window;
-
-/// Where `Holders` and `Intent` live.
-const HOME: Rank = 0;
-const ONE_EXCLUSIVE: u64 = 1 << 32;
-const ONE_LOCK_ALL: u64 = 1;
-
-fn lock_alls(holders: u64) -> u32 {
-    holders as u32
-}
-
-fn exclusives(holders: u64) -> u32 {
-    (holders >> 32) as u32
-}
-
-/// Counts one up in a half of `Intent`, without a carry from one half to the other.
-fn count_intent(mem: &mut impl LockMemory, count: impl Fn(u32, u32) -> (u32, u32)) {
-    let mut seen = mem.load(HOME, LockWord::Intent);
-    loop {
-        let (arrived, served) = count(seen as u32, (seen >> 32) as u32);
-        let met = mem.compare_swap(HOME, LockWord::Intent, seen, u64::from(served) << 32 | u64::from(arrived));
-        if met == seen {
-            return;
-        }
-        seen = met;
-    }
-}
 
 impl Window {
     /// A lock epoch is activated: its request is made, after those that stand at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
-        match self.epochs[epoch].kind {
-            Kind::Lock { target, mode: LockMode::Shared, .. } if self.lock_gate.is_empty() => {
-                self.enter_queue(port, epoch, target, LockMode::Shared);
-            }
-            _ => {
-                self.lock_gate.push_back(epoch);
-                self.advance_gate(port);
-            }
+        self.locks_awaited += 1;
+        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else { unreachable!("a lock epoch") };
+        if self.lock_gate.is_empty() && self.passes_gate(port, mode) {
+            self.enter_queue(port, epoch, target, mode);
+        } else {
+            self.epochs[epoch].locking = Locking::Gate(None);
+            self.lock_gate.push_back(epoch);
+            self.advance_gate(port);
         }
+    }
+
+    /// True if a request of this mode need not look at the gate.
+    fn passes_gate(&mut self, port: &mut impl Port, mode: LockMode) -> bool {
+        if mode == LockMode::Shared || self.locks_held > 0 {
+            return true;
+        }
+        if self.licensing.licensed && !is_licensed(port) {
+            self.licensing.lost();
+        }
+        self.licensing.licensed
     }
 
     /// Makes the lock requests that may be made, in the order in which their epochs were activated [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
             let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else { unreachable!("only locks pass the gate") };
-            if mode == LockMode::Exclusive && self.locks_held == 0 && !self.gate_is_open(port, epoch) {
+            if self.epochs[epoch].asking {
                 return;
             }
-            self.lock_gate.pop_front();
-            self.enter_queue(port, epoch, target, mode);
+            if self.passes_gate(port, mode) {
+                self.lock_gate.pop_front();
+                self.enter_queue(port, epoch, target, mode);
+                continue;
+            }
+            self.begin(port, Procedure::LookAtIntent(epoch));
+            if self.lock_gate.front() == Some(&epoch) {
+                // No answer yet, or lock_alls go first: the next sweep asks again.
+                return;
+            }
         }
+    }
+
+    /// The first at the gate knows the lock_alls that arrived and that were served: those that waited when it came go first [LK-6].
+    fn looked_at_intent(&mut self, port: &mut impl Port, epoch: Key, arrived: u32, served: u32) {
+        let Locking::Gate(awaited) = self.epochs[epoch].locking else { unreachable!("it stands at the gate") };
+        let awaited = awaited.unwrap_or(arrived);
+        self.epochs[epoch].locking = Locking::Gate(Some(awaited));
+        if served.wrapping_sub(awaited).cast_signed() < 0 {
+            return;
+        }
+        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else { unreachable!("only locks pass the gate") };
+        debug_assert_eq!(self.lock_gate.front(), Some(&epoch));
+        self.lock_gate.pop_front();
+        self.enter_queue(port, epoch, target, mode);
     }
 
     fn enter_queue(&mut self, port: &mut impl Port, epoch: Key, target: Rank, mode: LockMode) {
         let peer = self.peers.of(target);
         peer.lock_sequence = peer.lock_sequence.wrapping_add(1);
-        let mut request = LockRequest { origin: self.me, target, mode, sequence: peer.lock_sequence, queued: false };
+        let request = LockRequest { origin: self.me, target, mode, sequence: peer.lock_sequence, queued: true };
+        self.epochs[epoch].locking = Locking::Entering;
         self.moves += 1;
-        let turn = enqueue(port, &mut request);
+        self.begin(port, Procedure::Enqueue(epoch, request));
+    }
+
+    /// A procedure has ended; what it was for goes on.
+    #[inline(always)]
+    pub(super) fn ended<P: Port>(&mut self, port: &mut P, procedure: Procedure, ended: Ended) {
+        match (procedure, ended) {
+            (Procedure::LookAtIntent(epoch), Ended::Intent(arrived, served)) => {
+                self.looked_at_intent(port, epoch, arrived, served);
+            }
+            (Procedure::Enqueue(epoch, request), Ended::Enqueued(enqueued)) => self.enqueued(port, epoch, request, enqueued),
+            (Procedure::Claim(epoch, request), Ended::Claimed(Claimed::Held(right))) => {
+                if right == Right::Registered {
+                    self.licensing.registered();
+                }
+                self.held(port, epoch, Held::Exclusive(request, right));
+            }
+            (Procedure::Claim(epoch, request), Ended::Claimed(Claimed::Draining)) => {
+                self.licensing.registered();
+                self.epochs[epoch].locking = Locking::Draining(request);
+                self.watch(epoch);
+            }
+            (Procedure::LookAtHolders(epoch, request), Ended::Drained(true)) => {
+                self.held(port, epoch, Held::Exclusive(request, Right::Registered));
+            }
+            (Procedure::LookAtHolders(..), Ended::Drained(false)) => {}
+            (Procedure::EnterAll(epoch), Ended::Entered(true)) | (Procedure::RetryAll(epoch), Ended::Retried(Retried::Held)) => {
+                self.held(port, epoch, Held::All);
+            }
+            (Procedure::EnterAll(epoch), Ended::Entered(false)) => {
+                self.epochs[epoch].locking = Locking::AllWaiting;
+                self.watch(epoch);
+                self.retry_lock_all(port, epoch);
+            }
+            (Procedure::RetryAll(_), Ended::Retried(Retried::Revoked)) => self.moves += 1,
+            (Procedure::RetryAll(_), Ended::Retried(Retried::Waiting)) => {}
+            (Procedure::Release(request, _) | Procedure::ReleaseKeeping(request), Ended::Released(released, licensed)) => {
+                if let Some(licensed) = licensed {
+                    (self.licensing.asking, self.licensing.licensed) = (false, licensed);
+                }
+                self.peers.of(request.target).lock_active = None;
+                self.recheck |= !self.deferred.is_empty();
+                self.let_readers_in(port, request.target, released.next_reader);
+            }
+            (Procedure::LetReaderIn(target, _), Ended::LetIn(next)) => self.let_readers_in(port, target, next),
+            (Procedure::LeaveAll, Ended::Left) => {}
+            (procedure, ended) => unreachable!("{procedure:?} ended as {ended:?}"),
+        }
+    }
+
+    fn let_readers_in(&mut self, port: &mut impl Port, target: Rank, reader: Option<super::lock::Node>) {
+        if let Some(reader) = reader {
+            self.begin(port, Procedure::LetReaderIn(target, reader));
+        }
+    }
+
+    fn enqueued<P: Port>(&mut self, port: &mut P, epoch: Key, mut request: LockRequest, enqueued: Enqueued) {
+        request.queued = enqueued.queued;
+        self.let_readers_in(port, request.target, enqueued.next_reader);
+        if enqueued.turn != Turn::Waiting {
+            self.take_turn(port, epoch, request, enqueued.turn);
+            return;
+        }
         self.epochs[epoch].locking = Locking::Queued(request);
-        if !self.take_turn(port, epoch, request, turn) {
-            self.lock_watch.push(epoch);
-        } else if self.epochs[epoch].closed {
+        if P::NAMES_CHANGES {
+            // The grant may have come before the answer that says to wait for it.
+            self.look_for_turn(port, epoch, request);
+        } else {
+            self.watch(epoch);
+        }
+    }
+
+    /// The grant word of the lock request to this target has changed.
+    pub(super) fn lock_granted(&mut self, port: &mut impl Port, target: Rank) {
+        let Some(epoch) = self.peers.find(target).and_then(|peer| peer.lock_active) else { return };
+        if let Some(Locking::Queued(request)) = self.epochs.get(epoch).map(|held| held.locking) {
+            self.look_for_turn(port, epoch, request);
+        }
+    }
+
+    #[inline(always)]
+    fn look_for_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        let turn = look(port, request);
+        if turn != Turn::Waiting {
+            self.take_turn(port, epoch, request, turn);
+        }
+    }
+
+    #[inline(always)]
+    fn take_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, turn: Turn) {
+        match (turn, request.mode) {
+            (Turn::Waiting, _) => unreachable!("its turn has come"),
+            (Turn::In { .. }, LockMode::Shared) => self.held(port, epoch, Held::Shared(request)),
+            (Turn::In { inherited: true }, _) => self.held(port, epoch, Held::Exclusive(request, Right::Registered)),
+            (Turn::In { inherited: false }, LockMode::Exclusive) => {
+                self.epochs[epoch].locking = Locking::First;
+                self.begin(port, Procedure::Claim(epoch, request));
+            }
+        }
+    }
+
+    fn held(&mut self, port: &mut impl Port, epoch: Key, held: Held) {
+        self.locks_awaited -= 1;
+        self.epochs[epoch].locking = Locking::Held(held);
+        self.grant(port, epoch);
+        if self.epochs[epoch].closed {
             self.closed(port, epoch);
         }
     }
 
-    /// The lock_alls that waited when this request came have been served [LK-6].
-    fn gate_is_open(&mut self, port: &mut impl Port, epoch: Key) -> bool {
-        let intent = port.load(HOME, LockWord::Intent);
-        let (arrived, served) = (intent as u32, (intent >> 32) as u32);
-        let locking = &mut self.epochs[epoch].locking;
-        let awaited = match *locking {
-            Locking::Gate(awaited) => awaited,
-            _ => arrived,
-        };
-        *locking = Locking::Gate(awaited);
-        served.wrapping_sub(awaited).cast_signed() >= 0
-    }
-
-    /// True if the lock is held now.
-    fn take_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, turn: Turn) -> bool {
-        let held = match (turn, request.mode) {
-            (Turn::Waiting, _) => return false,
-            (Turn::In { .. }, LockMode::Shared) | (Turn::In { inherited: true }, _) => true,
-            (Turn::In { inherited: false }, LockMode::Exclusive) => {
-                lock_alls(port.fetch_add(HOME, LockWord::Holders, ONE_EXCLUSIVE)) == 0
-            }
-        };
-        self.epochs[epoch].locking = if held { Locking::Held(Some(request)) } else { Locking::Draining(request) };
-        if held {
-            self.grant(port, epoch);
-        }
-        held
-    }
-
     pub(super) fn request_lock_all(&mut self, port: &mut impl Port, epoch: Key) {
-        if exclusives(port.fetch_add(HOME, LockWord::Holders, ONE_LOCK_ALL)) == 0 {
-            self.epochs[epoch].locking = Locking::Held(None);
-            self.grant(port, epoch);
-            return;
-        }
-        port.fetch_add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg());
-        count_intent(port, |arrived, served| (arrived.wrapping_add(1), served));
-        self.epochs[epoch].locking = Locking::AllWaiting;
-        self.lock_watch.push(epoch);
+        self.locks_awaited += 1;
+        self.epochs[epoch].locking = Locking::Entering;
+        self.begin(port, Procedure::EnterAll(epoch));
     }
 
-    /// Looks at every lock request that waits.
+    /// Tries again as long as there are licences to revoke.
+    fn retry_lock_all(&mut self, port: &mut impl Port, epoch: Key) {
+        while let before = self.moves
+            && self.epochs.get(epoch).is_some_and(|held| held.locking == Locking::AllWaiting && !held.asking)
+        {
+            self.begin(port, Procedure::RetryAll(epoch));
+            if self.moves == before {
+                return;
+            }
+        }
+    }
+
+    fn watch(&mut self, epoch: Key) {
+        if !std::mem::replace(&mut self.epochs[epoch].watched, true) {
+            self.lock_watch.push(epoch);
+        }
+    }
+
+    /// Looks at every lock request that nobody tells about.
     pub(super) fn poll_locks(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while at < self.lock_watch.len() {
             let epoch = self.lock_watch[at];
-            let held = match self.epochs[epoch].locking {
-                Locking::Queued(request) => {
-                    let turn = look(port, request);
-                    self.take_turn(port, epoch, request, turn)
-                }
-                Locking::Draining(request) => {
-                    let drained = lock_alls(port.load(HOME, LockWord::Holders)) == 0;
-                    if drained {
-                        self.epochs[epoch].locking = Locking::Held(Some(request));
-                        self.grant(port, epoch);
-                    }
-                    drained
-                }
-                Locking::AllWaiting => self.retry_lock_all(port, epoch),
-                Locking::No | Locking::Gate(_) | Locking::Held(_) | Locking::Unchecked => {
-                    unreachable!("only waiting requests are watched")
-                }
-            };
-            if held {
-                self.lock_watch.swap_remove(at);
-                if self.epochs[epoch].closed {
-                    self.closed(port, epoch);
-                }
-            } else {
+            // One that got its lock since the last sweep, and may be gone, leaves the list now.
+            match self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking) {
+                Some(Locking::Queued(request)) => self.look_for_turn(port, epoch, request),
+                Some(Locking::Draining(request)) => self.begin(port, Procedure::LookAtHolders(epoch, request)),
+                Some(Locking::AllWaiting) => self.retry_lock_all(port, epoch),
+                _ => {}
+            }
+            let waits = self
+                .epochs
+                .get(epoch)
+                .is_some_and(|held| matches!(held.locking, Locking::Queued(_) | Locking::Draining(_) | Locking::AllWaiting));
+            if waits {
                 at += 1;
+            } else {
+                self.lock_watch.swap_remove(at);
+                if let Some(held) = self.epochs.get_mut(epoch) {
+                    held.watched = false;
+                }
             }
         }
-    }
-
-    fn retry_lock_all(&mut self, port: &mut impl Port, epoch: Key) -> bool {
-        let seen = port.load(HOME, LockWord::Holders);
-        let free = exclusives(seen) == 0;
-        if !free || port.compare_swap(HOME, LockWord::Holders, seen, seen + ONE_LOCK_ALL) != seen {
-            return false;
-        }
-        count_intent(port, |arrived, served| (arrived, served.wrapping_add(1)));
-        self.epochs[epoch].locking = Locking::Held(None);
-        self.grant(port, epoch);
-        true
     }
 
     /// Gives the lock of an epoch back. Tells the target nothing [LK-2].
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
-        let held = &self.epochs[epoch];
-        match held.locking {
-            Locking::Held(Some(request)) => {
-                let passed_on = release(port, request);
-                if request.mode == LockMode::Exclusive && !passed_on {
-                    port.fetch_add(HOME, LockWord::Holders, ONE_EXCLUSIVE.wrapping_neg());
+        self.locks_held -= 1;
+        match self.epochs[epoch].locking {
+            Locking::Held(Held::Shared(request)) => self.begin(port, Procedure::Release(request, None)),
+            Locking::Held(Held::Exclusive(request, Right::Registered)) if self.licensing.wants_one() => {
+                self.licensing.asking = true;
+                self.begin(port, Procedure::ReleaseKeeping(request));
+            }
+            Locking::Held(Held::Exclusive(request, right)) => self.begin(port, Procedure::Release(request, Some(right))),
+            Locking::Held(Held::All) => self.begin(port, Procedure::LeaveAll),
+            Locking::Unchecked => {
+                if let Kind::Lock { target, .. } = self.epochs[epoch].kind {
+                    self.peers.of(target).lock_active = None;
                 }
             }
-            Locking::Held(None) => {
-                port.fetch_add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg());
-            }
-            Locking::Unchecked => {}
             _ => unreachable!("only a held lock is released"),
-        }
-        self.locks_held -= 1;
-        if let Kind::Lock { target, .. } = self.epochs[epoch].kind {
-            self.peers.of(target).lock_active = None;
         }
     }
 }

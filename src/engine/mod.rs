@@ -8,15 +8,18 @@ mod calls;
 mod communication;
 mod completion;
 mod epoch;
+mod exclusion;
 mod fence;
 mod flush;
 pub mod lock;
 mod locking;
 mod peer;
+mod procedure;
 mod record;
 mod report;
 mod request;
 mod slab;
+pub mod steps;
 mod sweep;
 mod window;
 

@@ -97,13 +97,21 @@ impl Peers {
         index
     }
 
+    /// Index of the peer, if there was contact.
+    #[inline]
+    pub(super) fn index_of(&self, rank: Rank) -> Option<u32> {
+        if self.last.0 == rank && self.last.1 != u32::MAX { Some(self.last.1) } else { self.by_rank.get(&rank).copied() }
+    }
+
+    /// All peers with which there was contact.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.list.iter()
+    }
+
     /// The peer, if there was contact.
     #[inline]
     pub(super) fn find(&self, rank: Rank) -> Option<&Peer> {
-        if self.last.0 == rank && self.last.1 != u32::MAX {
-            return Some(&self.list[self.last.1 as usize]);
-        }
-        self.by_rank.get(&rank).map(|i| &self.list[*i as usize])
+        self.index_of(rank).map(|index| &self[index])
     }
 
     #[inline]

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::activation::{Activation, may_activate};
 use super::alphabet::Rank;
-use super::epoch::{Kind, Locking};
+use super::epoch::Locking;
+use super::peer::Peer;
 use super::window::Window;
 
 /// At most this many ranks are named in one list.
@@ -46,17 +47,14 @@ impl fmt::Display for Waits<'_> {
         {
             write!(f, " (the first by {by:?})")?;
         }
-        let of = |list: &[u32]| list.iter().map(|at| w.peers[*at].rank).collect::<Vec<_>>();
-        ranks(f, "access epochs wait for a post of rank", &of(&w.grant_watch))?;
-        ranks(f, "exposure epochs wait for a complete of rank", &of(&w.done_watch))?;
+        let of = |waits: fn(&Peer) -> bool| w.peers.iter().filter(|peer| waits(peer)).map(|peer| peer.rank).collect::<Vec<_>>();
+        ranks(f, "access epochs wait for a post of rank", &of(|peer| !peer.access_waiters.is_empty()))?;
+        ranks(f, "exposure epochs wait for a complete of rank", &of(|peer| !peer.exposure_waiters.is_empty()))?;
         if let Some(barrier) = &w.barrier {
             ranks(f, "a fence waits for rank", &[barrier.awaited(w.me, w.size)])?;
         }
-        let locked = |epoch: &super::slab::Key| match w.epochs[*epoch].kind {
-            Kind::Lock { target, .. } => Some(target),
-            _ => None,
-        };
-        let waiting: Vec<_> = w.lock_gate.iter().chain(&w.lock_watch).filter_map(locked).collect();
+        let awaited = |peer: &&Peer| peer.lock_active.and_then(|epoch| w.epochs.get(epoch)).is_some_and(|held| !held.granted);
+        let waiting: Vec<_> = w.peers.iter().filter(awaited).map(|peer| peer.rank).collect();
         ranks(f, "locks wait for their turn at target", &waiting)?;
         if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == Locking::AllWaiting) {
             write!(f, "; lock_all waits for exclusive locks of others")?;

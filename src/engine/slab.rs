@@ -83,6 +83,22 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Where the next value will live.
+    #[inline(always)]
+    pub(super) fn next_index(&self) -> u32 {
+        if self.free == NIL { self.entries.len() as u32 } else { self.free }
+    }
+
+    /// Takes the value out.
+    pub(super) fn take(&mut self, key: Key) -> Option<T> {
+        self.get(key)?;
+        let Entry::Used(_, value) = std::mem::replace(&mut self.entries[key.index as usize], Entry::Free(self.free)) else {
+            unreachable!("the key was found")
+        };
+        self.emptied(key.index);
+        Some(value)
+    }
+
     /// Drops the value in place; false if the key finds nothing.
     #[inline]
     pub(super) fn remove(&mut self, key: Key) -> bool {
@@ -90,13 +106,18 @@ impl<T> Slab<T> {
             return false;
         }
         self.entries[key.index as usize] = Entry::Free(self.free);
-        self.free = key.index;
+        self.emptied(key.index);
+        true
+    }
+
+    #[inline(always)]
+    fn emptied(&mut self, index: u32) {
+        self.free = index;
         self.len -= 1;
         if self.len == 0 && self.entries.len() > KEEP {
             self.entries = Vec::new();
             self.free = NIL;
         }
-        true
     }
 }
 

@@ -1,13 +1,13 @@
 //! One bounded sweep over everything that waits.
 
-use super::alphabet::{Port, Stage, Ticket, Word};
+use super::alphabet::{Change, Port, Stage, Ticket, Word};
 use super::peer::shrink;
 use super::window::Window;
 
 impl Window {
     /// One sweep in the paper's order (section VII.D): completions first, then transfers, notifications, locks, and what completes
     /// and is activated by them. Never blocks. True if anything moved.
-    pub fn progress(&mut self, port: &mut impl Port) -> bool {
+    pub fn progress<P: Port>(&mut self, port: &mut P) -> bool {
         let before = self.moves;
         let mut moved = port.poll();
         while let Some((ticket, stage)) = port.next_finished() {
@@ -24,6 +24,9 @@ impl Window {
             }
         }
         self.run(port);
+        if P::NAMES_CHANGES {
+            self.take_changes(port);
+        }
         if !self.grant_watch.is_empty() {
             self.poll_grants(port);
         }
@@ -32,6 +35,9 @@ impl Window {
         }
         if self.barrier.is_some() {
             self.advance_barrier(port);
+        }
+        if !self.procedures.is_empty() {
+            self.advance_procedures(port);
         }
         if !self.lock_watch.is_empty() {
             self.poll_locks(port);
@@ -70,17 +76,8 @@ impl Window {
         let mut at = 0;
         while at < self.grant_watch.len() {
             let index = self.grant_watch[at];
-            let rank = self.peers[index].rank;
-            self.peers[index].granted = port.observe(rank, Word::Grant);
-            while let Some(waiter) = {
-                let peer = &mut self.peers[index];
-                let granted = peer.granted;
-                peer.access_waiters.pop_front_if(|waiter| waiter.access <= granted)
-            } {
-                self.grant_leg(port, waiter.epoch, rank);
-            }
+            self.look_at_grants(port, index);
             if self.peers[index].access_waiters.is_empty() {
-                shrink(&mut self.peers[index].access_waiters);
                 self.grant_watch.swap_remove(at);
             } else {
                 at += 1;
@@ -88,30 +85,65 @@ impl Window {
         }
     }
 
+    fn look_at_grants(&mut self, port: &mut impl Port, index: u32) {
+        let rank = self.peers[index].rank;
+        self.peers[index].granted = port.observe(rank, Word::Grant);
+        while let Some(waiter) = {
+            let peer = &mut self.peers[index];
+            let granted = peer.granted;
+            peer.access_waiters.pop_front_if(|waiter| waiter.access <= granted)
+        } {
+            self.grant_leg(port, waiter.epoch, rank);
+        }
+        shrink(&mut self.peers[index].access_waiters);
+    }
+
     /// Reads the dones of each peer that an exposure epoch waits for.
     fn poll_dones(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while at < self.done_watch.len() {
             let index = self.done_watch[at];
-            let rank = self.peers[index].rank;
-            self.peers[index].done_seen = port.observe(rank, Word::Done);
-            while let Some(waiter) = {
-                let peer = &mut self.peers[index];
-                let done = peer.done_seen;
-                peer.exposure_waiters.pop_front_if(|waiter| waiter.exposure <= done)
-            } {
-                self.moves += 1;
-                let held = &mut self.epochs[waiter.epoch];
-                held.awaited -= 1;
-                if held.closed {
-                    self.closed(port, waiter.epoch);
-                }
-            }
+            self.look_at_dones(port, index);
             if self.peers[index].exposure_waiters.is_empty() {
-                shrink(&mut self.peers[index].exposure_waiters);
                 self.done_watch.swap_remove(at);
             } else {
                 at += 1;
+            }
+        }
+    }
+
+    fn look_at_dones(&mut self, port: &mut impl Port, index: u32) {
+        let rank = self.peers[index].rank;
+        self.peers[index].done_seen = port.observe(rank, Word::Done);
+        while let Some(waiter) = {
+            let peer = &mut self.peers[index];
+            let done = peer.done_seen;
+            peer.exposure_waiters.pop_front_if(|waiter| waiter.exposure <= done)
+        } {
+            self.moves += 1;
+            let held = &mut self.epochs[waiter.epoch];
+            held.awaited -= 1;
+            if held.closed {
+                self.closed(port, waiter.epoch);
+            }
+        }
+        shrink(&mut self.peers[index].exposure_waiters);
+    }
+
+    /// Looks at what the transport says has changed, and at nothing else.
+    fn take_changes(&mut self, port: &mut impl Port) {
+        while let Some(change) = port.next_change() {
+            match change {
+                Change::LockGrant(target) => self.lock_granted(port, target),
+                Change::Signal(peer, word) => {
+                    // Without contact there is nothing that waits; the word is read when there is.
+                    let Some(index) = self.peers.index_of(peer) else { continue };
+                    match word {
+                        Word::Grant if !self.peers[index].access_waiters.is_empty() => self.look_at_grants(port, index),
+                        Word::Done if !self.peers[index].exposure_waiters.is_empty() => self.look_at_dones(port, index),
+                        Word::Grant | Word::Done | Word::Fence => {}
+                    }
+                }
             }
         }
     }

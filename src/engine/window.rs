@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use super::activation::Ledger;
 use super::alphabet::{Port, Rank, ReorderFlags, RequestId, Word};
 use super::epoch::{Epoch, Kind, Leg, Locking};
+use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::Flush;
 use super::peer::Peers;
+use super::procedure::Procedures;
 use super::record::Records;
 use super::request::Requests;
 use super::slab::{Key, Slab};
@@ -78,10 +80,14 @@ pub struct Window {
     pub(super) done_watch: Vec<u32>,
     /// Lock epochs whose request has not been made, oldest first: requests leave in opening order [EP-10].
     pub(super) lock_gate: VecDeque<Key>,
-    /// Lock epochs whose request waits for its turn.
+    /// Lock and lock_all epochs that wait for something of which nobody tells.
     pub(super) lock_watch: Vec<Key>,
+    /// Active lock and lock_all epochs that are not held yet.
+    pub(super) locks_awaited: usize,
     /// Lock epochs of this process that are held: such a process passes every gate [LK-6].
     pub(super) locks_held: usize,
+    pub(super) licensing: Licensing,
+    pub(super) procedures: Procedures,
     pub(super) fences: u64,
     pub(super) barrier: Option<Barrier>,
     /// Legs with queued operations that the transport had no resource for.
@@ -121,7 +127,10 @@ impl Window {
             done_watch: Vec::new(),
             lock_gate: VecDeque::new(),
             lock_watch: Vec::new(),
+            locks_awaited: 0,
             locks_held: 0,
+            licensing: Licensing::new(),
+            procedures: Procedures::new(),
             fences: 0,
             barrier: None,
             stalled: Vec::new(),
@@ -151,8 +160,8 @@ impl Window {
         self.deferred.is_empty()
             && self.closed_incomplete == 0
             && self.records.len() == 0
-            && self.lock_gate.is_empty()
-            && self.lock_watch.is_empty()
+            && self.locks_awaited == 0
+            && self.procedures.is_empty()
             && self.unsent.is_empty()
             && self.requests.alive() == 0
     }

@@ -324,3 +324,33 @@ impl Drop for Sparse {
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
+
+/// Accesses to lock words, answered at once as shared memory does.
+pub trait LockWords {
+    fn access(&mut self, home: Rank, word: LockWord, access: Atomic) -> u64;
+
+    fn load(&mut self, home: Rank, word: LockWord) -> u64 {
+        self.access(home, word, Atomic::Load)
+    }
+    fn store(&mut self, home: Rank, word: LockWord, value: u64) {
+        self.access(home, word, Atomic::Store(value));
+    }
+    fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> u64 {
+        self.access(home, word, Atomic::Swap(value))
+    }
+    fn fetch_add(&mut self, home: Rank, word: LockWord, delta: u64) -> u64 {
+        self.access(home, word, Atomic::Add(delta))
+    }
+    fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> u64 {
+        self.access(home, word, Atomic::CompareSwap { expected, new })
+    }
+}
+
+impl LockWords for ShmWindow {
+    fn access(&mut self, home: Rank, word: LockWord, access: Atomic) -> u64 {
+        match self.atomic(home, word, access, LockTicket(0)) {
+            Answer::Now(old) => old,
+            answer => panic!("shared memory answers at once, not {answer:?}"),
+        }
+    }
+}

@@ -18,7 +18,7 @@ pub(super) struct Line<T>(pub(super) T);
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) holders: Line<AtomicU64>,
-    pub(super) intent: Line<AtomicU64>,
+    pub(super) intent: Line<IntentWords>,
     /// Ballots of even and odd rounds.
     pub(super) ballots: [Line<Ballot>; 2],
 }
@@ -59,7 +59,24 @@ pub(super) struct RankBlock {
     pub(super) beat: Line<AtomicU32>,
     /// Origins that have ever used their channel to this rank.
     pub(super) contacts: Line<AtomicU32>,
-    pub(super) spare: [Line<u64>; 2],
+    pub(super) licence: Line<LicenceWords>,
+    pub(super) spare: Line<u64>,
+}
+
+/// What exclusive locks and lock_alls look at when they meet, and seldom else.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct IntentWords {
+    pub(super) intent: AtomicU64,
+    pub(super) licensed: AtomicU64,
+}
+
+/// The rank's licence to hold exclusive locks: its own, as long as no lock_all revokes it.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct LicenceWords {
+    pub(super) licence: AtomicU64,
+    pub(super) next: AtomicU64,
 }
 
 /// The shared side of a target's lock.
@@ -148,7 +165,10 @@ impl Blocks {
     pub(super) fn lock_word(&self, home: Rank, word: LockWord) -> &AtomicU64 {
         match word {
             LockWord::Holders => &self.header().holders.0,
-            LockWord::Intent => &self.header().intent.0,
+            LockWord::Intent => &self.header().intent.0.intent,
+            LockWord::Licensed => &self.header().intent.0.licensed,
+            LockWord::Licence => &self.rank(home).licence.0.licence,
+            LockWord::NextLicensed => &self.rank(home).licence.0.next,
             LockWord::Tail => &self.rank(home).tail.0,
             LockWord::Readers => &self.rank(home).readers.0.readers,
             LockWord::NextWriter => &self.rank(home).readers.0.next_writer,

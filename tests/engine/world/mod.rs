@@ -210,6 +210,16 @@ impl World {
     pub fn holds(&self, me: Rank, target: Rank) -> bool {
         self.windows[me as usize].holds_lock(target)
     }
+    /// True if the process has a licence, and no lock that uses it.
+    pub fn is_licensed(&self, me: Rank) -> bool {
+        match self.net.lock_word(me, LockWord::Licence) {
+            0 => false,
+            licence => {
+                assert_eq!(licence, 1 << 32, "the licence of rank {me}, with no lock held");
+                true
+            }
+        }
+    }
     /// Signals of one word sent so far.
     pub fn signals(&self, word: Word) -> Vec<Signal> {
         self.net.signals.iter().copied().filter(|s| s.word == word).collect()
@@ -229,10 +239,12 @@ impl World {
             assert!(request.completed.is_some(), "a request never completed: {request:?}");
         }
         for me in 0..self.size() {
-            for word in [LockWord::Holders, LockWord::Tail, LockWord::Readers] {
+            for word in [LockWord::Tail, LockWord::Readers] {
                 assert_eq!(self.net.lock_word(me, word), 0, "{word:?} of rank {me} with no lock held");
             }
         }
+        let licences = (0..self.size()).filter(|me| self.is_licensed(*me)).count() as u64;
+        assert_eq!(self.net.lock_word(0, LockWord::Holders), licences << 32, "what is held is licences that nobody uses");
     }
 
     // ---- bookkeeping behind every engine call ----
