@@ -73,8 +73,11 @@ impl Words {
             LockWord::Tail => (5, 0),
             LockWord::Readers => (6, 0),
             LockWord::NextWriter => (7, 0),
-            LockWord::Grant { target } => (8, target),
-            LockWord::Next { target, parity } => (9 + u32::from(parity & 1), target),
+            LockWord::Licensed => (8, 0),
+            LockWord::Licence => (9, 0),
+            LockWord::NextLicensed => (10, 0),
+            LockWord::Grant { target } => (11, target),
+            LockWord::Next { target, parity } => (12 + u32::from(parity & 1), target),
         };
         Place { ranks: two(home, target), what: window << WHAT_BITS | code }
     }
