@@ -9,6 +9,7 @@
 //! [`Settings::progress_thread`] one that computes does so too [PR-2].
 #![forbid(unsafe_code)]
 
+pub mod patterns;
 mod process;
 mod profile;
 mod script;
