@@ -73,10 +73,12 @@ test: deps ## all tests; the last line counts the C programs
 test-lint: ## formatting and lints, with and without the host glue
 	$(CARGO) fmt --check
 	$(CARGO) clippy -j $(JOBS) --all-targets -- -D warnings
+	$(CARGO) clippy -j $(JOBS) --features sim --all-targets -- -D warnings
 	$(foreach h,$(HOSTS),MPICC=mpicc.$h CARGO_TARGET_DIR=target/clippy-$h $(CARGO) clippy -j $(JOBS) --features host -- -D warnings &&) true
 
-test-rust: ## engine, shared memory, house rules, header against symbols
+test-rust: ## engine, shared memory, house rules, header against symbols, simulator
 	$(CARGO) test -j $(JOBS)
+	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test sim
 
 test-loom: ## lock-free parts under loom, preemptions bounded
 	@set -e; for t in tests/loom*.rs; do [ -e "$$t" ] || continue; n=$$(basename $$t .rs); echo "loom: $$n"; \

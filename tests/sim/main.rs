@@ -3,4 +3,6 @@
 // A test binary exports nothing.
 #![allow(unreachable_pub)]
 
+mod network;
+mod patterns;
 mod worlds;
