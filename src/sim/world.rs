@@ -572,8 +572,8 @@ impl<S: Script> World<S> {
                 self.net.spend(time);
                 return Ok(Flow::Compute);
             }
-            Step::Flops(flops) => {
-                self.net.spend((flops / self.settings.machine.flops * 1e12) as Time);
+            Step::Flops { flops, bytes } => {
+                self.net.spend(self.settings.machine.computes(flops, bytes));
                 return Ok(Flow::Compute);
             }
             Step::End => return Ok(Flow::End),
@@ -643,7 +643,9 @@ impl<S: Script> World<S> {
                 self.receive(rank, from);
                 Ok(self.wait_unless_over(rank, Wait::Received(from)))
             }
-            Step::Compute(_) | Step::Flops(_) | Step::End | Step::Barrier | Step::IssueOthers { .. } => unreachable!("no calls"),
+            Step::Compute(_) | Step::Flops { .. } | Step::End | Step::Barrier | Step::IssueOthers { .. } => {
+                unreachable!("no calls")
+            }
         }
     }
 
