@@ -23,6 +23,37 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte: for asking what depends on what.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the value does not fit.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
+        let ns = (value * NS as f64).round() as u64;
+        let whole = value.round() as u64;
+        let network = &mut self.network;
+        match name {
+            "latency" => network.wire.latency = ns,
+            "post" => network.wire.post = ns,
+            "handle" => network.wire.handle = ns,
+            "gap" => network.wire.gap = ns,
+            "byte" => network.wire.byte_fs = (value * 1000.0).round() as u64,
+            "loopback" => network.loopback = ns,
+            "atomic_gap" => network.atomic_gap = ns,
+            "accumulate_byte" => network.accumulate_byte_fs = (value * 1000.0).round() as u64,
+            "call" => self.call = ns,
+            "mtu" => network.mtu = whole,
+            "ranks_per_node" if whole > 0 => network.ranks_per_node = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "credits_pair" if whole > 0 => network.credits_pair = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "credits_nic" if whole > 0 => network.credits_nic = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "flops_cached" => self.flops_cached = value,
+            "flops_streaming" => self.flops_streaming = value,
+            "cache" => self.cache = whole,
+            "tree" if whole == 0 => network.tree = None,
+            _ => return Err(format!("a machine has no {name} that could be {value}")),
+        }
+        Ok(())
+    }
+
     /// How long a core takes for so many operations on so many bytes.
     #[must_use]
     pub fn computes(&self, flops: f64, bytes: u64) -> Time {

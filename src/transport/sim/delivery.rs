@@ -278,9 +278,10 @@ impl Network {
         if time == 0 {
             return at;
         }
-        let free = &mut self.nodes[node].atomic_free;
-        *free = at.max(*free) + time;
-        *free
+        let node = &mut self.nodes[node];
+        node.atomic_busy += time;
+        node.atomic_free = at.max(node.atomic_free) + time;
+        node.atomic_free
     }
 
     /// A message has its effect.

@@ -28,6 +28,7 @@ pub(super) struct Node {
     pub(super) out: Lane,
     pub(super) into: Lane,
     pub(super) atomic_free: Time,
+    pub(super) atomic_busy: Time,
     pub(super) bus_free: Time,
     pub(super) in_flight: u32,
     /// Ranks that were refused for want of this NIC's credits.
@@ -305,6 +306,11 @@ impl Network {
     #[must_use]
     pub fn words_alive(&self) -> usize {
         self.words.len()
+    }
+
+    /// How long each node's atomic unit has been at work.
+    pub fn atomics_busy(&self) -> impl Iterator<Item = Time> {
+        self.nodes.iter().map(|node| node.atomic_busy)
     }
 
     /// Messages under way.
