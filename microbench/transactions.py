@@ -14,7 +14,7 @@ from driver import applications, hosts  # noqa: E402
 
 TRANSACTIONS = applications.Application(
     name="transactions", metric="rate", unit="1000/s", more_is_better=True,
-    case_keys=("ranks", "count", "window", "flops"), agreeing=("ranks", "count", "cells", "seed"))
+    case_keys=("ranks", "count", "window", "flops"), agreeing=("ranks", "count", "cells", "seed", "audits"))
 
 
 def parse():
@@ -39,9 +39,9 @@ def main():
         crowded = ranks > applications.cores()
         count = 100 if options.quick else options.crowded_count if crowded else options.count
         for window in options.windows.split(","):
-            arguments = ["--count", count, "--cells", options.cells, "--window", window, "--flops", options.flops]
-            if options.quick or crowded:
-                arguments.append("--stamps")
+            arguments = ["--count", count, "--window", window, "--flops", options.flops]
+            # Where speed does not matter: few accounts, so that audits meet changes.
+            arguments += ["--cells", 3, "--audits"] if options.quick or crowded else ["--cells", options.cells]
             cases.append((ranks, arguments, 1 if options.quick else 3 if crowded else options.rounds))
     applications.main(TRANSACTIONS, chosen, cases, options, lambda rate: f"{1e-3 * rate:.1f}")
 

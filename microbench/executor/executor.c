@@ -208,12 +208,24 @@ static void put(struct executor *x, const schedule_step *step, const void *sourc
     MUST(MPI_Put(source, words, MPI_INT64_T, target, (MPI_Aint)step->disp, words, MPI_INT64_T, x->win));
 }
 
-static void operate(struct executor *x, const schedule_step *step, const void *source)
+static void check_length(const schedule_step *step)
 {
     if (step->bytes / 8 > INT_MAX || step->bytes % 8 != 0) {
         fprintf(stderr, "%llu bytes do not fit into one call\n", (unsigned long long)step->bytes);
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
+}
+
+static void get(struct executor *x, const schedule_step *step, void *destination)
+{
+    int words = (int)(step->bytes / 8);
+    check_length(step);
+    MUST(MPI_Get(destination, words, MPI_INT64_T, step->peer, (MPI_Aint)step->disp, words, MPI_INT64_T, x->win));
+}
+
+static void operate(struct executor *x, const schedule_step *step, const void *source)
+{
+    check_length(step);
     if (step->kind == SCHEDULE_ACCUMULATE) {
         int words = (int)(step->bytes / 8);
         MUST(MPI_Accumulate(source, words, MPI_INT64_T, step->peer, (MPI_Aint)step->disp, words, MPI_INT64_T, MPI_SUM,
@@ -242,6 +254,9 @@ struct elapsed executor_run(struct executor *x, const struct application *app, v
         case SCHEDULE_PUT:
         case SCHEDULE_ACCUMULATE:
             operate(x, &step, app->source(data, &step));
+            break;
+        case SCHEDULE_GET:
+            get(x, &step, app->destination(data, &step));
             break;
         case SCHEDULE_COMPLETE:
         case SCHEDULE_WAIT:

@@ -17,6 +17,8 @@ struct application {
     /* The bytes that a PUT or ACCUMULATE sends. They stay as they are until the epoch is complete. */
     const void *(*source)(void *data, const schedule_step *);
     void (*compute)(void *data, const schedule_step *);
+    /* Where a GET puts its bytes; NULL if there is none. They are there when the epoch is complete. */
+    void *(*destination)(void *data, const schedule_step *);
 };
 
 /* A window to run on, with this rank's memory. `reorder`: info keys, ended by NULL, that are set to true. */

@@ -54,7 +54,7 @@ static void compute(void *data, const schedule_step *step)
     matrix_update(&d->matrix, row, pivot, step->first, step->rows);
 }
 
-static const struct application lu = {schedule_lu_next, source, compute};
+static const struct application lu = {schedule_lu_next, source, compute, NULL};
 
 static void usage(FILE *out)
 {

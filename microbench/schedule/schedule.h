@@ -31,7 +31,8 @@ typedef enum {
     SCHEDULE_LOCK,       /* open an exclusive lock epoch */
     SCHEDULE_UNLOCK,     /* close it */
     SCHEDULE_AWAIT,      /* wait for a closing request; not in the blocking series */
-    SCHEDULE_COMPUTE     /* compute, without any call of the communication library */
+    SCHEDULE_COMPUTE,    /* compute, without any call of the communication library */
+    SCHEDULE_GET         /* get `bytes` bytes from `disp` of the target; in audits only */
 } schedule_kind;
 
 /* Blocking: COMPLETE, WAIT and UNLOCK return when the epoch is complete, and there is no AWAIT.
@@ -40,19 +41,19 @@ typedef enum { SCHEDULE_BLOCKING, SCHEDULE_NONBLOCKING } schedule_series;
 
 typedef struct {
     int32_t kind;     /* a schedule_kind */
-    int32_t peer;     /* POST: the origin. LOCK, UNLOCK, PUT, ACCUMULATE: the target. START: SCHEDULE_OTHERS. PUT may
+    int32_t peer;     /* POST: the origin. LOCK, UNLOCK, PUT, ACCUMULATE, GET: the target. START: SCHEDULE_OTHERS. PUT may
                        * say SCHEDULE_OTHERS too: one put to each, in the order rank + 1, rank + 2, ... modulo ranks */
-    uint64_t disp;    /* PUT, ACCUMULATE: bytes from the beginning of the target's window */
-    uint64_t bytes;   /* PUT, ACCUMULATE: length */
+    uint64_t disp;    /* PUT, ACCUMULATE, GET: bytes from the beginning of the target's window */
+    uint64_t bytes;   /* PUT, ACCUMULATE, GET: length */
     uint64_t request; /* COMPLETE, WAIT, UNLOCK: number of the closing request, below schedule_..._requests() and
                        * free again after its AWAIT. AWAIT: the number to wait for. Transactions: the same number in
                        * the other steps of the epoch, whose buffers are free when the epoch is complete */
     uint64_t work;    /* LU: PUT: the row that is sent; COMPUTE: the row that the others are updated with.
                        * Transactions: number of the transaction of this rank, in every step */
-    uint64_t first;   /* LU, COMPUTE: the first row that is updated. Transactions, PUT and ACCUMULATE: 0 or 1, the
-                       * left or the right half of the account */
+    uint64_t first;   /* LU, COMPUTE: the first row that is updated. Transactions, ACCUMULATE and GET: 0 or 1,
+                       * the left or the right half of the account */
     uint64_t rows;    /* LU, COMPUTE: how many rows are updated: first, first + ranks, first + 2 ranks, ... */
-    int64_t amount;   /* Transactions: ACCUMULATE: added to the balance; PUT: the stamp */
+    int64_t amount;   /* Transactions, ACCUMULATE: added to the balance */
     double flops;     /* COMPUTE: floating point operations */
 } schedule_step;
 
@@ -98,12 +99,12 @@ int schedule_lu_next(void *state, schedule_step *step);
 /* ---- Transactions -----------------------------------------------------------------------------------------------
  *
  * Every rank makes `count` transactions. Each picks a rank, any of them, and one of its accounts at random, and moves
- * a random amount from one half of the account to the other, in one exclusive lock epoch. A half is a cell of three
- * 64-bit integers: balance, number of updates, stamp. The left halves lie before the right ones. Each half gets one
- * ACCUMULATE of {amount, 1}. With `stamps` each half also gets a PUT of 8 bytes, the same number in both, which may
- * differ in the end if two epochs on one target were ever in progress together.
+ * a random amount from one half of the account to the other, in one exclusive lock epoch: one ACCUMULATE of
+ * {amount, 1} for each half. A half is a cell of two 64-bit integers, balance and number of updates; the left halves
+ * lie before the right ones. With `audits` every fourth transaction changes nothing and instead reads both halves, by one
+ * GET each. They must match, which accumulates, atomic by themselves, do not bring about without locks.
  *
- * So in the end, over all windows: the balances add up to 0, the updates to 2 * count * ranks.
+ * So in the end, over all windows: the balances add up to 0, the updates to twice the transactions that are no audits.
  *
  * Nonblocking: up to `window` epochs of a rank are pending at once. */
 typedef struct {
@@ -113,7 +114,7 @@ typedef struct {
     uint64_t seed;     /* the same on all ranks */
     uint64_t window;   /* pending epochs, nonblocking series only; 0: as many as there are */
     double flops;      /* computed after each transaction is closed; 0: nothing */
-    int32_t stamps;    /* 0 or 1 */
+    int32_t audits;    /* 0 or 1 */
     int32_t series;    /* a schedule_series */
 } schedule_transactions_options;
 
@@ -121,6 +122,8 @@ const char *schedule_transactions_problem(const schedule_transactions_options *o
 size_t schedule_transactions_size(void);
 uint64_t schedule_transactions_window(const schedule_transactions_options *options);
 uint64_t schedule_transactions_requests(const schedule_transactions_options *options);
+/* How many of a rank's transactions are no audits. */
+uint64_t schedule_transactions_changes(const schedule_transactions_options *options);
 int schedule_transactions_open(void *state, const schedule_transactions_options *options);
 int schedule_transactions_next(void *state, schedule_step *step);
 

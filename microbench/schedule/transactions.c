@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-enum { WORD = 8, CELL = 3 * WORD, UPDATE = 2 * WORD };
+enum { CELL = 16, AUDIT_EVERY = 4 };
 
 /* The steps of one transaction, in their order. */
-enum place { MAKE_ROOM, OPEN, ADD_LEFT, ADD_RIGHT, STAMP_LEFT, STAMP_RIGHT, CLOSE, THINK, DRAIN };
+enum place { MAKE_ROOM, OPEN, LEFT, RIGHT, CLOSE, THINK, DRAIN };
 
 struct transactions {
     uint64_t rank, ranks, count, accounts, seed;
@@ -17,7 +17,8 @@ struct transactions {
     double flops;
     int32_t target;
     int32_t place;
-    uint8_t nonblocking, stamps;
+    uint8_t nonblocking, audits;
+    uint8_t audit; /* this transaction is one */
 };
 
 const char *schedule_transactions_problem(const schedule_transactions_options *o)
@@ -30,8 +31,8 @@ const char *schedule_transactions_problem(const schedule_transactions_options *o
         return "the accounts do not fit into 64-bit addresses";
     if (!(o->flops >= 0.0))
         return "the computation is negative";
-    if (o->stamps < 0 || o->stamps > 1)
-        return "stamps is neither 0 nor 1";
+    if (o->audits < 0 || o->audits > 1)
+        return "audits is neither 0 nor 1";
     if (o->series != SCHEDULE_BLOCKING && o->series != SCHEDULE_NONBLOCKING)
         return "unknown series";
     return NULL;
@@ -54,6 +55,11 @@ uint64_t schedule_transactions_requests(const schedule_transactions_options *o)
     return o->window == 0 || o->window > o->count ? o->count : o->window;
 }
 
+uint64_t schedule_transactions_changes(const schedule_transactions_options *o)
+{
+    return o->audits ? o->count - o->count / AUDIT_EVERY : o->count;
+}
+
 int schedule_transactions_open(void *state, const schedule_transactions_options *o)
 {
     if (schedule_transactions_problem(o) != NULL)
@@ -68,7 +74,7 @@ int schedule_transactions_open(void *state, const schedule_transactions_options 
     s->requests = schedule_transactions_requests(o);
     s->flops = o->flops;
     s->nonblocking = o->series == SCHEDULE_NONBLOCKING;
-    s->stamps = (uint8_t)o->stamps;
+    s->audits = (uint8_t)o->audits;
     s->place = MAKE_ROOM;
     return 0;
 }
@@ -90,6 +96,7 @@ static void draw(struct transactions *s)
     s->target = (int32_t)(first % s->ranks);
     s->account = second % s->accounts;
     s->amount = (int64_t)(third % 1999) - 999;
+    s->audit = s->audits && s->number % AUDIT_EVERY == AUDIT_EVERY - 1;
 }
 
 static int say(const struct transactions *s, schedule_step *step, schedule_kind kind, uint64_t number)
@@ -102,18 +109,15 @@ static int say(const struct transactions *s, schedule_step *step, schedule_kind 
     return kind;
 }
 
-static int change(const struct transactions *s, schedule_step *step, schedule_kind kind, uint64_t half)
+/* What is done to one half of the account. */
+static int operate(const struct transactions *s, schedule_step *step, uint64_t half)
 {
-    say(s, step, kind, s->number);
-    uint64_t cell = (half * s->accounts + s->account) * CELL;
+    say(s, step, s->audit ? SCHEDULE_GET : SCHEDULE_ACCUMULATE, s->number);
     step->first = half;
-    step->disp = kind == SCHEDULE_PUT ? cell + UPDATE : cell;
-    step->bytes = kind == SCHEDULE_PUT ? WORD : UPDATE;
-    if (kind == SCHEDULE_PUT)
-        step->amount = (int64_t)(s->rank * s->count + s->number + 1);
-    else
-        step->amount = half == 0 ? -s->amount : s->amount;
-    return kind;
+    step->disp = (half * s->accounts + s->account) * CELL;
+    step->bytes = CELL;
+    step->amount = s->audit ? 0 : half == 0 ? -s->amount : s->amount;
+    return step->kind;
 }
 
 static int await_oldest(struct transactions *s, schedule_step *step)
@@ -139,20 +143,14 @@ int schedule_transactions_next(void *state, schedule_step *step)
         /* fall through */
     case OPEN:
         draw(s);
-        s->place = ADD_LEFT;
+        s->place = LEFT;
         return say(s, step, SCHEDULE_LOCK, s->number);
-    case ADD_LEFT:
-        s->place = ADD_RIGHT;
-        return change(s, step, SCHEDULE_ACCUMULATE, 0);
-    case ADD_RIGHT:
-        s->place = s->stamps ? STAMP_LEFT : CLOSE;
-        return change(s, step, SCHEDULE_ACCUMULATE, 1);
-    case STAMP_LEFT:
-        s->place = STAMP_RIGHT;
-        return change(s, step, SCHEDULE_PUT, 0);
-    case STAMP_RIGHT:
+    case LEFT:
+        s->place = RIGHT;
+        return operate(s, step, 0);
+    case RIGHT:
         s->place = CLOSE;
-        return change(s, step, SCHEDULE_PUT, 1);
+        return operate(s, step, 1);
     case CLOSE:
         s->place = s->flops > 0.0 ? THINK : MAKE_ROOM;
         return say(s, step, SCHEDULE_UNLOCK, s->number++);

@@ -27,26 +27,45 @@ enum { SERIES = sizeof all_series / sizeof all_series[0] };
 struct command {
     uint64_t count, accounts, window, seed, work, repeat;
     const struct series *only; /* NULL: all */
-    bool stamps, json;
+    bool audits, json;
 };
 
-/* What the steps of the schedule send: one order for each pending transaction. */
+/* What the steps of the schedule send and get: one order for each pending transaction. */
 struct book {
     struct order *orders;
+    uint64_t torn; /* audits that found halves that do not match */
     double worked; /* keeps the computation from being left out */
 };
 
+/* Looks at what a complete transaction has got; its order can be used again. */
+static void settle(struct book *book, struct order *order)
+{
+    if (order->audit)
+        book->torn += !balanced(&order->half[0], &order->half[1]);
+    order->audit = false;
+}
+
+/* The order of a step's transaction. With the left half a new one begins: the one before with that order is complete. */
+static struct order *order_of(struct book *book, const schedule_step *step)
+{
+    struct order *order = &book->orders[step->request];
+    if (step->first == 0)
+        settle(book, order);
+    return order;
+}
+
 static const void *source(void *data, const schedule_step *step)
 {
-    struct order *order = &((struct book *)data)->orders[step->request];
-    if (step->kind == SCHEDULE_PUT) {
-        order->stamp = step->amount;
-        return &order->stamp;
-    }
-    int64_t *update = order->update[step->first];
-    update[0] = step->amount;
-    update[1] = 1;
-    return update;
+    struct cell *half = &order_of(data, step)->half[step->first];
+    *half = (struct cell){step->amount, 1};
+    return half;
+}
+
+static void *destination(void *data, const schedule_step *step)
+{
+    struct order *order = order_of(data, step);
+    order->audit = true;
+    return &order->half[step->first];
 }
 
 /* A multiplication and an addition at a time, each after the other. */
@@ -58,7 +77,7 @@ static void compute(void *data, const schedule_step *step)
     ((struct book *)data)->worked += x;
 }
 
-static const struct application transactions = {schedule_transactions_next, source, compute};
+static const struct application transactions = {schedule_transactions_next, source, compute, destination};
 
 static void usage(FILE *out)
 {
@@ -67,7 +86,7 @@ static void usage(FILE *out)
           "  -k, --cells COUNT     accounts in each rank's memory, two cells each (default 1000)\n"
           "  -w, --window COUNT    transactions of a rank that may be pending (default 64); 0: as many as the library takes\n"
           "  -f, --flops COUNT     floating point operations between transactions (default 0)\n"
-          "  -t, --stamps          put a number into both halves of an account: shows whether locks exclude each other\n"
+          "  -a, --audits          every fourth transaction reads an account instead: shows whether locks exclude each other\n"
           "  -n, --repeat COUNT    runs of each series, in turns (default 1)\n"
           "  -s, --seed NUMBER     of targets, cells and amounts (default 1)\n"
           "  -S, --series NAME     only this one: host, or blocking, nonblocking, nonblocking_aaar\n"
@@ -82,7 +101,7 @@ static int parse(int argc, char **argv, struct command *c)
     static const struct option known[] = {
         {"count", required_argument, NULL, 'c'},  {"cells", required_argument, NULL, 'k'},
         {"window", required_argument, NULL, 'w'}, {"flops", required_argument, NULL, 'f'},
-        {"stamps", no_argument, NULL, 't'},       {"repeat", required_argument, NULL, 'n'},
+        {"audits", no_argument, NULL, 'a'},       {"repeat", required_argument, NULL, 'n'},
         {"seed", required_argument, NULL, 's'},   {"series", required_argument, NULL, 'S'},
         {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -91,13 +110,13 @@ static int parse(int argc, char **argv, struct command *c)
     bool good = true;
     int o;
     opterr = first_rank();
-    while ((o = getopt_long(argc, argv, "c:k:w:f:tn:s:S:jh", known, NULL)) != -1) {
+    while ((o = getopt_long(argc, argv, "c:k:w:f:an:s:S:jh", known, NULL)) != -1) {
         switch (o) {
         case 'c': good &= whole_number(name, "--count", optarg, 0, INT64_MAX / INT_MAX, &c->count); break;
         case 'k': good &= whole_number(name, "--cells", optarg, 1, INT64_MAX / 64, &c->accounts); break;
         case 'w': good &= whole_number(name, "--window", optarg, 0, UINT64_MAX, &c->window); break;
         case 'f': good &= whole_number(name, "--flops", optarg, 0, INT64_MAX, &c->work); break;
-        case 't': c->stamps = true; break;
+        case 'a': c->audits = true; break;
         case 'n': good &= whole_number(name, "--repeat", optarg, 1, INT_MAX, &c->repeat); break;
         case 's': good &= whole_number(name, "--seed", optarg, 0, UINT64_MAX, &c->seed); break;
         case 'S':
@@ -128,8 +147,8 @@ static void print(const struct command *c, const struct series *series, int rank
     double rate = seconds > 0.0 ? (double)c->count * ranks / seconds : 0.0;
     if (c->json) {
         printf("{\"name\":\"transactions\",\"host\":\"%s\",\"series\":\"%s\",\"ranks\":%d,\"count\":%" PRIu64
-               ",\"cells\":%" PRIu64 ",\"window\":%" PRIu64 ",\"flops\":%" PRIu64 ",\"stamps\":%s,\"seed\":%" PRIu64 ",",
-               host_name(), series->name, ranks, c->count, c->accounts, c->window, c->work, c->stamps ? "true" : "false",
+               ",\"cells\":%" PRIu64 ",\"window\":%" PRIu64 ",\"flops\":%" PRIu64 ",\"audits\":%s,\"seed\":%" PRIu64 ",",
+               host_name(), series->name, ranks, c->count, c->accounts, c->window, c->work, c->audits ? "true" : "false",
                c->seed);
         printf("\"seconds\":%.9g,\"rate\":%.9g,\"balance\":%" PRId64 ",\"updates\":%" PRIu64 ",\"torn\":%" PRIu64
                ",\"checksum\":\"%016" PRIx64 "\",\"verified\":%s}\n",
@@ -156,11 +175,11 @@ static bool run(const struct command *c, const struct series *series, int rank, 
 {
     schedule_transactions_options options = {
         .rank = rank, .ranks = ranks, .count = c->count, .accounts = c->accounts, .seed = c->seed, .window = c->window,
-        .flops = (double)c->work, .stamps = c->stamps,
+        .flops = (double)c->work, .audits = c->audits,
         .series = series->nonblocking ? SCHEDULE_NONBLOCKING : SCHEDULE_BLOCKING};
     uint64_t requests = schedule_transactions_requests(&options), bytes = schedule_transactions_window(&options);
     void *schedule = room(1, schedule_transactions_size()), *window;
-    struct book book = {room(requests, sizeof(struct order)), 0.0};
+    struct book book = {room(requests, sizeof(struct order)), 0, 0.0};
     memset(book.orders, 0, (size_t)requests * sizeof(struct order)); /* its pages are not part of what is measured */
     if (schedule_transactions_open(schedule, &options) != 0) {
         fprintf(stderr, "transactions: %s\n", schedule_transactions_problem(&options));
@@ -170,10 +189,13 @@ static bool run(const struct command *c, const struct series *series, int rank, 
     executor_clear(x);
     struct elapsed mine = executor_run(x, &transactions, schedule, &book);
 
+    for (uint64_t k = 0; k < requests; k++)
+        settle(&book, &book.orders[k]);
+
     double seconds = mine.total_us * 1e-6, slowest;
     MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     executor_look(x);
-    struct audit audit = ledger_audit(window, &options, MPI_COMM_WORLD);
+    struct audit audit = ledger_audit(window, book.torn, &options, MPI_COMM_WORLD);
     executor_close(x);
     free(schedule);
     free(book.orders);
