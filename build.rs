@@ -13,13 +13,12 @@ fn main() {
 #[cfg(feature = "sim")]
 fn schedules() {
     let mut build = cc::Build::new();
-    for name in ["schedule.h", "lu.c", "transactions.c"] {
-        println!("cargo::rerun-if-changed=microbench/schedule/{name}");
-        if name.ends_with(".c") {
-            build.file(format!("microbench/schedule/{name}"));
-        }
+    println!("cargo::rerun-if-changed=microbench/schedule/schedule.h");
+    for file in ["microbench/schedule/lu.c", "microbench/schedule/transactions.c", "src/sim/schedule_layout.c"] {
+        println!("cargo::rerun-if-changed={file}");
+        build.file(file);
     }
-    build.std("c11").warnings(true).opt_level(2).compile("mpix_rma_schedules");
+    build.include("microbench/schedule").std("c11").warnings(true).opt_level(2).compile("mpix_rma_schedules");
 }
 
 #[cfg(feature = "host")]

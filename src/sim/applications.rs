@@ -166,7 +166,7 @@ pub fn transactions(
             seed: seed ^ u64::from(warm_up) << 63,
             window,
             flops: 0.0,
-            stamps: 0,
+            audits: 0,
             series,
         })
         .map(Some)

@@ -53,8 +53,8 @@ pub struct TransactionsOptions {
     pub window: u64,
     /// Computed after each transaction.
     pub flops: f64,
-    /// 1: each half of an account is stamped.
-    pub stamps: i32,
+    /// 1: every fourth transaction reads both halves of an account, which must match.
+    pub audits: i32,
     /// Calls.
     pub series: Series,
 }
@@ -96,6 +96,12 @@ pub struct Schedule {
     series: Series,
     /// Row length, for what a computation touches; 0: nothing is known.
     m: u64,
+    /// Where bytes are carried: what an audit reads, by request.
+    audits: Vec<Vec<Addr>>,
+    /// The epoch of this request is complete when the step that was given last returns.
+    ends: Option<u64>,
+    /// Audits made, and those whose halves did not match.
+    pub audited: [u64; 2],
 }
 
 /// Memory for a schedule of so many bytes.
@@ -127,7 +133,15 @@ impl Schedule {
             (state, opened)
         };
         assert_eq!(opened, 0, "options without a problem");
-        Ok(Schedule { state, next: schedule_lu_next, series: options.series, m: options.m })
+        Ok(Schedule {
+            state,
+            next: schedule_lu_next,
+            series: options.series,
+            m: options.m,
+            audits: Vec::new(),
+            ends: None,
+            audited: [0; 2],
+        })
     }
 
     /// Transactions.
@@ -144,14 +158,56 @@ impl Schedule {
             (state, opened)
         };
         assert_eq!(opened, 0, "options without a problem");
-        Ok(Schedule { state, next: schedule_transactions_next, series: options.series, m: 0 })
+        Ok(Schedule {
+            state,
+            next: schedule_transactions_next,
+            series: options.series,
+            m: 0,
+            audits: Vec::new(),
+            ends: None,
+            audited: [0; 2],
+        })
     }
 
-    fn how(&self, step: &CStep) -> How {
+    fn how(&mut self, step: &CStep) -> How {
         match self.series {
-            Series::Blocking => How::Blocking,
+            Series::Blocking => {
+                self.ends = Some(step.request);
+                How::Blocking
+            }
             Series::Nonblocking => How::Slot(step.request as Slot),
         }
+    }
+
+    /// Where bytes are carried, a call has buffers of its own: an accumulate adds the amount and 1, an audit is remembered.
+    fn fill(&mut self, at: &mut Moment<'_>, step: &CStep, op: Op) -> Op {
+        if !at.net.carries_bytes() {
+            return op;
+        }
+        let len = op.len as usize;
+        let buffer = at.net.allocate(at.me, len);
+        for (to, word) in at.net.private_mut(at.me, buffer, len).chunks_exact_mut(8).zip([step.amount, 1]) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        if op.kind == OpKind::Get {
+            let request = step.request as usize;
+            self.audits.resize(self.audits.len().max(request + 1), Vec::new());
+            self.audits[request].push(buffer);
+        }
+        Op { origin: buffer, result: buffer, ..op }
+    }
+
+    /// The epoch of this request is complete: its audit, if it was one, has read both halves.
+    fn audit(&mut self, at: &Moment<'_>, request: u64) {
+        let Some(halves) = self.audits.get_mut(request as usize).map(std::mem::take) else { return };
+        let &[left, right] = halves.as_slice() else { return };
+        let read = |half, word: usize| {
+            let bytes = &at.net.private(at.me, half, 16)[8 * word..][..8];
+            i64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
+        };
+        let matching = read(left, 0) == -read(right, 0) && read(left, 1) == read(right, 1);
+        self.audited[0] += 1;
+        self.audited[1] += u64::from(!matching);
     }
 }
 
@@ -178,7 +234,10 @@ fn op(kind: OpKind, step: &CStep) -> Op {
 }
 
 impl Script for Schedule {
-    fn next(&mut self, _: &mut Moment<'_>) -> Step {
+    fn next(&mut self, at: &mut Moment<'_>) -> Step {
+        if let Some(request) = self.ends.take() {
+            self.audit(at, request);
+        }
         let mut step = CStep::default();
         // SAFETY: the state was opened for this function and belongs to this schedule alone; the step is laid out as in schedule.h.
         let kind = unsafe { (self.next)(self.state.as_mut_ptr().cast(), &raw mut step) };
@@ -189,9 +248,9 @@ impl Script for Schedule {
             0 => Step::End,
             1 => Step::Post { window, group },
             2 => Step::Start { window, group },
-            3 if step.peer == OTHERS => Step::IssueOthers { window, op: op(OpKind::Put, &step) },
-            3 => Step::Issue { window, op: op(OpKind::Put, &step) },
-            4 => Step::Issue { window, op: op(OpKind::Accumulate, &step) },
+            3 if step.peer == OTHERS => Step::IssueOthers { window, op: self.fill(at, &step, op(OpKind::Put, &step)) },
+            3 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Put, &step)) },
+            4 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Accumulate, &step)) },
             5 => Step::Complete { window, how: self.how(&step) },
             6 => Step::Wait { window, how: self.how(&step) },
             7 => {
@@ -199,8 +258,12 @@ impl Script for Schedule {
                 Step::Lock { window, mode, target: peer, assert, blocking }
             }
             8 => Step::Unlock { window, target: peer, how: self.how(&step) },
-            9 => Step::Await(step.request as Slot),
+            9 => {
+                self.ends = Some(step.request);
+                Step::Await(step.request as Slot)
+            }
             10 => Step::Flops { flops: step.flops, bytes: step.rows * self.m.saturating_sub(step.work) * 8 },
+            11 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Get, &step)) },
             other => unreachable!("schedule.h has no step {other}"),
         }
     }

@@ -313,6 +313,7 @@ impl<S: Script> World<S> {
     fn woken(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
         let now = self.net.now();
         let process = self.process(rank);
+        process.called = true;
         if process.state == State::Busy {
             if self.settings.progress_thread {
                 self.help(rank, watch);
@@ -426,12 +427,13 @@ impl<S: Script> World<S> {
     // ---- progress ----
 
     fn has_news(&self, rank: Rank) -> bool {
-        (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
+        self.processes[rank as usize].called || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
     }
 
     /// One sweep over everything of the rank, again while something moves.
     fn sweep(&mut self, rank: Rank, watch: &mut impl Watch) {
         self.sweeps += 1;
+        self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mail(rank);
         for window in 0..self.net.windows() {

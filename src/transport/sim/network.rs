@@ -332,6 +332,12 @@ impl Network {
         self.memory.as_mut().map_or(Addr(0), |memory| memory.allocate(rank, bytes))
     }
 
+    /// True if operations carry bytes.
+    #[must_use]
+    pub fn carries_bytes(&self) -> bool {
+        self.memory.is_some()
+    }
+
     fn bytes_there(&self) -> &Memory {
         self.memory.as_ref().expect("this network carries no bytes")
     }
