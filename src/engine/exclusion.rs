@@ -9,14 +9,17 @@
 //!   number of registrations after which the process asks for the next one.
 //!
 //! A lock_all that waits revokes licences: those that are idle at once, without their owners' CPU; those in use end with the last use.
-//! To be found, licensed processes form a stack: its top is `Licensed` at rank 0, links are `NextLicensed` words. `Licensed`
-//! carries a count in its high half, so that a top that was taken away and came back is not mistaken for the old one.
+//! To be found, licensed processes form a stack: its top is `Licensed` at rank 0, links are `NextLicensed` words. One exchange puts a process
+//! on it, however many do so at once; the link is written after it, and until then nobody takes that process off. A value of `Licensed` names the
+//! process and counts its pushes, so that a top that was taken away and came back is not mistaken for the old one.
 //!
 //! A `Licence` word holds the number of locks that use it (low 32 bits) and flags:
 //! [`PENDING`]: on its way to the stack; [`HELD`]; [`REVOKED`]: no use may begin. Who removes the registration after a revocation: who
 //! revoked if there was no use, else the owner with its last use. Only then is the word 0 again and may the owner ask for the next.
 
 use super::alphabet::{LockMemory, LockWord, Rank};
+use super::lock::LockRequest;
+use super::slab::Key;
 use super::steps::{Later, Steps};
 
 /// Where the words of the window live.
@@ -28,6 +31,8 @@ const HELD: u64 = 1 << 32;
 const REVOKED: u64 = 2 << 32;
 const PENDING: u64 = 4 << 32;
 const ONE_USE: u64 = 1;
+/// In `NextLicensed`: the owner is on the stack and has not written yet what is below it.
+const UNLINKED: u64 = u64::MAX;
 
 fn lock_alls(holders: u64) -> u32 {
     holders as u32
@@ -54,6 +59,8 @@ pub(super) enum Claimed {
     Held(Right),
     /// Registered, which keeps further lock_alls out; some are still held.
     Draining,
+    /// It was to be a licence, and was revoked before it was there. There is no right.
+    Revoked,
 }
 
 /// When this process asks for a licence.
@@ -63,18 +70,16 @@ pub(super) struct Licensing {
     pub(super) licensed: bool,
     /// A licence is being asked for.
     pub(super) asking: bool,
+    /// Locks that wait for it.
+    pub(super) waiting: Vec<(Key, LockRequest)>,
     registrations: u32,
     threshold: u32,
+    pushes: u32,
 }
 
 impl Licensing {
     pub(super) fn new() -> Self {
-        Licensing { licensed: false, asking: false, registrations: 0, threshold: 2 }
-    }
-
-    /// A lock was registered.
-    pub(super) fn registered(&mut self) {
-        self.registrations = self.registrations.saturating_add(1);
+        Licensing { licensed: false, asking: false, waiting: Vec::new(), registrations: 0, threshold: 2, pushes: 0 }
     }
 
     /// The licence was found revoked.
@@ -85,9 +90,21 @@ impl Licensing {
         }
     }
 
-    /// A registration that is not needed any more may become a licence.
-    pub(super) fn wants_one(&self) -> bool {
-        !self.licensed && !self.asking && self.registrations >= self.threshold
+    /// A lock without a licence is to be registered: whether the registration is to be a licence, and if so the number of the push.
+    pub(super) fn register(&mut self, mem: &mut impl LockMemory) -> Option<u32> {
+        self.registrations = self.registrations.saturating_add(1);
+        // Of the last licence nothing may be left.
+        if self.registrations <= self.threshold || mem.look(LockWord::Licence) != 0 {
+            return None;
+        }
+        self.asking = true;
+        self.pushes = self.pushes.wrapping_add(1);
+        Some(self.pushes)
+    }
+
+    /// What was asked for has come, or has not.
+    pub(super) fn asked(&mut self, licensed: bool) {
+        (self.asking, self.licensed) = (false, licensed);
     }
 }
 
@@ -97,20 +114,36 @@ pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
     mem.look(LockWord::Licence) & (HELD | REVOKED) == HELD
 }
 
-/// An exclusive lock that is first in its queue asks for its right.
+/// An exclusive lock that is first in its queue uses this process's licence. False if there is none that is not revoked.
 #[inline(always)]
-pub(super) fn claim(s: &mut Steps<'_, impl LockMemory>) -> Result<Claimed, Later> {
+pub(super) fn use_licence(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
     let mut licence = s.look(LockWord::Licence);
     while licence & (HELD | REVOKED) == HELD {
         // Not an addition, which would count a use of a licence that is revoked meanwhile.
         let met = s.compare_swap(s.me(), LockWord::Licence, licence, licence + ONE_USE)?;
         if met == licence {
-            return Ok(Claimed::Held(Right::Licensed));
+            return Ok(true);
         }
         licence = met;
     }
+    Ok(false)
+}
+
+/// It is registered instead. With `push`, the number of times that this process has done so, the registration becomes a licence, and
+/// the lock its first use.
+pub(super) fn register(s: &mut Steps<'_, impl LockMemory>, push: Option<u32>) -> Result<Claimed, Later> {
     let holders = s.add(HOME, LockWord::Holders, ONE_RIGHT)?;
-    Ok(if lock_alls(holders) == 0 { Claimed::Held(Right::Registered) } else { Claimed::Draining })
+    if lock_alls(holders) > 0 {
+        return Ok(Claimed::Draining);
+    }
+    let Some(push) = push else { return Ok(Claimed::Held(Right::Registered)) };
+    s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
+    s.store(s.me(), LockWord::Licence, PENDING)?;
+    let below = s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
+    s.store(s.me(), LockWord::NextLicensed, below)?;
+    let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD + ONE_USE)?;
+    // If it is revoked already, who did that removes the registration.
+    Ok(if met == PENDING { Claimed::Held(Right::Licensed) } else { Claimed::Revoked })
 }
 
 /// Gives the right of an exclusive lock back.
@@ -125,32 +158,6 @@ pub(super) fn give_back(s: &mut Steps<'_, impl LockMemory>, right: Right) -> Res
     }
     s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
     Ok(())
-}
-
-/// Makes a registration that is not needed any more a licence, or gives it back. True if this process is licensed now.
-pub(super) fn obtain(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    let intent = s.load(HOME, LockWord::Intent)?;
-    let waited_for = intent as u32 != (intent >> 32) as u32;
-    if waited_for || s.look(LockWord::Licence) != 0 {
-        give_back(s, Right::Registered)?;
-        return Ok(false);
-    }
-    let top = s.load(HOME, LockWord::Licensed)?;
-    s.store(s.me(), LockWord::NextLicensed, top & u64::from(u32::MAX))?;
-    s.store(s.me(), LockWord::Licence, PENDING)?;
-    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, u64::from(s.me()) + 1))? != top {
-        // Somebody else was faster; this process is not on the stack, so nobody knows of its licence.
-        s.store(s.me(), LockWord::Licence, 0)?;
-        give_back(s, Right::Registered)?;
-        return Ok(false);
-    }
-    // If it is revoked already, who did that removes the registration.
-    Ok(s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD)? == PENDING)
-}
-
-/// The next value of `Licensed`, with `top` (rank + 1, or 0) on it.
-fn above(before: u64, top: u64) -> u64 {
-    ((before >> 32).wrapping_add(1) << 32) | top
 }
 
 /// A lock_all is asked for. True if it is held; else nothing is held.
@@ -191,7 +198,7 @@ fn revoke_one(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
     let top = s.load(HOME, LockWord::Licensed)?;
     let Some(owner) = (top as u32).checked_sub(1) else { return Ok(false) };
     let below = s.load(owner, LockWord::NextLicensed)?;
-    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, below))? != top {
+    if below == UNLINKED || s.compare_swap(HOME, LockWord::Licensed, top, below)? != top {
         return Ok(false);
     }
     let licence = s.add(owner, LockWord::Licence, REVOKED)?;

@@ -130,18 +130,42 @@ impl Window {
 
     /// An exclusive lock is first in its queue and asks for its right.
     pub(super) fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        match self.attempt(port, Procedure::Claim(epoch, request), |s| exclusion::claim(s)) {
+        match self.attempt(port, Procedure::Claim(epoch, request), |s| exclusion::use_licence(s)) {
             None => {}
-            Some(Claimed::Held(right)) => {
-                if right == Right::Registered {
-                    self.licensing.registered();
+            Some(true) => self.held(port, epoch, Held::Exclusive(request, Right::Licensed)),
+            Some(false) => {
+                self.licensing.lost();
+                if self.licensing.asking {
+                    // A licence is on its way, for this lock too.
+                    self.epochs[epoch].asking = true;
+                    self.licensing.waiting.push((epoch, request));
+                } else {
+                    let push = self.licensing.register(port);
+                    self.register(port, epoch, request, push);
                 }
-                self.held(port, epoch, Held::Exclusive(request, right));
             }
-            Some(Claimed::Draining) => {
-                self.licensing.registered();
+        }
+    }
+
+    /// There is no licence: it registers.
+    pub(super) fn register(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, push: Option<u32>) {
+        let steps = self.attempt(port, Procedure::Register(epoch, request, push), |s| exclusion::register(s, push));
+        let Some(claimed) = steps else { return };
+        if push.is_some() {
+            self.licensing.asked(claimed == Claimed::Held(Right::Licensed));
+        }
+        match claimed {
+            Claimed::Held(right) => self.held(port, epoch, Held::Exclusive(request, right)),
+            Claimed::Draining => {
                 self.epochs[epoch].locking = Locking::Draining(request);
                 self.watch(epoch);
+            }
+            Claimed::Revoked => self.claim(port, epoch, request),
+        }
+        if push.is_some() {
+            for (epoch, request) in std::mem::take(&mut self.licensing.waiting) {
+                self.epochs[epoch].asking = false;
+                self.claim(port, epoch, request);
             }
         }
     }
@@ -230,10 +254,6 @@ impl Window {
         self.locks_held -= 1;
         match self.epochs[epoch].locking {
             Locking::Held(Held::Shared(request)) => self.release(port, request, None),
-            Locking::Held(Held::Exclusive(request, Right::Registered)) if self.licensing.wants_one() => {
-                self.licensing.asking = true;
-                self.release_keeping(port, request);
-            }
             Locking::Held(Held::Exclusive(request, right)) => self.release(port, request, Some(right)),
             Locking::Held(Held::All) => self.leave_all(port),
             Locking::Unchecked => {
@@ -255,19 +275,6 @@ impl Window {
             Ok(released)
         });
         if let Some(released) = steps {
-            self.released(port, request.target(), released.next_reader);
-        }
-    }
-
-    /// Leaves the queue; the registration becomes a licence.
-    pub(super) fn release_keeping(&mut self, port: &mut impl Port, request: LockRequest) {
-        let steps = self.attempt(port, Procedure::ReleaseKeeping(request), |s| {
-            let released = lock::release(s, request, true)?;
-            let licensed = if released.passed_on { false } else { exclusion::obtain(s)? };
-            Ok((released, licensed))
-        });
-        if let Some((released, licensed)) = steps {
-            (self.licensing.asking, self.licensing.licensed) = (false, licensed);
             self.released(port, request.target(), released.next_reader);
         }
     }

@@ -187,6 +187,11 @@ impl Window {
         self.lock_all_open.iter().chain(&self.locks_open).any(|epoch| !self.epochs[*epoch].granted)
     }
 
+    /// True if an epoch is recorded behind others.
+    pub fn defers(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
     /// Number of epochs that are open, deferred or active, for tests and measurements.
     pub fn epochs_pending(&self) -> usize {
         self.epochs.len()
