@@ -17,7 +17,7 @@ def runs(options):
     """Name of the results, and the program's arguments, of each part."""
     few = options.quick
     full = options.full
-    lu = ["lu", "--depth", "8"]
+    lu = ["lu", "--depth", "2"]  # one row is used while the next one arrives
     transactions = ["transactions", "--seed", "1", "--window", str(options.window)]
     yield "patterns", [["pattern"], ["--progress-thread", "pattern"]]
     if few:
@@ -29,7 +29,7 @@ def runs(options):
     large = "64,128,256,512,1024,2048" if full else "64,128,256"
     yield "lu", [[*lu, "--size", "8192", "--ranks", small], [*lu, "--size", "16384", "--ranks", large],
                  [*lu, "--ahead", "--size", "8192", "--ranks", "64,128,256"]]
-    counted = ["--count", "200", "--warm-up", "50"]
+    counted = ["--count", "200", "--warm-up", "20"]
     yield "transactions", [[*transactions, *counted, "--ranks", "64,128,256,512"],
                            [*transactions, *counted, "--ranks", "1024,4096,16384" if full else "1024"]]
     yield "pending", [["pending", "--epochs", "1,10,100,1000,10000,100000" + (",1000000" if full else "")]]
