@@ -13,9 +13,9 @@
 //! on it, however many do so at once; the link is written after it, and until then nobody takes that process off. A value of `Licensed` names the
 //! process and counts its pushes, so that a top that was taken away and came back is not mistaken for the old one.
 //!
-//! A `Licence` word holds the number of locks that use it (low 32 bits) and flags:
-//! [`PENDING`]: on its way to the stack; [`HELD`]; [`REVOKED`]: no use may begin. Who removes the registration after a revocation: who
-//! revoked if there was no use, else the owner with its last use. Only then is the word 0 again and may the owner ask for the next.
+//! A `Licence` word holds flags: [`IN_USE`] while locks of its owner are held by it; [`PENDING`] on its way to the stack; [`HELD`];
+//! [`REVOKED`]: it may not be taken into use. Who removes the registration after a revocation: who revoked if it was not in use, else the
+//! owner when it has left use. Only then is the word 0 again and may the owner ask for the next.
 
 use super::alphabet::{LockMemory, LockWord, Rank};
 use super::lock::LockRequest;
@@ -30,7 +30,7 @@ const ONE_LOCK_ALL: u64 = 1;
 const HELD: u64 = 1 << 32;
 const REVOKED: u64 = 2 << 32;
 const PENDING: u64 = 4 << 32;
-const ONE_USE: u64 = 1;
+const IN_USE: u64 = 1;
 /// In `NextLicensed`: the owner is on the stack and has not written yet what is below it.
 const UNLINKED: u64 = u64::MAX;
 
@@ -40,10 +40,6 @@ fn lock_alls(holders: u64) -> u32 {
 
 fn rights(holders: u64) -> u32 {
     (holders >> 32) as u32
-}
-
-fn uses(licence: u64) -> u32 {
-    licence as u32
 }
 
 /// The right by which an exclusive lock is held.
@@ -63,23 +59,37 @@ pub(super) enum Claimed {
     Revoked,
 }
 
-/// When this process asks for a licence.
+/// What this process knows of its licence.
 #[derive(Debug)]
 pub(super) struct Licensing {
-    /// By what this process knows; it may have been revoked since.
+    /// It has one, unless it was revoked since.
     pub(super) licensed: bool,
-    /// A licence is being asked for.
-    pub(super) asking: bool,
-    /// Locks that wait for it.
-    pub(super) waiting: Vec<(Key, LockRequest)>,
+    /// A procedure on its word is under way: it is asked for, or its use begins or ends. Locks that need a right wait for that.
+    changing: bool,
+    /// Locks held by it. The first takes it into use, the last gives it back; those between cost nothing.
+    uses: u32,
+    waiting: Vec<(Key, LockRequest)>,
     registrations: u32,
     threshold: u32,
     pushes: u32,
 }
 
+/// What an exclusive lock that is first in its queue does for its right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The licence is in use already.
+    Licensed,
+    /// It is idle: [`begin_use`].
+    Begin,
+    /// There is none: [`register`].
+    Register(Option<u32>),
+    /// To be seen when what is under way has ended.
+    Wait,
+}
+
 impl Licensing {
     pub(super) fn new() -> Self {
-        Licensing { licensed: false, asking: false, waiting: Vec::new(), registrations: 0, threshold: 2, pushes: 0 }
+        Licensing { licensed: false, changing: false, uses: 0, waiting: Vec::new(), registrations: 0, threshold: 2, pushes: 0 }
     }
 
     /// The licence was found revoked.
@@ -90,21 +100,52 @@ impl Licensing {
         }
     }
 
-    /// A lock without a licence is to be registered: whether the registration is to be a licence, and if so the number of the push.
-    pub(super) fn register(&mut self, mem: &mut impl LockMemory) -> Option<u32> {
+    /// The way of a lock to its right; one that waits is given back by [`changed`](Self::changed).
+    #[inline(always)]
+    pub(super) fn way(&mut self, mem: &mut impl LockMemory, epoch: Key, request: LockRequest) -> Way {
+        if self.changing {
+            self.waiting.push((epoch, request));
+            return Way::Wait;
+        }
+        let word = mem.look(LockWord::Licence);
+        if word & (HELD | REVOKED) == HELD {
+            if self.uses > 0 {
+                self.uses += 1;
+                return Way::Licensed;
+            }
+            self.changing = true;
+            return Way::Begin;
+        }
+        self.lost();
         self.registrations = self.registrations.saturating_add(1);
         // Of the last licence nothing may be left.
-        if self.registrations <= self.threshold || mem.look(LockWord::Licence) != 0 {
-            return None;
+        if self.registrations <= self.threshold || word != 0 {
+            return Way::Register(None);
         }
-        self.asking = true;
+        self.changing = true;
         self.pushes = self.pushes.wrapping_add(1);
-        Some(self.pushes)
+        Way::Register(Some(self.pushes))
     }
 
-    /// What was asked for has come, or has not.
-    pub(super) fn asked(&mut self, licensed: bool) {
-        (self.asking, self.licensed) = (false, licensed);
+    /// A lock has its licence: the first one.
+    #[inline(always)]
+    pub(super) fn begun(&mut self) {
+        (self.licensed, self.uses) = (true, 1);
+    }
+
+    /// A lock that was held by the licence is released. True if it was the last one: [`end_use`].
+    #[inline(always)]
+    pub(super) fn ends(&mut self) -> bool {
+        self.uses -= 1;
+        self.changing = self.uses == 0;
+        self.changing
+    }
+
+    /// What was under way has ended: gives the locks that waited for it.
+    #[inline(always)]
+    pub(super) fn changed(&mut self) -> Vec<(Key, LockRequest)> {
+        self.changing = false;
+        std::mem::take(&mut self.waiting)
     }
 }
 
@@ -114,19 +155,21 @@ pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
     mem.look(LockWord::Licence) & (HELD | REVOKED) == HELD
 }
 
-/// An exclusive lock that is first in its queue uses this process's licence. False if there is none that is not revoked.
+/// Takes the idle licence into use. False if it is revoked.
 #[inline(always)]
-pub(super) fn use_licence(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    let mut licence = s.look(LockWord::Licence);
-    while licence & (HELD | REVOKED) == HELD {
-        // Not an addition, which would count a use of a licence that is revoked meanwhile.
-        let met = s.compare_swap(s.me(), LockWord::Licence, licence, licence + ONE_USE)?;
-        if met == licence {
-            return Ok(true);
-        }
-        licence = met;
+pub(super) fn begin_use(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
+    // Not an addition, which would take a licence into use that is revoked meanwhile.
+    Ok(s.compare_swap(s.me(), LockWord::Licence, HELD, HELD | IN_USE)? == HELD)
+}
+
+/// Makes the licence idle. If it was revoked meanwhile the registration is removed.
+#[inline(always)]
+pub(super) fn end_use(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
+    if s.add(s.me(), LockWord::Licence, IN_USE.wrapping_neg())? & REVOKED != 0 {
+        s.store(s.me(), LockWord::Licence, 0)?;
+        deregister(s)?;
     }
-    Ok(false)
+    Ok(())
 }
 
 /// It is registered instead. With `push`, the number of times that this process has done so, the registration becomes a licence, and
@@ -141,21 +184,14 @@ pub(super) fn register(s: &mut Steps<'_, impl LockMemory>, push: Option<u32>) ->
     s.store(s.me(), LockWord::Licence, PENDING)?;
     let below = s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
     s.store(s.me(), LockWord::NextLicensed, below)?;
-    let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD + ONE_USE)?;
+    let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
     // If it is revoked already, who did that removes the registration.
     Ok(if met == PENDING { Claimed::Held(Right::Licensed) } else { Claimed::Revoked })
 }
 
-/// Gives the right of an exclusive lock back.
+/// Removes a registration.
 #[inline(always)]
-pub(super) fn give_back(s: &mut Steps<'_, impl LockMemory>, right: Right) -> Result<(), Later> {
-    if right == Right::Licensed {
-        let licence = s.add(s.me(), LockWord::Licence, ONE_USE.wrapping_neg())?;
-        if licence & REVOKED == 0 || uses(licence) != 1 {
-            return Ok(());
-        }
-        s.store(s.me(), LockWord::Licence, 0)?;
-    }
+pub(super) fn deregister(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
     s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
     Ok(())
 }
@@ -202,8 +238,8 @@ fn revoke_one(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
         return Ok(false);
     }
     let licence = s.add(owner, LockWord::Licence, REVOKED)?;
-    if uses(licence) == 0 {
-        s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
+    if licence & IN_USE == 0 {
+        deregister(s)?;
         s.store(owner, LockWord::Licence, 0)?;
     }
     Ok(true)

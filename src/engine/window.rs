@@ -84,8 +84,9 @@ pub struct Window {
     pub(super) lock_watch: Vec<Key>,
     /// Active lock and lock_all epochs that are not held yet.
     pub(super) locks_awaited: usize,
-    /// Lock epochs of this process that are held: such a process passes every gate [LK-6].
-    pub(super) locks_held: usize,
+    /// Lock epochs that are held and that the application has not closed: it may need another lock to close them, so such a process
+    /// passes every gate [LK-6].
+    pub(super) open_locks_held: usize,
     pub(super) licensing: Licensing,
     pub(super) procedures: Procedures,
     pub(super) fences: u64,
@@ -128,7 +129,7 @@ impl Window {
             lock_gate: VecDeque::new(),
             lock_watch: Vec::new(),
             locks_awaited: 0,
-            locks_held: 0,
+            open_locks_held: 0,
             licensing: Licensing::new(),
             procedures: Procedures::new(),
             fences: 0,
