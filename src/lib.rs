@@ -10,5 +10,7 @@ pub mod engine;
 #[cfg(feature = "host")]
 pub mod mpi;
 pub mod runtime;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod sync;
 pub mod transport;

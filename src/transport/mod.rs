@@ -4,3 +4,5 @@ mod bulk;
 pub mod element;
 mod kernel;
 pub mod shm;
+#[cfg(feature = "sim")]
+pub mod sim;

@@ -1,0 +1,157 @@
+//! Machines by name: every parameter with where it comes from.
+
+use crate::transport::sim::{Class, NS, Parameters, SECOND, Time, Tree, US};
+
+/// A machine: network and CPUs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Its name.
+    pub name: &'static str,
+    /// Its network.
+    pub network: Parameters,
+    /// CPU time of any call, beside what it posts and handles.
+    pub call: Time,
+    /// Floating-point operations per second of one core that updates a vector by another (two per element), all cores of its node
+    /// at the same, where the vectors updated stay in its part of the cache ...
+    pub flops_cached: f64,
+    /// ... and where they come from memory each time.
+    pub flops_streaming: f64,
+    /// A core's part of the cache, in bytes.
+    pub cache: u64,
+    /// Two-sided messages up to this go without a handshake.
+    pub eager_max: u64,
+}
+
+impl Machine {
+    /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte: for asking what depends on what.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the value does not fit.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
+        let ns = (value * NS as f64).round() as u64;
+        let whole = value.round() as u64;
+        let network = &mut self.network;
+        match name {
+            "latency" => network.wire.latency = ns,
+            "post" => network.wire.post = ns,
+            "handle" => network.wire.handle = ns,
+            "gap" => network.wire.gap = ns,
+            "byte" => network.wire.byte_fs = (value * 1000.0).round() as u64,
+            "loopback" => network.loopback = ns,
+            "atomic_gap" => network.atomic_gap = ns,
+            "accumulate_byte" => network.accumulate_byte_fs = (value * 1000.0).round() as u64,
+            "call" => self.call = ns,
+            "mtu" => network.mtu = whole,
+            "ranks_per_node" if whole > 0 => network.ranks_per_node = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "credits_pair" if whole > 0 => network.credits_pair = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "credits_nic" if whole > 0 => network.credits_nic = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "flops_cached" => self.flops_cached = value,
+            "flops_streaming" => self.flops_streaming = value,
+            "cache" => self.cache = whole,
+            "tree" if whole == 0 => network.tree = None,
+            _ => return Err(format!("a machine has no {name} that could be {value}")),
+        }
+        Ok(())
+    }
+
+    /// How long a core takes for so many operations on so many bytes.
+    #[must_use]
+    pub fn computes(&self, flops: f64, bytes: u64) -> Time {
+        let rate = if bytes <= self.cache { self.flops_cached } else { self.flops_streaming };
+        (flops / rate * SECOND as f64) as Time
+    }
+}
+
+/// The paper's cluster: two quad-core Nehalem at 2.6 GHz per node (8 ranks), Mellanox ConnectX QDR.
+///
+/// | parameter | value | why |
+/// |---|---|---|
+/// | `wire.latency` | 1.3 µs | ConnectX QDR: one-way 8-byte write about 1.3 to 1.6 µs between two processes through one switch, less the CPU's part below |
+/// | `wire.post` | 0.25 µs | building a work request and ringing the doorbell over PCIe 2.0 on Nehalem |
+/// | `wire.handle` | 0.15 µs | one completion-queue entry and its bookkeeping |
+/// | `wire.gap` | 0.2 µs | about 5 million messages per second and port, ConnectX (2) of that time |
+/// | `wire.byte_fs` | 320 ps/byte | 3.1 GB/s: QDR's 4 GB/s less PCIe 2.0 x8 and headers. **The calibrated one**: 1 MB epoch = 340 µs |
+/// | `local.latency` | 0.1 µs | a cache line from one core to another, across sockets at worst |
+/// | `local.byte_fs` | 250 ps/byte | 4 GB/s: one Nehalem core copying outside its cache |
+/// | `bus_byte_fs` | 80 ps/byte | 12.5 GB/s of copies per node: about 25 GB/s of STREAM traffic, read and write |
+/// | `loopback` | 1.0 µs | through the HCA and back over PCIe, no wire |
+/// | `mtu` | 2 KiB | the usual setting of IPoIB-era fabrics |
+/// | `inline_max` | 128 bytes | MVAPICH's default |
+/// | `atomic_gap` | 0.4 µs | ConnectX atomics: about 2.5 million per second, each a locked PCIe read and write |
+/// | `accumulate_byte_fs` | 500 ps/byte | 2 GB/s of read, add, write by an agent |
+/// | `credits_pair` | 64 | depth of an MVAPICH send queue |
+/// | `credits_nic` | 16,384 | a completion queue |
+/// | `tree` | 18 nodes per leaf, 18 uplinks | 36-port switches, full bisection, 0.1 µs per hop |
+/// | `call` | 0.1 µs | argument checks and look-ups |
+/// | `flops_streaming` | 0.47 GFlop/s | an update reads and writes 16 bytes per 2 operations; 30 GB/s of STREAM per node, by 8 cores: 3.75 GB/s each |
+/// | `flops_cached` | 1.4 GFlop/s | the same from the third-level cache, at some 11 GB/s per core |
+/// | `cache` | 2 MiB | 8 MiB per socket of 4 cores |
+/// | `eager_max` | 12 KiB | MVAPICH's default on InfiniBand |
+const QDR_2014: Machine = Machine {
+    name: "qdr-2014",
+    network: Parameters {
+        ranks_per_node: 8,
+        wire: Class { latency: 1_300 * NS, post: 250 * NS, handle: 150 * NS, gap: 200 * NS, byte_fs: 320_000 },
+        local: Class { latency: 100 * NS, post: 50 * NS, handle: 50 * NS, gap: 50 * NS, byte_fs: 250_000 },
+        bus_byte_fs: 80_000,
+        loopback: US,
+        mtu: 2048,
+        inline_max: 128,
+        local_stage: false,
+        atomic_gap: 400 * NS,
+        accumulate_byte_fs: 500_000,
+        credits_pair: 64,
+        credits_nic: 16_384,
+        tree: Some(Tree { nodes_per_leaf: 18, uplinks: 18, hop: 100 * NS }),
+    },
+    call: 100 * NS,
+    flops_cached: 1.4e9,
+    flops_streaming: 0.47e9,
+    cache: 2 << 20,
+    eager_max: 12 * 1024,
+};
+
+/// A machine of the present: 64 ranks per node, one NDR 400 adapter.
+///
+/// | parameter | value | why |
+/// |---|---|---|
+/// | `wire.latency` | 0.7 µs | ConnectX-7 with one NDR switch: about 1 µs between processes, less the CPU's part |
+/// | `wire.post`, `handle`, `gap` | 80, 50, 10 ns | write-combined doorbells; some 100 million messages per second and port |
+/// | `wire.byte_fs` | 21 ps/byte | 48 GB/s of 400 Gbit/s |
+/// | `local.byte_fs`, `bus_byte_fs` | 80, 5 ps/byte | 12 GB/s per core, 200 GB/s of copies per node |
+/// | `atomic_gap` | 50 ns | ConnectX-7 atomics |
+/// | `tree` | 32 nodes per leaf, 32 uplinks | 64-port switches |
+/// | `flops_streaming` | 1.2 GFlop/s | 600 GB/s of memory per node by 64 cores: 9.4 GB/s each, 16 bytes per 2 operations |
+/// | `flops_cached`, `cache` | 4 GFlop/s, 4 MiB | 30 GB/s from 2 MiB of its own and its part of the shared cache |
+const NDR_2024: Machine = Machine {
+    name: "ndr-2024",
+    network: Parameters {
+        ranks_per_node: 64,
+        wire: Class { latency: 700 * NS, post: 80 * NS, handle: 50 * NS, gap: 10 * NS, byte_fs: 21_000 },
+        local: Class { latency: 80 * NS, post: 20 * NS, handle: 20 * NS, gap: 20 * NS, byte_fs: 80_000 },
+        bus_byte_fs: 5_000,
+        loopback: 500 * NS,
+        mtu: 4096,
+        inline_max: 256,
+        local_stage: false,
+        atomic_gap: 50 * NS,
+        accumulate_byte_fs: 100_000,
+        credits_pair: 128,
+        credits_nic: 65_536,
+        tree: Some(Tree { nodes_per_leaf: 32, uplinks: 32, hop: 100 * NS }),
+    },
+    call: 40 * NS,
+    flops_cached: 4e9,
+    flops_streaming: 1.2e9,
+    cache: 4 << 20,
+    eager_max: 16 * 1024,
+};
+
+/// All machines.
+pub const PROFILES: [Machine; 2] = [QDR_2014, NDR_2024];
+
+/// The machine of this name.
+#[must_use]
+pub fn profile(name: &str) -> Option<Machine> {
+    PROFILES.into_iter().find(|machine| machine.name == name)
+}

@@ -1,0 +1,393 @@
+//! The way of a message: out of a port, through switches, into a port, and what it does there.
+
+use super::Time;
+use super::message::{Message, NIL, Path, Purpose};
+use super::network::{Effect, Network, Packet};
+use super::queue::Kind;
+use crate::engine::{Atomic, Change, LockTicket, LockWord, Op, Stage, Ticket};
+
+/// Answers up to this length travel like acknowledgements: without taking a port.
+const SHORT_ANSWER: u64 = 64;
+
+impl Network {
+    /// True if there is a credit for one more message of this pair; else the origin is woken when there may be one.
+    pub(super) fn has_credit(&mut self, origin: u32, target: u32) -> bool {
+        let node = self.parameters.node(origin) as usize;
+        if let Some(wait) = self.disorder.as_mut().and_then(super::disorder::State::refuses) {
+            self.counters.refusals += 1;
+            let at = self.clock + wait;
+            self.push(at, Kind::Nudge, origin, 0);
+            return false;
+        }
+        if self.nodes[node].in_flight >= self.parameters.credits_nic {
+            self.counters.refusals += 1;
+            let starved = &mut self.nodes[node].starved;
+            if starved.last() != Some(&origin) {
+                starved.push(origin);
+            }
+            return false;
+        }
+        if self.pairs.in_flight(origin, target) >= self.parameters.credits_pair {
+            self.counters.refusals += 1;
+            self.starving[origin as usize] = true;
+            return false;
+        }
+        true
+    }
+
+    /// A credit of this message's origin comes back.
+    fn give_back(&mut self, pair: u32, origin: u32) {
+        self.pairs.close(pair);
+        let node = self.parameters.node(origin) as usize;
+        self.nodes[node].in_flight -= 1;
+        if !self.nodes[node].starved.is_empty() {
+            for rank in std::mem::take(&mut self.nodes[node].starved) {
+                self.wake(rank);
+            }
+        }
+        if std::mem::take(&mut self.starving[origin as usize]) {
+            self.wake(origin);
+        }
+    }
+
+    /// How a message between these two travels, if it must pass the NIC.
+    pub(super) fn path_by_nic(&self, origin: u32, target: u32) -> Path {
+        if self.parameters.node(origin) == self.parameters.node(target) { Path::Loopback } else { Path::Wire }
+    }
+
+    /// A message sets out when its CPU's clock is there. The caller has asked for a credit.
+    pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>) {
+        message.pair = self.pairs.open(message.origin, message.target);
+        let node = self.parameters.node(message.origin) as usize;
+        self.nodes[node].in_flight += 1;
+        self.counters.messages += 1;
+        let (origin, inlined) = (message.origin, message.inlined);
+        let id = self.messages.insert(message);
+        self.counters.in_flight_max = self.counters.in_flight_max.max(self.messages.alive());
+        if let (Some(memory), Some(op)) = (&mut self.memory, op) {
+            memory.embark(id, op);
+            if inlined {
+                memory.load(id, origin);
+            }
+        }
+        self.depart(id, self.clock);
+    }
+
+    /// The nodes that a message leaves and reaches.
+    fn nodes_of(&self, message: &Message) -> (usize, usize) {
+        let (origin, target) = (self.parameters.node(message.origin) as usize, self.parameters.node(message.target) as usize);
+        if message.back { (target, origin) } else { (origin, target) }
+    }
+
+    fn is_bulk(&self, message: &Message) -> bool {
+        message.path != Path::Shared && message.bytes > self.parameters.mtu
+    }
+
+    /// How long a node's port is taken by so many bytes.
+    fn busy(&self, node: usize, bytes: u64) -> Time {
+        let wire = &self.parameters.wire;
+        let busy = wire.serial(bytes).max(wire.gap);
+        self.disorder.as_ref().map_or(busy, |disorder| disorder.nic_time(node as u32, busy))
+    }
+
+    /// What a message takes its target's atomic unit for.
+    fn unit_time(&self, message: &Message) -> Time {
+        let unit = self.parameters.atomic_gap;
+        match message.purpose {
+            _ if message.back => 0,
+            Purpose::Access(_, Atomic::Swap(_) | Atomic::Add(_) | Atomic::CompareSwap { .. }) => unit,
+            Purpose::Accumulate | Purpose::Fetch => {
+                unit + (u128::from(message.bytes) * u128::from(self.parameters.accumulate_byte_fs) / 1000) as Time
+            }
+            _ => 0,
+        }
+    }
+
+    fn latency(&self, path: Path) -> Time {
+        match path {
+            Path::Shared => self.parameters.local.latency,
+            Path::Loopback => self.parameters.loopback,
+            Path::Wire => self.parameters.wire.latency,
+        }
+    }
+
+    fn leaf(&self, node: usize) -> usize {
+        self.parameters.tree.map_or(0, |tree| node / tree.nodes_per_leaf as usize)
+    }
+
+    fn extra_delay(&mut self) -> Time {
+        let now = self.now;
+        self.disorder.as_mut().map_or(0, |disorder| disorder.delay(now))
+    }
+
+    /// What an acknowledgement takes.
+    fn way_back(&mut self, message: &Message) -> Time {
+        let (from, to) = self.nodes_of(message);
+        let hops = match self.parameters.tree {
+            Some(tree) if self.leaf(from) != self.leaf(to) => 2 * tree.hop,
+            _ => 0,
+        };
+        self.latency(message.path) + hops + self.extra_delay()
+    }
+
+    /// The message leaves; in its own direction, so answers leave their target.
+    fn depart(&mut self, id: u32, ready: Time) {
+        let message = self.messages[id];
+        self.counters.bytes += message.bytes;
+        let way = self.pairs.way(message.pair, message.back);
+        let number = way.sent;
+        way.sent = way.sent.wrapping_add(1);
+        let ready = ready.max(way.left);
+        self.messages[id].number = number;
+        let latency = self.latency(message.path) + self.extra_delay();
+        let lead = self.unit_time(&message);
+        if message.path == Path::Shared {
+            let at = ready + self.parameters.local.serial(message.bytes) + latency;
+            return self.push(at, Kind::Arrive, id, 0);
+        }
+        let (from, to) = self.nodes_of(&message);
+        let (bulk, busy) = (self.is_bulk(&message), self.busy(from, message.bytes));
+        let serial = self.parameters.wire.serial(message.bytes);
+        let packet = self.parameters.wire.serial(self.parameters.mtu);
+        let out = &mut self.nodes[from].out;
+        let start = if bulk { out.bulk(ready, busy) } else { out.short(ready, busy, packet) };
+        self.pairs.way(message.pair, message.back).left = start + serial;
+        if !message.back && !message.inlined && (self.memory.is_some() || self.parameters.local_stage) {
+            self.push(start + serial, Kind::Left, id, 0);
+        }
+        if self.leaf(from) != self.leaf(to) {
+            self.push(start + latency / 2, Kind::Switch, id, 0);
+        } else if bulk {
+            self.push(start + latency, Kind::Head, id, 0);
+        } else {
+            self.push(start + serial + latency + lead, Kind::Arrive, id, 0);
+        }
+    }
+
+    /// The head is at the first switch on the way to another leaf.
+    fn switch(&mut self, id: u32) {
+        let message = self.messages[id];
+        let tree = self.parameters.tree.expect("only a tree has switches");
+        let (from, to) = self.nodes_of(&message);
+        let (bulk, busy) = (self.is_bulk(&message), self.parameters.wire.serial(message.bytes));
+        let packet = self.parameters.wire.serial(self.parameters.mtu);
+        let uplinks = tree.uplinks as usize;
+        let route = to % uplinks;
+        let mut pass = |leaf: usize, down: usize, ready: Time| {
+            let link = &mut self.links[leaf * uplinks + route][down];
+            if bulk { link.bulk(ready, busy) } else { link.short(ready, busy, packet) }
+        };
+        let leaves = [from, to].map(|node| node / tree.nodes_per_leaf as usize);
+        let up = pass(leaves[0], 0, self.now);
+        let down = pass(leaves[1], 1, up + tree.hop);
+        let head = down + tree.hop + self.latency(message.path) / 2;
+        if bulk {
+            self.push(head, Kind::Head, id, 0);
+        } else {
+            let lead = self.unit_time(&message);
+            self.push(head + busy + lead, Kind::Arrive, id, 0);
+        }
+    }
+
+    /// True if it is this message's turn to arrive; else it is parked.
+    fn in_turn(&mut self, id: u32) -> bool {
+        let message = self.messages[id];
+        let way = self.pairs.way(message.pair, message.back);
+        if message.number == way.admitted {
+            return true;
+        }
+        let later =
+            |other: u32, messages: &super::message::Messages| messages[other].number.wrapping_sub(message.number) < 1 << 31;
+        if way.parked == NIL || later(way.parked, &self.messages) {
+            self.messages[id].next = std::mem::replace(&mut way.parked, id);
+            return false;
+        }
+        let mut before = way.parked;
+        while self.messages[before].next != NIL && !later(self.messages[before].next, &self.messages) {
+            before = self.messages[before].next;
+        }
+        self.messages[id].next = self.messages[before].next;
+        self.messages[before].next = id;
+        false
+    }
+
+    /// The message lands at `at`, or just after its predecessor. A successor that is here already is next.
+    fn admit(&mut self, id: u32, at: Time) -> Time {
+        let Message { pair, back, .. } = self.messages[id];
+        let way = self.pairs.way(pair, back);
+        way.admitted = way.admitted.wrapping_add(1);
+        let at = at.max(way.landed + 1);
+        way.landed = at;
+        let (next, turn) = (way.parked, way.admitted);
+        if next != NIL && self.messages[next].number == turn {
+            let (now, bulk) = (self.now, self.is_bulk(&self.messages[next]));
+            self.pairs.way(pair, back).parked = self.messages[next].next;
+            self.messages[next].next = NIL;
+            self.push(now, if bulk { Kind::Head } else { Kind::Arrive }, next, 0);
+        }
+        at
+    }
+
+    /// The head of a bulk message is at the port.
+    fn head(&mut self, id: u32) {
+        if !self.in_turn(id) {
+            return;
+        }
+        let message = self.messages[id];
+        let (_, to) = self.nodes_of(&message);
+        let busy = self.busy(to, message.bytes);
+        let end = self.nodes[to].into.bulk(self.now, busy) + self.parameters.wire.serial(message.bytes);
+        let at = self.through_unit(to, end, self.unit_time(&message));
+        let at = self.admit(id, at);
+        if message.purpose == Purpose::Put && self.memory.is_none() {
+            // Nobody looks at what it does there.
+            let at = at + self.way_back(&message);
+            self.push(at, Kind::Done, id, 0);
+        } else {
+            self.push(at, Kind::Land, id, 0);
+        }
+    }
+
+    /// The last byte of a short message is at the port; what it takes the atomic unit for has been added to its time.
+    fn arrive(&mut self, id: u32) {
+        if !self.in_turn(id) {
+            return;
+        }
+        let message = self.messages[id];
+        let mut end = self.now;
+        if message.path != Path::Shared {
+            let (_, to) = self.nodes_of(&message);
+            let lead = self.unit_time(&message);
+            let serial = self.parameters.wire.serial(message.bytes);
+            let packet = self.parameters.wire.serial(self.parameters.mtu);
+            let busy = self.busy(to, message.bytes);
+            let begun = self.now.saturating_sub(lead + serial);
+            end = self.nodes[to].into.short(begun, busy, packet) + serial;
+            end = self.through_unit(to, end, lead).max(self.now);
+        }
+        let at = self.admit(id, end);
+        if at > self.now {
+            self.push(at, Kind::Land, id, 0);
+        } else {
+            self.land(id);
+        }
+    }
+
+    /// When a message that is whole at `at` has passed the atomic unit, if it must.
+    fn through_unit(&mut self, node: usize, at: Time, time: Time) -> Time {
+        if time == 0 {
+            return at;
+        }
+        let node = &mut self.nodes[node];
+        node.atomic_busy += time;
+        node.atomic_free = at.max(node.atomic_free) + time;
+        node.atomic_free
+    }
+
+    /// A message has its effect.
+    fn land(&mut self, id: u32) {
+        let message = self.messages[id];
+        if message.back {
+            return self.done(id);
+        }
+        let Message { origin, target, window, .. } = message;
+        match message.purpose {
+            Purpose::Put | Purpose::Accumulate | Purpose::Get | Purpose::Fetch => {
+                self.take_effect(id, &message);
+                let fetches = matches!(message.purpose, Purpose::Get | Purpose::Fetch);
+                if fetches && message.value > SHORT_ANSWER {
+                    let answer = &mut self.messages[id];
+                    answer.back = true;
+                    answer.bytes = message.value;
+                    return self.depart(id, self.now);
+                }
+                let mut at = self.now + self.way_back(&message);
+                if fetches {
+                    at += self.parameters.wire.serial(message.value);
+                }
+                self.push(at, Kind::Done, id, 0);
+            }
+            Purpose::Signal(word) => {
+                if self.words.raise(window, target, origin, word, message.value) {
+                    self.tell(window, target).changes.push_back(Change::Signal(origin, word));
+                }
+                self.messages.remove(id);
+                self.give_back(message.pair, origin);
+            }
+            Purpose::Access(word, access) => {
+                let old = self.words.change(window, target, word, |old| access.applied_to(old));
+                if let (LockWord::Grant { target: locked }, false) = (word, access == Atomic::Load) {
+                    self.tell(window, target).changes.push_back(Change::LockGrant(locked));
+                }
+                self.messages[id].value = old;
+                let at = self.now + self.way_back(&message) + self.parameters.wire.serial(8);
+                self.push(at, Kind::Done, id, 0);
+            }
+            Purpose::Packet => {
+                let packet = Packet { from: origin, value: message.value, acknowledged: false };
+                self.packets[target as usize].push_back(packet);
+                self.wake(target);
+                let at = self.now + self.way_back(&message);
+                self.push(at, Kind::Done, id, 0);
+            }
+        }
+    }
+
+    fn take_effect(&mut self, id: u32, message: &Message) {
+        let Some(memory) = &mut self.memory else { return };
+        let op = memory.apply(id, message.window);
+        if let Some(effects) = &mut self.effects {
+            let Message { origin, target, window, .. } = *message;
+            effects.push_back(Effect { at: self.now, origin, target, window, kind: op.kind, disp: op.disp, len: op.len });
+        }
+    }
+
+    /// The last byte of an operation has left.
+    fn left(&mut self, id: u32) {
+        let message = self.messages[id];
+        if let Some(memory) = &mut self.memory {
+            memory.load(id, message.origin);
+        }
+        if self.parameters.local_stage && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
+            self.tell(message.window, message.origin).finished.push_back((Ticket(message.ticket), Stage::Local));
+        }
+    }
+
+    /// A message is acknowledged or answered.
+    fn done(&mut self, id: u32) {
+        let message = self.messages[id];
+        let Message { origin, window, ticket, .. } = message;
+        self.messages.remove(id);
+        match message.purpose {
+            Purpose::Access(..) => self.tell(window, origin).answers.push_back((LockTicket(ticket), message.value)),
+            Purpose::Packet => {
+                let packet = Packet { from: message.target, value: message.value, acknowledged: true };
+                self.packets[origin as usize].push_back(packet);
+                self.wake(origin);
+            }
+            Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch => {
+                if let Some(memory) = &mut self.memory {
+                    memory.unload(id, origin);
+                }
+                self.tell(window, origin).finished.push_back((Ticket(ticket), Stage::Remote));
+            }
+            Purpose::Signal(_) => unreachable!("signals are not acknowledged"),
+        }
+        self.give_back(message.pair, origin);
+    }
+
+    /// An event of a message, or a rank's nudge.
+    #[inline]
+    pub(super) fn deliver(&mut self, kind: Kind, subject: u32) {
+        match kind {
+            Kind::Switch => self.switch(subject),
+            Kind::Head => self.head(subject),
+            Kind::Arrive => self.arrive(subject),
+            Kind::Land => self.land(subject),
+            Kind::Left => self.left(subject),
+            Kind::Done => self.done(subject),
+            Kind::Nudge => self.wake(subject),
+            Kind::Alarm => unreachable!("the caller's"),
+        }
+    }
+}

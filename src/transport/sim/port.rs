@@ -1,0 +1,203 @@
+//! One rank's view of the network: the engine's port.
+
+use super::message::{Message, NIL, Path, Purpose};
+use super::network::{Effect, Network};
+use super::{Time, meter};
+use crate::engine::{
+    Answer, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind, Port, Posted, Rank, Stage, Ticket, Word,
+};
+
+/// What a signal, an access or a request of a get takes on the wire.
+const WORD: u64 = 8;
+
+/// One rank in one window, for the duration of a call.
+pub struct SimPort<'a> {
+    net: &'a mut Network,
+    window: u32,
+    me: u32,
+}
+
+impl<'a> SimPort<'a> {
+    pub(super) fn new(net: &'a mut Network, window: u32, me: u32) -> Self {
+        SimPort { net, window, me }
+    }
+
+    fn message(&self, target: u32, purpose: Purpose, path: Path) -> Message {
+        Message {
+            origin: self.me,
+            target,
+            window: self.window,
+            ticket: 0,
+            pair: NIL,
+            number: 0,
+            next: NIL,
+            purpose,
+            path,
+            back: false,
+            inlined: true,
+            bytes: WORD,
+            value: 0,
+        }
+    }
+
+    fn same_node(&self, other: u32) -> bool {
+        self.net.parameters.node(self.me) == self.net.parameters.node(other)
+    }
+
+    /// Put or get inside the node: the CPU copies, and shares the memory bus with the others of its node.
+    fn copy(&mut self, op: &Op) {
+        let net = &mut *self.net;
+        let (local, bus) = (net.parameters.local, net.parameters.bus_byte_fs);
+        let on_bus = (u128::from(op.len) * u128::from(bus) / 1000) as Time;
+        let node = net.parameters.node(self.me) as usize;
+        let free = &mut net.nodes[node].bus_free;
+        *free = (*free).max(net.clock) + on_bus;
+        let shared = *free;
+        net.spend(local.gap + local.serial(op.len));
+        net.clock = net.clock.max(shared);
+        net.counters.copies += 1;
+        if let Some(memory) = &mut net.memory {
+            memory.copy(self.window, self.me, op);
+            if let Some(effects) = &mut net.effects {
+                let Op { target, kind, disp, len, .. } = *op;
+                effects.push_back(Effect { at: net.now, origin: self.me, target, window: self.window, kind, disp, len });
+            }
+        }
+    }
+
+    fn post_op(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        if matches!(op.kind, OpKind::Put | OpKind::Get) && self.same_node(op.target) {
+            self.copy(op);
+            return Posted::Complete;
+        }
+        let net = &mut *self.net;
+        if !net.has_credit(self.me, op.target) {
+            return Posted::NoResource;
+        }
+        net.spend(net.parameters.wire.post);
+        let path = net.path_by_nic(self.me, op.target);
+        let inlined = op.len <= net.parameters.inline_max;
+        let (purpose, bytes) = match op.kind {
+            OpKind::Put => (Purpose::Put, op.len),
+            OpKind::Accumulate => (Purpose::Accumulate, op.len),
+            OpKind::Get => (Purpose::Get, WORD),
+            OpKind::GetAccumulate | OpKind::CompareAndSwap => (Purpose::Fetch, op.len),
+        };
+        // Only what is stored at the target has a local stage of its own.
+        let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
+        let message = Message {
+            ticket: ticket.0,
+            bytes,
+            value: op.len,
+            inlined: inlined || op.kind == OpKind::Get,
+            ..self.message(op.target, purpose, path)
+        };
+        self.net.send(message, Some(op));
+        if local_first { Posted::Local } else { Posted::Pending }
+    }
+
+    fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
+        if peer == self.me {
+            let net = &mut *self.net;
+            net.spend(net.parameters.local.post);
+            if net.words.raise(self.window, peer, peer, word, value) {
+                net.tell(self.window, peer).changes.push_back(Change::Signal(peer, word));
+            }
+            return Ok(());
+        }
+        let net = &mut *self.net;
+        if !net.has_credit(self.me, peer) {
+            return Err(NoResource);
+        }
+        let near = net.parameters.node(self.me) == net.parameters.node(peer);
+        net.spend(if near { net.parameters.local.post } else { net.parameters.wire.post });
+        let path = if near { Path::Shared } else { Path::Wire };
+        let message = Message { value, ..self.message(peer, Purpose::Signal(word), path) };
+        self.net.send(message, None);
+        Ok(())
+    }
+
+    fn access(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        let net = &mut *self.net;
+        if home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
+            // The CPU itself: nobody exchanges a word while its owner stores to it.
+            net.spend(net.parameters.local.post);
+            let old = net.words.change(self.window, home, word, |old| access.applied_to(old));
+            if let (LockWord::Grant { target }, Atomic::Store(_)) = (word, access) {
+                net.tell(self.window, home).changes.push_back(Change::LockGrant(target));
+            }
+            return Answer::Now(old);
+        }
+        if !net.has_credit(self.me, home) {
+            return Answer::NoResource;
+        }
+        net.spend(net.parameters.wire.post);
+        let path = net.path_by_nic(self.me, home);
+        let message = Message { ticket: ticket.0, ..self.message(home, Purpose::Access(word, access), path) };
+        self.net.send(message, None);
+        Answer::Later
+    }
+
+    /// A packet of the caller's own; the network has no opinion on credits for these.
+    pub(crate) fn send_packet(&mut self, to: Rank, value: u64, bytes: u64) {
+        let net = &mut *self.net;
+        net.spend(net.parameters.wire.post);
+        let path = net.path_by_nic(self.me, to);
+        let path = if path == Path::Loopback { Path::Shared } else { path };
+        let message = Message { value, bytes: bytes.max(WORD), ..self.message(to, Purpose::Packet, path) };
+        self.net.send(message, None);
+    }
+
+    /// Takes the next of something from this window's inbox, and the CPU's time for it.
+    #[inline]
+    fn take<T>(&mut self, next: impl FnOnce(&mut super::network::Inbox) -> Option<T>) -> Option<T> {
+        let at = self.net.inbox_at(self.window, self.me);
+        let taken = next(&mut self.net.inboxes[at])?;
+        self.net.spend(self.net.parameters.wire.handle);
+        Some(taken)
+    }
+}
+
+impl LockMemory for SimPort<'_> {
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        meter::outside(|| self.access(home, word, access, ticket))
+    }
+
+    fn look(&mut self, word: LockWord) -> u64 {
+        self.net.words.lock(self.window, self.me, word)
+    }
+}
+
+impl Port for SimPort<'_> {
+    const NAMES_CHANGES: bool = true;
+    const SIGNALS_FOLLOW: bool = true;
+
+    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        meter::outside(|| self.post_op(op, ticket))
+    }
+
+    fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
+        meter::outside(|| self.send_signal(peer, word, value))
+    }
+
+    fn observe(&mut self, peer: Rank, word: Word) -> u64 {
+        self.net.words.seen(self.window, self.me, peer, word)
+    }
+
+    fn poll(&mut self) -> bool {
+        let at = self.net.inbox_at(self.window, self.me);
+        std::mem::take(&mut self.net.inboxes[at].fresh)
+    }
+
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        self.take(|inbox| inbox.finished.pop_front())
+    }
+
+    fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
+        self.take(|inbox| inbox.answers.pop_front())
+    }
+
+    fn next_change(&mut self) -> Option<Change> {
+        self.take(|inbox| inbox.changes.pop_front())
+    }
+}

@@ -1,0 +1,155 @@
+//! The event queue: a heap of small entries ordered by time, then by the order in which they were made.
+
+use super::Time;
+
+/// What happens, and to which message or rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// A message's head is at the first switch.
+    Switch,
+    /// A bulk message's head is at the target's port.
+    Head,
+    /// A short message's last byte is at the target's port.
+    Arrive,
+    /// A message has its effect.
+    Land,
+    /// A message's last byte has left.
+    Left,
+    /// A message is acknowledged or answered.
+    Done,
+    /// A rank may try again what was refused.
+    Nudge,
+    /// The caller's own.
+    Alarm,
+}
+
+const KINDS: [Kind; 8] = [Kind::Switch, Kind::Head, Kind::Arrive, Kind::Land, Kind::Left, Kind::Done, Kind::Nudge, Kind::Alarm];
+
+/// An event taken from the queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) at: Time,
+    pub(super) kind: Kind,
+    /// Message or rank.
+    pub(super) subject: u32,
+    /// For the caller's own events.
+    pub(super) tag: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    at: Time,
+    /// Sequence number, and the kind in the lowest bits.
+    order: u64,
+    subject: u32,
+    tag: u32,
+}
+
+const KIND_BITS: u32 = 3;
+/// Four children per entry: half the levels of a binary heap, and the children share a cache line or two.
+const WIDTH: usize = 4;
+
+impl Entry {
+    #[inline(always)]
+    fn before(&self, other: &Entry) -> bool {
+        (self.at, self.order) < (other.at, other.order)
+    }
+}
+
+/// The queue.
+#[derive(Default)]
+pub(super) struct Queue {
+    heap: Vec<Entry>,
+    sequence: u64,
+}
+
+impl Queue {
+    #[inline]
+    pub(super) fn next_time(&self) -> Option<Time> {
+        self.heap.first().map(|entry| entry.at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, at: Time, kind: Kind, subject: u32, tag: u32) {
+        self.sequence += 1;
+        let entry = Entry { at, order: self.sequence << KIND_BITS | kind as u64, subject, tag };
+        let mut hole = self.heap.len();
+        self.heap.push(entry);
+        while hole > 0 {
+            let parent = (hole - 1) / WIDTH;
+            if !entry.before(&self.heap[parent]) {
+                break;
+            }
+            self.heap[hole] = self.heap[parent];
+            hole = parent;
+        }
+        self.heap[hole] = entry;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        let last = self.heap.pop()?;
+        let first = match self.heap.first() {
+            None => last,
+            Some(first) => {
+                let first = *first;
+                self.sift(last);
+                first
+            }
+        };
+        let kind = KINDS[(first.order & ((1 << KIND_BITS) - 1)) as usize];
+        Some(Event { at: first.at, kind, subject: first.subject, tag: first.tag })
+    }
+
+    /// Puts `entry` in the place of the first one.
+    #[inline]
+    fn sift(&mut self, entry: Entry) {
+        let heap = &mut self.heap[..];
+        let mut hole = 0;
+        loop {
+            let child = hole * WIDTH + 1;
+            if child >= heap.len() {
+                break;
+            }
+            let mut least = child;
+            for other in child + 1..(child + WIDTH).min(heap.len()) {
+                if heap[other].before(&heap[least]) {
+                    least = other;
+                }
+            }
+            if !heap[least].before(&entry) {
+                break;
+            }
+            heap[hole] = heap[least];
+            hole = least;
+        }
+        heap[hole] = entry;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_in_the_order_of_their_making() {
+        let mut queue = Queue::default();
+        let times = [5u64, 3, 5, 1, 9, 3, 3, 1, 7, 0, 5];
+        for (subject, at) in times.iter().enumerate() {
+            queue.push(*at, KINDS[subject % KINDS.len()], subject as u32, 0);
+        }
+        let mut expected: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();
+        expected.sort();
+        let mut seen = Vec::new();
+        while let Some(event) = queue.pop() {
+            assert_eq!(event.kind, KINDS[event.subject as usize % KINDS.len()]);
+            seen.push((event.at, event.subject));
+        }
+        assert_eq!(seen, expected);
+    }
+}

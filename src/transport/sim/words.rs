@@ -1,0 +1,132 @@
+//! The words that ranks write for one another, and those of the lock service: kept where they are not 0.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+use hashbrown::HashMap;
+
+use crate::engine::{LockWord, Word};
+
+/// Mixes small integers. Deterministic, and nothing here iterates over a map.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mix(u64);
+
+const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
+impl Hasher for Mix {
+    #[inline]
+    fn finish(&self) -> u64 {
+        // The product's high bits are the good ones; the table takes its index from the low ones.
+        self.0.rotate_left(26)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    #[inline]
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(FACTOR);
+    }
+}
+
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+
+/// Folds a value into a running hash.
+#[inline]
+pub(super) fn fold(hash: &mut u64, value: u64) {
+    *hash = (hash.rotate_left(5) ^ value).wrapping_mul(FACTOR);
+}
+
+/// Two ranks, and window with what is meant of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    ranks: u64,
+    what: u32,
+}
+
+fn two(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// All words of all ranks and windows.
+#[derive(Default)]
+pub(super) struct Words {
+    words: Map<Place, u64>,
+}
+
+/// Room for what a word is, beside the window's number.
+const WHAT_BITS: u32 = 4;
+
+impl Words {
+    fn signal_place(window: u32, reader: u32, writer: u32, word: Word) -> Place {
+        Place { ranks: two(reader, writer), what: window << WHAT_BITS | word as u32 }
+    }
+
+    fn lock_place(window: u32, home: u32, word: LockWord) -> Place {
+        let (code, target) = match word {
+            LockWord::Holders => (3, 0),
+            LockWord::Intent => (4, 0),
+            LockWord::Tail => (5, 0),
+            LockWord::Readers => (6, 0),
+            LockWord::NextWriter => (7, 0),
+            LockWord::Licensed => (8, 0),
+            LockWord::Licence => (9, 0),
+            LockWord::NextLicensed => (10, 0),
+            LockWord::Grant { target } => (11, target),
+            LockWord::Next { target, parity } => (12 + u32::from(parity & 1), target),
+        };
+        Place { ranks: two(home, target), what: window << WHAT_BITS | code }
+    }
+
+    /// What `writer` has told `reader`.
+    #[inline]
+    pub(super) fn seen(&self, window: u32, reader: u32, writer: u32, word: Word) -> u64 {
+        self.words.get(&Self::signal_place(window, reader, writer, word)).copied().unwrap_or(0)
+    }
+
+    /// A word of a pair rises; true if it does.
+    #[inline]
+    pub(super) fn raise(&mut self, window: u32, reader: u32, writer: u32, word: Word, value: u64) -> bool {
+        let seen = self.words.entry(Self::signal_place(window, reader, writer, word)).or_insert(0);
+        let rises = *seen < value;
+        *seen = value.max(*seen);
+        rises
+    }
+
+    #[inline]
+    pub(super) fn lock(&self, window: u32, home: u32, word: LockWord) -> u64 {
+        self.words.get(&Self::lock_place(window, home, word)).copied().unwrap_or(0)
+    }
+
+    /// Changes a lock word; gives its old value.
+    #[inline]
+    pub(super) fn change(&mut self, window: u32, home: u32, word: LockWord, change: impl FnOnce(u64) -> u64) -> u64 {
+        use hashbrown::hash_map::Entry;
+        match self.words.entry(Self::lock_place(window, home, word)) {
+            Entry::Occupied(mut held) => {
+                let old = *held.get();
+                match change(old) {
+                    0 => drop(held.remove()),
+                    new => *held.get_mut() = new,
+                }
+                old
+            }
+            Entry::Vacant(free) => {
+                let new = change(0);
+                if new != 0 {
+                    free.insert(new);
+                }
+                0
+            }
+        }
+    }
+
+    /// Words that are not 0.
+    pub(super) fn len(&self) -> usize {
+        self.words.len()
+    }
+}
