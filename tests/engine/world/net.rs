@@ -425,6 +425,9 @@ impl LockMemory for RankPort<'_> {
         if access == Atomic::Load {
             return Answer::Now(self.net.lock_word(home, word));
         }
+        if let (LockWord::Tail, Atomic::Swap(node)) = (word, access) {
+            self.net.model.queued(self.me, home, node & 1 == 1);
+        }
         Answer::Now(self.change(home, word, |old| access.applied_to(old)))
     }
     fn look(&mut self, word: LockWord) -> u64 {
