@@ -1,8 +1,8 @@
 //! One rank's view of the network: the engine's port.
 
-use super::message::{Message, NIL, Path, Purpose};
 use super::fault::Fault;
 use super::happening::What;
+use super::message::{Message, NIL, Path, Purpose};
 use super::network::Network;
 use super::{Time, meter};
 use crate::engine::{

@@ -1,7 +1,7 @@
 //! Mutual exclusion: who holds a lock holds it with nobody who conflicts [LK-1], nor twice [AC-3]; and waiters of one target hold it in
 //! the order in which they entered its queue, neighbouring readers together [LK-1].
 
-use mpix_rma::engine::{LockMode, Rank};
+use mpix_rma::engine::Rank;
 
 use super::{EpochId, Kind, Model};
 
@@ -45,16 +45,15 @@ impl Model {
         self.holders.insert(target, holders);
     }
 
-    /// A lock request of `rank` enters the queue of `target`.
-    pub fn queued(&mut self, rank: Rank, target: Rank, writer: bool) {
-        let queue = self.queues.entry(target).or_default();
-        let mode = if writer { LockMode::Exclusive } else { LockMode::Shared };
-        let wanted = Kind::Lock { target, mode, nocheck: false };
-        // One request of a process on one target is in the queue at a time [AC-3], the oldest first [EP-4].
-        let mut incomplete = self.ranks[rank as usize].incomplete.iter();
-        let epoch = incomplete.find(|&&id| self.epochs[id].kind == wanted && queue.iter().all(|other| other.epoch != id));
-        let epoch = *epoch.unwrap_or_else(|| panic!("[exclusion] rank {rank} asks for a lock of {target} for no epoch"));
-        queue.push_back(Queued { epoch, writer, held: false });
+    /// A lock request of `rank` enters the queue of `target`: `node` stands in the target's `Tail`.
+    pub fn queued(&mut self, rank: Rank, target: Rank, node: u64) {
+        let (sequence, writer) = ((node >> 32) as usize, node & 1 == 1);
+        let requests = self.requests.get(&(rank, target)).map_or(&[][..], |list| list);
+        let Some(&epoch) = sequence.checked_sub(1).and_then(|at| requests.get(at)) else {
+            panic!("[exclusion] rank {rank} makes lock request {sequence} of {target} and has opened {}", requests.len());
+        };
+        assert_eq!(self.epochs[epoch].holds_exclusively(), writer, "[exclusion] rank {rank} asks {target} for another lock");
+        self.queues.entry(target).or_default().push_back(Queued { epoch, writer, held: false });
     }
 
     /// `epoch` holds the lock: who entered the queue before it and conflicts must have held it.

@@ -129,6 +129,8 @@ pub struct Model {
     fence_ops: BTreeMap<u64, Vec<OpId>>,
     /// Lock epochs seen to hold each target.
     holders: BTreeMap<Rank, Vec<EpochId>>,
+    /// (origin, target): lock epochs that ask for their lock, in order of opening.
+    requests: HashMap<(Rank, Rank), Vec<EpochId>>,
     /// Lock requests in the order in which they entered each target's queue.
     queues: BTreeMap<Rank, VecDeque<exclusion::Queued>>,
     /// A done may be sent before the operations that it follows are visible; it is seen after them.
@@ -153,6 +155,7 @@ impl Model {
             dones: HashMap::new(),
             fence_ops: BTreeMap::new(),
             holders: BTreeMap::new(),
+            requests: HashMap::new(),
             queues: BTreeMap::new(),
             signals_follow: false,
             late: Vec::new(),
@@ -184,6 +187,7 @@ impl Model {
                     ordinals.push((origin, list.len() as u64));
                 }
             }
+            &Kind::Lock { target, nocheck: false, .. } => self.requests.entry((rank, target)).or_default().push(id),
             _ => {}
         }
         // A post takes only the local exposure part of the tentative epoch [EP-11].

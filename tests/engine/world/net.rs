@@ -426,7 +426,7 @@ impl LockMemory for RankPort<'_> {
             return Answer::Now(self.net.lock_word(home, word));
         }
         if let (LockWord::Tail, Atomic::Swap(node)) = (word, access) {
-            self.net.model.queued(self.me, home, node & 1 == 1);
+            self.net.model.queued(self.me, home, node);
         }
         Answer::Now(self.change(home, word, |old| access.applied_to(old)))
     }
