@@ -104,7 +104,8 @@ impl<'a> SimPort<'a> {
     }
 
     fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        if peer == self.me {
+        if peer == self.me && self.net.pairs.in_flight(peer, peer) == 0 {
+            // A store. With operations under way through the NIC it goes after them, like everybody's.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
             net.happens(self.window, peer, What::Signalled { to: peer, word, value });
