@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency test test-rust test-loom test-lint test-c test-small test-hosts test-valgrind clean
+.PHONY: help prefixes deps build install demo latency lu transactions test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,7 +29,7 @@ help: ## this list
 	@echo "  MPICC    compiler wrapper of the MPI library that make install builds for ($(MPICC))"
 	@echo "  CARGO, PYTHON, JOBS"
 	@echo "  DEMO     options of microbench/demo.py, e.g. DEMO='--delay-us 2000 --iterations 20'"
-	@echo "  LATENCY  options of microbench/latency.py"
+	@echo "  LATENCY, LU, TRANSACTIONS  options of microbench/latency.py, lu.py, transactions.py"
 	@echo "  ONLY     regular expression: make test-c runs these entries of tests/c/testlist only"
 
 deps: ## install what is missing (as root, by apt), or name the packages
@@ -62,6 +62,12 @@ demo: deps prefixes ## the paper's ten patterns on every host: table, JSON and f
 latency: deps prefixes ## plain hosts and the library side by side
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(LATENCY)
 
+lu: deps prefixes ## LU decomposition: plain hosts, blocking and nonblocking epochs
+	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(LU)
+
+transactions: deps prefixes ## atomic transactions: plain hosts, blocking and nonblocking epochs
+	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(TRANSACTIONS)
+
 test: deps ## all tests; the last line counts the C programs
 	$(MAKE) --no-print-directory prefixes
 	$(MAKE) --no-print-directory test-lint
@@ -73,19 +79,28 @@ test: deps ## all tests; the last line counts the C programs
 test-lint: ## formatting and lints, with and without the host glue
 	$(CARGO) fmt --check
 	$(CARGO) clippy -j $(JOBS) --all-targets -- -D warnings
+	$(CARGO) clippy -j $(JOBS) --features sim --all-targets -- -D warnings
 	$(foreach h,$(HOSTS),MPICC=mpicc.$h CARGO_TARGET_DIR=target/clippy-$h $(CARGO) clippy -j $(JOBS) --features host -- -D warnings &&) true
 
-test-rust: ## engine, shared memory, house rules, header against symbols
+test-rust: ## engine, shared memory, house rules, header against symbols, simulator
 	$(CARGO) test -j $(JOBS)
+	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test sim
 
 test-loom: ## lock-free parts under loom, preemptions bounded
 	@set -e; for t in tests/loom*.rs; do [ -e "$$t" ] || continue; n=$$(basename $$t .rs); echo "loom: $$n"; \
 	  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom LOOM_MAX_PREEMPTIONS=$${LOOM_MAX_PREEMPTIONS:-2} \
 	  $(CARGO) test -j $(JOBS) --release --test $$n; done
 
-test-small: prefixes ## demo and latency in a small size, so that they never rot
+test-small: prefixes test-schedule ## the benchmarks in a small size, so that they never rot
 	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
+	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) --quick --results target/results-small
+	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) --quick --results target/results-small
+
+test-schedule: ## the communication of LU and transactions against the rules of epochs, without MPI
+	@mkdir -p target/microbench
+	$(CC) -std=c99 -O2 -Wall -Wextra microbench/schedule/*.c -o target/microbench/schedule_check
+	target/microbench/schedule_check
 
 C_HOSTS = $(foreach h,$(HOSTS),--host $h)
 test-c: prefixes ## C programs under mpiexec, 1 to 4 ranks

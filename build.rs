@@ -1,10 +1,24 @@
-//! Builds what feature `host` needs of the MPI library: bindings of its `mpi.h` and the shim of constants.
-//! Without that feature nothing of MPI is looked for.
+//! Builds what feature `host` needs of the MPI library: bindings of its `mpi.h` and the shim of constants; and what feature `sim`
+//! needs of the benchmarks: their schedules in C. Without these features nothing is looked for.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "host")]
     host::main();
+    #[cfg(feature = "sim")]
+    schedules();
+}
+
+/// The communication of LU and transactions, as the programs on real ranks have it.
+#[cfg(feature = "sim")]
+fn schedules() {
+    let mut build = cc::Build::new();
+    println!("cargo::rerun-if-changed=microbench/schedule/schedule.h");
+    for file in ["microbench/schedule/lu.c", "microbench/schedule/transactions.c", "src/sim/schedule_layout.c"] {
+        println!("cargo::rerun-if-changed={file}");
+        build.file(file);
+    }
+    build.include("microbench/schedule").std("c11").warnings(true).opt_level(2).compile("mpix_rma_schedules");
 }
 
 #[cfg(feature = "host")]

@@ -161,25 +161,28 @@ impl Protected {
     }
 }
 
-fn request(origin: Rank, mode: LockMode, sequence: u32) -> LockRequest {
-    LockRequest { origin, target: TARGET, mode, sequence, queued: false }
+fn request(mode: LockMode, sequence: u32) -> LockRequest {
+    LockRequest::new(TARGET, mode, sequence)
 }
 
 fn enqueue(mem: &mut Memory, request: &mut LockRequest) -> Turn {
-    let enqueued = lock::enqueue(&mut Steps::new(mem, LockTicket(0)), *request).expect("answers come at once");
-    request.queued = enqueued.queued;
+    let me = mem.me;
+    let enqueued = lock::enqueue(&mut Steps::new(mem, me, LockTicket(0)), *request).expect("answers come at once");
+    *request = request.placed(enqueued.queued);
     let_readers_in(mem, enqueued.next_reader);
     enqueued.turn
 }
 
 fn release(mem: &mut Memory, request: LockRequest) {
-    let released = lock::release(&mut Steps::new(mem, LockTicket(0)), request, true).expect("answers come at once");
+    let me = mem.me;
+    let released = lock::release(&mut Steps::new(mem, me, LockTicket(0)), request, true).expect("answers come at once");
     let_readers_in(mem, released.next_reader);
 }
 
 fn let_readers_in(mem: &mut Memory, mut reader: Option<lock::Node>) {
+    let me = mem.me;
     while let Some(next) = reader {
-        reader = lock::let_reader_in(&mut Steps::new(mem, LockTicket(0)), TARGET, next).expect("answers come at once");
+        reader = lock::let_reader_in(&mut Steps::new(mem, me, LockTicket(0)), TARGET, next).expect("answers come at once");
     }
 }
 
@@ -196,7 +199,7 @@ fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool
 
 /// One epoch: in, work, out. Release never waits: a bounded number of accesses, whatever the others do [LK-3].
 fn epoch(mem: &mut Memory, data: &Protected, origin: Rank, mode: LockMode, sequence: u32) {
-    let mut request = request(origin, mode, sequence);
+    let mut request = request(mode, sequence);
     let turn = enqueue(mem, &mut request);
     let inherited = wait_for_turn(mem, request, turn);
     assert!(!inherited || mode == LockMode::Exclusive);
@@ -306,7 +309,7 @@ fn neighbouring_readers_are_a_batch() {
     model(3, || {
         let (words, inside) = (Words::new(3, true), Arc::new([Notify::new(), Notify::new()]));
         // The writer holds; the readers queue, in whichever order, while it leaves.
-        let mut writer = request(0, X, 1);
+        let mut writer = request(X, 1);
         let mut mem = Memory::new(&words, 0);
         assert_eq!(enqueue(&mut mem, &mut writer), Turn::In { inherited: false });
         let readers: Vec<_> = [1, 2]
@@ -314,7 +317,7 @@ fn neighbouring_readers_are_a_batch() {
             .map(|me| {
                 let (mut mem, inside) = (Memory::new(&words, me), inside.clone());
                 thread::spawn(move || {
-                    let mut mine = request(me, S, 1);
+                    let mut mine = request(S, 1);
                     let turn = enqueue(&mut mem, &mut mine);
                     wait_for_turn(&mut mem, mine, turn);
                     inside[me as usize - 1].notify();
@@ -335,11 +338,11 @@ fn the_order_of_arrival_is_kept() {
     model(3, || {
         let (words, data) = (Words::new(3, true), Protected::new());
         let mut mem = Memory::new(&words, 0);
-        let mut holder = request(0, S, 1);
+        let mut holder = request(S, 1);
         assert_eq!(enqueue(&mut mem, &mut holder), Turn::In { inherited: false });
-        let mut writer = request(1, X, 1);
+        let mut writer = request(X, 1);
         assert_eq!(enqueue(&mut mem, &mut writer), Turn::Waiting);
-        let mut reader = request(2, S, 1);
+        let mut reader = request(S, 1);
         assert_eq!(enqueue(&mut mem, &mut reader), Turn::Waiting);
         let second = {
             let (mut mem, data) = (Memory::new(&words, 1), data.clone());

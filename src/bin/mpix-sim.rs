@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use mpix_rma::sim::{Machine, PROFILES, patterns, profile};
+use mpix_rma::sim::applications::{self, Outcome, Transactions};
+use mpix_rma::sim::{Machine, PROFILES, Series, patterns, profile};
 use serde::Serialize;
 
 mod mpix_sim {
@@ -23,6 +24,9 @@ struct Arguments {
     /// Each rank has a second core that makes progress while the first computes.
     #[arg(long, global = true)]
     progress_thread: bool,
+    /// Parameters of the machine that differ from the profile's, NAME=VALUE: ns, bytes, ps per byte.
+    #[arg(long, global = true, value_delimiter = ',')]
+    set: Vec<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -34,6 +38,48 @@ enum Command {
         /// Only those whose name contains this.
         #[arg(default_value = "")]
         name: String,
+    },
+    /// LU decomposition, figure 13.
+    Lu {
+        /// Numbers of ranks.
+        #[arg(long, value_delimiter = ',', default_value = "64,128")]
+        ranks: Vec<u32>,
+        /// Rows and columns.
+        #[arg(long, value_delimiter = ',', default_value = "1024")]
+        size: Vec<u64>,
+        /// Rows that a window holds.
+        #[arg(long, default_value_t = 8)]
+        depth: u64,
+        /// Broadcast the next row before the others are updated.
+        #[arg(long)]
+        ahead: bool,
+        /// Which series.
+        #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking")]
+        series: Vec<String>,
+    },
+    /// Massive unstructured transactions, figure 12.
+    Transactions {
+        /// Numbers of ranks.
+        #[arg(long, value_delimiter = ',', default_value = "64,128")]
+        ranks: Vec<u32>,
+        /// Transactions of each rank.
+        #[arg(long, default_value_t = 200)]
+        count: u64,
+        /// Transactions of each rank before it counts.
+        #[arg(long, default_value_t = 20)]
+        warm_up: u64,
+        /// Accounts in each window.
+        #[arg(long, default_value_t = 1000)]
+        accounts: u64,
+        /// Epochs that may be pending; 0: no bound.
+        #[arg(long, default_value_t = 64)]
+        window: u64,
+        /// Of the random choices.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Which series.
+        #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking,reorder")]
+        series: Vec<String>,
     },
 }
 
@@ -52,20 +98,152 @@ fn print(value: &impl Serialize) -> Result<(), String> {
 #[derive(Serialize)]
 struct PatternLine<'a> {
     profile: &'a str,
+    set: &'a [String],
     progress_thread: bool,
     #[serde(flatten)]
     measure: &'a patterns::Measure,
     difference: Option<f64>,
 }
 
+/// What a run of an application prints.
+#[derive(Serialize)]
+struct ApplicationLine<'a> {
+    application: &'a str,
+    profile: &'a str,
+    set: &'a [String],
+    progress_thread: bool,
+    series: &'a str,
+    ranks: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depth: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_second: Option<f64>,
+    #[serde(flatten)]
+    outcome: Outcome,
+    cpu_seconds: f64,
+    events_per_second: f64,
+}
+
+impl Default for ApplicationLine<'_> {
+    fn default() -> Self {
+        ApplicationLine {
+            application: "",
+            profile: "",
+            set: &[],
+            progress_thread: false,
+            series: "",
+            ranks: 0,
+            size: None,
+            depth: None,
+            ahead: None,
+            count: None,
+            window: None,
+            seed: None,
+            per_second: None,
+            outcome: Outcome::default(),
+            cpu_seconds: 0.0,
+            events_per_second: 0.0,
+        }
+    }
+}
+
+/// Runs and says how much CPU time that took: others may use the machine as well.
+fn timed(run: impl FnOnce() -> Result<Outcome, String>) -> Result<(Outcome, f64), String> {
+    let began = cpu_seconds();
+    let outcome = run()?;
+    Ok((outcome, cpu_seconds() - began))
+}
+
+fn cpu_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists, and the time is ours to write.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+fn series_of(name: &str) -> Result<(Series, bool), String> {
+    match name {
+        "blocking" => Ok((Series::Blocking, false)),
+        "nonblocking" => Ok((Series::Nonblocking, false)),
+        "reorder" => Ok((Series::Nonblocking, true)),
+        _ => Err(format!("there is no series {name}: blocking, nonblocking, reorder")),
+    }
+}
+
 fn run(arguments: &Arguments) -> Result<(), String> {
-    let (machine, progress_thread) = (&arguments.profile, arguments.progress_thread);
+    let (mut machine, progress_thread) = (arguments.profile, arguments.progress_thread);
+    for change in &arguments.set {
+        let (name, value) = change.split_once('=').ok_or_else(|| format!("{change} is not NAME=VALUE"))?;
+        machine.set(name, value.parse().map_err(|_| format!("{value} is not a number"))?)?;
+    }
+    let (machine, set) = (&machine, arguments.set.as_slice());
     match &arguments.command {
         Command::Pattern { name } => {
             let measures = patterns::measure(machine, progress_thread, name).map_err(|stuck| stuck.to_string())?;
             for measure in &measures {
                 let difference = measure.difference();
-                print(&PatternLine { profile: machine.name, progress_thread, measure, difference })?;
+                print(&PatternLine { profile: machine.name, set, progress_thread, measure, difference })?;
+            }
+            Ok(())
+        }
+        Command::Lu { ranks, size, depth, ahead, series } => {
+            for (&size, &ranks) in size.iter().flat_map(|size| ranks.iter().map(move |ranks| (size, ranks))) {
+                for name in series {
+                    let (calls, _) = series_of(name)?;
+                    let ring = (size, *depth, *ahead);
+                    let (outcome, cpu_seconds) = timed(|| applications::lu(machine, progress_thread, ranks, ring, calls))?;
+                    print(&ApplicationLine {
+                        application: "lu",
+                        profile: machine.name,
+                        set,
+                        progress_thread,
+                        series: name,
+                        ranks,
+                        size: Some(size),
+                        depth: Some(*depth),
+                        ahead: Some(*ahead),
+                        events_per_second: outcome.events as f64 / cpu_seconds,
+                        outcome,
+                        cpu_seconds,
+                        ..Default::default()
+                    })?;
+                }
+            }
+            Ok(())
+        }
+        Command::Transactions { ranks, count, warm_up, accounts, window, seed, series } => {
+            for (&ranks, name) in ranks.iter().flat_map(|ranks| series.iter().map(move |name| (ranks, name))) {
+                let (calls, reorder) = series_of(name)?;
+                let (warm_up, count, accounts, window, seed) = (*warm_up, *count, *accounts, *window, *seed);
+                let work = Transactions { warm_up, count, accounts, seed, window };
+                let (outcome, cpu_seconds) =
+                    timed(|| applications::transactions(machine, progress_thread, ranks, work, calls, reorder))?;
+                print(&ApplicationLine {
+                    application: "transactions",
+                    profile: machine.name,
+                    set,
+                    progress_thread,
+                    series: name,
+                    ranks,
+                    count: Some(count),
+                    window: Some(window),
+                    seed: Some(seed),
+                    per_second: Some(f64::from(ranks) * count as f64 / outcome.seconds),
+                    events_per_second: outcome.events as f64 / cpu_seconds,
+                    outcome,
+                    cpu_seconds,
+                    ..Default::default()
+                })?;
             }
             Ok(())
         }

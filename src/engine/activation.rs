@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::alphabet::ReorderFlags;
+use super::alphabet::{Rank, ReorderFlags};
 use super::epoch::{Epoch, Kind};
 use super::peer::{Peers, shrink};
 use super::slab::{Key, Slab};
@@ -115,11 +115,16 @@ pub(super) fn may_activate(epoch: &Epoch, ledger: &Ledger, peers: &Peers, flags:
         }
     }
     if let Kind::Lock { target, .. } = epoch.kind
-        && peers.find(target).is_some_and(|peer| peer.lock_active.is_some())
+        && has_lock_active(peers, target)
     {
         return Activation::Blocked(BlockedBy::SameTarget);
     }
     Activation::Ready
+}
+
+/// A lock epoch on this target is active, or its release is under way.
+pub(super) fn has_lock_active(peers: &Peers, target: Rank) -> bool {
+    peers.find(target).is_some_and(|peer| peer.lock_active.is_some())
 }
 
 #[cfg(test)]

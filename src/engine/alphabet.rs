@@ -195,6 +195,9 @@ pub enum Answer {
 
 /// The lock service's words, by remote atomics.
 pub trait LockMemory {
+    /// Every answer is [`Answer::Now`], so that nothing need be kept for a later one.
+    const ANSWERS_AT_ONCE: bool = false;
+
     /// Accesses a word at `home`, which may be this process.
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer;
 

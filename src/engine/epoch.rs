@@ -40,16 +40,12 @@ pub(super) enum Held {
 /// How far a lock or lock_all epoch has come with its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locking {
-    /// Not requested.
+    /// Not requested, or its request is on its way.
     No,
     /// Behind waiting lock_alls that arrived before; `served` must reach this count, once it is known [LK-6].
     Gate(Option<u32>),
-    /// On its way into the target's queue, or to the window's word (lock_all).
-    Entering,
-    /// In the target's queue.
+    /// In the target's queue; once first there, it asks for its right.
     Queued(LockRequest),
-    /// First in the queue; asks for its right.
-    First,
     /// Registered; lock_alls are still held.
     Draining(LockRequest),
     /// lock_all: rights are out; holds nothing itself.

@@ -99,11 +99,11 @@ pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
 
 /// An exclusive lock that is first in its queue asks for its right.
 #[inline(always)]
-pub(super) fn claim(s: &mut Steps<'_, impl LockMemory>, me: Rank) -> Result<Claimed, Later> {
+pub(super) fn claim(s: &mut Steps<'_, impl LockMemory>) -> Result<Claimed, Later> {
     let mut licence = s.look(LockWord::Licence);
     while licence & (HELD | REVOKED) == HELD {
         // Not an addition, which would count a use of a licence that is revoked meanwhile.
-        let met = s.compare_swap(me, LockWord::Licence, licence, licence + ONE_USE)?;
+        let met = s.compare_swap(s.me(), LockWord::Licence, licence, licence + ONE_USE)?;
         if met == licence {
             return Ok(Claimed::Held(Right::Licensed));
         }
@@ -115,37 +115,37 @@ pub(super) fn claim(s: &mut Steps<'_, impl LockMemory>, me: Rank) -> Result<Clai
 
 /// Gives the right of an exclusive lock back.
 #[inline(always)]
-pub(super) fn give_back(s: &mut Steps<'_, impl LockMemory>, me: Rank, right: Right) -> Result<(), Later> {
+pub(super) fn give_back(s: &mut Steps<'_, impl LockMemory>, right: Right) -> Result<(), Later> {
     if right == Right::Licensed {
-        let licence = s.add(me, LockWord::Licence, ONE_USE.wrapping_neg())?;
+        let licence = s.add(s.me(), LockWord::Licence, ONE_USE.wrapping_neg())?;
         if licence & REVOKED == 0 || uses(licence) != 1 {
             return Ok(());
         }
-        s.store(me, LockWord::Licence, 0)?;
+        s.store(s.me(), LockWord::Licence, 0)?;
     }
     s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
     Ok(())
 }
 
 /// Makes a registration that is not needed any more a licence, or gives it back. True if this process is licensed now.
-pub(super) fn obtain(s: &mut Steps<'_, impl LockMemory>, me: Rank) -> Result<bool, Later> {
+pub(super) fn obtain(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
     let intent = s.load(HOME, LockWord::Intent)?;
     let waited_for = intent as u32 != (intent >> 32) as u32;
     if waited_for || s.look(LockWord::Licence) != 0 {
-        give_back(s, me, Right::Registered)?;
+        give_back(s, Right::Registered)?;
         return Ok(false);
     }
     let top = s.load(HOME, LockWord::Licensed)?;
-    s.store(me, LockWord::NextLicensed, top & u64::from(u32::MAX))?;
-    s.store(me, LockWord::Licence, PENDING)?;
-    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, u64::from(me) + 1))? != top {
+    s.store(s.me(), LockWord::NextLicensed, top & u64::from(u32::MAX))?;
+    s.store(s.me(), LockWord::Licence, PENDING)?;
+    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, u64::from(s.me()) + 1))? != top {
         // Somebody else was faster; this process is not on the stack, so nobody knows of its licence.
-        s.store(me, LockWord::Licence, 0)?;
-        give_back(s, me, Right::Registered)?;
+        s.store(s.me(), LockWord::Licence, 0)?;
+        give_back(s, Right::Registered)?;
         return Ok(false);
     }
     // If it is revoked already, who did that removes the registration.
-    Ok(s.compare_swap(me, LockWord::Licence, PENDING, HELD)? == PENDING)
+    Ok(s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD)? == PENDING)
 }
 
 /// The next value of `Licensed`, with `top` (rank + 1, or 0) on it.

@@ -70,24 +70,56 @@ impl Node {
     }
 }
 
-/// One origin's request at one target.
+/// One process's request at one target. Two numbers, which stay in registers: requests are made and kept on the shortest paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRequest {
-    /// The process that asks.
-    pub origin: Rank,
-    /// The process whose window is locked.
-    pub target: Rank,
-    /// Shared or exclusive.
-    pub mode: LockMode,
-    /// Counts this origin's requests at this target; its lowest bit chooses the node.
-    pub sequence: u32,
-    /// Owns a node; else a reader counted in `Tail`. Told by [`enqueue`].
-    pub queued: bool,
+    target: Rank,
+    /// Sequence number (30 bits), and the two flags below.
+    bits: u32,
 }
 
+const EXCLUSIVE: u32 = 1;
+const QUEUED: u32 = 2;
+
 impl LockRequest {
-    fn node(self) -> Node {
-        Node::new(self.origin, self.sequence, self.mode)
+    /// `sequence` counts the process's requests at this target; its lowest bit chooses the node. Of the rest it matters only that
+    /// neighbours differ.
+    #[inline(always)]
+    pub fn new(target: Rank, mode: LockMode, sequence: u32) -> Self {
+        LockRequest { target, bits: sequence << 2 | QUEUED | if mode == LockMode::Exclusive { EXCLUSIVE } else { 0 } }
+    }
+
+    /// The same, as [`enqueue`] has placed it: `queued` if it owns a node, else a reader counted in `Tail`.
+    #[inline(always)]
+    pub fn placed(self, queued: bool) -> Self {
+        LockRequest { bits: self.bits & !QUEUED | if queued { QUEUED } else { 0 }, ..self }
+    }
+
+    /// The process whose window is locked.
+    #[inline(always)]
+    pub fn target(self) -> Rank {
+        self.target
+    }
+
+    /// Shared or exclusive.
+    #[inline(always)]
+    pub fn mode(self) -> LockMode {
+        if self.bits & EXCLUSIVE == 0 { LockMode::Shared } else { LockMode::Exclusive }
+    }
+
+    #[inline(always)]
+    fn sequence(self) -> u32 {
+        self.bits >> 2
+    }
+
+    #[inline(always)]
+    fn is_queued(self) -> bool {
+        self.bits & QUEUED != 0
+    }
+
+    #[inline(always)]
+    fn node(self, origin: Rank) -> Node {
+        Node::new(origin, self.sequence(), self.mode())
     }
 }
 
@@ -108,7 +140,7 @@ pub enum Turn {
 pub struct Enqueued {
     /// Where the request stands.
     pub turn: Turn,
-    /// For [`LockRequest::queued`].
+    /// For [`LockRequest::placed`].
     pub queued: bool,
     /// A reader behind it, which the caller lets in ([`let_reader_in`]).
     pub next_reader: Option<Node>,
@@ -127,19 +159,19 @@ pub struct Released {
 #[inline(always)]
 pub fn enqueue(s: &mut Steps<'_, impl LockMemory>, request: LockRequest) -> Result<Enqueued, Later> {
     const IN: Turn = Turn::In { inherited: false };
-    let target = request.target;
-    if request.mode == LockMode::Shared && count_reader(s, target)? {
+    let target = request.target();
+    if request.mode() == LockMode::Shared && count_reader(s, target)? {
         return Ok(Enqueued { turn: IN, queued: false, next_reader: None });
     }
     let stands = |turn| Ok(Enqueued { turn, queued: true, next_reader: None });
-    let me = request.node();
+    let me = request.node(s.me());
     s.store(me.rank(), me.next(target), EMPTY)?;
     let before = s.swap(target, LockWord::Tail, me.0)?;
     let (met, carried) = match Node::from_word(before) {
         None => (RELEASED, counted(before)),
         Some(before) => (s.swap(before.rank(), before.next(target), me.0)?, 0),
     };
-    match (met, request.mode) {
+    match (met, request.mode()) {
         // The predecessor waits or holds exclusively: whoever lets it out, or in, sees us.
         (EMPTY, _) => stands(Turn::Waiting),
         (_, LockMode::Shared) => {
@@ -183,8 +215,8 @@ fn count_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<bool
 
 /// Looks at the grant word of a waiting request.
 pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
-    let word = mem.look(LockWord::Grant { target: request.target });
-    if word >> 1 == u64::from(request.sequence) && word != 0 { Turn::In { inherited: word & 1 == 1 } } else { Turn::Waiting }
+    let word = mem.look(LockWord::Grant { target: request.target() });
+    if word >> 1 == u64::from(request.sequence()) && word != 0 { Turn::In { inherited: word & 1 == 1 } } else { Turn::Waiting }
 }
 
 /// Leaves; never waits for anybody. An exclusive holder that is `registered` in `Holders` passes its
@@ -192,12 +224,12 @@ pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
 #[inline(always)]
 pub fn release(s: &mut Steps<'_, impl LockMemory>, request: LockRequest, registered: bool) -> Result<Released, Later> {
     const ALONE: Released = Released { passed_on: false, next_reader: None };
-    let target = request.target;
-    if !request.queued {
+    let target = request.target();
+    if !request.is_queued() {
         discount_reader(s, target)?;
         return Ok(ALONE);
     }
-    let me = request.node();
+    let me = request.node(s.me());
     let mut met = s.look(me.next(target));
     if Node::from_word(met).is_none() {
         if s.compare_swap(target, LockWord::Tail, me.0, 0)? == me.0 {
@@ -207,7 +239,7 @@ pub fn release(s: &mut Steps<'_, impl LockMemory>, request: LockRequest, registe
         }
     }
     let successor = Node::from_word(met);
-    match request.mode {
+    match request.mode() {
         LockMode::Exclusive => match successor {
             Some(writer) if writer.is_writer() => {
                 grant(s, target, writer, registered)?;

@@ -8,9 +8,9 @@
 
 use super::alphabet::{LockMode, Port, Rank};
 use super::epoch::{Held, Kind, Locking};
-use super::exclusion::{Claimed, Retried, Right, is_licensed};
-use super::lock::{Enqueued, LockRequest, Turn, look};
-use super::procedure::{Ended, Procedure};
+use super::exclusion::{self, Claimed, Retried, Right, is_licensed};
+use super::lock::{self, LockRequest, Node, Turn, look};
+use super::procedure::Procedure;
 use super::slab::Key;
 use super::window::Window;
 
@@ -51,7 +51,7 @@ impl Window {
                 self.enter_queue(port, epoch, target, mode);
                 continue;
             }
-            self.begin(port, Procedure::LookAtIntent(epoch));
+            self.look_at_intent(port, epoch);
             if self.lock_gate.front() == Some(&epoch) {
                 // No answer yet, or lock_alls go first: the next sweep asks again.
                 return;
@@ -59,8 +59,10 @@ impl Window {
         }
     }
 
-    /// The first at the gate knows the lock_alls that arrived and that were served: those that waited when it came go first [LK-6].
-    fn looked_at_intent(&mut self, port: &mut impl Port, epoch: Key, arrived: u32, served: u32) {
+    /// The first at the gate finds out which lock_alls arrived and were served: those that waited when it came go first [LK-6].
+    pub(super) fn look_at_intent(&mut self, port: &mut impl Port, epoch: Key) {
+        let steps = self.attempt(port, Procedure::LookAtIntent(epoch), |s| exclusion::intent(s));
+        let Some((arrived, served)) = steps else { return };
         let Locking::Gate(awaited) = self.epochs[epoch].locking else { unreachable!("it stands at the gate") };
         let awaited = awaited.unwrap_or(arrived);
         self.epochs[epoch].locking = Locking::Gate(Some(awaited));
@@ -76,68 +78,18 @@ impl Window {
     fn enter_queue(&mut self, port: &mut impl Port, epoch: Key, target: Rank, mode: LockMode) {
         let peer = self.peers.of(target);
         peer.lock_sequence = peer.lock_sequence.wrapping_add(1);
-        let request = LockRequest { origin: self.me, target, mode, sequence: peer.lock_sequence, queued: true };
-        self.epochs[epoch].locking = Locking::Entering;
+        let request = LockRequest::new(target, mode, peer.lock_sequence);
         self.moves += 1;
-        self.begin(port, Procedure::Enqueue(epoch, request));
+        self.queue_up(port, epoch, request);
     }
 
-    /// A procedure has ended; what it was for goes on.
-    #[inline(always)]
-    pub(super) fn ended<P: Port>(&mut self, port: &mut P, procedure: Procedure, ended: Ended) {
-        match (procedure, ended) {
-            (Procedure::LookAtIntent(epoch), Ended::Intent(arrived, served)) => {
-                self.looked_at_intent(port, epoch, arrived, served);
-            }
-            (Procedure::Enqueue(epoch, request), Ended::Enqueued(enqueued)) => self.enqueued(port, epoch, request, enqueued),
-            (Procedure::Claim(epoch, request), Ended::Claimed(Claimed::Held(right))) => {
-                if right == Right::Registered {
-                    self.licensing.registered();
-                }
-                self.held(port, epoch, Held::Exclusive(request, right));
-            }
-            (Procedure::Claim(epoch, request), Ended::Claimed(Claimed::Draining)) => {
-                self.licensing.registered();
-                self.epochs[epoch].locking = Locking::Draining(request);
-                self.watch(epoch);
-            }
-            (Procedure::LookAtHolders(epoch, request), Ended::Drained(true)) => {
-                self.held(port, epoch, Held::Exclusive(request, Right::Registered));
-            }
-            (Procedure::LookAtHolders(..), Ended::Drained(false)) => {}
-            (Procedure::EnterAll(epoch), Ended::Entered(true)) | (Procedure::RetryAll(epoch), Ended::Retried(Retried::Held)) => {
-                self.held(port, epoch, Held::All);
-            }
-            (Procedure::EnterAll(epoch), Ended::Entered(false)) => {
-                self.epochs[epoch].locking = Locking::AllWaiting;
-                self.watch(epoch);
-                self.retry_lock_all(port, epoch);
-            }
-            (Procedure::RetryAll(_), Ended::Retried(Retried::Revoked)) => self.moves += 1,
-            (Procedure::RetryAll(_), Ended::Retried(Retried::Waiting)) => {}
-            (Procedure::Release(request, _) | Procedure::ReleaseKeeping(request), Ended::Released(released, licensed)) => {
-                if let Some(licensed) = licensed {
-                    (self.licensing.asking, self.licensing.licensed) = (false, licensed);
-                }
-                self.peers.of(request.target).lock_active = None;
-                self.recheck |= !self.deferred.is_empty();
-                self.let_readers_in(port, request.target, released.next_reader);
-            }
-            (Procedure::LetReaderIn(target, _), Ended::LetIn(next)) => self.let_readers_in(port, target, next),
-            (Procedure::LeaveAll, Ended::Left) => {}
-            (procedure, ended) => unreachable!("{procedure:?} ended as {ended:?}"),
+    pub(super) fn queue_up<P: Port>(&mut self, port: &mut P, epoch: Key, request: LockRequest) {
+        let steps = self.attempt(port, Procedure::Enqueue(epoch, request), |s| lock::enqueue(s, request));
+        let Some(enqueued) = steps else { return };
+        let request = request.placed(enqueued.queued);
+        if let Some(reader) = enqueued.next_reader {
+            self.let_reader_in(port, request.target(), reader);
         }
-    }
-
-    fn let_readers_in(&mut self, port: &mut impl Port, target: Rank, reader: Option<super::lock::Node>) {
-        if let Some(reader) = reader {
-            self.begin(port, Procedure::LetReaderIn(target, reader));
-        }
-    }
-
-    fn enqueued<P: Port>(&mut self, port: &mut P, epoch: Key, mut request: LockRequest, enqueued: Enqueued) {
-        request.queued = enqueued.queued;
-        self.let_readers_in(port, request.target, enqueued.next_reader);
         if enqueued.turn != Turn::Waiting {
             self.take_turn(port, epoch, request, enqueued.turn);
             return;
@@ -154,12 +106,11 @@ impl Window {
     /// The grant word of the lock request to this target has changed.
     pub(super) fn lock_granted(&mut self, port: &mut impl Port, target: Rank) {
         let Some(epoch) = self.peers.find(target).and_then(|peer| peer.lock_active) else { return };
-        if let Some(Locking::Queued(request)) = self.epochs.get(epoch).map(|held| held.locking) {
+        if let Some(Locking::Queued(request)) = self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking) {
             self.look_for_turn(port, epoch, request);
         }
     }
 
-    #[inline(always)]
     fn look_for_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         let turn = look(port, request);
         if turn != Turn::Waiting {
@@ -169,17 +120,41 @@ impl Window {
 
     #[inline(always)]
     fn take_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, turn: Turn) {
-        match (turn, request.mode) {
+        match (turn, request.mode()) {
             (Turn::Waiting, _) => unreachable!("its turn has come"),
             (Turn::In { .. }, LockMode::Shared) => self.held(port, epoch, Held::Shared(request)),
             (Turn::In { inherited: true }, _) => self.held(port, epoch, Held::Exclusive(request, Right::Registered)),
-            (Turn::In { inherited: false }, LockMode::Exclusive) => {
-                self.epochs[epoch].locking = Locking::First;
-                self.begin(port, Procedure::Claim(epoch, request));
+            (Turn::In { inherited: false }, LockMode::Exclusive) => self.claim(port, epoch, request),
+        }
+    }
+
+    /// An exclusive lock is first in its queue and asks for its right.
+    pub(super) fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        match self.attempt(port, Procedure::Claim(epoch, request), |s| exclusion::claim(s)) {
+            None => {}
+            Some(Claimed::Held(right)) => {
+                if right == Right::Registered {
+                    self.licensing.registered();
+                }
+                self.held(port, epoch, Held::Exclusive(request, right));
+            }
+            Some(Claimed::Draining) => {
+                self.licensing.registered();
+                self.epochs[epoch].locking = Locking::Draining(request);
+                self.watch(epoch);
             }
         }
     }
 
+    /// It is registered, and waits for the lock_alls that are held.
+    pub(super) fn look_at_holders(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        let steps = self.attempt(port, Procedure::LookAtHolders(epoch, request), |s| exclusion::is_drained(s));
+        if steps == Some(true) {
+            self.held(port, epoch, Held::Exclusive(request, Right::Registered));
+        }
+    }
+
+    #[inline(always)]
     fn held(&mut self, port: &mut impl Port, epoch: Key, held: Held) {
         self.locks_awaited -= 1;
         self.epochs[epoch].locking = Locking::Held(held);
@@ -191,18 +166,28 @@ impl Window {
 
     pub(super) fn request_lock_all(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
-        self.epochs[epoch].locking = Locking::Entering;
-        self.begin(port, Procedure::EnterAll(epoch));
+        self.enter_all(port, epoch);
     }
 
-    /// Tries again as long as there are licences to revoke.
-    fn retry_lock_all(&mut self, port: &mut impl Port, epoch: Key) {
-        while let before = self.moves
-            && self.epochs.get(epoch).is_some_and(|held| held.locking == Locking::AllWaiting && !held.asking)
-        {
-            self.begin(port, Procedure::RetryAll(epoch));
-            if self.moves == before {
-                return;
+    pub(super) fn enter_all(&mut self, port: &mut impl Port, epoch: Key) {
+        match self.attempt(port, Procedure::EnterAll(epoch), |s| exclusion::enter_all(s)) {
+            None => {}
+            Some(true) => self.held(port, epoch, Held::All),
+            Some(false) => {
+                self.epochs[epoch].locking = Locking::AllWaiting;
+                self.watch(epoch);
+                self.retry_all(port, epoch);
+            }
+        }
+    }
+
+    /// Tries again, as long as there are licences to revoke.
+    pub(super) fn retry_all(&mut self, port: &mut impl Port, epoch: Key) {
+        loop {
+            match self.attempt(port, Procedure::RetryAll(epoch), |s| exclusion::retry_all(s)) {
+                None | Some(Retried::Waiting) => return,
+                Some(Retried::Held) => return self.held(port, epoch, Held::All),
+                Some(Retried::Revoked) => self.moves += 1,
             }
         }
     }
@@ -221,8 +206,8 @@ impl Window {
             // One that got its lock since the last sweep, and may be gone, leaves the list now.
             match self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking) {
                 Some(Locking::Queued(request)) => self.look_for_turn(port, epoch, request),
-                Some(Locking::Draining(request)) => self.begin(port, Procedure::LookAtHolders(epoch, request)),
-                Some(Locking::AllWaiting) => self.retry_lock_all(port, epoch),
+                Some(Locking::Draining(request)) => self.look_at_holders(port, epoch, request),
+                Some(Locking::AllWaiting) => self.retry_all(port, epoch),
                 _ => {}
             }
             let waits = self
@@ -244,13 +229,13 @@ impl Window {
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_held -= 1;
         match self.epochs[epoch].locking {
-            Locking::Held(Held::Shared(request)) => self.begin(port, Procedure::Release(request, None)),
+            Locking::Held(Held::Shared(request)) => self.release(port, request, None),
             Locking::Held(Held::Exclusive(request, Right::Registered)) if self.licensing.wants_one() => {
                 self.licensing.asking = true;
-                self.begin(port, Procedure::ReleaseKeeping(request));
+                self.release_keeping(port, request);
             }
-            Locking::Held(Held::Exclusive(request, right)) => self.begin(port, Procedure::Release(request, Some(right))),
-            Locking::Held(Held::All) => self.begin(port, Procedure::LeaveAll),
+            Locking::Held(Held::Exclusive(request, right)) => self.release(port, request, Some(right)),
+            Locking::Held(Held::All) => self.leave_all(port),
             Locking::Unchecked => {
                 if let Kind::Lock { target, .. } = self.epochs[epoch].kind {
                     self.peers.of(target).lock_active = None;
@@ -258,5 +243,54 @@ impl Window {
             }
             _ => unreachable!("only a held lock is released"),
         }
+    }
+
+    /// Leaves the queue; the right of an exclusive lock is passed on or given back.
+    pub(super) fn release(&mut self, port: &mut impl Port, request: LockRequest, right: Option<Right>) {
+        let steps = self.attempt(port, Procedure::Release(request, right), |s| {
+            let released = lock::release(s, request, right == Some(Right::Registered))?;
+            if let Some(right) = right.filter(|_| !released.passed_on) {
+                exclusion::give_back(s, right)?;
+            }
+            Ok(released)
+        });
+        if let Some(released) = steps {
+            self.released(port, request.target(), released.next_reader);
+        }
+    }
+
+    /// Leaves the queue; the registration becomes a licence.
+    pub(super) fn release_keeping(&mut self, port: &mut impl Port, request: LockRequest) {
+        let steps = self.attempt(port, Procedure::ReleaseKeeping(request), |s| {
+            let released = lock::release(s, request, true)?;
+            let licensed = if released.passed_on { false } else { exclusion::obtain(s)? };
+            Ok((released, licensed))
+        });
+        if let Some((released, licensed)) = steps {
+            (self.licensing.asking, self.licensing.licensed) = (false, licensed);
+            self.released(port, request.target(), released.next_reader);
+        }
+    }
+
+    #[inline(always)]
+    fn released(&mut self, port: &mut impl Port, target: Rank, next_reader: Option<Node>) {
+        self.peers.of(target).lock_active = None;
+        self.recheck |= !self.deferred.is_empty();
+        if let Some(reader) = next_reader {
+            self.let_reader_in(port, target, reader);
+        }
+    }
+
+    /// Lets in readers that stand directly behind one that was let in.
+    pub(super) fn let_reader_in(&mut self, port: &mut impl Port, target: Rank, mut reader: Node) {
+        while let Some(Some(next)) =
+            self.attempt(port, Procedure::LetReaderIn(target, reader), |s| lock::let_reader_in(s, target, reader))
+        {
+            reader = next;
+        }
+    }
+
+    pub(super) fn leave_all(&mut self, port: &mut impl Port) {
+        self.attempt(port, Procedure::LeaveAll, |s| exclusion::leave_all(s));
     }
 }

@@ -1,8 +1,8 @@
-//! Procedures of the lock service under way: begun, put aside while an answer is to come, ended.
+//! Procedures of the lock service that wait for an answer, and how they go on.
 
 use super::alphabet::{LockTicket, Port, Rank};
-use super::exclusion::{self, Claimed, Retried, Right};
-use super::lock::{self, Enqueued, LockRequest, Node, Released};
+use super::exclusion::Right;
+use super::lock::{LockRequest, Node};
 use super::slab::{Key, Slab};
 use super::steps::{Answers, Later, Steps};
 use super::window::Window;
@@ -10,72 +10,19 @@ use super::window::Window;
 /// What is done, and for which epoch. Those without an epoch end on their own.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Procedure {
-    /// A lock epoch stands at the gate and wants to know which lock_alls wait.
     LookAtIntent(Key),
-    /// A lock epoch enters its target's queue.
     Enqueue(Key, LockRequest),
-    /// An exclusive lock is first in the queue and asks for its right.
     Claim(Key, LockRequest),
-    /// It is registered and waits for the lock_alls that are held.
     LookAtHolders(Key, LockRequest),
     EnterAll(Key),
     RetryAll(Key),
-    /// The right of an exclusive lock is given back after the queue was left, where it was not passed on.
     Release(LockRequest, Option<Right>),
-    /// As `Release` of a registered lock, but its registration is to become a licence.
     ReleaseKeeping(LockRequest),
     LetReaderIn(Rank, Node),
     LeaveAll,
 }
 
-/// What a procedure has come to.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Ended {
-    Intent(u32, u32),
-    Enqueued(Enqueued),
-    Claimed(Claimed),
-    Drained(bool),
-    Entered(bool),
-    Retried(Retried),
-    /// And whether this process is licensed now, if it asked for that.
-    Released(Released, Option<bool>),
-    LetIn(Option<Node>),
-    Left,
-}
-
 impl Procedure {
-    #[inline(always)]
-    fn run<P: Port>(self, s: &mut Steps<'_, P>, me: Rank) -> Result<Ended, Later> {
-        Ok(match self {
-            Procedure::LookAtIntent(_) => {
-                let (arrived, served) = exclusion::intent(s)?;
-                Ended::Intent(arrived, served)
-            }
-            Procedure::Enqueue(_, request) => Ended::Enqueued(lock::enqueue(s, request)?),
-            Procedure::Claim(..) => Ended::Claimed(exclusion::claim(s, me)?),
-            Procedure::LookAtHolders(..) => Ended::Drained(exclusion::is_drained(s)?),
-            Procedure::EnterAll(_) => Ended::Entered(exclusion::enter_all(s)?),
-            Procedure::RetryAll(_) => Ended::Retried(exclusion::retry_all(s)?),
-            Procedure::Release(request, right) => {
-                let released = lock::release(s, request, right == Some(Right::Registered))?;
-                if let Some(right) = right.filter(|_| !released.passed_on) {
-                    exclusion::give_back(s, me, right)?;
-                }
-                Ended::Released(released, None)
-            }
-            Procedure::ReleaseKeeping(request) => {
-                let released = lock::release(s, request, true)?;
-                let licensed = if released.passed_on { false } else { exclusion::obtain(s, me)? };
-                Ended::Released(released, Some(licensed))
-            }
-            Procedure::LetReaderIn(target, reader) => Ended::LetIn(lock::let_reader_in(s, target, reader)?),
-            Procedure::LeaveAll => {
-                exclusion::leave_all(s)?;
-                Ended::Left
-            }
-        })
-    }
-
     fn epoch(self) -> Option<Key> {
         match self {
             Procedure::LookAtIntent(epoch)
@@ -84,14 +31,14 @@ impl Procedure {
             | Procedure::LookAtHolders(epoch, _)
             | Procedure::EnterAll(epoch)
             | Procedure::RetryAll(epoch) => Some(epoch),
-            _ => None,
+            Procedure::Release(..) | Procedure::ReleaseKeeping(_) | Procedure::LetReaderIn(..) | Procedure::LeaveAll => None,
         }
     }
 }
 
 /// A procedure that waits, and what was answered so far.
 #[derive(Debug)]
-pub(super) struct Waiting {
+struct Waiting {
     procedure: Procedure,
     answers: Answers,
 }
@@ -102,11 +49,13 @@ pub(super) struct Procedures {
     waiting: Slab<Waiting>,
     /// Those that the transport had no resource for.
     stalled: Vec<Key>,
+    /// What was answered to the one that is just taken up.
+    answers: Answers,
 }
 
 impl Procedures {
     pub(super) fn new() -> Self {
-        Procedures { waiting: Slab::new(), stalled: Vec::new() }
+        Procedures { waiting: Slab::new(), stalled: Vec::new(), answers: Answers::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -115,25 +64,26 @@ impl Procedures {
 }
 
 impl Window {
+    /// Runs the steps of a procedure. `None`: it waits, and is taken up again as `procedure`.
     #[inline(always)]
-    pub(super) fn begin(&mut self, port: &mut impl Port, procedure: Procedure) {
-        self.run_procedure(port, procedure, Answers::new());
-    }
-
-    #[inline(always)]
-    fn run_procedure(&mut self, port: &mut impl Port, procedure: Procedure, answers: Answers) {
-        let ticket = LockTicket(self.procedures.waiting.next_index());
-        let mut steps = Steps::again(port, ticket, answers);
-        match procedure.run(&mut steps, self.me) {
-            Ok(ended) => {
-                if let Some(epoch) = procedure.epoch() {
-                    self.epochs[epoch].asking = false;
-                }
-                self.ended(port, procedure, ended);
-            }
+    pub(super) fn attempt<P: Port, R>(
+        &mut self,
+        port: &mut P,
+        procedure: Procedure,
+        steps: impl FnOnce(&mut Steps<'_, P>) -> Result<R, Later>,
+    ) -> Option<R> {
+        let mut taken = if P::ANSWERS_AT_ONCE {
+            Steps::new(port, self.me, LockTicket(0))
+        } else {
+            let ticket = LockTicket(self.procedures.waiting.next_index());
+            Steps::again(port, self.me, ticket, std::mem::take(&mut self.procedures.answers))
+        };
+        match steps(&mut taken) {
+            Ok(result) => Some(result),
             Err(later) => {
-                let answers = steps.into_answers();
+                let answers = taken.into_answers();
                 self.put_aside(procedure, answers, later);
+                None
             }
         }
     }
@@ -149,22 +99,36 @@ impl Window {
         }
     }
 
-    fn take_up(&mut self, waiting: Key) -> Waiting {
-        self.procedures.waiting.take(waiting).expect("a procedure waits once")
-    }
-
     /// Goes on with procedures whose answers have come, and with those that the transport had no resource for.
     pub(super) fn advance_procedures(&mut self, port: &mut impl Port) {
         while let Some((LockTicket(ticket), answer)) = port.next_answer() {
             let waiting = self.procedures.waiting.key_at(ticket).expect("an answer belongs to a procedure that waits");
-            let Waiting { procedure, mut answers } = self.take_up(waiting);
-            answers.push(answer);
             self.moves += 1;
-            self.run_procedure(port, procedure, answers);
+            self.take_up(port, waiting, Some(answer));
         }
         for waiting in std::mem::take(&mut self.procedures.stalled) {
-            let Waiting { procedure, answers } = self.take_up(waiting);
-            self.run_procedure(port, procedure, answers);
+            self.take_up(port, waiting, None);
+        }
+    }
+
+    fn take_up(&mut self, port: &mut impl Port, waiting: Key, answer: Option<u64>) {
+        let Waiting { procedure, mut answers } = self.procedures.waiting.take(waiting).expect("a procedure waits once");
+        answers.extend(answer);
+        self.procedures.answers = answers;
+        if let Some(epoch) = procedure.epoch() {
+            self.epochs[epoch].asking = false;
+        }
+        match procedure {
+            Procedure::LookAtIntent(epoch) => self.look_at_intent(port, epoch),
+            Procedure::Enqueue(epoch, request) => self.queue_up(port, epoch, request),
+            Procedure::Claim(epoch, request) => self.claim(port, epoch, request),
+            Procedure::LookAtHolders(epoch, request) => self.look_at_holders(port, epoch, request),
+            Procedure::EnterAll(epoch) => self.enter_all(port, epoch),
+            Procedure::RetryAll(epoch) => self.retry_all(port, epoch),
+            Procedure::Release(request, right) => self.release(port, request, right),
+            Procedure::ReleaseKeeping(request) => self.release_keeping(port, request),
+            Procedure::LetReaderIn(target, reader) => self.let_reader_in(port, target, reader),
+            Procedure::LeaveAll => self.leave_all(port),
         }
     }
 }

@@ -6,12 +6,10 @@
 //! for the accesses that were made. So a procedure must depend on its arguments and answers alone, must not act on anything else
 //! before its end, and must have a bounded number of accesses.
 
-use smallvec::SmallVec;
-
 use super::alphabet::{Answer, Atomic, LockMemory, LockTicket, LockWord, Rank};
 
-/// Answers so far.
-pub(super) type Answers = SmallVec<[u64; 10]>;
+/// Answers so far. Nothing is allocated as long as there are none to keep.
+pub(super) type Answers = Vec<u64>;
 
 /// Why a procedure has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,22 +24,29 @@ pub enum Later {
 #[derive(Debug)]
 pub struct Steps<'m, M> {
     memory: &'m mut M,
+    me: Rank,
     ticket: LockTicket,
     answers: Answers,
     at: usize,
 }
 
 impl<'m, M: LockMemory> Steps<'m, M> {
-    /// The first steps of a procedure.
+    /// The first steps of a procedure of process `me`.
     #[inline(always)]
-    pub fn new(memory: &'m mut M, ticket: LockTicket) -> Self {
-        Self::again(memory, ticket, Answers::new())
+    pub fn new(memory: &'m mut M, me: Rank, ticket: LockTicket) -> Self {
+        Self::again(memory, me, ticket, Answers::new())
     }
 
     /// The steps of a procedure whose answers so far are `answers`.
     #[inline(always)]
-    pub(super) fn again(memory: &'m mut M, ticket: LockTicket, answers: Answers) -> Self {
-        Steps { memory, ticket, answers, at: 0 }
+    pub(super) fn again(memory: &'m mut M, me: Rank, ticket: LockTicket, answers: Answers) -> Self {
+        Steps { memory, me, ticket, answers, at: 0 }
+    }
+
+    /// The process that makes these steps.
+    #[inline(always)]
+    pub(super) fn me(&self) -> Rank {
+        self.me
     }
 
     /// What was answered, for the next run.
@@ -51,13 +56,18 @@ impl<'m, M: LockMemory> Steps<'m, M> {
 
     #[inline(always)]
     fn answered(&mut self, value: u64) -> u64 {
-        self.answers.push(value);
-        self.at += 1;
+        if !M::ANSWERS_AT_ONCE {
+            self.answers.push(value);
+            self.at += 1;
+        }
         value
     }
 
     #[inline(always)]
     fn known(&mut self) -> Option<u64> {
+        if M::ANSWERS_AT_ONCE {
+            return None;
+        }
         let value = self.answers.get(self.at).copied()?;
         self.at += 1;
         Some(value)
@@ -70,6 +80,7 @@ impl<'m, M: LockMemory> Steps<'m, M> {
         }
         match self.memory.atomic(home, word, access, self.ticket) {
             Answer::Now(value) => Ok(self.answered(value)),
+            answer if M::ANSWERS_AT_ONCE => unreachable!("{answer:?} from lock words that answer at once"),
             Answer::Later => Err(Later::Answer),
             Answer::NoResource => Err(Later::Resource),
         }
@@ -164,7 +175,7 @@ mod tests {
             let mut memory = Slow { later, refusals: 2, ..Slow::default() };
             let mut answers = Answers::new();
             let result = loop {
-                let mut steps = Steps::again(&mut memory, LockTicket(0), std::mem::take(&mut answers));
+                let mut steps = Steps::again(&mut memory, 0, LockTicket(0), std::mem::take(&mut answers));
                 let result = procedure(&mut steps);
                 answers = steps.into_answers();
                 match result {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::activation::Ledger;
+use super::activation::{Ledger, has_lock_active};
 use super::alphabet::{Port, Rank, ReorderFlags, RequestId, Word};
 use super::epoch::{Epoch, Kind, Leg, Locking};
 use super::exclusion::Licensing;
@@ -202,14 +202,23 @@ impl Window {
     /// An epoch just opened and filled in: activated now, or deferred.
     #[inline]
     pub(super) fn ready(&mut self, port: &mut impl Port, epoch: Key) {
-        if self.closed_incomplete == 0 && self.deferred.is_empty() {
-            // Every earlier epoch is complete or still open, so none can block this one [EP-6, EP-7, AC-3].
+        if self.closed_incomplete == 0 && self.deferred.is_empty() && self.no_lock_is_left(epoch) {
+            // Every earlier epoch is complete or still open, so none can block this one [EP-6, EP-7].
             self.activate(port, epoch);
         } else {
             self.deferred.push_back(epoch);
             self.recheck = true;
         }
         self.run(port);
+    }
+
+    /// The lock of an earlier epoch on the same target has been released to its end [AC-3].
+    #[inline]
+    fn no_lock_is_left(&self, epoch: Key) -> bool {
+        match self.epochs[epoch].kind {
+            Kind::Lock { target, .. } => self.procedures.is_empty() || !has_lock_active(&self.peers, target),
+            _ => true,
+        }
     }
 
     /// The leg of a live epoch.

@@ -7,16 +7,20 @@
 //! What a rank's CPU does takes time: every call, every message posted, every completion handled ([`Machine`]). A rank that
 //! computes is deaf: its NIC works on, its engine does not. One that waits sweeps whenever something comes for it [PR-1]; with
 //! [`Settings::progress_thread`] one that computes does so too [PR-2].
-#![forbid(unsafe_code)]
+// `schedule` alone calls C.
+#![deny(unsafe_code)]
 
+pub mod applications;
 pub mod patterns;
 mod process;
 mod profile;
+mod schedule;
 mod script;
 mod two_sided;
 mod world;
 
 pub use process::Memory;
 pub use profile::{Machine, PROFILES, profile};
+pub use schedule::{LuOptions, Schedule, Series, TransactionsOptions};
 pub use script::{Group, How, Moment, Script, Slot, Step, Steps};
 pub use world::{Report, Settings, Stuck, StuckBecause, Unwatched, Watch, WindowSpec, World};

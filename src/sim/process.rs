@@ -70,6 +70,8 @@ pub(super) struct Process<S> {
     pub(super) alarm: Option<u32>,
     pub(super) alarms: u32,
     pub(super) helping: bool,
+    /// Something came, or may be tried again, since it last looked.
+    pub(super) called: bool,
     pub(super) slots: Vec<Held>,
     pub(super) slots_pending: u32,
     /// Per window: slot of each of the engine's requests, by index.
@@ -94,6 +96,7 @@ impl<S> Process<S> {
             alarm: None,
             alarms: 0,
             helping: false,
+            called: false,
             slots: Vec::new(),
             slots_pending: 0,
             bound: (0..windows).map(|_| Vec::new()).collect(),

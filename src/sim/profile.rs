@@ -1,6 +1,6 @@
 //! Machines by name: every parameter with where it comes from.
 
-use crate::transport::sim::{Class, NS, Parameters, Time, US};
+use crate::transport::sim::{Class, NS, Parameters, SECOND, Time, Tree, US};
 
 /// A machine: network and CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,10 +11,55 @@ pub struct Machine {
     pub network: Parameters,
     /// CPU time of any call, beside what it posts and handles.
     pub call: Time,
-    /// Floating-point operations per second of one core, in the kernels that scripts compute.
-    pub flops: f64,
+    /// Floating-point operations per second of one core that updates a vector by another (two per element), all cores of its node
+    /// at the same, where the vectors updated stay in its part of the cache ...
+    pub flops_cached: f64,
+    /// ... and where they come from memory each time.
+    pub flops_streaming: f64,
+    /// A core's part of the cache, in bytes.
+    pub cache: u64,
     /// Two-sided messages up to this go without a handshake.
     pub eager_max: u64,
+}
+
+impl Machine {
+    /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte: for asking what depends on what.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the value does not fit.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
+        let ns = (value * NS as f64).round() as u64;
+        let whole = value.round() as u64;
+        let network = &mut self.network;
+        match name {
+            "latency" => network.wire.latency = ns,
+            "post" => network.wire.post = ns,
+            "handle" => network.wire.handle = ns,
+            "gap" => network.wire.gap = ns,
+            "byte" => network.wire.byte_fs = (value * 1000.0).round() as u64,
+            "loopback" => network.loopback = ns,
+            "atomic_gap" => network.atomic_gap = ns,
+            "accumulate_byte" => network.accumulate_byte_fs = (value * 1000.0).round() as u64,
+            "call" => self.call = ns,
+            "mtu" => network.mtu = whole,
+            "ranks_per_node" if whole > 0 => network.ranks_per_node = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "credits_pair" if whole > 0 => network.credits_pair = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "credits_nic" if whole > 0 => network.credits_nic = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "flops_cached" => self.flops_cached = value,
+            "flops_streaming" => self.flops_streaming = value,
+            "cache" => self.cache = whole,
+            "tree" if whole == 0 => network.tree = None,
+            _ => return Err(format!("a machine has no {name} that could be {value}")),
+        }
+        Ok(())
+    }
+
+    /// How long a core takes for so many operations on so many bytes.
+    #[must_use]
+    pub fn computes(&self, flops: f64, bytes: u64) -> Time {
+        let rate = if bytes <= self.cache { self.flops_cached } else { self.flops_streaming };
+        (flops / rate * SECOND as f64) as Time
+    }
 }
 
 /// The paper's cluster: two quad-core Nehalem at 2.6 GHz per node (8 ranks), Mellanox ConnectX QDR.
@@ -38,7 +83,9 @@ pub struct Machine {
 /// | `credits_nic` | 16,384 | a completion queue |
 /// | `tree` | 18 nodes per leaf, 18 uplinks | 36-port switches, full bisection, 0.1 µs per hop |
 /// | `call` | 0.1 µs | argument checks and look-ups |
-/// | `flops` | 1 GFlop/s | a row update (axpy) streams 24 bytes per 2 flops from memory shared by 8 cores: 25 GB/s / 8 / 12 bytes = 0.26, in cache some 2 to 4 |
+/// | `flops_streaming` | 0.47 GFlop/s | an update reads and writes 16 bytes per 2 operations; 30 GB/s of STREAM per node, by 8 cores: 3.75 GB/s each |
+/// | `flops_cached` | 1.4 GFlop/s | the same from the third-level cache, at some 11 GB/s per core |
+/// | `cache` | 2 MiB | 8 MiB per socket of 4 cores |
 /// | `eager_max` | 12 KiB | MVAPICH's default on InfiniBand |
 const QDR_2014: Machine = Machine {
     name: "qdr-2014",
@@ -55,10 +102,12 @@ const QDR_2014: Machine = Machine {
         accumulate_byte_fs: 500_000,
         credits_pair: 64,
         credits_nic: 16_384,
-        tree: Some(crate::transport::sim::Tree { nodes_per_leaf: 18, uplinks: 18, hop: 100 * NS }),
+        tree: Some(Tree { nodes_per_leaf: 18, uplinks: 18, hop: 100 * NS }),
     },
     call: 100 * NS,
-    flops: 1e9,
+    flops_cached: 1.4e9,
+    flops_streaming: 0.47e9,
+    cache: 2 << 20,
     eager_max: 12 * 1024,
 };
 
@@ -72,7 +121,8 @@ const QDR_2014: Machine = Machine {
 /// | `local.byte_fs`, `bus_byte_fs` | 80, 5 ps/byte | 12 GB/s per core, 200 GB/s of copies per node |
 /// | `atomic_gap` | 50 ns | ConnectX-7 atomics |
 /// | `tree` | 32 nodes per leaf, 32 uplinks | 64-port switches |
-/// | `flops` | 4 GFlop/s | as above, at some 5 GB/s of memory per core, with larger caches |
+/// | `flops_streaming` | 1.2 GFlop/s | 600 GB/s of memory per node by 64 cores: 9.4 GB/s each, 16 bytes per 2 operations |
+/// | `flops_cached`, `cache` | 4 GFlop/s, 4 MiB | 30 GB/s from 2 MiB of its own and its part of the shared cache |
 const NDR_2024: Machine = Machine {
     name: "ndr-2024",
     network: Parameters {
@@ -88,10 +138,12 @@ const NDR_2024: Machine = Machine {
         accumulate_byte_fs: 100_000,
         credits_pair: 128,
         credits_nic: 65_536,
-        tree: Some(crate::transport::sim::Tree { nodes_per_leaf: 32, uplinks: 32, hop: 100 * NS }),
+        tree: Some(Tree { nodes_per_leaf: 32, uplinks: 32, hop: 100 * NS }),
     },
     call: 40 * NS,
-    flops: 4e9,
+    flops_cached: 4e9,
+    flops_streaming: 1.2e9,
+    cache: 4 << 20,
     eager_max: 16 * 1024,
 };
 

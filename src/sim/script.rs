@@ -68,8 +68,8 @@ pub enum Step {
     Free(Slot),
     /// Computes for so long, without any call.
     Compute(Time),
-    /// Computes so many floating-point operations at the machine's rate.
-    Flops(f64),
+    /// Computes so many floating-point operations on so many bytes, at the machine's rate for what is or is not in cache.
+    Flops { flops: f64, bytes: u64 },
     /// `MPI_Send`
     Send { to: Rank, bytes: u64 },
     /// `MPI_Recv` of the next message from this rank.

@@ -315,6 +315,7 @@ impl<S: Script> World<S> {
     fn woken(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
         let now = self.net.now();
         let process = self.process(rank);
+        process.called = true;
         if process.state == State::Busy {
             if self.settings.progress_thread {
                 self.help(rank, watch);
@@ -428,12 +429,13 @@ impl<S: Script> World<S> {
     // ---- progress ----
 
     fn has_news(&self, rank: Rank) -> bool {
-        (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
+        self.processes[rank as usize].called || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
     }
 
     /// One sweep over everything of the rank, again while something moves.
     fn sweep(&mut self, rank: Rank, watch: &mut impl Watch) {
         self.sweeps += 1;
+        self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mail(rank);
         for window in 0..self.net.windows() {
@@ -578,8 +580,8 @@ impl<S: Script> World<S> {
                 self.net.spend(time);
                 return Ok(Flow::Compute);
             }
-            Step::Flops(flops) => {
-                self.net.spend((flops / self.settings.machine.flops * 1e12) as Time);
+            Step::Flops { flops, bytes } => {
+                self.net.spend(self.settings.machine.computes(flops, bytes));
                 return Ok(Flow::Compute);
             }
             Step::End => return Ok(Flow::End),
@@ -655,7 +657,9 @@ impl<S: Script> World<S> {
                 self.receive(rank, from);
                 Ok(self.wait_unless_over(rank, Wait::Received(from)))
             }
-            Step::Compute(_) | Step::Flops(_) | Step::End | Step::Barrier | Step::IssueOthers { .. } => unreachable!("no calls"),
+            Step::Compute(_) | Step::Flops { .. } | Step::End | Step::Barrier | Step::IssueOthers { .. } => {
+                unreachable!("no calls")
+            }
         }
     }
 

@@ -39,6 +39,8 @@ impl BarePort<'_> {
 }
 
 impl LockMemory for BarePort<'_> {
+    const ANSWERS_AT_ONCE: bool = true;
+
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
         let word = self.word(home, word);
         Answer::Now(std::mem::replace(word, access.applied_to(*word)))

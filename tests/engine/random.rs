@@ -318,6 +318,7 @@ fn run_program(seed: u64, print: bool) {
         latency_max: [0, 10, 200][g.rng.usize(0..3)],
         refuse_one_in: [0, 3, 10][g.rng.usize(0..3)],
     });
+    w.net.slow_locks = g.rng.bool();
     let in_rounds = g.one_in(4);
     let mut run = Run::new(&g.steps);
     if in_rounds {

@@ -3,4 +3,7 @@
 // A test binary exports nothing.
 #![allow(unreachable_pub)]
 
+mod applications;
+mod network;
+mod patterns;
 mod worlds;

@@ -198,6 +198,8 @@ impl ShmWindow {
 }
 
 impl LockMemory for ShmWindow {
+    const ANSWERS_AT_ONCE: bool = true;
+
     #[inline(always)]
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
         let word = self.mapped.blocks.lock_word(home, word);

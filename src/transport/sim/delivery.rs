@@ -287,9 +287,10 @@ impl Network {
         if time == 0 {
             return at;
         }
-        let free = &mut self.nodes[node].atomic_free;
-        *free = at.max(*free) + time;
-        *free
+        let node = &mut self.nodes[node];
+        node.atomic_busy += time;
+        node.atomic_free = at.max(node.atomic_free) + time;
+        node.atomic_free
     }
 
     /// A message has its effect.
@@ -366,6 +367,10 @@ impl Network {
     pub(super) fn change(&mut self, window: u32, by: u32, home: u32, word: LockWord, access: Atomic) -> u64 {
         let old = self.words.change(window, home, word, |old| access.applied_to(old));
         self.happens(window, by, What::Accessed { home, word, access, old });
+        if by != home && access != Atomic::Load && matches!(word, LockWord::Holders | LockWord::Intent) {
+            // Who waits for these polls them, which at home takes no message that would bring the rank back to it.
+            self.wake(home);
+        }
         if let LockWord::Grant { target } = word
             && access != Atomic::Load
             && !self.fails(Fault::LoseChange)

@@ -30,6 +30,7 @@ pub(super) struct Node {
     pub(super) out: Lane,
     pub(super) into: Lane,
     pub(super) atomic_free: Time,
+    pub(super) atomic_busy: Time,
     pub(super) bus_free: Time,
     pub(super) in_flight: u32,
     /// Ranks that were refused for want of this NIC's credits.
@@ -292,6 +293,11 @@ impl Network {
         self.words.len()
     }
 
+    /// How long each node's atomic unit has been at work.
+    pub fn atomics_busy(&self) -> impl Iterator<Item = Time> {
+        self.nodes.iter().map(|node| node.atomic_busy)
+    }
+
     /// Messages under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
@@ -315,6 +321,12 @@ impl Network {
     /// So many bytes of a rank's own memory, zeroed. Without bytes: an address that nothing stands behind.
     pub fn allocate(&mut self, rank: u32, bytes: usize) -> Addr {
         self.memory.as_mut().map_or(Addr(0), |memory| memory.allocate(rank, bytes))
+    }
+
+    /// True if operations carry bytes.
+    #[must_use]
+    pub fn carries_bytes(&self) -> bool {
+        self.memory.is_some()
     }
 
     fn bytes_there(&self) -> &Memory {

@@ -132,8 +132,26 @@ enum Event {
         word: Word,
         value: u64,
     },
+    /// An access to a lock word, by its number.
+    Lock(u64),
+    /// Its answer.
+    Answer {
+        by: Rank,
+        ticket: LockTicket,
+        old: u64,
+    },
     /// Somebody may try again.
     Wake,
+}
+
+/// An access to a lock word on its way.
+#[derive(Clone, Copy, Debug)]
+struct LockAccess {
+    by: Rank,
+    home: Rank,
+    word: LockWord,
+    access: Atomic,
+    ticket: LockTicket,
 }
 
 /// The network of all processes.
@@ -160,6 +178,12 @@ pub struct Net {
     seen: HashMap<(Rank, Rank, Word), u64>,
     sent: HashMap<(Rank, Rank, Word), (u64, Time)>,
     lock_words: BTreeMap<(Rank, LockWord), u64>,
+    /// Lock words take time, there and back, as over a network.
+    pub slow_locks: bool,
+    lock_accesses: HashMap<u64, LockAccess>,
+    /// One access of a procedure at a time.
+    lock_tickets: HashSet<(Rank, LockTicket)>,
+    answers: Vec<VecDeque<(LockTicket, u64)>>,
     arrived: Vec<VecDeque<(Ticket, Stage)>>,
     finished: Vec<VecDeque<(Ticket, Stage)>>,
     /// A wake-up is queued already.
@@ -201,6 +225,10 @@ impl Net {
             seen: HashMap::new(),
             sent: HashMap::new(),
             lock_words: BTreeMap::new(),
+            slow_locks: false,
+            lock_accesses: HashMap::new(),
+            lock_tickets: HashSet::new(),
+            answers: vec![VecDeque::new(); ranks as usize],
             arrived: vec![VecDeque::new(); ranks as usize],
             finished: vec![VecDeque::new(); ranks as usize],
             waking: false,
@@ -259,7 +287,9 @@ impl Net {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.events.is_empty() && self.arrived.iter().chain(&self.finished).all(VecDeque::is_empty)
+        self.events.is_empty()
+            && self.answers.iter().all(VecDeque::is_empty)
+            && self.arrived.iter().chain(&self.finished).all(VecDeque::is_empty)
     }
 
     fn schedule(&mut self, at: Time, event: Event) {
@@ -292,6 +322,13 @@ impl Net {
     fn deliver(&mut self, event: Event) {
         match event {
             Event::Wake => self.waking = false,
+            Event::Lock(number) => {
+                let LockAccess { by, home, word, access, ticket } = self.lock_accesses.remove(&number).expect("on its way");
+                let old = self.access(by, home, word, access);
+                let at = self.now + self.lock_latency();
+                self.schedule(at, Event::Answer { by, ticket, old });
+            }
+            Event::Answer { by, ticket, old } => self.answers[by as usize].push_back((ticket, old)),
             Event::Signal { from, to, word, value } => {
                 let seen = self.seen.entry((to, from, word)).or_insert(0);
                 assert!(*seen <= value);
@@ -320,6 +357,25 @@ impl Net {
                 self.arrived[rank as usize].push_back((ticket, Stage::Remote));
             }
         }
+    }
+
+    fn lock_latency(&mut self) -> Time {
+        1 + self.chaos.as_mut().map_or(self.default_link.signal_latency, |chaos| chaos.rng.u64(0..=chaos.latency_max))
+    }
+
+    fn access(&mut self, by: Rank, home: Rank, word: LockWord, access: Atomic) -> u64 {
+        assert!(home < self.mem.len() as u32, "lock word at rank {home}, which does not exist");
+        if access == Atomic::Load {
+            return self.lock_word(home, word);
+        }
+        if let (LockWord::Tail, Atomic::Swap(node)) = (word, access) {
+            self.model.queued(by, home, node);
+        }
+        let cell = self.lock_words.entry((home, word)).or_insert(0);
+        let old = *cell;
+        *cell = access.applied_to(old);
+        self.lock_writes.push(LockWrite { by, home, word, value: *cell });
+        old
     }
 
     fn read_origin(&self, op: &Op) -> Vec<u8> {
@@ -401,19 +457,10 @@ impl RankPort<'_> {
     fn calls(&mut self) -> &mut Calls {
         &mut self.net.calls[self.me as usize]
     }
-
-    fn change(&mut self, home: Rank, word: LockWord, f: impl FnOnce(u64) -> u64) -> u64 {
-        assert!(home < self.net.mem.len() as u32, "lock word at rank {home}, which does not exist");
-        let cell = self.net.lock_words.entry((home, word)).or_insert(0);
-        let old = *cell;
-        *cell = f(old);
-        self.net.lock_writes.push(LockWrite { by: self.me, home, word, value: *cell });
-        old
-    }
 }
 
 impl LockMemory for RankPort<'_> {
-    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
         let calls = self.calls();
         match access {
             Atomic::Load => calls.load += 1,
@@ -422,13 +469,19 @@ impl LockMemory for RankPort<'_> {
             Atomic::Add(_) => calls.fetch_add += 1,
             Atomic::CompareSwap { .. } => calls.compare_swap += 1,
         }
-        if access == Atomic::Load {
-            return Answer::Now(self.net.lock_word(home, word));
+        let (by, net) = (self.me, &mut *self.net);
+        if !net.slow_locks {
+            return Answer::Now(net.access(by, home, word, access));
         }
-        if let (LockWord::Tail, Atomic::Swap(node)) = (word, access) {
-            self.net.model.queued(self.me, home, node);
+        if Net::refuses(None, &mut net.chaos) {
+            net.wake_soon();
+            return Answer::NoResource;
         }
-        Answer::Now(self.change(home, word, |old| access.applied_to(old)))
+        assert!(net.lock_tickets.insert((by, ticket)), "{ticket:?} of rank {by} has an access under way");
+        let at = net.now + net.lock_latency();
+        net.lock_accesses.insert(net.sequence, LockAccess { by, home, word, access, ticket });
+        net.schedule(at, Event::Lock(net.sequence));
+        Answer::Later
     }
     fn look(&mut self, word: LockWord) -> u64 {
         self.calls().load += 1;
@@ -534,6 +587,12 @@ impl Port for RankPort<'_> {
         let moved = !arrived.is_empty();
         self.net.finished[self.me as usize].extend(arrived);
         moved
+    }
+
+    fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
+        let answer = self.net.answers[self.me as usize].pop_front()?;
+        self.net.lock_tickets.remove(&(self.me, answer.0));
+        Some(answer)
     }
 
     fn next_finished(&mut self) -> Option<(Ticket, Stage)> {

@@ -1,0 +1,174 @@
+//! The paper's section VIII.B in virtual time: LU decomposition and massive transactions, by the schedules of the programs on
+//! real ranks.
+
+use serde::Serialize;
+
+use super::profile::Machine;
+use super::schedule::{LuOptions, Schedule, Series, TransactionsOptions};
+use super::script::{Moment, Script, Step};
+use super::world::{Report, Settings, WindowSpec, World};
+use crate::engine::ReorderFlags;
+use crate::transport::sim::{SECOND, Time};
+
+/// What any run of an application tells.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Virtual seconds from the first call that counts to the end.
+    pub seconds: f64,
+    /// Part of the ranks' time that was spent in calls, waits included.
+    pub in_calls: f64,
+    /// Part of the time that the nodes' atomic units were busy: on average, and the busiest.
+    pub atomics_busy_mean: f64,
+    /// See above.
+    pub atomics_busy_max: f64,
+    /// Events of the network.
+    pub events: u64,
+    /// Messages between NICs.
+    pub messages: u64,
+    /// Answers "no resource".
+    pub refusals: u64,
+    /// Most messages under way at one time.
+    pub in_flight_max: usize,
+    /// Bytes that a rank's engine held at most: on average over the ranks, and the most of any.
+    pub engine_bytes_peak_mean: f64,
+    /// See above.
+    pub engine_bytes_peak_max: i64,
+    /// Bytes held at the end, on average.
+    pub engine_bytes_end_mean: f64,
+    /// Hash of the run, in hexadecimal.
+    pub trace: String,
+}
+
+/// An application that may be run a little before it counts.
+struct Timed {
+    warm_up: Option<Schedule>,
+    schedule: Schedule,
+    /// When it began to count, and what had been spent in calls by then.
+    began: Option<Time>,
+}
+
+impl Script for Timed {
+    fn next(&mut self, at: &mut Moment<'_>) -> Step {
+        if let Some(warm_up) = &mut self.warm_up {
+            match warm_up.next(at) {
+                Step::End => self.warm_up = None,
+                step => return step,
+            }
+            return Step::Barrier;
+        }
+        self.began.get_or_insert(at.now);
+        self.schedule.next(at)
+    }
+}
+
+fn outcome(world: &mut World<Timed>, report: &Report) -> Outcome {
+    let units: Vec<f64> = world.net().atomics_busy().map(|busy| busy as f64 / report.end.max(1) as f64).collect();
+    let ranks = f64::from(world.ranks());
+    let all = || (0..world.ranks()).map(|rank| (world.memory(rank), world.time_in_calls(rank)));
+    let began = (0..world.ranks()).filter_map(|rank| world.script(rank).began).min().unwrap_or(0);
+    Outcome {
+        seconds: (report.end - began) as f64 / SECOND as f64,
+        in_calls: all().map(|(_, time)| time as f64).sum::<f64>() / ranks / (report.end.max(1) as f64),
+        atomics_busy_mean: units.iter().sum::<f64>() / units.len() as f64,
+        atomics_busy_max: units.iter().copied().fold(0.0, f64::max),
+        events: report.counters.events,
+        messages: report.counters.messages,
+        refusals: report.counters.refusals,
+        in_flight_max: report.counters.in_flight_max,
+        engine_bytes_peak_mean: all().map(|(memory, _)| memory.peak as f64).sum::<f64>() / ranks,
+        engine_bytes_peak_max: all().map(|(memory, _)| memory.peak).max().unwrap_or(0),
+        engine_bytes_end_mean: all().map(|(memory, _)| memory.bytes as f64).sum::<f64>() / ranks,
+        trace: format!("{:016x}", report.trace),
+    }
+}
+
+fn run(
+    ranks: u32,
+    machine: &Machine,
+    progress_thread: bool,
+    flags: ReorderFlags,
+    mut schedule: impl FnMut(i32, bool) -> Result<Option<Schedule>, String>,
+) -> Result<Outcome, String> {
+    let settings = Settings { progress_thread, ..Settings::new(*machine) };
+    let schedules: Result<Vec<_>, String> = (0..ranks)
+        .map(|rank| {
+            let warm_up = schedule(rank.cast_signed(), true)?;
+            let schedule = schedule(rank.cast_signed(), false)?.ok_or("nothing to do")?;
+            Ok(Timed { warm_up, schedule, began: None })
+        })
+        .collect();
+    let mut schedules = schedules?.into_iter();
+    let mut world =
+        World::new(ranks, settings, &[WindowSpec { bytes: 0, flags }], |_| schedules.next().expect("a schedule for each rank"));
+    let report = world.run().map_err(|stuck| stuck.to_string())?;
+    Ok(outcome(&mut world, &report))
+}
+
+/// LU decomposition of an m x m matrix; `ring` and `ahead` as in `schedule.h`.
+///
+/// # Errors
+/// Wrong options, or a run that does not end.
+pub fn lu(
+    machine: &Machine,
+    progress_thread: bool,
+    ranks: u32,
+    (m, depth, ahead): (u64, u64, bool),
+    series: Series,
+) -> Result<Outcome, String> {
+    let count = ranks.cast_signed();
+    run(ranks, machine, progress_thread, ReorderFlags::default(), |rank, warm_up| match warm_up {
+        true => Ok(None),
+        false => Schedule::lu(&LuOptions { rank, ranks: count, m, depth, ahead: ahead.into(), series }).map(Some),
+    })
+}
+
+/// What is transacted; see `schedule.h`.
+#[derive(Clone, Copy, Debug)]
+pub struct Transactions {
+    /// Before it counts.
+    pub warm_up: u64,
+    /// Of each rank.
+    pub count: u64,
+    /// In each window.
+    pub accounts: u64,
+    /// Of the random choices.
+    pub seed: u64,
+    /// Epochs pending at most; 0: no bound.
+    pub window: u64,
+}
+
+/// `count` transactions of each rank, after `warm_up` that do not count; at most `window` epochs pending (0: no bound), in any order
+/// or not.
+///
+/// # Errors
+/// Wrong options, or a run that does not end.
+pub fn transactions(
+    machine: &Machine,
+    progress_thread: bool,
+    ranks: u32,
+    work: Transactions,
+    series: Series,
+    reorder: bool,
+) -> Result<Outcome, String> {
+    let Transactions { warm_up: before, count, accounts, seed, window } = work;
+    let all = ranks.cast_signed();
+    let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
+    run(ranks, machine, progress_thread, flags, |rank, warm_up| {
+        if warm_up && before == 0 {
+            return Ok(None);
+        }
+        Schedule::transactions(&TransactionsOptions {
+            rank,
+            ranks: all,
+            count: if warm_up { before } else { count },
+            accounts,
+            // Other targets than those that count.
+            seed: seed ^ u64::from(warm_up) << 63,
+            window,
+            flops: 0.0,
+            audits: 0,
+            series,
+        })
+        .map(Some)
+    })
+}

@@ -1,0 +1,98 @@
+//! LU and transactions: the schedules in C, run by engines on the network.
+
+use mpix_rma::engine::ReorderFlags;
+use mpix_rma::sim::*;
+use mpix_rma::transport::sim::{Carry, Disorder, US};
+
+const SERIES: [(Series, bool); 3] = [(Series::Blocking, false), (Series::Nonblocking, false), (Series::Nonblocking, true)];
+
+/// Runs transactions with bytes and checks the sums, balances 0 and two updates per transaction, and what audits saw.
+fn conserved(ranks: u32, series: Series, reorder: bool, window: u64, disorder: Disorder, ranks_per_node: u32) {
+    let (count, accounts) = (40, 3);
+    let options = |rank: u32| TransactionsOptions {
+        rank: rank.cast_signed(),
+        ranks: ranks.cast_signed(),
+        count,
+        accounts,
+        seed: 7,
+        window,
+        flops: 0.0,
+        audits: 1,
+        series,
+    };
+    let mut machine = profile("qdr-2014").unwrap();
+    machine.network.ranks_per_node = ranks_per_node;
+    let settings = Settings { carry: Carry::Bytes, disorder, event_limit: 20_000_000, ..Settings::new(machine) };
+    let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
+    let bytes = 2 * 16 * accounts as usize;
+    let mut world = World::new(ranks, settings, &[WindowSpec { bytes, flags }], |rank| {
+        Schedule::transactions(&options(rank)).unwrap_or_else(|problem| panic!("{problem}"))
+    });
+    world.run().unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {disorder:?}: {stuck}"));
+    let (mut balance, mut updates, mut audits) = (0, 0, 0);
+    for rank in 0..ranks {
+        let cells: Vec<i64> =
+            world.net().window(0, rank).chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().unwrap())).collect();
+        let (left, right) = cells.split_at(cells.len() / 2);
+        balance += cells.chunks_exact(2).map(|cell| cell[0]).sum::<i64>();
+        updates += cells.chunks_exact(2).map(|cell| cell[1]).sum::<i64>();
+        for (left, right) in left.chunks_exact(2).zip(right.chunks_exact(2)) {
+            assert_eq!((left[0], left[1]), (-right[0], right[1]), "halves of rank {rank}");
+        }
+        let [made, failed] = world.script(rank).audited;
+        assert_eq!(failed, 0, "rank {rank} read between two halves: two epochs at once [LK-1]");
+        audits += made.cast_signed();
+    }
+    assert_eq!(audits, (count / 4 * u64::from(ranks)).cast_signed());
+    assert_eq!((balance, updates), (0, 2 * ((count * u64::from(ranks)).cast_signed() - audits)));
+}
+
+/// Exclusive locks exclude, and nothing is lost, in every series, near and far.
+#[test]
+fn transactions_conserve_their_sums() {
+    for (series, reorder) in SERIES {
+        for window in [1, 5, 0] {
+            conserved(24, series, reorder, window, Disorder::default(), 8);
+        }
+    }
+}
+
+/// The same with everything late, in bursts, refused, and slow.
+#[test]
+fn transactions_conserve_their_sums_in_disorder() {
+    for seed in 0..12 {
+        let disorder = Disorder {
+            seed,
+            delay_max: 10 * US,
+            burst_one_in: 100,
+            burst: 50 * US,
+            refuse_one_in: 7,
+            refuse_max: 3 * US,
+            slow_rank_one_in: 5,
+            slow_rank_factor: 10,
+            ..Disorder::default()
+        };
+        let (series, reorder) = SERIES[seed as usize % 3];
+        conserved(9, series, reorder, seed % 4, disorder, 1 + seed as u32 % 3);
+    }
+}
+
+/// LU ends in every form; where there is computing to hide behind, the nonblocking series is faster.
+#[test]
+fn lu_is_faster_where_nothing_blocks() {
+    let machine = profile("qdr-2014").unwrap();
+    for ahead in [false, true] {
+        let times: Vec<f64> = [Series::Blocking, Series::Nonblocking]
+            .map(|series| applications::lu(&machine, false, 24, (1500, 4, ahead), series).unwrap().seconds)
+            .into();
+        assert!(times[1] <= times[0] * 1.02, "ahead {ahead}: {times:?}");
+        assert!(ahead || times[1] * 1.3 < times[0], "{times:?}");
+    }
+}
+
+/// Wrong options are told in the schedule's words.
+#[test]
+fn a_wrong_schedule_says_what_is_wrong() {
+    let machine = profile("qdr-2014").unwrap();
+    assert_eq!(applications::lu(&machine, false, 2, (0, 1, false), Series::Blocking).unwrap_err(), "the matrix has no rows");
+}

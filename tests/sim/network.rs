@@ -1,0 +1,415 @@
+//! The network alone, against the closed forms of its model.
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::sim::*;
+
+use crate::worlds::op;
+
+/// Numbers that are easy to add up: ranks on nodes of their own.
+pub fn plain() -> Parameters {
+    Parameters {
+        ranks_per_node: 1,
+        wire: Class { latency: 1000 * NS, post: 100 * NS, handle: 50 * NS, gap: 20 * NS, byte_fs: 1_000_000 },
+        local: Class { latency: 200 * NS, post: 10 * NS, handle: 10 * NS, gap: 30 * NS, byte_fs: 500_000 },
+        bus_byte_fs: 250_000,
+        loopback: 700 * NS,
+        mtu: 1000,
+        inline_max: 100,
+        local_stage: false,
+        atomic_gap: 300 * NS,
+        accumulate_byte_fs: 2_000_000,
+        credits_pair: 1000,
+        credits_nic: 10_000,
+        tree: None,
+    }
+}
+
+const POST: Time = 100 * NS;
+const L: Time = 1000 * NS;
+const fn serial(bytes: u64) -> Time {
+    bytes * NS
+}
+
+struct Net {
+    net: Network,
+    /// Per rank: how far its CPU is.
+    clocks: Vec<Time>,
+    tickets: u32,
+}
+
+impl Net {
+    fn new(ranks: u32, parameters: Parameters) -> Self {
+        Self::with(ranks, parameters, Carry::Nothing, Disorder::default())
+    }
+
+    fn with(ranks: u32, parameters: Parameters, carry: Carry, disorder: Disorder) -> Self {
+        let mut net = Network::new(ranks, parameters, carry, disorder);
+        net.add_window(1 << 16);
+        Net { net, clocks: vec![0; ranks as usize], tickets: 0 }
+    }
+
+    /// A call of a rank at the present time; its CPU's clock goes on from call to call.
+    fn call<R>(&mut self, rank: u32, call: impl FnOnce(&mut SimPort<'_>) -> R) -> R {
+        let now = self.net.now();
+        self.net.begin(rank, now);
+        let ahead = self.clocks[rank as usize].saturating_sub(now);
+        self.net.spend(ahead);
+        let result = call(&mut self.net.port(0, rank));
+        self.clocks[rank as usize] = self.net.clock();
+        result
+    }
+
+    fn post(&mut self, rank: u32, op: Op) -> (Ticket, Posted) {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let posted = self.call(rank, |port| port.post(&op, ticket));
+        (ticket, posted)
+    }
+
+    fn put(&mut self, rank: u32, target: u32, len: u64) -> Ticket {
+        let (ticket, posted) = self.post(rank, op(OpKind::Put, target, len));
+        assert!(matches!(posted, Posted::Pending | Posted::Local), "{posted:?}");
+        ticket
+    }
+
+    /// Runs to the end; when each rank's tickets reached their last stage.
+    fn run(&mut self) -> Vec<(u32, Ticket, Time)> {
+        let mut done = Vec::new();
+        while self.net.advance().is_some() {
+            while let Some(rank) = self.net.next_woken() {
+                let now = self.net.now();
+                let mut port = self.net.port(0, rank);
+                port.poll();
+                while let Some((ticket, stage)) = port.next_finished() {
+                    if stage == Stage::Remote {
+                        done.push((rank, ticket, now));
+                    }
+                }
+            }
+        }
+        done
+    }
+
+    fn when(&mut self, ticket: Ticket) -> Time {
+        self.run().into_iter().find(|(_, done, _)| *done == ticket).expect("finished").2
+    }
+}
+
+/// LogGP: o + n G + L to the target, L for the acknowledgement; a get pays its request.
+#[test]
+fn a_single_message_takes_its_closed_form() {
+    for bytes in [1, 8, 1000, 1001, 50_000, 1 << 20] {
+        let mut net = Net::new(2, plain());
+        let put = net.put(0, 1, bytes);
+        assert_eq!(net.when(put), POST + serial(bytes) + 2 * L, "put of {bytes}");
+
+        let mut net = Net::new(2, plain());
+        let (get, posted) = net.post(0, op(OpKind::Get, 1, bytes));
+        assert_eq!(posted, Posted::Pending);
+        // The request's landing and the answer's are one picosecond after nothing: order, not time.
+        assert!(net.when(get).abs_diff(POST + serial(8) + L + serial(bytes) + L) <= 2, "get of {bytes}");
+    }
+}
+
+/// A signal is there after o + 8 G + L, and the target is told.
+#[test]
+fn a_signal_takes_one_latency() {
+    let mut net = Net::new(2, plain());
+    net.call(0, |port| port.signal(1, Word::Grant, 7)).unwrap();
+    while net.net.next_woken().is_none() {
+        assert_eq!(net.call(1, |port| port.observe(0, Word::Grant)), 0);
+        net.net.advance().unwrap();
+    }
+    assert_eq!(net.net.now(), POST + serial(8) + L);
+    assert_eq!(net.call(1, |port| port.observe(0, Word::Grant)), 7);
+    assert_eq!(net.call(1, |port| port.next_change()), Some(Change::Signal(0, Word::Grant)));
+    assert_eq!(net.call(1, |port| port.next_change()), None);
+}
+
+/// Bandwidth: bulk messages of one node follow one another, whoever sends them; a NIC is shared by its node.
+#[test]
+fn a_nodes_ranks_share_its_nic() {
+    let mut net = Net::new(6, Parameters { ranks_per_node: 2, ..plain() });
+    let bytes = 100_000;
+    // To different nodes, so nothing but the sender's port is shared.
+    let first = net.put(0, 2, bytes);
+    let second = net.put(1, 4, bytes);
+    let done = net.run();
+    assert_eq!(done[0], (0, first, POST + serial(bytes) + 2 * L));
+    assert_eq!(done[1], (1, second, POST + 2 * serial(bytes) + 2 * L));
+}
+
+/// The gap bounds the rate of short messages.
+#[test]
+fn short_messages_leave_at_the_rate_of_the_gap() {
+    let mut net = Net::new(20, Parameters { ranks_per_node: 10, ..plain() });
+    for rank in 0..10 {
+        net.put(rank, 10 + rank, 4);
+    }
+    let done = net.run();
+    assert_eq!(done.last().unwrap().2, POST + 9 * 20 * NS + serial(4) + 2 * L);
+}
+
+/// Both directions at once cost nothing.
+#[test]
+fn ports_are_full_duplex() {
+    let mut net = Net::new(2, plain());
+    net.put(0, 1, 100_000);
+    net.put(1, 0, 100_000);
+    assert!(net.run().iter().all(|(.., at)| *at == POST + serial(100_000) + 2 * L));
+}
+
+/// Many senders, one receiver: its port is the limit.
+#[test]
+fn an_incast_is_as_slow_as_the_targets_port() {
+    let mut net = Net::new(9, plain());
+    for rank in 1..9 {
+        net.put(rank, 0, 100_000);
+    }
+    assert_eq!(net.run().last().unwrap().2, POST + 8 * serial(100_000) + 2 * L);
+}
+
+/// A short message beside a long one waits for a packet at each port; the long one is behind by the short one's time.
+#[test]
+fn a_short_message_waits_for_a_packet_of_a_long_one() {
+    let mut net = Net::new(6, Parameters { ranks_per_node: 2, ..plain() });
+    let long = net.put(0, 2, 1_000_000);
+    let short = net.put(1, 4, 50);
+    let after = net.put(0, 4, 1_000_000);
+    let done = net.run();
+    let at = |ticket| done.iter().find(|(_, done, _)| *done == ticket).unwrap().2;
+    assert_eq!(at(short), POST + serial(1000) + serial(50) + 2 * L);
+    assert_eq!(at(long), POST + serial(1_000_000) + 2 * L);
+    assert_eq!(at(after), POST + 2 * serial(1_000_000) + serial(50) + 2 * L);
+}
+
+/// What follows a long message to the same peer arrives after it.
+#[test]
+fn one_connection_keeps_its_order() {
+    let mut net = Net::new(2, plain());
+    let bytes = 1_000_000;
+    net.put(0, 1, bytes);
+    net.call(0, |port| port.signal(1, Word::Done, 1)).unwrap();
+    while net.call(1, |port| port.observe(0, Word::Done)) == 0 {
+        net.net.advance().unwrap();
+    }
+    let arrived = POST + serial(bytes) + L;
+    assert!(net.net.now() > arrived && net.net.now() <= arrived + serial(1000), "{}", net.net.now());
+}
+
+/// The same under every disorder, for all kinds of messages, sizes and paths: a signal says how many puts and accumulates went before it.
+#[test]
+fn disorder_keeps_the_order_of_a_connection() {
+    for seed in 0..200 {
+        let disorder = Disorder {
+            seed,
+            delay_max: 20_000 * NS,
+            burst_one_in: 20,
+            burst: 100_000 * NS,
+            slow_nic_one_in: 2,
+            slow_nic_factor: 7,
+            ..Disorder::default()
+        };
+        let tree = Some(Tree { nodes_per_leaf: 1, uplinks: 1, hop: 100 * NS });
+        let parameters = Parameters { ranks_per_node: 2, tree: tree.filter(|_| seed % 2 == 0), ..plain() };
+        let mut net = Net::with(4, parameters, Carry::Bytes, disorder);
+        net.net.record_effects();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut posted = [[0u64; 4]; 4];
+        let mut landed = [[0u64; 4]; 4];
+        let mut seen = [[0u64; 4]; 4];
+        let (mut late, mut messages) = (0, 0);
+        loop {
+            if messages < 200 && (rng.bool() || net.net.next_time().is_none()) {
+                messages += 1;
+                let (from, to) = (rng.u32(0..4), rng.u32(0..4));
+                let len = [8, 96, 800, 5000, 40_000][rng.usize(0..5)];
+                let kind = [OpKind::Put, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::Get][rng.usize(0..4)];
+                let origin = net.net.allocate(from, len);
+                let _ = net.post(from, Op { origin, result: origin, ..op(kind, to, len as u64) });
+                posted[from as usize][to as usize] += 1;
+                let value = posted[from as usize][to as usize];
+                net.call(from, |port| port.signal(to, Word::Done, value)).unwrap();
+            } else if net.net.advance().is_none() {
+                break;
+            }
+            while let Some(effect) = net.net.next_effect() {
+                landed[effect.origin as usize][effect.target as usize] += 1;
+            }
+            for from in 0..4usize {
+                for to in 0..4usize {
+                    let told = net.call(to as u32, |port| port.observe(from as u32, Word::Done));
+                    // Gets are read at the target when they land there; nothing told is still to come. To oneself a word is stored at once.
+                    assert!(
+                        from == to || told <= landed[from][to],
+                        "seed {seed}: {from} told {to} of {told}, {} landed",
+                        landed[from][to]
+                    );
+                    late += u32::from(told > seen[from][to]);
+                    seen[from][to] = told;
+                }
+            }
+        }
+        assert!(net.net.in_flight() == 0 && late > 20);
+        assert_eq!(posted, landed);
+    }
+}
+
+/// Atomics on one NIC take effect at its rate, in order of arrival; each answer is the value before.
+#[test]
+fn atomics_take_effect_one_after_the_other() {
+    let mut net = Net::new(9, plain());
+    for rank in 1..9 {
+        let answer = net.call(rank, |port| port.atomic(0, LockWord::Tail, Atomic::Add(1), LockTicket(rank)));
+        assert_eq!(answer, Answer::Later);
+    }
+    let mut answers = Vec::new();
+    while net.net.advance().is_some() {
+        while let Some(rank) = net.net.next_woken() {
+            let now = net.net.now();
+            let (ticket, old) = net.net.port(0, rank).next_answer().unwrap();
+            assert_eq!(ticket, LockTicket(rank));
+            answers.push((old, now));
+        }
+    }
+    let first = POST + serial(8) + L + 300 * NS + L + serial(8);
+    let expected: Vec<_> = (0..8).map(|old| (old, first + old * 300 * NS)).collect();
+    assert!(answers.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && a.1.abs_diff(b.1) < NS), "{answers:?}");
+    assert_eq!(net.net.lock_word(0, 0, LockWord::Tail), 8);
+}
+
+/// A rank's own words: loads and stores are the CPU's, the rest passes the NIC [LK-7].
+#[test]
+fn own_lock_words_are_exchanged_through_the_nic() {
+    let mut net = Net::new(2, plain());
+    let store = net.call(0, |port| port.atomic(0, LockWord::Tail, Atomic::Store(5), LockTicket(0)));
+    assert_eq!(store, Answer::Now(0));
+    assert_eq!(net.call(0, |port| port.look(LockWord::Tail)), 5);
+    assert_eq!(net.call(0, |port| port.atomic(0, LockWord::Tail, Atomic::Swap(6), LockTicket(0))), Answer::Later);
+    assert_eq!(net.call(0, |port| port.look(LockWord::Tail)), 5);
+    net.run();
+    assert_eq!(net.call(0, |port| port.next_answer()), Some((LockTicket(0), 5)));
+    assert_eq!(net.call(0, |port| port.look(LockWord::Tail)), 6);
+}
+
+/// Without a credit nothing is done; when one returns, who was refused is woken.
+#[test]
+fn credits_are_bounded_and_come_back() {
+    for (pair, nic) in [(2, 1000), (1000, 2)] {
+        let mut net = Net::new(2, Parameters { credits_pair: pair, credits_nic: nic, ..plain() });
+        net.put(0, 1, 10);
+        net.call(0, |port| port.signal(1, Word::Done, 1)).unwrap();
+        assert_eq!(net.post(0, op(OpKind::Put, 1, 10)).1, Posted::NoResource);
+        assert_eq!(net.call(0, |port| port.signal(1, Word::Done, 2)), Err(NoResource));
+        assert_eq!(net.call(0, |port| port.atomic(1, LockWord::Tail, Atomic::Load, LockTicket(0))), Answer::NoResource);
+        let mut woken = Vec::new();
+        while net.net.advance().is_some() && woken.is_empty() {
+            while let Some(rank) = net.net.next_woken() {
+                woken.push(rank);
+            }
+        }
+        assert!(woken.contains(&0), "{woken:?}");
+        assert_eq!(net.call(0, |port| port.signal(1, Word::Done, 2)), Ok(()));
+        net.run();
+        assert_eq!(net.net.in_flight(), 0);
+    }
+}
+
+/// Copies inside a node take the CPU, and share the bus.
+#[test]
+fn copies_inside_a_node_take_the_cpu_and_share_the_bus() {
+    let bytes = 10_000;
+    let alone = 30 * NS + bytes * NS / 2;
+    let mut net = Net::new(8, Parameters { ranks_per_node: 8, ..plain() });
+    assert_eq!(net.post(0, op(OpKind::Put, 1, bytes)).1, Posted::Complete);
+    assert_eq!(net.clocks[0], alone);
+    for rank in 1..8 {
+        assert_eq!(net.post(rank, op(OpKind::Get, 0, bytes)).1, Posted::Complete);
+    }
+    // Eight copies at a quarter nanosecond per byte of bus.
+    assert_eq!(net.clocks[7], 8 * bytes * NS / 4);
+    assert_eq!(net.net.next_time(), None);
+}
+
+/// Another leaf is two hops further, and an uplink is a port.
+#[test]
+fn a_tree_has_hops_and_uplinks() {
+    let tree = |uplinks| Parameters { tree: Some(Tree { nodes_per_leaf: 4, uplinks, hop: 100 * NS }), ..plain() };
+    let bytes = 100_000;
+    let mut net = Net::new(8, tree(4));
+    let near = net.put(0, 1, bytes);
+    assert_eq!(net.when(near), POST + serial(bytes) + 2 * L);
+    let mut net = Net::new(8, tree(4));
+    let far = net.put(0, 4, bytes);
+    assert_eq!(net.when(far), POST + serial(bytes) + 2 * L + 4 * 100 * NS);
+    for (uplinks, rounds) in [(4, 1), (2, 2), (1, 4)] {
+        let mut net = Net::new(8, tree(uplinks));
+        for rank in 0..4 {
+            net.put(rank, 4 + rank, bytes);
+        }
+        let last = net.run().last().unwrap().2;
+        assert_eq!(last, POST + rounds * serial(bytes) + 2 * L + 4 * 100 * NS, "{uplinks} uplinks");
+    }
+}
+
+/// Where a network has it, the local stage is reached when the last byte has left.
+#[test]
+fn the_local_stage_comes_when_the_last_byte_has_left() {
+    let mut net = Net::new(2, Parameters { local_stage: true, ..plain() });
+    assert_eq!(net.post(0, op(OpKind::Put, 1, 100)).1, Posted::Local);
+    let (ticket, posted) = net.post(0, op(OpKind::Put, 1, 101));
+    assert_eq!(posted, Posted::Pending);
+    let mut stages = Vec::new();
+    while net.net.advance().is_some() {
+        let now = net.net.now();
+        while let Some(finished) = net.net.port(0, 0).next_finished() {
+            stages.push((finished, now));
+        }
+    }
+    assert_eq!(stages[0], ((ticket, Stage::Local), 2 * POST + serial(101)));
+    assert!(stages.iter().any(|(finished, at)| *finished == (ticket, Stage::Remote) && *at >= 2 * POST + serial(101) + 2 * L));
+}
+
+/// Every kind of operation does to memory what MPI says, near and far; buffers are read as late as allowed.
+#[test]
+fn operations_carry_their_bytes() {
+    for ranks_per_node in [1, 2] {
+        let mut net = Net::with(2, Parameters { ranks_per_node, ..plain() }, Carry::Bytes, Disorder::default());
+        let word = |net: &mut Net, value: i64| {
+            let at = net.net.allocate(0, 8);
+            net.net.private_mut(0, at, 8).copy_from_slice(&value.to_ne_bytes());
+            at
+        };
+        let far = |net: &Net, disp: usize| i64::from_ne_bytes(net.net.window(0, 1)[disp..][..8].try_into().unwrap());
+        let [a, b, c, result] = [30, 12, 41, -1].map(|value| word(&mut net, value));
+        let near = |net: &Net, at| i64::from_ne_bytes(net.net.private(0, at, 8).try_into().unwrap());
+        let both = |kind, origin| Op { origin, result, compare: b, disp: 16, ..op(kind, 1, 8) };
+        let step = |net: &mut Net, op: Op| {
+            let _ = net.post(0, op);
+            net.run();
+        };
+        step(&mut net, both(OpKind::Put, a));
+        assert_eq!(far(&net, 16), 30);
+        step(&mut net, both(OpKind::Accumulate, b));
+        assert_eq!(far(&net, 16), 42);
+        step(&mut net, both(OpKind::GetAccumulate, b));
+        assert_eq!((near(&net, result), far(&net, 16)), (42, 54));
+        step(&mut net, Op { reduction: reduction::NO_OP, ..both(OpKind::GetAccumulate, Addr(0)) });
+        assert_eq!((near(&net, result), far(&net, 16)), (54, 54));
+        step(&mut net, Op { reduction: reduction::MIN, element: native::I64, ..both(OpKind::Accumulate, b) });
+        assert_eq!(far(&net, 16), 12);
+        step(&mut net, both(OpKind::CompareAndSwap, c));
+        assert_eq!((near(&net, result), far(&net, 16)), (12, 41));
+        step(&mut net, both(OpKind::CompareAndSwap, a));
+        assert_eq!((near(&net, result), far(&net, 16)), (41, 41));
+        step(&mut net, both(OpKind::Get, a));
+        assert_eq!(near(&net, result), 41);
+        // A long put takes its bytes along when they leave, not before.
+        let long = net.net.allocate(0, 4000);
+        let _ = net.post(0, Op { origin: long, disp: 100, ..op(OpKind::Put, 1, 4000) });
+        net.net.private_mut(0, long, 4000).fill(9);
+        net.run();
+        assert_eq!(net.net.window(0, 1)[100], if ranks_per_node == 1 { 9 } else { 0 });
+    }
+}
