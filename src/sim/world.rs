@@ -634,6 +634,7 @@ impl<S: Script> World<S> {
                 self.process(rank).flag = over;
                 if over {
                     watch.outcome(rank, window, Outcome::Complete, &mut self.net);
+                    self.report(rank, window, watch);
                 } else {
                     self.sweep(rank, watch);
                 }
