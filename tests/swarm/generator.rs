@@ -103,7 +103,8 @@ pub struct Generator {
     pub unchecked: bool,
     /// Nothing of the eras before is under way.
     pub quiet: bool,
-    freed: bool,
+    /// A request was freed: nobody knows when it is complete.
+    pub freed: bool,
     values: u64,
     pub program: Program,
 }
@@ -346,7 +347,7 @@ impl Generator {
         self.scribble(me, ops);
     }
 
-    fn settle_all(&mut self, me: Rank) {
+    pub fn settle_all(&mut self, me: Rank) {
         let pending = std::mem::take(&mut self.pending[me as usize].slots);
         self.pending[me as usize].free.extend(pending.iter().map(|(slot, _)| slot));
         self.step(me, Step::AwaitAll);

@@ -146,6 +146,7 @@ fn legal_programs_keep_every_rule() {
     );
     sums.coverage.iter().for_each(|(what, count)| println!("  {count:>9} {what}"));
     if let Some((failed, violation)) = failed {
+        println!("class {}, seed {}: {}", violation.class, failed.seed, violation.text);
         let smallest = shrink(&failed, &violation.class);
         panic!(
             "class {}, seed {}: {}\n  replay: {}\n  smallest: {}",

@@ -10,12 +10,14 @@ use super::program::{Call, Program};
 /// A transport that breaks its promises once in so many times.
 pub type Broken = Option<(Fault, u32)>;
 
-fn machine(rng: &mut fastrand::Rng, ranks: u32) -> Machine {
+fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     let mut machine = PROFILES[rng.usize(0..PROFILES.len())];
     let network = &mut machine.network;
     network.ranks_per_node = [1, 1, 2, 3, ranks][rng.usize(0..5)];
     network.credits_pair = [1, 1, 2, 4, 64, 64][rng.usize(0..6)];
-    network.credits_nic = [1, 3, 16, 16_384, 16_384][rng.usize(0..5)];
+    // A NIC's credits are nobody's in particular: one for each that may ask again and again for a lock, and one for anything else.
+    let least = network.ranks_per_node.min(ranks) * (windows + 1);
+    network.credits_nic = [least, least + 2, 64, 16_384][rng.usize(0..4)].max(least);
     network.mtu = [64, 512, 2048][rng.usize(0..3)];
     network.inline_max = [0, 8, 128][rng.usize(0..3)];
     network.local_stage = rng.bool();
@@ -55,11 +57,11 @@ fn disorder(rng: &mut fastrand::Rng) -> Disorder {
 /// What a seed's world is like.
 pub fn weather(seed: u64, program: &Program) -> Settings {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_a5ed_5eed);
-    let machine = machine(&mut rng, program.ranks);
+    let machine = machine(&mut rng, program.ranks, program.windows.len() as u32);
     let disorder = disorder(&mut rng);
     let settings = Settings { carry: Carry::Bytes, disorder, progress_thread: rng.bool(), ..Settings::new(machine) };
     let time_limit = bound(program, &settings);
-    Settings { time_limit, event_limit: 20_000_000, ..settings }
+    Settings { time_limit, event_limit: 2_000_000, ..settings }
 }
 
 /// Messages that a call may lead to, lock words and signals included, whoever sends them.
@@ -102,7 +104,8 @@ fn bound(program: &Program, settings: &Settings) -> Time {
     let latency = network.wire.latency.max(network.loopback).max(network.local.latency);
     let cpu = slow * (settings.machine.call + network.wire.post + network.wire.handle);
     let way = latency + hops + disorder.delay_max + disorder.burst;
-    let port = slow_nic * network.wire.gap + network.atomic_gap;
+    // Those that ask again and again for a lock stand at the ports, too.
+    let port = (1 + ranks) * (slow_nic * network.wire.gap + network.atomic_gap);
     let refused = if disorder.refuse_one_in > 0 { 2 * disorder.refuse_max } else { 0 };
     let deaf = if loops { slow * TEST_PAUSE_MAX } else { 0 };
     let message = 2 * way + port + refused + 2 * cpu + deaf;

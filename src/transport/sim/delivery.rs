@@ -17,8 +17,11 @@ impl Network {
         let node = self.parameters.node(origin) as usize;
         if let Some(wait) = self.disorder.as_mut().and_then(super::disorder::State::refuses) {
             self.counters.refusals += 1;
-            let at = self.clock + wait;
-            self.push(at, Kind::Nudge, origin, 0);
+            // One nudge for all that is refused until it comes: each makes the rank try everything again.
+            if !std::mem::replace(&mut self.nudged[origin as usize], true) {
+                let at = self.clock + wait;
+                self.push(at, Kind::Nudge, origin, 0);
+            }
             return false;
         }
         if self.nodes[node].in_flight >= self.parameters.credits_nic {
@@ -431,7 +434,10 @@ impl Network {
             Kind::Land => self.land(subject),
             Kind::Left => self.left(subject),
             Kind::Done => self.done(subject),
-            Kind::Nudge => self.wake(subject),
+            Kind::Nudge => {
+                self.nudged[subject as usize] = false;
+                self.wake(subject);
+            }
             Kind::Alarm => unreachable!("the caller's"),
         }
     }

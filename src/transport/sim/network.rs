@@ -103,6 +103,8 @@ pub struct Network {
     pub(super) disorder: Option<DisorderState>,
     /// Ranks that were refused for want of credits.
     pub(super) starving: Vec<bool>,
+    /// Ranks that disorder has refused something and that are woken for it.
+    pub(super) nudged: Vec<bool>,
     woken: VecDeque<u32>,
     pub(super) counters: Counters,
     pub(super) trace: u64,
@@ -136,6 +138,7 @@ impl Network {
             disorder: (disorder != Disorder { seed: disorder.seed, ..Disorder::default() })
                 .then(|| DisorderState::new(disorder, ranks, nodes)),
             starving: vec![false; ranks as usize],
+            nudged: vec![false; ranks as usize],
             woken: VecDeque::new(),
             counters: Counters::default(),
             trace: 0,
