@@ -438,7 +438,10 @@ impl<S: Script> World<S> {
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mail(rank);
-        for window in 0..self.net.windows() {
+        // Not always the same one first: it could take every credit that comes back, asking for a lock again and again.
+        let windows = self.net.windows();
+        let first = (self.sweeps % u64::from(windows.max(1))) as u32;
+        for window in (first..windows).chain(0..first) {
             let at = self.at(window, rank);
             while self.metered(rank, at, window, |engine, port| engine.progress(port)) {}
             self.report(rank, window, watch);
