@@ -370,7 +370,7 @@ impl Network {
     pub(super) fn change(&mut self, window: u32, by: u32, home: u32, word: LockWord, access: Atomic) -> u64 {
         let old = self.words.change(window, home, word, |old| access.applied_to(old));
         self.happens(window, by, What::Accessed { home, word, access, old });
-        if by != home && access != Atomic::Load && matches!(word, LockWord::Holders | LockWord::Intent) {
+        if by != home && access != Atomic::Load && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed) {
             // Who waits for these polls them, which at home takes no message that would bring the rank back to it.
             self.wake(home);
         }
