@@ -99,10 +99,6 @@ pub struct Generator {
     pub exposures: Vec<Vec<Option<Exposure>>>,
     active: Vec<VecDeque<Item>>,
     pending: Vec<Pending>,
-    /// A lock of this era has NOCHECK.
-    pub unchecked: bool,
-    /// Nothing of the eras before is under way.
-    pub quiet: bool,
     /// A request was freed: nobody knows when it is complete.
     pub freed: bool,
     values: u64,
@@ -151,6 +147,8 @@ impl Generator {
             long_holds: on(2),
             blocking: 0,
         };
+        // Nobody knows when a request that was freed is complete.
+        let features = Features { frees: features.frees && !features.long_holds, ..features };
         let features = Features { blocking: [0, 2, 4, 6, 8][rng.usize(0..5)], ..features };
         let flags = (0..windows)
             .map(|_| match rng.u8(0..4) {
@@ -176,8 +174,6 @@ impl Generator {
             exposures: (0..windows).map(|_| (0..ranks).map(|_| None).collect()).collect(),
             active: (0..windows).map(|_| VecDeque::new()).collect(),
             pending: (0..ranks).map(|_| Pending::default()).collect(),
-            unchecked: false,
-            quiet: true,
             freed: false,
             values: 0,
             program: Program {
@@ -333,7 +329,7 @@ impl Generator {
         }
         let (slot, ops) = pending.slots.swap_remove(self.rng.usize(0..pending.slots.len()));
         pending.free.push(slot);
-        if self.features.frees && !self.unchecked && self.one_in(5) {
+        if self.features.frees && self.one_in(5) {
             self.freed = true;
             self.count("request free");
             return self.step(me, Step::Free(slot));
@@ -451,9 +447,9 @@ impl Generator {
         for window in 0..self.windows {
             self.drain(window);
         }
-        // A lock with NOCHECK may meet no other: it must be over, or what it could meet.
-        let all = std::mem::take(&mut self.unchecked) || self.one_in(2);
-        self.quiet = all && !self.freed;
+        // A lock that was closed and not waited for is not ordered by a barrier. Where locks are used differently afterwards, it could wait for
+        // one that is held for long, and one with NOCHECK could meet it.
+        let all = self.features.long_holds || self.one_in(2);
         for me in 0..self.ranks {
             if all {
                 (0..self.windows).for_each(|window| self.end_exposure(window, me));

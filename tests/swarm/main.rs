@@ -184,7 +184,7 @@ fn broken_promises_are_seen() {
         (Fault::LoseChange, "liveness"),
         (Fault::LoseAnswer, "liveness"),
         (Fault::EarlyFinish, "completion"),
-        (Fault::LosePut, "completion"),
+        (Fault::LosePut, "memory"),
         (Fault::RepeatAccumulate, "memory"),
         (Fault::StaleTail, "exclusion"),
         (Fault::KeepCredit, "leak"),

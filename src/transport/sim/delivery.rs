@@ -348,12 +348,10 @@ impl Network {
     }
 
     fn take_effect(&mut self, id: u32, message: &Message) {
-        if self.memory.is_none() || message.purpose == Purpose::Put && self.fails(Fault::LosePut) {
-            return;
-        }
+        let lost = message.purpose == Purpose::Put && self.fails(Fault::LosePut);
         let again = message.purpose == Purpose::Accumulate && self.fails(Fault::RepeatAccumulate);
         let Some(memory) = &mut self.memory else { return };
-        let op = memory.apply(id, message.window, again);
+        let op = memory.apply(id, message.window, if lost { 0 } else { 1 + u32::from(again) });
         self.happens(message.window, message.origin, What::Effect(op));
     }
 

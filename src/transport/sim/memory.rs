@@ -94,16 +94,17 @@ impl Memory {
     }
 
     /// The operation takes effect at its target; what it fetches becomes its cargo.
-    pub(super) fn apply(&mut self, message: u32, window: u32, twice: bool) -> Op {
+    pub(super) fn apply(&mut self, message: u32, window: u32, times: u32) -> Op {
         let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
         let op = cargo.op;
         let there = &mut self.windows[window as usize][op.target as usize][op.disp as usize..][..op.len as usize];
         let old = if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { there.to_vec() };
         match op.kind {
+            OpKind::Put if times == 0 => {}
             OpKind::Put => there.copy_from_slice(&cargo.data),
             OpKind::Get => {}
             OpKind::Accumulate => {
-                (0..=u32::from(twice)).for_each(|_| reduce(op.element, op.reduction, there, &cargo.data));
+                (0..times).for_each(|_| reduce(op.element, op.reduction, there, &cargo.data));
             }
             OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
             OpKind::GetAccumulate => reduce(op.element, op.reduction, there, &cargo.data),
