@@ -438,9 +438,10 @@ impl<S: Script> World<S> {
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mail(rank);
-        // Not always the same one first: it could take every credit that comes back, asking for a lock again and again.
+        // Any one first, not in turn: it could take every credit that comes back, asking for a lock again and again in step with the turns.
         let windows = self.net.windows();
-        let first = (self.sweeps % u64::from(windows.max(1))) as u32;
+        let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let first = (mixed % u64::from(windows.max(1))) as u32;
         for window in (first..windows).chain(0..first) {
             let at = self.at(window, rank);
             while self.metered(rank, at, window, |engine, port| engine.progress(port)) {}

@@ -167,7 +167,7 @@ impl Generator {
             let free = free && !self.freed && self.ordered(window) && self.ordered(second);
             if second != window && free && self.rng.bool() {
                 // A lock waits for earlier epochs of its own window, so it is taken under another window's lock where there are none.
-                [window, second].map(|window| self.end_exposure(window, me));
+                [window, second].into_iter().for_each(|window| self.end_exposure(window, me));
                 self.settle_all(me);
                 places.push((second, self.any_rank()));
                 self.count("locks in two windows");
