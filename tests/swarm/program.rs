@@ -105,7 +105,9 @@ pub fn bytes_of(value: u64, len: usize) -> Vec<u8> {
     if len == 8 {
         return value.to_ne_bytes().to_vec();
     }
-    (0..len as u64).map(|at| (value.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(at.wrapping_mul(value | 1)) >> 24) as u8).collect()
+    (0..len as u64)
+        .map(|at| (value.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(at.wrapping_mul(value | 1)) >> 24) as u8)
+        .collect()
 }
 
 impl Program {

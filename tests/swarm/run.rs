@@ -110,13 +110,17 @@ fn play(case: &Case, program: &Rc<Program>, watcher: &mut Watcher) -> Result<(Re
     }
     let result = world.run_watched(watcher);
     let report = result.map_err(|stuck| {
-        let ended = (0..world.net().windows()).all(|window| (0..program.ranks).all(|rank| world.window(window, rank).epochs_pending() == 0));
+        let ended = (0..world.net().windows())
+            .all(|window| (0..program.ranks).all(|rank| world.window(window, rank).epochs_pending() == 0));
         let class = match stuck.because {
             StuckBecause::Refused { .. } => "refused",
             StuckBecause::DeadLock if ended => "leak",
             StuckBecause::DeadLock | StuckBecause::LiveLock => "liveness",
         };
-        Violation { class: class.to_owned(), text: format!("[{class}] {stuck}; by {} ps it must have ended", settings.time_limit) }
+        Violation {
+            class: class.to_owned(),
+            text: format!("[{class}] {stuck}; by {} ps it must have ended", settings.time_limit),
+        }
     })?;
     watcher.finish();
     leaks::check(&mut world);

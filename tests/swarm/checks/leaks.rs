@@ -24,7 +24,11 @@ pub fn check<S: Script>(world: &mut World<S>) {
             // Readers without a node are counted in either word; their sum is what matters.
             let (tail, readers) = (word(rank, LockWord::Tail), word(rank, LockWord::Readers));
             assert_eq!(tail as u32, 0, "[leak] a node in the queue of rank {rank} in window {window}, with no lock held");
-            assert_eq!((tail >> 32).wrapping_add(readers), 0, "[leak] readers of rank {rank} in window {window}: {tail:#x}, {readers:#x}");
+            assert_eq!(
+                (tail >> 32).wrapping_add(readers),
+                0,
+                "[leak] readers of rank {rank} in window {window}: {tail:#x}, {readers:#x}"
+            );
             match word(rank, LockWord::Licence) {
                 0 => {}
                 IDLE_LICENCE => licences += 1,
