@@ -136,12 +136,22 @@ impl<S> Process<S> {
     }
 
     /// The engine reports a request: its slot, if it has one, holds a complete request now.
-    pub(super) fn completed(&mut self, window: u32, id: RequestId) -> Option<Slot> {
-        let bound = self.bound[window as usize].get_mut(id.index as usize)?;
+    pub(super) fn completed(&mut self, window: u32, id: RequestId) {
+        let Some(bound) = self.bound[window as usize].get_mut(id.index as usize) else { return };
         let slot = std::mem::replace(bound, UNBOUND);
-        (slot != UNBOUND).then(|| {
+        if slot != UNBOUND {
             self.set(slot, Held::Complete);
-            slot
-        })
+        }
+    }
+
+    /// The slot is free; a pending request goes on without one.
+    pub(super) fn free(&mut self, slot: Slot) {
+        assert_ne!(self.held(slot), Held::Free, "slot {slot} holds no request");
+        if self.held(slot) == Held::Pending {
+            let bound =
+                self.bound.iter_mut().flatten().find(|bound| **bound == slot).expect("a pending request is tied to its slot");
+            *bound = UNBOUND;
+        }
+        self.set(slot, Held::Free);
     }
 }

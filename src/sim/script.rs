@@ -64,6 +64,8 @@ pub enum Step {
     AwaitAll,
     /// `MPI_Test`: [`Moment::flag`] tells its result, and the slot is free if it is true.
     TestSlot(Slot),
+    /// `MPI_Request_free` on the request in this slot, which is free afterwards [RQ-2].
+    Free(Slot),
     /// Computes for so long, without any call.
     Compute(Time),
     /// Computes so many floating-point operations on so many bytes, at the machine's rate for what is or is not in cache.

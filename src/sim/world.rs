@@ -52,11 +52,13 @@ impl Settings {
 pub trait Watch {
     /// A rank makes a call (or computes).
     fn called(&mut self, _at: Time, _rank: Rank, _step: &Step) {}
-    /// A request of a rank has completed; it was in this slot, or belonged to a blocking call.
-    fn completed(&mut self, _at: Time, _rank: Rank, _window: u32, _slot: Option<Slot>) {}
+    /// The call before was a closing call, a flush, an R-form or a test that closes: how it left its epoch or request.
+    fn outcome(&mut self, _rank: Rank, _window: u32, _outcome: Outcome, _net: &mut Network) {}
+    /// The engine reports a request complete.
+    fn completed(&mut self, _rank: Rank, _window: u32, _id: RequestId, _net: &mut Network) {}
     /// A call or sweep of a rank is over; its windows, in order, and the network as they are now.
-    fn after(&mut self, _at: Time, _rank: Rank, _windows: &mut dyn Iterator<Item = &Window>, _net: &Network) {}
-    /// Asked often: an event has passed. Effects of operations can be taken from the network here.
+    fn after(&mut self, _rank: Rank, _windows: &mut dyn Iterator<Item = &Window>, _net: &mut Network) {}
+    /// An event has passed.
     fn event(&mut self, _net: &mut Network) {}
 }
 
@@ -436,7 +438,11 @@ impl<S: Script> World<S> {
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mail(rank);
-        for window in 0..self.net.windows() {
+        // Any one first, not in turn: it could take every credit that comes back, asking for a lock again and again in step with the turns.
+        let windows = self.net.windows();
+        let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let first = (mixed % u64::from(windows.max(1))) as u32;
+        for window in (first..windows).chain(0..first) {
             let at = self.at(window, rank);
             while self.metered(rank, at, window, |engine, port| engine.progress(port)) {}
             self.report(rank, window, watch);
@@ -447,15 +453,15 @@ impl<S: Script> World<S> {
     fn tell_after(&mut self, rank: Rank, watch: &mut impl Watch) {
         let ranks = self.processes.len();
         let mut own = self.windows.iter().skip(rank as usize).step_by(ranks);
-        watch.after(self.net.clock(), rank, &mut own, &self.net);
+        watch.after(rank, &mut own, &mut self.net);
     }
 
     /// Requests that the engine has completed.
     fn report(&mut self, rank: Rank, window: u32, watch: &mut impl Watch) {
         let at = self.at(window, rank);
         while let Some(id) = meter::engine(|| self.windows[at].next_completed()) {
-            let slot = self.process(rank).completed(window, id);
-            watch.completed(self.net.clock(), rank, window, slot);
+            self.process(rank).completed(window, id);
+            watch.completed(rank, window, id, &mut self.net);
         }
     }
 
@@ -558,6 +564,10 @@ impl<S: Script> World<S> {
                 process.script.next(&mut moment)
             }
         };
+        if matches!(step, Step::Lock { blocking: true, .. } | Step::LockAll { blocking: true, .. }) && self.awaits_lock(rank) {
+            self.process(rank).unfinished = Some(Unfinished::Step(step));
+            return Ok(Flow::Wait(Wait::OlderLocks));
+        }
         watch.called(self.net.clock(), rank, &step);
         let flow = match self.call(rank, step, watch) {
             Ok(flow) => flow,
@@ -626,7 +636,10 @@ impl<S: Script> World<S> {
                 let at = self.at(window, rank);
                 let over = self.metered(rank, at, window, |engine, port| engine.test(port))?;
                 self.process(rank).flag = over;
-                if !over {
+                if over {
+                    watch.outcome(rank, window, Outcome::Complete, &mut self.net);
+                    self.report(rank, window, watch);
+                } else {
                     self.sweep(rank, watch);
                 }
                 Ok(Flow::Next)
@@ -638,6 +651,10 @@ impl<S: Script> World<S> {
                 self.sweep(rank, watch);
                 let over = self.is_over(rank, Wait::Slot(slot));
                 self.process(rank).flag = over;
+                Ok(Flow::Next)
+            }
+            Step::Free(slot) => {
+                self.process(rank).free(slot);
                 Ok(Flow::Next)
             }
             Step::Send { to, bytes } => Ok(self.send(rank, to, bytes)),
@@ -694,12 +711,12 @@ impl<S: Script> World<S> {
         }
         let at = self.at(window, rank);
         let outcome = self.metered(rank, at, window, call)?;
+        watch.outcome(rank, window, outcome, &mut self.net);
         self.report(rank, window, watch);
         Ok(match (outcome, how) {
             (Outcome::Complete, How::Blocking) => Flow::Next,
             (Outcome::Complete, How::Slot(slot)) => {
                 self.process(rank).set(slot, Held::Complete);
-                watch.completed(self.net.clock(), rank, window, Some(slot));
                 Flow::Next
             }
             (Outcome::Pending(id), How::Blocking) => self.block(rank, window, id),
@@ -718,10 +735,6 @@ impl<S: Script> World<S> {
     }
 
     fn lock(&mut self, rank: Rank, step: Step, blocking: bool) -> Result<Flow, SyncError> {
-        if blocking && self.awaits_lock(rank) {
-            self.process(rank).unfinished = Some(Unfinished::Step(step));
-            return Ok(Flow::Wait(Wait::OlderLocks));
-        }
         let wait = match step {
             Step::Lock { window, mode, target, assert, .. } => {
                 let at = self.at(window, rank);

@@ -52,7 +52,7 @@ fn lk1_neighbouring_shared_waiters_are_granted_in_one_batch() {
             w.drive();
         }
     }
-    assert_eq!(holders(&w, 8), []);
+    assert_eq!(holders(&w, 8), [0; 0]);
     w.finish();
 }
 
@@ -460,7 +460,7 @@ fn lk6_requests_that_waited_for_a_lock_all_leave_in_order_of_opening() {
         let mine = w.net.lock_writes.iter().filter(|c| c.by == 0 && c.word == LockWord::Tail);
         mine.map(|c| c.home).collect()
     };
-    assert_eq!(tails(&w), [], "the lock_all came first");
+    assert_eq!(tails(&w), [0; 0], "the lock_all came first");
     w.rank(4).unlock(4);
     w.drive();
     assert!(w.window(5).holds_lock_all());

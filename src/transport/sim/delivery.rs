@@ -1,10 +1,12 @@
 //! The way of a message: out of a port, through switches, into a port, and what it does there.
 
 use super::Time;
+use super::fault::Fault;
+use super::happening::What;
 use super::message::{Message, NIL, Path, Purpose};
-use super::network::{Effect, Network, Packet};
+use super::network::{Network, Packet};
 use super::queue::Kind;
-use crate::engine::{Atomic, Change, LockTicket, LockWord, Op, Stage, Ticket};
+use crate::engine::{Atomic, Change, LockTicket, LockWord, Op, Stage, Ticket, Word};
 
 /// Answers up to this length travel like acknowledgements: without taking a port.
 const SHORT_ANSWER: u64 = 64;
@@ -15,8 +17,11 @@ impl Network {
         let node = self.parameters.node(origin) as usize;
         if let Some(wait) = self.disorder.as_mut().and_then(super::disorder::State::refuses) {
             self.counters.refusals += 1;
-            let at = self.clock + wait;
-            self.push(at, Kind::Nudge, origin, 0);
+            // One nudge for all that is refused until it comes: each makes the rank try everything again.
+            if !std::mem::replace(&mut self.nudged[origin as usize], true) {
+                let at = self.clock + wait;
+                self.push(at, Kind::Nudge, origin, 0);
+            }
             return false;
         }
         if self.nodes[node].in_flight >= self.parameters.credits_nic {
@@ -37,6 +42,9 @@ impl Network {
 
     /// A credit of this message's origin comes back.
     fn give_back(&mut self, pair: u32, origin: u32) {
+        if self.fails(Fault::KeepCredit) {
+            return;
+        }
         self.pairs.close(pair);
         let node = self.parameters.node(origin) as usize;
         self.nodes[node].in_flight -= 1;
@@ -61,13 +69,17 @@ impl Network {
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
         self.counters.messages += 1;
-        let (origin, inlined) = (message.origin, message.inlined);
+        let Message { origin, window, inlined, .. } = message;
         let id = self.messages.insert(message);
         self.counters.in_flight_max = self.counters.in_flight_max.max(self.messages.alive());
         if let (Some(memory), Some(op)) = (&mut self.memory, op) {
             memory.embark(id, op);
             if inlined {
                 memory.load(id, origin);
+            }
+            self.happens(window, origin, What::Posted(*op));
+            if inlined && message.purpose != Purpose::Get && message.purpose != Purpose::Fetch {
+                self.happens(window, origin, What::Local(*op));
             }
         }
         self.depart(id, self.clock);
@@ -308,16 +320,18 @@ impl Network {
                 self.push(at, Kind::Done, id, 0);
             }
             Purpose::Signal(word) => {
-                if self.words.raise(window, target, origin, word, message.value) {
-                    self.tell(window, target).changes.push_back(Change::Signal(origin, word));
+                if !self.fails(Fault::LoseSignal(word)) {
+                    self.raise(window, origin, target, word, message.value);
                 }
                 self.messages.remove(id);
                 self.give_back(message.pair, origin);
             }
             Purpose::Access(word, access) => {
-                let old = self.words.change(window, target, word, |old| access.applied_to(old));
-                if let (LockWord::Grant { target: locked }, false) = (word, access == Atomic::Load) {
-                    self.tell(window, target).changes.push_back(Change::LockGrant(locked));
+                let mut old = self.change(window, origin, target, word, access);
+                if let (LockWord::Tail, Atomic::Swap(_)) = (word, access)
+                    && self.fails(Fault::StaleTail)
+                {
+                    old = 0;
                 }
                 self.messages[id].value = old;
                 let at = self.now + self.way_back(&message) + self.parameters.wire.serial(8);
@@ -334,19 +348,46 @@ impl Network {
     }
 
     fn take_effect(&mut self, id: u32, message: &Message) {
+        let lost = message.purpose == Purpose::Put && self.fails(Fault::LosePut);
+        let again = message.purpose == Purpose::Accumulate && self.fails(Fault::RepeatAccumulate);
         let Some(memory) = &mut self.memory else { return };
-        let op = memory.apply(id, message.window);
-        if let Some(effects) = &mut self.effects {
-            let Message { origin, target, window, .. } = *message;
-            effects.push_back(Effect { at: self.now, origin, target, window, kind: op.kind, disp: op.disp, len: op.len });
+        let op = memory.apply(id, message.window, if lost { 0 } else { 1 + u32::from(again) });
+        self.happens(message.window, message.origin, What::Effect(op));
+    }
+
+    /// A signal is there.
+    pub(super) fn raise(&mut self, window: u32, from: u32, to: u32, word: Word, value: u64) {
+        let value = value + u64::from(self.fails(Fault::RaiseSignal(word)));
+        self.happens(window, from, What::Seen { to, word, value });
+        if self.words.raise(window, to, from, word, value) && !self.fails(Fault::LoseChange) {
+            self.tell(window, to).changes.push_back(Change::Signal(from, word));
         }
+    }
+
+    /// A lock word is accessed where it is; gives its old value.
+    pub(super) fn change(&mut self, window: u32, by: u32, home: u32, word: LockWord, access: Atomic) -> u64 {
+        let old = self.words.change(window, home, word, |old| access.applied_to(old));
+        self.happens(window, by, What::Accessed { home, word, access, old });
+        if by != home && access != Atomic::Load && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed) {
+            // Who waits for these polls them, which at home takes no message that would bring the rank back to it.
+            self.wake(home);
+        }
+        if let LockWord::Grant { target } = word
+            && access != Atomic::Load
+            && !self.fails(Fault::LoseChange)
+        {
+            self.tell(window, home).changes.push_back(Change::LockGrant(target));
+        }
+        old
     }
 
     /// The last byte of an operation has left.
     fn left(&mut self, id: u32) {
         let message = self.messages[id];
-        if let Some(memory) = &mut self.memory {
-            memory.load(id, message.origin);
+        if let Some(op) = self.memory.as_mut().and_then(|memory| memory.load(id, message.origin))
+            && message.purpose != Purpose::Fetch
+        {
+            self.happens(message.window, message.origin, What::Local(op));
         }
         if self.parameters.local_stage && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
             self.tell(message.window, message.origin).finished.push_back((Ticket(message.ticket), Stage::Local));
@@ -359,6 +400,7 @@ impl Network {
         let Message { origin, window, ticket, .. } = message;
         self.messages.remove(id);
         match message.purpose {
+            Purpose::Access(..) if self.fails(Fault::LoseAnswer) => {}
             Purpose::Access(..) => self.tell(window, origin).answers.push_back((LockTicket(ticket), message.value)),
             Purpose::Packet => {
                 let packet = Packet { from: message.target, value: message.value, acknowledged: true };
@@ -366,10 +408,14 @@ impl Network {
                 self.wake(origin);
             }
             Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch => {
-                if let Some(memory) = &mut self.memory {
-                    memory.unload(id, origin);
+                if let Some(op) = self.memory.as_mut().and_then(|memory| memory.unload(id, origin))
+                    && matches!(message.purpose, Purpose::Get | Purpose::Fetch)
+                {
+                    self.happens(window, origin, What::Local(op));
                 }
-                self.tell(window, origin).finished.push_back((Ticket(ticket), Stage::Remote));
+                if ticket != NIL {
+                    self.tell(window, origin).finished.push_back((Ticket(ticket), Stage::Remote));
+                }
             }
             Purpose::Signal(_) => unreachable!("signals are not acknowledged"),
         }
@@ -386,7 +432,10 @@ impl Network {
             Kind::Land => self.land(subject),
             Kind::Left => self.left(subject),
             Kind::Done => self.done(subject),
-            Kind::Nudge => self.wake(subject),
+            Kind::Nudge => {
+                self.nudged[subject as usize] = false;
+                self.wake(subject);
+            }
             Kind::Alarm => unreachable!("the caller's"),
         }
     }

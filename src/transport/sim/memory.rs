@@ -79,8 +79,8 @@ impl Memory {
     }
 
     /// Takes the origin's bytes along: later changes of its buffers are not seen.
-    pub(super) fn load(&mut self, message: u32, origin: u32) {
-        let Some(cargo) = self.cargo.get_mut(&message) else { return };
+    pub(super) fn load(&mut self, message: u32, origin: u32) -> Option<Op> {
+        let cargo = self.cargo.get_mut(&message)?;
         let op = cargo.op;
         let memory = &self.private[origin as usize];
         let taken = |at: Addr| memory[at.0 - BASE..][..op.len as usize].to_vec();
@@ -90,18 +90,22 @@ impl Memory {
         if op.kind == OpKind::CompareAndSwap {
             cargo.compare = taken(op.compare);
         }
+        Some(op)
     }
 
     /// The operation takes effect at its target; what it fetches becomes its cargo.
-    pub(super) fn apply(&mut self, message: u32, window: u32) -> Op {
+    pub(super) fn apply(&mut self, message: u32, window: u32, times: u32) -> Op {
         let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
         let op = cargo.op;
         let there = &mut self.windows[window as usize][op.target as usize][op.disp as usize..][..op.len as usize];
         let old = if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { there.to_vec() };
         match op.kind {
+            OpKind::Put if times == 0 => {}
             OpKind::Put => there.copy_from_slice(&cargo.data),
             OpKind::Get => {}
-            OpKind::Accumulate => reduce(op.element, op.reduction, there, &cargo.data),
+            OpKind::Accumulate => {
+                (0..times).for_each(|_| reduce(op.element, op.reduction, there, &cargo.data));
+            }
             OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
             OpKind::GetAccumulate => reduce(op.element, op.reduction, there, &cargo.data),
             OpKind::CompareAndSwap => {
@@ -115,11 +119,12 @@ impl Memory {
     }
 
     /// The operation is over: what it fetched goes to its result buffer.
-    pub(super) fn unload(&mut self, message: u32, origin: u32) {
-        let Some(cargo) = self.cargo.remove(&message) else { return };
+    pub(super) fn unload(&mut self, message: u32, origin: u32) -> Option<Op> {
+        let cargo = self.cargo.remove(&message)?;
         if !cargo.data.is_empty() {
             self.private_mut(origin, cargo.op.result, cargo.data.len()).copy_from_slice(&cargo.data);
         }
+        Some(cargo.op)
     }
 
     /// Put or get inside a node: a copy.

@@ -31,6 +31,8 @@
 
 mod delivery;
 mod disorder;
+mod fault;
+mod happening;
 mod lane;
 mod memory;
 mod message;
@@ -42,8 +44,10 @@ mod queue;
 mod words;
 
 pub use disorder::Disorder;
+pub use fault::Fault;
+pub use happening::{Happening, What};
 pub use memory::Carry;
-pub use network::{Counters, Effect, Network, Occurrence, Packet};
+pub use network::{Counters, Network, Occurrence, Packet};
 pub use parameters::{Class, Parameters, Tree};
 pub use port::SimPort;
 

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use super::disorder::State as DisorderState;
+use super::fault::Faulty;
+use super::happening::Happening;
 use super::lane::Lane;
 use super::memory::Memory;
 use super::message::{Messages, Pairs};
@@ -10,7 +12,7 @@ use super::port::SimPort;
 use super::queue::{Kind, Queue};
 use super::words::{Words, fold};
 use super::{Carry, Disorder, Parameters, Time};
-use crate::engine::{Addr, Change, LockTicket, LockWord, OpKind, Stage, Ticket};
+use crate::engine::{Addr, Change, LockTicket, LockWord, Stage, Ticket};
 
 /// What a window of a rank has been told and has not looked at.
 #[derive(Default)]
@@ -79,25 +81,6 @@ pub struct Counters {
     pub in_flight_max: usize,
 }
 
-/// An operation that took effect at its target, if effects are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effect {
-    /// When.
-    pub at: Time,
-    /// Whose operation.
-    pub origin: u32,
-    /// In whose memory.
-    pub target: u32,
-    /// In which window.
-    pub window: u32,
-    /// What it was.
-    pub kind: OpKind,
-    /// Where.
-    pub disp: u64,
-    /// How long.
-    pub len: u64,
-}
-
 /// A network, with the memory of its ranks. See the [module](super).
 pub struct Network {
     pub(super) ranks: u32,
@@ -120,10 +103,13 @@ pub struct Network {
     pub(super) disorder: Option<DisorderState>,
     /// Ranks that were refused for want of credits.
     pub(super) starving: Vec<bool>,
+    /// Ranks that disorder has refused something and that are woken for it.
+    pub(super) nudged: Vec<bool>,
     woken: VecDeque<u32>,
     pub(super) counters: Counters,
     pub(super) trace: u64,
-    pub(super) effects: Option<VecDeque<Effect>>,
+    pub(super) happenings: Option<VecDeque<Happening>>,
+    pub(super) faulty: Option<Faulty>,
 }
 
 impl Network {
@@ -152,10 +138,12 @@ impl Network {
             disorder: (disorder != Disorder { seed: disorder.seed, ..Disorder::default() })
                 .then(|| DisorderState::new(disorder, ranks, nodes)),
             starving: vec![false; ranks as usize],
+            nudged: vec![false; ranks as usize],
             woken: VecDeque::new(),
             counters: Counters::default(),
             trace: 0,
-            effects: None,
+            happenings: None,
+            faulty: None,
         }
     }
 
@@ -319,6 +307,12 @@ impl Network {
         self.messages.alive()
     }
 
+    /// Credits that are out: one of its NIC for each message under way.
+    #[must_use]
+    pub fn credits_out(&self) -> u64 {
+        self.nodes.iter().map(|node| u64::from(node.in_flight)).sum()
+    }
+
     /// A word of the lock service, for checks.
     #[must_use]
     pub fn lock_word(&self, window: u32, home: u32, word: LockWord) -> u64 {
@@ -366,17 +360,6 @@ impl Network {
     /// A rank's window memory, to write.
     pub fn window_mut(&mut self, window: u32, rank: u32) -> &mut [u8] {
         self.bytes_there_mut().window_mut(window, rank)
-    }
-
-    /// From now on [`next_effect`](Self::next_effect) tells of each operation that takes effect. Needs [`Carry::Bytes`].
-    pub fn record_effects(&mut self) {
-        assert!(self.memory.is_some(), "effects are those of operations that carry bytes");
-        self.effects = Some(VecDeque::new());
-    }
-
-    /// The next operation that took effect.
-    pub fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.as_mut()?.pop_front()
     }
 
     // ---- inside ----

@@ -1,7 +1,9 @@
 //! One rank's view of the network: the engine's port.
 
+use super::fault::Fault;
+use super::happening::What;
 use super::message::{Message, NIL, Path, Purpose};
-use super::network::{Effect, Network};
+use super::network::Network;
 use super::{Time, meter};
 use crate::engine::{
     Answer, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind, Port, Posted, Rank, Stage, Ticket, Word,
@@ -58,9 +60,8 @@ impl<'a> SimPort<'a> {
         net.counters.copies += 1;
         if let Some(memory) = &mut net.memory {
             memory.copy(self.window, self.me, op);
-            if let Some(effects) = &mut net.effects {
-                let Op { target, kind, disp, len, .. } = *op;
-                effects.push_back(Effect { at: net.now, origin: self.me, target, window: self.window, kind, disp, len });
+            for what in [What::Posted(*op), What::Effect(*op), What::Local(*op)] {
+                net.happens(self.window, self.me, what);
             }
         }
     }
@@ -85,24 +86,30 @@ impl<'a> SimPort<'a> {
         };
         // Only what is stored at the target has a local stage of its own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
+        // Nobody is told again of what was told too early.
+        let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate) && net.fails(Fault::EarlyFinish);
         let message = Message {
-            ticket: ticket.0,
+            ticket: if early { NIL } else { ticket.0 },
             bytes,
             value: op.len,
             inlined: inlined || op.kind == OpKind::Get,
             ..self.message(op.target, purpose, path)
         };
         self.net.send(message, Some(op));
-        if local_first { Posted::Local } else { Posted::Pending }
+        match (early, local_first) {
+            (true, _) => Posted::Complete,
+            (false, true) => Posted::Local,
+            (false, false) => Posted::Pending,
+        }
     }
 
     fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        if peer == self.me {
+        if peer == self.me && self.net.pairs.in_flight(peer, peer) == 0 {
+            // A store. With operations under way through the NIC it goes after them, like everybody's.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
-            if net.words.raise(self.window, peer, peer, word, value) {
-                net.tell(self.window, peer).changes.push_back(Change::Signal(peer, word));
-            }
+            net.happens(self.window, peer, What::Signalled { to: peer, word, value });
+            net.raise(self.window, peer, peer, word, value);
             return Ok(());
         }
         let net = &mut *self.net;
@@ -111,6 +118,10 @@ impl<'a> SimPort<'a> {
         }
         let near = net.parameters.node(self.me) == net.parameters.node(peer);
         net.spend(if near { net.parameters.local.post } else { net.parameters.wire.post });
+        net.happens(self.window, self.me, What::Signalled { to: peer, word, value });
+        if net.fails(Fault::Overtake(word)) {
+            net.raise(self.window, self.me, peer, word, value);
+        }
         let path = if near { Path::Shared } else { Path::Wire };
         let message = Message { value, ..self.message(peer, Purpose::Signal(word), path) };
         self.net.send(message, None);
@@ -122,11 +133,7 @@ impl<'a> SimPort<'a> {
         if home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
             // The CPU itself: nobody exchanges a word while its owner stores to it.
             net.spend(net.parameters.local.post);
-            let old = net.words.change(self.window, home, word, |old| access.applied_to(old));
-            if let (LockWord::Grant { target }, Atomic::Store(_)) = (word, access) {
-                net.tell(self.window, home).changes.push_back(Change::LockGrant(target));
-            }
-            return Answer::Now(old);
+            return Answer::Now(net.change(self.window, home, home, word, access));
         }
         if !net.has_credit(self.me, home) {
             return Answer::NoResource;

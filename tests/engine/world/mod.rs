@@ -5,6 +5,7 @@
 //! [`World::step`] lets every process make progress and jumps to the next event, [`World::drive`] steps until
 //! nothing is left to happen. The same calls give the same run: equal times are ordered by sequence number.
 
+#[path = "../../common/rules/mod.rs"]
 mod model;
 mod net;
 mod script;

@@ -368,6 +368,9 @@ impl Net {
         if access == Atomic::Load {
             return self.lock_word(home, word);
         }
+        if let (LockWord::Tail, Atomic::Swap(node)) = (word, access) {
+            self.model.queued(by, home, node);
+        }
         let cell = self.lock_words.entry((home, word)).or_insert(0);
         let old = *cell;
         *cell = access.applied_to(old);

@@ -1,0 +1,48 @@
+//! Broken promises: what no transport may do. A checker that does not see them is none.
+
+use super::Network;
+use crate::engine::Word;
+
+/// What goes wrong, contrary to what [`Port`](crate::engine::Port) promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A signal is accepted and never seen.
+    LoseSignal(Word),
+    /// A signal is seen one higher than it is.
+    RaiseSignal(Word),
+    /// A signal is seen when it is posted, before the operations that were posted before it.
+    Overtake(Word),
+    /// A word changes and its reader is not told.
+    LoseChange,
+    /// An access to a lock word takes effect and is not answered.
+    LoseAnswer,
+    /// A put or accumulate is told complete when it is posted.
+    EarlyFinish,
+    /// A put takes no effect.
+    LosePut,
+    /// An accumulate takes effect twice.
+    RepeatAccumulate,
+    /// An exchange on the tail of a lock queue finds it empty, whatever was there.
+    StaleTail,
+    /// A credit does not come back.
+    KeepCredit,
+}
+
+/// A fault at work.
+pub(super) struct Faulty {
+    fault: Fault,
+    one_in: u32,
+    rng: fastrand::Rng,
+}
+
+impl Network {
+    /// From now on this happens once in so many times in which it could.
+    pub fn misbehave(&mut self, fault: Fault, one_in: u32, seed: u64) {
+        self.faulty = Some(Faulty { fault, one_in, rng: fastrand::Rng::with_seed(seed) });
+    }
+
+    #[inline]
+    pub(super) fn fails(&mut self, fault: Fault) -> bool {
+        self.faulty.as_mut().is_some_and(|faulty| faulty.fault == fault && faulty.rng.u32(0..faulty.one_in) == 0)
+    }
+}

@@ -1,0 +1,142 @@
+//! No completion before its conditions: complete, wait, unlock, fence, flush, R-forms, and the signals that announce them.
+
+use mpix_rma::engine::*;
+
+use super::{EpochId, Kind, Meaning, Model};
+
+impl Model {
+    /// What must be true at once when a signal is given to the transport.
+    pub fn check_signal(&mut self, from: Rank, to: Rank, word: Word, value: u64) {
+        match word {
+            Word::Grant => {} // its exposure is checked when the call is over
+            Word::Done => {
+                let accesses = self.accesses.get(&(from, to)).map_or(&[][..], |list| list);
+                assert!(
+                    value as usize <= accesses.len(),
+                    "[completion] done {value} of {from} to {to}, which it never opened [MA-2]"
+                );
+                if !self.signals_follow {
+                    self.check_seen(from, to, word, value);
+                }
+            }
+            Word::Fence => {
+                assert!(value <= self.of(from).fences, "[completion] rank {from} signals fence {value}, which it has not called");
+                // This process's own operations of the epochs before are part of what the hop announces.
+                for (_, ops) in self.fence_ops.range(..value) {
+                    let open = ops.iter().find(|&&op| self.ops[op].rank == from && self.ops[op].remote.is_none());
+                    assert!(open.is_none(), "[completion] rank {from} signals fence {value} over an operation in flight [FE-1]");
+                }
+            }
+        }
+    }
+
+    /// What must be true when a signal is visible to its reader.
+    pub fn check_seen(&self, from: Rank, to: Rank, word: Word, value: u64) {
+        if word == Word::Done {
+            let accesses = self.accesses.get(&(from, to)).map_or(&[][..], |list| list);
+            let done = accesses.get(..value as usize).unwrap_or_else(|| {
+                panic!("[completion] done {value} of {from} is seen by {to}, and only {} were opened [MA-2]", accesses.len())
+            });
+            for &access in done {
+                self.assert_ops_remote(access, Some(to), "done [MA-2, PR-3]");
+            }
+        }
+    }
+
+    /// The engine has completed the request of an epoch, a flush or an operation.
+    pub fn complete(&mut self, rank: Rank, meaning: &Meaning) {
+        match meaning {
+            Meaning::Close(epoch) => self.complete_epoch(*epoch),
+            Meaning::Fence(barrier, fence) => {
+                let Kind::Barrier(number) = self.epochs[*barrier].kind else { unreachable!() };
+                let late = self.ranks.iter().position(|r| r.fences < number);
+                assert!(
+                    late.is_none(),
+                    "[completion] fence {number} of rank {rank} complete before rank {late:?} called it [FE-1]"
+                );
+                self.assert_fence_ops_remote(number - 1);
+                if let Some(fence) = fence {
+                    self.set_complete(*fence);
+                }
+                self.set_complete(*barrier);
+            }
+            Meaning::Flush { local, covers, .. } => {
+                for &op in covers {
+                    let record = &self.ops[op];
+                    let reached = if *local { record.local.or(record.remote) } else { record.remote };
+                    assert!(
+                        reached.is_some(),
+                        "[completion] a flush of rank {rank} is complete before an older operation [FL-1]"
+                    );
+                }
+            }
+            Meaning::Operation(op) => {
+                assert!(self.ops[*op].local.is_some(), "[completion] an R-form request completes too early")
+            }
+        }
+    }
+
+    fn complete_epoch(&mut self, epoch: EpochId) {
+        let e = &self.epochs[epoch];
+        assert!(e.is_closed());
+        match &e.kind {
+            Kind::Exposure(_) => {
+                for &(origin, ordinal) in &e.ordinals {
+                    let accesses = self.accesses.get(&(origin, e.rank)).map_or(&[][..], |list| list);
+                    let access = accesses.get(ordinal as usize - 1).copied();
+                    let access = access.unwrap_or_else(|| {
+                        panic!("[completion] exposure {ordinal} of {} to {origin} complete, never accessed [EP-3]", e.rank)
+                    });
+                    assert!(
+                        self.epochs[access].is_closed(),
+                        "[completion] exposure of {} complete before {origin} closed its access",
+                        e.rank
+                    );
+                    self.assert_ops_remote(access, Some(e.rank), "the end of its exposure [EP-3]");
+                }
+            }
+            Kind::Access(_) => {
+                self.assert_ops_remote(epoch, None, "complete");
+                for &(target, ordinal) in &e.ordinals {
+                    let done = self.dones.get(&(e.rank, target)).copied().unwrap_or(0);
+                    assert!(done >= ordinal, "[completion] access {ordinal} of {} to {target} complete with done {done}", e.rank);
+                }
+            }
+            _ => self.assert_ops_remote(epoch, None, "unlock"),
+        }
+        self.set_complete(epoch);
+    }
+
+    pub(super) fn assert_ops_remote(&self, epoch: EpochId, target: Option<Rank>, what: &str) {
+        for &op in &self.epochs[epoch].ops {
+            let record = &self.ops[op];
+            let counts = target.is_none_or(|t| record.target == t);
+            assert!(
+                !counts || record.remote.is_some(),
+                "[completion] {what} of rank {} before its operation ended: {record:?}",
+                record.rank
+            );
+        }
+    }
+
+    pub(super) fn assert_fence_ops_remote(&self, up_to: u64) {
+        let open = self.fence_ops.range(..=up_to).flat_map(|(_, ops)| ops).find(|&&op| self.ops[op].remote.is_none());
+        assert!(
+            open.is_none(),
+            "[completion] fence {up_to}+1 is passed over an operation in flight: {:?} [FE-1]",
+            open.map(|&op| &self.ops[op])
+        );
+    }
+
+    /// Nothing that the application closed is left over.
+    pub fn assert_finished(&self) {
+        assert!(self.unposted.is_empty(), "[leak] operations were never posted: {:?}", self.unposted);
+        for op in &self.ops {
+            assert!(op.remote.is_some(), "[leak] an operation never ended: {op:?}");
+        }
+        for epoch in &self.epochs {
+            let tentative = matches!(epoch.kind, Kind::Fence(_)) && epoch.ops.is_empty();
+            assert!(epoch.complete || tentative, "[leak] an epoch never completed: {epoch:?}");
+        }
+    }
+}

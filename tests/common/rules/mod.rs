@@ -1,0 +1,320 @@
+//! What the application has asked for in one window, kept beside the engines, and the rules checked against it at every
+//! operation, signal and completion. It knows nothing of how an engine decides. What is broken stands in brackets at the beginning of the
+//! panic's text: the file of the rule.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use mpix_rma::engine::*;
+
+mod completion;
+mod exclusion;
+mod order;
+
+/// Virtual time.
+pub type Time = u64;
+pub type EpochId = usize;
+pub type OpId = usize;
+
+/// What kind of epoch, from the application's side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The fence call of this number (from 1): opened and closed at once, complete with its request.
+    Barrier(u64),
+    /// What follows that fence call, up to the next.
+    Fence(u64),
+    Access(Vec<Rank>),
+    Exposure(Vec<Rank>),
+    Lock {
+        target: Rank,
+        mode: LockMode,
+        nocheck: bool,
+    },
+    LockAll {
+        nocheck: bool,
+    },
+}
+
+#[derive(Debug)]
+pub struct Epoch {
+    pub rank: Rank,
+    pub kind: Kind,
+    /// Closed as the n-th of the process.
+    closed_as: Option<u64>,
+    pub complete: bool,
+    /// Epochs closed when this one was opened: EP-6 binds to these and to no others [EP-7].
+    opened_after: u64,
+    ops: Vec<OpId>,
+    /// Per peer, the number of this access or exposure in the pair, from 1.
+    ordinals: Vec<(Rank, u64)>,
+}
+
+impl Epoch {
+    pub fn is_closed(&self) -> bool {
+        self.closed_as.is_some()
+    }
+    /// EP-6 binds `later` to this epoch.
+    fn precedes(&self, later: &Epoch) -> bool {
+        self.closed_as.is_some_and(|n| n <= later.opened_after)
+    }
+    fn is_lock(&self) -> bool {
+        matches!(self.kind, Kind::Lock { .. } | Kind::LockAll { .. })
+    }
+    fn holds_exclusively(&self) -> bool {
+        matches!(self.kind, Kind::Lock { mode: LockMode::Exclusive, .. })
+    }
+    pub fn nocheck(&self) -> bool {
+        matches!(self.kind, Kind::Lock { nocheck: true, .. } | Kind::LockAll { nocheck: true })
+    }
+}
+
+#[derive(Debug)]
+pub struct OpRecord {
+    pub rank: Rank,
+    pub target: Rank,
+    pub epoch: EpochId,
+    pub posted: Option<Time>,
+    pub local: Option<Time>,
+    pub remote: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+pub struct RankModel {
+    pub access: Option<EpochId>,
+    pub exposure: Option<EpochId>,
+    pub locks: BTreeMap<Rank, EpochId>,
+    pub lock_all: Option<EpochId>,
+    pub fence: Option<EpochId>,
+    /// Fence calls so far.
+    pub fences: u64,
+    closings: u64,
+    /// Not complete, in order of opening.
+    incomplete: BTreeSet<EpochId>,
+}
+
+/// What a request stands for.
+#[derive(Clone, Debug)]
+pub enum Meaning {
+    Close(EpochId),
+    /// A fence: its barrier, and the fence epoch that it closed.
+    Fence(EpochId, Option<EpochId>),
+    /// Operations covered, and the epochs that must be granted.
+    Flush {
+        local: bool,
+        covers: Vec<OpId>,
+        epochs: Vec<EpochId>,
+    },
+    Operation(OpId),
+}
+
+/// To be checked once the completions of the running engine call are known.
+#[derive(Debug)]
+enum Late {
+    Posted(OpId),
+    Signalled { from: Rank, to: Rank, word: Word, value: u64 },
+}
+
+type OpKey = (Rank, usize, usize, Rank, u64);
+
+pub struct Model {
+    flags: Vec<ReorderFlags>,
+    pub epochs: Vec<Epoch>,
+    pub ops: Vec<OpRecord>,
+    pub ranks: Vec<RankModel>,
+    unposted: HashMap<OpKey, VecDeque<OpId>>,
+    /// Posted last under its key.
+    under_way: HashMap<OpKey, OpId>,
+    /// (origin, target): access epochs in order of opening.
+    accesses: HashMap<(Rank, Rank), Vec<EpochId>>,
+    /// (target, origin): exposure epochs in order of opening.
+    exposures: HashMap<(Rank, Rank), Vec<EpochId>>,
+    dones: HashMap<(Rank, Rank), u64>,
+    fence_ops: BTreeMap<u64, Vec<OpId>>,
+    /// Lock epochs seen to hold each target.
+    holders: BTreeMap<Rank, Vec<EpochId>>,
+    /// (origin, target): lock epochs that ask for their lock, in order of opening.
+    requests: HashMap<(Rank, Rank), Vec<EpochId>>,
+    /// Lock requests in the order in which they entered each target's queue.
+    queues: BTreeMap<Rank, VecDeque<exclusion::Queued>>,
+    /// A done may be sent before the operations that it follows are visible; it is seen after them.
+    pub signals_follow: bool,
+    late: Vec<Late>,
+}
+
+fn key(rank: Rank, op: &Op) -> OpKey {
+    (rank, op.origin.0, op.result.0, op.target, op.disp)
+}
+
+impl Model {
+    pub fn new(ranks: u32, flags: Vec<ReorderFlags>) -> Self {
+        Model {
+            flags,
+            epochs: Vec::new(),
+            ops: Vec::new(),
+            ranks: (0..ranks).map(|_| RankModel::default()).collect(),
+            unposted: HashMap::new(),
+            under_way: HashMap::new(),
+            accesses: HashMap::new(),
+            exposures: HashMap::new(),
+            dones: HashMap::new(),
+            fence_ops: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            requests: HashMap::new(),
+            queues: BTreeMap::new(),
+            signals_follow: false,
+            late: Vec::new(),
+        }
+    }
+
+    pub fn of(&mut self, rank: Rank) -> &mut RankModel {
+        &mut self.ranks[rank as usize]
+    }
+
+    // ---- the application's calls, recorded before the engine sees them ----
+
+    pub fn open(&mut self, rank: Rank, kind: Kind) -> EpochId {
+        let id = self.epochs.len();
+        let opened_after = self.of(rank).closings;
+        let mut ordinals = Vec::new();
+        match &kind {
+            Kind::Access(group) => {
+                for &target in group {
+                    let list = self.accesses.entry((rank, target)).or_default();
+                    list.push(id);
+                    ordinals.push((target, list.len() as u64));
+                }
+            }
+            Kind::Exposure(group) => {
+                for &origin in group {
+                    let list = self.exposures.entry((rank, origin)).or_default();
+                    list.push(id);
+                    ordinals.push((origin, list.len() as u64));
+                }
+            }
+            &Kind::Lock { target, nocheck: false, .. } => self.requests.entry((rank, target)).or_default().push(id),
+            _ => {}
+        }
+        // A post takes only the local exposure part of the tentative epoch [EP-11].
+        if !matches!(kind, Kind::Barrier(_) | Kind::Exposure(_)) {
+            self.dissolve_fence(rank);
+        }
+        self.epochs.push(Epoch { rank, kind, closed_as: None, complete: false, opened_after, ops: Vec::new(), ordinals });
+        self.of(rank).incomplete.insert(id);
+        id
+    }
+
+    pub fn close(&mut self, epoch: EpochId) {
+        let rank = self.epochs[epoch].rank;
+        self.of(rank).closings += 1;
+        self.epochs[epoch].closed_as = Some(self.of(rank).closings);
+    }
+
+    /// The tentative epoch after a fence goes at the next opening call [EP-11].
+    fn dissolve_fence(&mut self, rank: Rank) {
+        if let Some(fence) = self.of(rank).fence.take() {
+            assert!(self.epochs[fence].ops.is_empty(), "the script opens an epoch in a fence epoch with operations");
+            self.set_complete(fence);
+        }
+    }
+
+    /// A fence call: gives what its request means.
+    pub fn fence(&mut self, rank: Rank, assert: Assert) -> Meaning {
+        let closed = self.of(rank).fence.take();
+        self.of(rank).fences += 1;
+        let number = self.of(rank).fences;
+        // Opened first: what this fence closes completes with it, not before it.
+        let barrier = self.open(rank, Kind::Barrier(number));
+        if let Some(fence) = closed {
+            self.close(fence);
+        }
+        self.close(barrier);
+        if !assert.nosucceed {
+            let next = self.open(rank, Kind::Fence(number));
+            self.of(rank).fence = Some(next);
+        }
+        Meaning::Fence(barrier, closed)
+    }
+
+    /// An operation, in the epoch that covers its target.
+    pub fn issue(&mut self, rank: Rank, op: &Op) -> OpId {
+        let me = &self.ranks[rank as usize];
+        let in_access = |e: &EpochId| matches!(&self.epochs[*e].kind, Kind::Access(group) if group.contains(&op.target));
+        let epoch = me
+            .access
+            .filter(in_access)
+            .or(me.locks.get(&op.target).copied())
+            .or(me.lock_all)
+            .or(me.fence)
+            .expect("the script issues an operation outside any epoch");
+        let id = self.ops.len();
+        self.ops.push(OpRecord { rank, target: op.target, epoch, posted: None, local: None, remote: None });
+        self.epochs[epoch].ops.push(id);
+        if let Kind::Fence(number) = self.epochs[epoch].kind {
+            self.fence_ops.entry(number).or_default().push(id);
+        }
+        self.unposted.entry(key(rank, op)).or_default().push_back(id);
+        id
+    }
+
+    /// The operations that a flush of `target` covers now, and the epochs that it stands in.
+    pub fn flush(&self, rank: Rank, target: Option<Rank>, local: bool) -> Meaning {
+        let me = &self.ranks[rank as usize];
+        let epochs: Vec<EpochId> = match target {
+            Some(target) => me.locks.get(&target).copied().or(me.lock_all).into_iter().collect(),
+            None => me.locks.values().copied().chain(me.lock_all).collect(),
+        };
+        let covers = epochs
+            .iter()
+            .flat_map(|&e| &self.epochs[e].ops)
+            .copied()
+            .filter(|&op| target.is_none_or(|t| self.ops[op].target == t) && self.ops[op].remote.is_none())
+            .collect();
+        Meaning::Flush { local, covers, epochs }
+    }
+
+    // ---- what the engines do ----
+
+    pub fn op_posted(&mut self, id: OpId, op: &Op, now: Time) {
+        let rank = self.ops[id].rank;
+        let key = key(rank, op);
+        let list = self.unposted.get_mut(&key).expect("checked");
+        list.pop_front();
+        if list.is_empty() {
+            self.unposted.remove(&key);
+        }
+        self.ops[id].posted = Some(now);
+        self.under_way.insert(key, id);
+        self.late.push(Late::Posted(id));
+    }
+    /// The operation that a transport was given as `op`, which is under way.
+    pub fn posted_op(&self, rank: Rank, op: &Op) -> OpId {
+        self.under_way[&key(rank, op)]
+    }
+    pub fn op_local(&mut self, id: OpId, now: Time) {
+        self.ops[id].local = Some(now);
+    }
+    pub fn op_remote(&mut self, id: OpId, now: Time) {
+        assert!(self.ops[id].remote.is_none());
+        self.ops[id].remote = Some(now);
+    }
+
+    pub fn signalled(&mut self, from: Rank, to: Rank, word: Word, value: u64) {
+        if word == Word::Done {
+            self.dones.insert((from, to), value);
+        }
+        self.late.push(Late::Signalled { from, to, word, value });
+    }
+
+    fn set_complete(&mut self, epoch: EpochId) {
+        self.passed_queue(epoch);
+        let e = &mut self.epochs[epoch];
+        assert!(!e.complete, "completed twice: {e:?}");
+        e.complete = true;
+        let rank = e.rank;
+        self.of(rank).incomplete.remove(&epoch);
+    }
+
+    /// True if the transport has accepted an operation of this epoch.
+    pub fn has_posted(&self, epoch: EpochId) -> bool {
+        self.epochs[epoch].ops.iter().any(|&op| self.ops[op].posted.is_some())
+    }
+}

@@ -1,0 +1,509 @@
+//! Legal programs from a seed.
+//!
+//! A program is a sequence of *transactions*, each a sequence of *items*: the parts of some ranks in one phase of it (all posts; all
+//! starts with their operations; ...). Items of transactions on different windows are mixed, and every rank makes its calls in the
+//! order of the items. A call that may block waits for items before its own alone, or for a lock; so there is no
+//! circle, in blocking form under the strongest synchronisation or in any mix of blocking and nonblocking calls [EP-10]. Locks:
+//! programs fall into eras, between which all ranks meet, and in each era every window has a [`Regime`] for its locks.
+//!
+//! A transaction draws from random numbers of its own, so that leaving one out changes the others little: failing programs are made
+//! smaller that way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mpix_rma::engine::*;
+use mpix_rma::sim::{How, Slot, Step, WindowSpec};
+use mpix_rma::transport::sim::{NS, Time, US};
+
+use super::program::*;
+
+/// What a seed's programs are made of: a random part of everything.
+#[derive(Clone, Debug)]
+pub struct Features {
+    pub fences: bool,
+    pub accesses: bool,
+    pub locks: bool,
+    pub lock_alls: bool,
+    pub contention: bool,
+    /// Transactions of several windows are mixed.
+    pub overlap: bool,
+    /// Share of blocking calls, in eighths.
+    pub blocking: u8,
+    pub requests: bool,
+    pub flushes: bool,
+    pub frees: bool,
+    pub tests: bool,
+    pub bulk: bool,
+    pub asserts: bool,
+    pub computes: bool,
+    pub late_ranks: bool,
+    /// Eras with locks that are held across other calls.
+    pub long_holds: bool,
+}
+
+/// How locks of one window are used in one era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Regime {
+    /// By everybody, in any mode: a rank that holds one waits for nothing but later locks in the common order.
+    Contended,
+    /// Each target is locked by one rank alone, which may hold its lock for as long as it likes. The shift from target to owner.
+    Private(u32),
+    /// Nobody locks exclusively: shared locks and lock_alls may be held for as long as anybody likes.
+    Shared,
+}
+
+pub type Item = Box<dyn FnOnce(&mut Generator)>;
+
+/// Cells of one rank's window that many may use.
+pub struct Cells {
+    pub constants: Vec<(usize, u64)>,
+    pub counter: usize,
+    pub ticket: usize,
+    pub increment: usize,
+    pub twins: [usize; 2],
+    pub total: u64,
+    pub sums: Vec<(OpId, u64)>,
+    pub tickets: Vec<OpId>,
+    pub increments: Vec<OpId>,
+    pub twins_written: Vec<u64>,
+    pub twins_read: Vec<[OpId; 2]>,
+    pub election: Option<(usize, Vec<(OpId, u64)>)>,
+    /// Per origin: a cell that it alone writes, and one that it alone accumulates to; with the values as they are in its order.
+    pub last: BTreeMap<Rank, (usize, u64)>,
+    pub sequence: BTreeMap<Rank, (usize, u64)>,
+}
+
+/// Requests that nobody has waited for, with the operations whose buffers are free then.
+#[derive(Default)]
+struct Pending {
+    slots: Vec<(Slot, Vec<OpId>)>,
+    free: Vec<Slot>,
+    used: Slot,
+}
+
+/// An exposure whose wait is still to come, with what must be there then.
+pub struct Exposure {
+    pub sees: Vec<Content>,
+}
+
+pub struct Generator {
+    pub rng: fastrand::Rng,
+    pub features: Features,
+    pub ranks: u32,
+    pub windows: u32,
+    pub flags: Vec<ReorderFlags>,
+    pub regimes: Vec<Regime>,
+    /// Per window and rank.
+    pub cells: Vec<Vec<Cells>>,
+    space: Vec<Vec<usize>>,
+    pub exposures: Vec<Vec<Option<Exposure>>>,
+    active: Vec<VecDeque<Item>>,
+    pending: Vec<Pending>,
+    /// A request was freed: nobody knows when it is complete.
+    pub freed: bool,
+    values: u64,
+    pub program: Program,
+}
+
+fn mixed(seed: u64, stream: u64) -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+}
+
+/// The program of a seed, without the transactions that are named.
+pub fn generate(seed: u64, skip: &[u32]) -> Program {
+    let mut generator = Generator::new(seed);
+    let transactions = generator.rng.u32(1..14);
+    generator.program.transactions = transactions;
+    for number in 0..transactions {
+        generator.rng = mixed(seed, u64::from(number) + 2);
+        if !skip.contains(&number) {
+            generator.slot();
+        }
+    }
+    generator.finish()
+}
+
+impl Generator {
+    fn new(seed: u64) -> Self {
+        let mut rng = mixed(seed, 1);
+        let ranks = if rng.u8(0..8) == 0 { rng.u32(6..=9) } else { rng.u32(2..=5) };
+        let windows = [1, 1, 2, 2, 3][rng.usize(0..5)];
+        let mut on = |of: u8| rng.u8(0..of) > 0;
+        let features = Features {
+            fences: on(3),
+            accesses: on(4),
+            locks: on(4),
+            lock_alls: on(3),
+            contention: on(3),
+            overlap: on(4),
+            requests: on(2),
+            flushes: on(4),
+            frees: on(2),
+            tests: on(2),
+            bulk: on(2),
+            asserts: on(2),
+            computes: on(2),
+            late_ranks: on(2),
+            long_holds: on(2),
+            blocking: 0,
+        };
+        // Nobody knows when a request that was freed is complete.
+        let features = Features { frees: features.frees && !features.long_holds, ..features };
+        let features = Features { blocking: [0, 2, 4, 6, 8][rng.usize(0..5)], ..features };
+        let flags = (0..windows)
+            .map(|_| match rng.u8(0..4) {
+                0 => ReorderFlags {
+                    access_after_access: rng.bool(),
+                    access_after_exposure: rng.bool(),
+                    exposure_after_exposure: rng.bool(),
+                    exposure_after_access: rng.bool(),
+                },
+                _ => ReorderFlags::default(),
+            })
+            .collect();
+        let calls = vec![Vec::new(); ranks as usize];
+        let mut generator = Generator {
+            rng,
+            features,
+            ranks,
+            windows,
+            flags,
+            regimes: Vec::new(),
+            cells: Vec::new(),
+            space: vec![vec![0; ranks as usize]; windows as usize],
+            exposures: (0..windows).map(|_| (0..ranks).map(|_| None).collect()).collect(),
+            active: (0..windows).map(|_| VecDeque::new()).collect(),
+            pending: (0..ranks).map(|_| Pending::default()).collect(),
+            freed: false,
+            values: 0,
+            program: Program {
+                ranks,
+                windows: Vec::new(),
+                calls,
+                plans: Vec::new(),
+                begin: Vec::new(),
+                end: Vec::new(),
+                groups: Vec::new(),
+                coverage: BTreeMap::new(),
+                transactions: 0,
+            },
+        };
+        for window in 0..windows {
+            let cells = (0..ranks).map(|rank| generator.new_cells(window, rank)).collect();
+            generator.cells.push(cells);
+        }
+        generator.choose_regimes();
+        for me in 0..ranks {
+            if generator.features.late_ranks && generator.one_in(3) {
+                let time = generator.rng.u64(0..300) * US;
+                generator.step(me, Step::Compute(time));
+            }
+        }
+        generator
+    }
+
+    fn new_cells(&mut self, window: u32, rank: Rank) -> Cells {
+        let mut cell = || self.alloc(window, rank, 8);
+        let (constants, rest) = ([cell(), cell()], [cell(), cell(), cell(), cell(), cell()]);
+        let constants: Vec<_> = (0..).zip(constants).map(|(i, disp)| (disp, 1_000_000 * (u64::from(rank) + 1) + i)).collect();
+        for &(disp, value) in &constants {
+            self.program.begin.push(Content { window, rank, disp, len: 8, value });
+        }
+        let [counter, ticket, increment, one, other] = rest;
+        Cells {
+            constants,
+            counter,
+            ticket,
+            increment,
+            twins: [one, other],
+            total: 0,
+            sums: Vec::new(),
+            tickets: Vec::new(),
+            increments: Vec::new(),
+            twins_written: Vec::new(),
+            twins_read: Vec::new(),
+            election: None,
+            last: BTreeMap::new(),
+            sequence: BTreeMap::new(),
+        }
+    }
+
+    // ---- small things ----
+
+    pub fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(0..n) == 0
+    }
+
+    pub fn any_rank(&mut self) -> Rank {
+        self.rng.u32(0..self.ranks)
+    }
+
+    pub fn any_mode(&mut self) -> LockMode {
+        if self.rng.bool() { LockMode::Shared } else { LockMode::Exclusive }
+    }
+
+    /// Ranks, at least one, in random order.
+    pub fn any_group(&mut self) -> Vec<Rank> {
+        let mut all: Vec<Rank> = (0..self.ranks).collect();
+        self.rng.shuffle(&mut all);
+        all.truncate(self.rng.usize(1..=self.ranks as usize));
+        all
+    }
+
+    pub fn value(&mut self) -> u64 {
+        self.values += 1;
+        self.values
+    }
+
+    /// Memory of a rank's window that nobody else uses.
+    pub fn alloc(&mut self, window: u32, rank: Rank, len: usize) -> usize {
+        let next = &mut self.space[window as usize][rank as usize];
+        let disp = *next;
+        *next += len.next_multiple_of(8);
+        disp
+    }
+
+    pub fn cells(&mut self, window: u32, rank: Rank) -> &mut Cells {
+        &mut self.cells[window as usize][rank as usize]
+    }
+
+    /// With a flag on, epochs may take effect in any order: then no cell is used by two of them, as the flags demand.
+    pub fn ordered(&self, window: u32) -> bool {
+        self.flags[window as usize] == ReorderFlags::default()
+    }
+
+    pub fn count(&mut self, what: &'static str) {
+        *self.program.coverage.entry(what).or_insert(0) += 1;
+    }
+
+    pub fn call(&mut self, me: Rank, call: Call) {
+        self.program.calls[me as usize].push(call);
+    }
+
+    pub fn step(&mut self, me: Rank, step: Step) {
+        self.call(me, Call::Step(step));
+    }
+
+    pub fn plan(&mut self, plan: Plan) -> OpId {
+        self.program.plans.push(plan);
+        self.program.plans.len() - 1
+    }
+
+    // ---- requests ----
+
+    pub fn blocks(&mut self) -> bool {
+        self.rng.u8(0..8) < self.features.blocking
+    }
+
+    pub fn slot_for(&mut self, me: Rank, ops: Vec<OpId>) -> Slot {
+        let pending = &mut self.pending[me as usize];
+        let slot = pending.free.pop().unwrap_or_else(|| {
+            pending.used += 1;
+            pending.used - 1
+        });
+        pending.slots.push((slot, ops));
+        slot
+    }
+
+    /// A call that gives a request, blocking or not. `ops`: their buffers may be reused when it is complete. True if it blocks.
+    pub fn closing(&mut self, me: Rank, blocks: bool, ops: &[OpId], make: impl FnOnce(How) -> Step) -> bool {
+        let how = if blocks { How::Blocking } else { How::Slot(self.slot_for(me, ops.to_vec())) };
+        self.step(me, make(how));
+        if blocks {
+            self.scribble(me, ops.to_vec());
+        }
+        blocks
+    }
+
+    pub fn scribble(&mut self, me: Rank, ops: Vec<OpId>) {
+        if !ops.is_empty() {
+            self.call(me, Call::Scribble(ops));
+        }
+    }
+
+    /// The rank waits for a request, or gives it up.
+    fn settle(&mut self, me: Rank) {
+        let pending = &mut self.pending[me as usize];
+        if pending.slots.is_empty() {
+            return;
+        }
+        let (slot, ops) = pending.slots.swap_remove(self.rng.usize(0..pending.slots.len()));
+        pending.free.push(slot);
+        if self.features.frees && self.one_in(5) {
+            self.freed = true;
+            self.count("request free");
+            return self.step(me, Step::Free(slot));
+        }
+        if self.features.tests && self.one_in(3) {
+            self.count("test loop");
+            self.call(me, Call::TestSlotLoop(slot));
+        } else {
+            self.step(me, Step::Await(slot));
+        }
+        self.scribble(me, ops);
+    }
+
+    pub fn settle_all(&mut self, me: Rank) {
+        let pending = std::mem::take(&mut self.pending[me as usize].slots);
+        self.pending[me as usize].free.extend(pending.iter().map(|(slot, _)| slot));
+        self.step(me, Step::AwaitAll);
+        self.scribble(me, pending.into_iter().flat_map(|(_, ops)| ops).collect());
+    }
+
+    /// Between two items a rank may compute, or wait for requests.
+    fn pause(&mut self, me: Rank) {
+        if self.one_in(4) {
+            self.settle(me);
+        }
+        self.maybe_compute(me);
+    }
+
+    pub fn maybe_compute(&mut self, me: Rank) {
+        if self.features.computes && self.one_in(8) {
+            let time: Time = [100 * NS, US, 10 * US, 100 * US][self.rng.usize(0..4)];
+            let time = self.rng.u64(0..=time);
+            self.step(me, Step::Compute(time));
+        }
+    }
+
+    // ---- exposures ----
+
+    /// A wait that was put off is due, before a call with which it may not overlap.
+    pub fn end_exposure(&mut self, window: u32, me: Rank) {
+        let Some(exposure) = self.exposures[window as usize][me as usize].take() else { return };
+        if self.features.tests && self.one_in(4) {
+            self.count("Win_test loop");
+            self.call(me, Call::TestLoop(window));
+        } else {
+            let blocks = self.blocks();
+            if !self.closing(me, blocks, &[], |how| Step::Wait { window, how }) {
+                return;
+            }
+        }
+        exposure.sees.into_iter().for_each(|content| self.call(me, Call::See(content)));
+    }
+
+    // ---- the mixing of transactions ----
+
+    /// A transaction begins; then some items of those under way are done.
+    fn slot(&mut self) {
+        if self.one_in(6) {
+            self.new_era();
+        }
+        let window = self.rng.u32(0..self.windows);
+        self.drain(window);
+        let items = self.transaction(window);
+        self.active[window as usize].extend(items);
+        if !self.features.overlap {
+            return self.drain(window);
+        }
+        while self.one_in(3) {
+            let window = self.rng.u32(0..self.windows);
+            self.next_item(window);
+        }
+        let under_way: usize = self.active.iter().map(VecDeque::len).sum();
+        for _ in 0..self.rng.usize(0..=under_way) {
+            let window = self.rng.u32(0..self.windows);
+            self.next_item(window);
+        }
+        if self.active.iter().filter(|items| !items.is_empty()).count() > 1 {
+            self.count("overlap of windows");
+        }
+    }
+
+    fn next_item(&mut self, window: u32) -> bool {
+        let Some(item) = self.active[window as usize].pop_front() else { return false };
+        item(self);
+        let me = self.any_rank();
+        self.pause(me);
+        true
+    }
+
+    /// An item that comes next of its transaction.
+    pub fn first(&mut self, window: u32, item: Item) {
+        self.active[window as usize].push_front(item);
+    }
+
+    pub fn drain(&mut self, window: u32) {
+        while self.next_item(window) {}
+    }
+
+    pub fn is_active(&self, window: u32) -> bool {
+        !self.active[window as usize].is_empty()
+    }
+
+    fn choose_regimes(&mut self) {
+        self.regimes = (0..self.windows)
+            .map(|_| match self.rng.u8(0..6) {
+                0 | 1 if self.features.long_holds => Regime::Private(self.rng.u32(0..self.ranks)),
+                2 if self.features.long_holds => Regime::Shared,
+                _ => Regime::Contended,
+            })
+            .collect();
+    }
+
+    /// Everybody meets; locks are used differently afterwards.
+    fn new_era(&mut self) {
+        for window in 0..self.windows {
+            self.drain(window);
+        }
+        // A lock that was closed and not waited for is not ordered by a barrier. Where locks are used differently afterwards, it could wait for
+        // one that is held for long, and one with NOCHECK could meet it.
+        let all = self.features.long_holds || self.one_in(2);
+        for me in 0..self.ranks {
+            if all {
+                (0..self.windows).for_each(|window| self.end_exposure(window, me));
+            }
+        }
+        for me in 0..self.ranks {
+            if all {
+                self.settle_all(me);
+            }
+            self.step(me, Step::Barrier);
+        }
+        self.choose_regimes();
+        self.count("era");
+    }
+
+    fn finish(mut self) -> Program {
+        for window in 0..self.windows {
+            self.drain(window);
+            for me in 0..self.ranks {
+                self.end_exposure(window, me);
+            }
+        }
+        for me in 0..self.ranks {
+            if self.one_in(2) {
+                self.settle_all(me);
+            }
+        }
+        for window in 0..self.windows {
+            for rank in 0..self.ranks {
+                self.conclude(window, rank);
+            }
+            let bytes = self.space[window as usize].iter().copied().max().unwrap_or(0);
+            self.program.windows.push(WindowSpec { bytes, flags: self.flags[window as usize] });
+        }
+        self.program
+    }
+
+    /// What the shared cells must hold at the end.
+    fn conclude(&mut self, window: u32, rank: Rank) {
+        let content = |disp, value| Content { window, rank, disp, len: 8, value };
+        let cells = &self.cells[window as usize][rank as usize];
+        let program = &mut self.program;
+        program.end.extend(cells.constants.iter().map(|&(disp, value)| content(disp, value)));
+        program.end.extend(cells.last.values().chain(cells.sequence.values()).map(|&(disp, value)| content(disp, value)));
+        program.end.push(content(cells.counter, cells.total));
+        program.end.push(content(cells.ticket, cells.tickets.len() as u64));
+        program.end.push(content(cells.increment, cells.increments.len() as u64));
+        program.groups.push(Group::Permutation(cells.tickets.clone()));
+        program.groups.push(Group::Permutation(cells.increments.clone()));
+        program.groups.push(Group::Sums { fetches: cells.sums.clone(), total: cells.total });
+        let twins = cells.twins.map(|disp| content(disp, 0));
+        program.groups.push(Group::Twins { cells: twins, written: cells.twins_written.clone(), reads: cells.twins_read.clone() });
+        if let Some((disp, ops)) = &cells.election {
+            program.groups.push(Group::Election { cell: content(*disp, 0), ops: ops.clone() });
+        }
+    }
+}

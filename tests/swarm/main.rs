@@ -1,0 +1,201 @@
+//! Random legal programs on the production engine, over a simulated network at its worst, under one checker per property.
+//!
+//! `make swarm SEEDS=n` runs seeds 1 to n; `make swarm SEED=n` one of them, and prints its program and the end of its trace.
+//!
+//! | property | checker |
+//! |---|---|
+//! | memory and fetched values are what MPI's rules allow | `checks/memory` |
+//! | epochs match, are activated and overtake as they may [EP-3, EP-4, EP-6, AC-1 to AC-3, MA-1, FE-1] | `common/rules/order` |
+//! | mutual exclusion and queue order of locks [LK-1] | `common/rules/exclusion` |
+//! | nothing completes before its conditions [EP-3, FE-1, FL-1, MA-2, PR-3] | `common/rules/completion` |
+//! | everything legal ends, within a time derived from the program [EP-10] | `weather`, and the world's own |
+//! | nothing is left | `checks/leaks` |
+
+// A test binary exports nothing.
+#![allow(unreachable_pub)]
+
+mod checks;
+mod generator;
+mod operations;
+mod player;
+mod program;
+#[path = "../common/rules/mod.rs"]
+mod rules;
+mod run;
+mod transactions;
+mod watcher;
+mod weather;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use mpix_rma::engine::Word;
+use mpix_rma::transport::sim::Fault;
+
+use run::{Case, Violation, catch_panics, run, shrink};
+
+/// Run by default, from seed 1 on.
+const PROGRAMS: u64 = 10_000;
+/// Lines of the trace that a replay prints.
+const TAIL: usize = 400;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .filter(|text| !text.is_empty())
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+fn case(seed: u64) -> Case {
+    Case { seed, skip: Vec::new(), broken: None }
+}
+
+#[derive(Default)]
+struct Sums {
+    programs: u64,
+    calls: u64,
+    events: u64,
+    refusals: u64,
+    closest: f64,
+    coverage: BTreeMap<&'static str, u64>,
+}
+
+/// Runs seeds on all processors until one fails: the first that did.
+fn sweep(first: u64, programs: u64, broken: weather::Broken) -> (Sums, Option<(Case, Violation)>) {
+    let (next, last) = (AtomicU64::new(first), first + programs);
+    let failed = AtomicU64::new(u64::MAX);
+    let found: Mutex<BTreeMap<u64, Violation>> = Mutex::default();
+    let sums: Mutex<Sums> = Mutex::default();
+    let work = || {
+        let mut own = Sums::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= last || seed > failed.load(Ordering::Relaxed) {
+                break;
+            }
+            match run(&Case { broken, ..case(seed) }, None) {
+                Ok(fine) => {
+                    own.programs += 1;
+                    own.calls += fine.report.calls;
+                    own.events += fine.report.counters.events;
+                    own.refusals += fine.report.counters.refusals;
+                    own.closest = own.closest.max(fine.report.end as f64 / fine.bound as f64);
+                    fine.program.coverage.iter().for_each(|(what, count)| *own.coverage.entry(what).or_insert(0) += count);
+                }
+                Err(violation) => {
+                    failed.fetch_min(seed, Ordering::Relaxed);
+                    found.lock().expect("no panic holds it").insert(seed, violation);
+                }
+            }
+        }
+        let mut sums = sums.lock().expect("no panic holds it");
+        sums.programs += own.programs;
+        sums.calls += own.calls;
+        sums.events += own.events;
+        sums.refusals += own.refusals;
+        sums.closest = sums.closest.max(own.closest);
+        own.coverage.into_iter().for_each(|(what, count)| *sums.coverage.entry(what).or_insert(0) += count);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let first = found.into_inner().expect("no panic holds it").pop_first();
+    let first = first.map(|(seed, violation)| (Case { broken, ..case(seed) }, violation));
+    (sums.into_inner().expect("no panic holds it"), first)
+}
+
+fn replay_command(case: &Case) -> String {
+    let skip: Vec<_> = case.skip.iter().map(u32::to_string).collect();
+    let skip = if skip.is_empty() { String::new() } else { format!(" SKIP={}", skip.join(",")) };
+    format!("make swarm SEED={}{skip}", case.seed)
+}
+
+/// Runs one case and prints everything about it.
+fn replay(case: &Case) {
+    let program = generator::generate(case.seed, &case.skip);
+    println!("{program}\n{:#?}", weather::weather(case.seed, &program));
+    let mut trace = Vec::new();
+    let result = run(case, Some(&mut trace));
+    for line in &trace[trace.len().saturating_sub(TAIL)..] {
+        println!("{line}");
+    }
+    match result {
+        Ok(fine) => println!("seed {} is fine: {:?}", case.seed, fine.report),
+        Err(violation) => panic!("seed {}: {}", case.seed, violation.text),
+    }
+}
+
+#[test]
+fn legal_programs_keep_every_rule() {
+    catch_panics();
+    if let Some(seed) = number("MPIX_SWARM_SEED") {
+        let skip = std::env::var("MPIX_SWARM_SKIP").unwrap_or_default();
+        let skip = skip.split(',').filter_map(|text| text.parse().ok()).collect();
+        return replay(&Case { skip, ..case(seed) });
+    }
+    let (first, programs) = (number("MPIX_SWARM_FIRST").unwrap_or(1), number("MPIX_SWARM_SEEDS").unwrap_or(PROGRAMS));
+    let began = Instant::now();
+    let (sums, failed) = sweep(first, programs, None);
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{} programs in {seconds:.1} s ({:.0} per second): {} calls, {} events, {} refusals; the longest took {:.0} % of its bound",
+        sums.programs,
+        sums.programs as f64 / seconds,
+        sums.calls,
+        sums.events,
+        sums.refusals,
+        100.0 * sums.closest
+    );
+    sums.coverage.iter().for_each(|(what, count)| println!("  {count:>9} {what}"));
+    if let Some((failed, violation)) = failed {
+        println!("class {}, seed {}: {}", violation.class, failed.seed, violation.text);
+        let smallest = if number("MPIX_SWARM_SHRINK") == Some(0) { failed.clone() } else { shrink(&failed, &violation.class) };
+        panic!(
+            "class {}, seed {}: {}\n  replay: {}\n  smallest: {}",
+            violation.class,
+            failed.seed,
+            violation.text,
+            replay_command(&failed),
+            replay_command(&smallest)
+        );
+    }
+}
+
+/// The same seed gives the same run.
+#[test]
+fn a_seed_runs_twice_alike() {
+    catch_panics();
+    for seed in [7, 77, 777, 7777] {
+        let report = || run(&case(seed), None).map(|fine| fine.report).map_err(|violation| violation.text);
+        assert_eq!(report(), report());
+    }
+}
+
+/// A transport that breaks a promise is found out: the checkers can fail.
+#[test]
+fn broken_promises_are_seen() {
+    catch_panics();
+    let faults = [
+        (Fault::LoseSignal(Word::Grant), "liveness"),
+        (Fault::LoseSignal(Word::Done), "liveness"),
+        (Fault::LoseSignal(Word::Fence), "liveness"),
+        (Fault::RaiseSignal(Word::Grant), "order"),
+        (Fault::RaiseSignal(Word::Done), "completion"),
+        (Fault::RaiseSignal(Word::Fence), "completion"),
+        (Fault::Overtake(Word::Done), "completion"),
+        (Fault::LoseChange, "liveness"),
+        (Fault::LoseAnswer, "liveness"),
+        (Fault::EarlyFinish, "completion"),
+        (Fault::LosePut, "memory"),
+        (Fault::RepeatAccumulate, "memory"),
+        (Fault::StaleTail, "exclusion"),
+        (Fault::KeepCredit, "leak"),
+    ];
+    for (fault, class) in faults {
+        let (_, found) = sweep(1, PROGRAMS, Some((fault, 10)));
+        let (case, violation) = found.unwrap_or_else(|| panic!("{fault:?} is not seen in {PROGRAMS} programs"));
+        println!("{fault:?}: seed {}, {}", case.seed, violation.class);
+        assert_eq!(violation.class, class, "{fault:?}: {}", violation.text);
+    }
+}

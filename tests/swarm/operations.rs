@@ -1,0 +1,252 @@
+//! Operations of one rank in one of its epochs.
+
+use mpix_rma::engine::*;
+use mpix_rma::sim::Step;
+use mpix_rma::transport::element::reduction;
+
+use super::generator::Generator;
+use super::program::*;
+
+/// An epoch that a rank has open.
+pub struct Open {
+    pub me: Rank,
+    pub window: u32,
+    /// Flushes and R-forms are for these.
+    pub passive: bool,
+    /// The rank may wait for its own flushes and R-forms here.
+    pub may_wait: bool,
+    /// Operations so far, by target.
+    pub ops: Vec<(Rank, OpId)>,
+    /// Targets whose last cell was written here; a second time would be a conflict.
+    lasts: Vec<Rank>,
+    /// What was put into memory of its own: (target, content).
+    pub puts: Vec<Content>,
+}
+
+impl Open {
+    pub fn new(me: Rank, window: u32, passive: bool, may_wait: bool) -> Self {
+        Open { me, window, passive, may_wait, ops: Vec::new(), lasts: Vec::new(), puts: Vec::new() }
+    }
+
+    /// Its operations to `target`, or all.
+    pub fn ids(&self, target: Option<Rank>) -> Vec<OpId> {
+        self.ops.iter().filter(|(to, _)| target.is_none_or(|target| target == *to)).map(|(_, id)| *id).collect()
+    }
+}
+
+const NO_OP: Plan = Plan {
+    window: 0,
+    target: 0,
+    kind: OpKind::Put,
+    reduction: reduction::REPLACE,
+    disp: 0,
+    len: 8,
+    source: Source::Nothing,
+    compare: 0,
+    expect: Expect::Open,
+};
+
+impl Generator {
+    /// One operation, in its R-form now and then.
+    pub fn issue(&mut self, open: &mut Open, plan: Plan) -> OpId {
+        let plan = Plan { window: open.window, ..plan };
+        let id = self.plan(plan);
+        open.ops.push((plan.target, id));
+        if !(open.passive && self.features.requests && self.one_in(3)) {
+            self.call(open.me, Call::Op(id));
+            return id;
+        }
+        self.count("R-form");
+        let slot = self.slot_for(open.me, vec![id]);
+        self.call(open.me, Call::Request(id, slot));
+        id
+    }
+
+    /// Some operations to `target`.
+    pub fn operations(&mut self, open: &mut Open, target: Rank) {
+        for _ in 0..self.rng.u32(0..4) {
+            match self.rng.u8(0..12) {
+                0..=2 => self.own_put(open, target),
+                3 => self.own_accumulate(open, target),
+                4 => self.count_up(open, target),
+                5 => self.constant(open, target),
+                6 => self.ticket(open, target),
+                7 => self.elect(open, target),
+                8 => self.last(open, target),
+                9 => self.sequence(open, target),
+                _ => self.flush(open, target),
+            }
+        }
+        self.maybe_compute(open.me);
+    }
+
+    /// Into memory that nothing else touches: also read back, after a flush.
+    fn own_put(&mut self, open: &mut Open, target: Rank) {
+        let len = if self.features.bulk && self.one_in(3) { self.rng.usize(1..6000) } else { self.rng.usize(1..40) };
+        let (disp, value) = (self.alloc(open.window, target, len), self.value());
+        let content = Content { window: open.window, rank: target, disp, len, value };
+        self.program.end.push(content);
+        open.puts.push(content);
+        self.issue(open, Plan { target, disp, len, source: Source::Value(value), ..NO_OP });
+        self.count("put");
+        if len == 8 && open.passive && open.may_wait && self.features.flushes {
+            self.flush_how(open, Some(target), false, true);
+            self.issue(open, Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(value), ..NO_OP });
+        }
+    }
+
+    /// Adds to memory that nothing else touches.
+    fn own_accumulate(&mut self, open: &mut Open, target: Rank) {
+        let (disp, value) = (self.alloc(open.window, target, 8), self.value());
+        let content = Content { window: open.window, rank: target, disp, len: 8, value };
+        self.program.end.push(content);
+        open.puts.push(content);
+        let plan = Plan { kind: OpKind::Accumulate, reduction: reduction::SUM, target, disp, ..NO_OP };
+        self.issue(open, Plan { source: Source::Value(value), ..plan });
+        self.count("accumulate");
+    }
+
+    /// Adds to a cell to which everybody adds.
+    fn count_up(&mut self, open: &mut Open, target: Rank) {
+        let value = self.rng.u64(1..100);
+        let fetches = self.rng.bool();
+        let disp = self.cells(open.window, target).counter;
+        let kind = if fetches { OpKind::GetAccumulate } else { OpKind::Accumulate };
+        let plan = Plan { kind, reduction: reduction::SUM, target, disp, source: Source::Value(value), ..NO_OP };
+        let id = self.issue(open, plan);
+        let cells = self.cells(open.window, target);
+        cells.total += value;
+        if fetches {
+            cells.sums.push((id, value));
+        }
+        self.count(if fetches { "get_accumulate" } else { "accumulate" });
+    }
+
+    fn constant(&mut self, open: &mut Open, target: Rank) {
+        let which = self.rng.usize(0..2);
+        let (disp, value) = self.cells(open.window, target).constants[which];
+        self.issue(open, Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(value), ..NO_OP });
+        self.count("get");
+    }
+
+    /// Takes a number: no two get the same.
+    fn ticket(&mut self, open: &mut Open, target: Rank) {
+        let disp = self.cells(open.window, target).ticket;
+        let plan = Plan { kind: OpKind::GetAccumulate, reduction: reduction::SUM, target, disp, ..NO_OP };
+        let id = self.issue(open, Plan { source: Source::Value(1), ..plan });
+        self.cells(open.window, target).tickets.push(id);
+        self.count("get_accumulate");
+    }
+
+    fn elect(&mut self, open: &mut Open, target: Rank) {
+        let value = self.value();
+        if self.cells(open.window, target).election.is_none() {
+            let disp = self.alloc(open.window, target, 8);
+            self.cells(open.window, target).election = Some((disp, Vec::new()));
+        }
+        let disp = self.cells(open.window, target).election.as_ref().expect("made above").0;
+        let id = self.issue(open, Plan { kind: OpKind::CompareAndSwap, target, disp, source: Source::Value(value), ..NO_OP });
+        let cells = self.cells(open.window, target);
+        cells.election.as_mut().expect("made above").1.push((id, value));
+        self.count("compare_and_swap");
+    }
+
+    /// A cell that this origin alone writes, once an epoch, and reads in others: epochs take effect in their order [EP-6].
+    fn last(&mut self, open: &mut Open, target: Rank) {
+        if !self.ordered(open.window) || open.lasts.contains(&target) {
+            return;
+        }
+        open.lasts.push(target);
+        let known = self.cells(open.window, target).last.get(&open.me).copied();
+        let (disp, current) = known.unwrap_or_else(|| (self.alloc(open.window, target, 8), 0));
+        if self.one_in(3) {
+            self.cells(open.window, target).last.insert(open.me, (disp, current));
+            self.issue(open, Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(current), ..NO_OP });
+            return self.count("get");
+        }
+        let value = self.value();
+        self.cells(open.window, target).last.insert(open.me, (disp, value));
+        self.issue(open, Plan { target, disp, source: Source::Value(value), ..NO_OP });
+        self.count("put");
+    }
+
+    /// Atomic operations of one origin on one cell take effect in order.
+    fn sequence(&mut self, open: &mut Open, target: Rank) {
+        let known = self.cells(open.window, target).sequence.get(&open.me).copied();
+        let ordered = self.ordered(open.window);
+        let (disp, mut current) = known.filter(|_| ordered).unwrap_or_else(|| (self.alloc(open.window, target, 8), 0));
+        for _ in 0..self.rng.u32(1..4) {
+            let operand = self.value();
+            let (reduction, next) = match self.rng.u8(0..5) {
+                0 => (reduction::REPLACE, operand),
+                1 => (reduction::SUM, current.wrapping_add(operand)),
+                2 => (reduction::BXOR, current ^ operand),
+                3 => (reduction::MAX, current.max(operand)),
+                _ => (reduction::NO_OP, current),
+            };
+            let fetches = reduction == reduction::NO_OP || self.rng.bool();
+            let plan = Plan { reduction, target, disp, source: Source::Value(operand), ..NO_OP };
+            if fetches {
+                self.issue(open, Plan { kind: OpKind::GetAccumulate, expect: Expect::Exactly(current), ..plan });
+            } else {
+                self.issue(open, Plan { kind: OpKind::Accumulate, ..plan });
+            }
+            current = next;
+        }
+        if ordered {
+            self.cells(open.window, target).sequence.insert(open.me, (disp, current));
+        } else {
+            self.program.end.push(Content { window: open.window, rank: target, disp, len: 8, value: current });
+        }
+        self.count("sequence of atomics");
+    }
+
+    fn flush(&mut self, open: &mut Open, target: Rank) {
+        if !open.passive || !self.features.flushes {
+            return;
+        }
+        let of = self.rng.bool().then_some(target);
+        let (local, blocks) = (self.rng.bool(), open.may_wait && self.blocks());
+        self.flush_how(open, of, local, blocks);
+    }
+
+    pub fn flush_how(&mut self, open: &Open, target: Option<Rank>, local: bool, blocks: bool) {
+        let (window, ids) = (open.window, open.ids(target));
+        self.closing(open.me, blocks, &ids, |how| Step::Flush { window, target, local, how });
+        self.count(match (local, target) {
+            (false, Some(_)) => "flush",
+            (false, None) => "flush_all",
+            (true, Some(_)) => "flush_local",
+            (true, None) => "flush_local_all",
+        });
+    }
+
+    /// Read, add one, write back: under an exclusive lock.
+    pub fn increment(&mut self, open: &mut Open, target: Rank) {
+        let disp = self.cells(open.window, target).increment;
+        let read = self.issue(open, Plan { kind: OpKind::Get, target, disp, ..NO_OP });
+        let local = self.rng.bool();
+        self.flush_how(open, Some(target), local, true);
+        self.issue(open, Plan { target, disp, source: Source::OneMoreThan(read), ..NO_OP });
+        self.cells(open.window, target).increments.push(read);
+        self.count("increment under lock");
+    }
+
+    /// Two cells that are written together ...
+    pub fn write_twins(&mut self, open: &mut Open, target: Rank) {
+        let value = self.value();
+        for disp in self.cells(open.window, target).twins {
+            self.issue(open, Plan { target, disp, source: Source::Value(value), ..NO_OP });
+        }
+        self.cells(open.window, target).twins_written.push(value);
+        self.count("twins written");
+    }
+
+    /// ... and read together.
+    pub fn read_twins(&mut self, open: &mut Open, target: Rank) {
+        let twins = self.cells(open.window, target).twins;
+        let reads = twins.map(|disp| self.issue(open, Plan { kind: OpKind::Get, target, disp, ..NO_OP }));
+        self.cells(open.window, target).twins_read.push(reads);
+        self.count("twins read");
+    }
+}

@@ -1,0 +1,153 @@
+//! Plays one rank's calls in a world.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mpix_rma::engine::*;
+use mpix_rma::sim::{Moment, Script, Step};
+use mpix_rma::transport::element::native;
+use mpix_rma::transport::sim::{Network, Time, US};
+
+use super::program::*;
+
+/// What fills a buffer that is free again.
+const SCRIBBLE: u8 = 0xa5;
+/// What a result buffer holds before.
+const UNFETCHED: u8 = 0xee;
+/// A loop of tests computes between them, twice as long each time, up to this.
+pub const TEST_PAUSE_MAX: Time = 16 * US;
+
+/// Origin and result buffers of all operations issued so far.
+pub type Buffers = Rc<RefCell<Vec<Option<(Addr, Addr)>>>>;
+
+/// See the module.
+pub struct Player {
+    me: Rank,
+    program: Rc<Program>,
+    buffers: Buffers,
+    at: usize,
+    /// In a loop of tests: the next pause, and whether it is due.
+    pause: Time,
+    pausing: bool,
+}
+
+impl Player {
+    pub fn new(me: Rank, program: Rc<Program>, buffers: Buffers) -> Self {
+        Player { me, program, buffers, at: 0, pause: 0, pausing: false }
+    }
+
+    /// Gives an operation its buffers.
+    fn op(&mut self, id: OpId, net: &mut Network) -> Op {
+        let plan = self.program.plans[id];
+        let fetched = |net: &Network, get: OpId| {
+            let (_, result) = self.buffers.borrow()[get].expect("a get that was issued");
+            u64::from_ne_bytes(net.private(self.me, result, 8).try_into().expect("8 bytes"))
+        };
+        let data = match plan.source {
+            Source::Nothing => Vec::new(),
+            Source::Value(value) => bytes_of(value, plan.len),
+            Source::OneMoreThan(get) => bytes_of(fetched(net, get).wrapping_add(1), plan.len),
+        };
+        let place = |net: &mut Network, bytes: &[u8]| {
+            let at = net.allocate(self.me, bytes.len());
+            net.private_mut(self.me, at, bytes.len()).copy_from_slice(bytes);
+            at
+        };
+        let origin = if data.is_empty() { Addr(0) } else { place(net, &data) };
+        let fetches = matches!(plan.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap);
+        let result = if fetches { place(net, &vec![UNFETCHED; plan.len]) } else { Addr(0) };
+        let compare = if plan.kind == OpKind::CompareAndSwap { place(net, &plan.compare.to_ne_bytes()) } else { Addr(0) };
+        self.buffers.borrow_mut()[id] = Some((origin, result));
+        let words = plan.len.is_multiple_of(8);
+        Op {
+            origin,
+            result,
+            compare,
+            disp: plan.disp as u64,
+            len: plan.len as u64,
+            target: plan.target,
+            kind: plan.kind,
+            element: if words { native::U64 } else { native::BYTE },
+            reduction: plan.reduction,
+            extent: if words { 8 } else { 1 },
+        }
+    }
+
+    fn scribble(&self, ids: &[OpId], net: &mut Network) {
+        for &id in ids {
+            if let Some((origin, _)) = self.buffers.borrow()[id].filter(|(origin, _)| origin.0 != 0) {
+                net.private_mut(self.me, origin, self.program.plans[id].len).fill(SCRIBBLE);
+            }
+        }
+    }
+
+    /// One round of a loop: `None` when the last test was true.
+    fn round(&mut self, flag: bool, test: Step) -> Option<Step> {
+        if self.pause > 0 && flag {
+            self.pause = 0;
+            self.pausing = false;
+            return None;
+        }
+        if self.pausing {
+            self.pausing = false;
+            return Some(Step::Compute(self.pause));
+        }
+        self.pause = (self.pause * 2).clamp(US / 8, TEST_PAUSE_MAX);
+        self.pausing = true;
+        Some(test)
+    }
+}
+
+/// Checks a rank's window memory.
+pub fn see(content: &Content, net: &Network, when: &str) {
+    let Content { window, rank, disp, len, value } = *content;
+    let there = &net.window(window, rank)[disp..][..len];
+    let expected = bytes_of(value, len);
+    if there != expected {
+        let at = there.iter().zip(&expected).position(|(a, b)| a != b).expect("they differ");
+        panic!(
+            "[memory] {when}: window {window} of rank {rank}, displacement {disp}, length {len}: byte {at} is {:#x} and not {:#x} ({value})",
+            there[at], expected[at]
+        );
+    }
+}
+
+impl Script for Player {
+    fn next(&mut self, at: &mut Moment<'_>) -> Step {
+        let program = Rc::clone(&self.program);
+        while let Some(call) = program.calls[self.me as usize].get(self.at) {
+            let step = match call {
+                Call::Step(step) => Some(step.clone()),
+                Call::Op(id) => {
+                    let op = self.op(*id, at.net);
+                    Some(Step::Issue { window: program.plans[*id].window, op })
+                }
+                Call::Request(id, slot) => {
+                    let op = self.op(*id, at.net);
+                    Some(Step::IssueRequest { window: program.plans[*id].window, op, slot: *slot })
+                }
+                Call::TestLoop(window) => match self.round(at.flag, Step::Test { window: *window }) {
+                    Some(step) => return step,
+                    None => None,
+                },
+                Call::TestSlotLoop(slot) => match self.round(at.flag, Step::TestSlot(*slot)) {
+                    Some(step) => return step,
+                    None => None,
+                },
+                Call::Scribble(ids) => {
+                    self.scribble(ids, at.net);
+                    None
+                }
+                Call::See(content) => {
+                    see(content, at.net, "after a blocking call");
+                    None
+                }
+            };
+            self.at += 1;
+            if let Some(step) = step {
+                return step;
+            }
+        }
+        Step::End
+    }
+}

@@ -1,0 +1,149 @@
+//! One seed: its program, its weather, its run, and what was wrong with it.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{self, AssertUnwindSafe};
+use std::rc::Rc;
+
+use mpix_rma::engine::Rank;
+use mpix_rma::sim::{Report, StuckBecause, World};
+use mpix_rma::transport::sim::Time;
+
+use super::checks::{leaks, memory};
+use super::generator::generate;
+use super::player::Player;
+use super::program::*;
+use super::watcher::Watcher;
+use super::weather::{Broken, weather};
+
+/// A seed and what is left out of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    pub seed: u64,
+    pub skip: Vec<u32>,
+    pub broken: Broken,
+}
+
+/// A run that went well.
+pub struct Fine {
+    pub program: Rc<Program>,
+    pub report: Report,
+    pub bound: Time,
+}
+
+/// A run that did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The checker that saw it, or `crash`.
+    pub class: String,
+    pub text: String,
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Panics of runs are caught and told as violations, not printed where they happen.
+pub fn catch_panics() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if QUIET.get() {
+            let text = info.payload_as_str().unwrap_or("a panic without words");
+            let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
+            SAID.set(format!("{text}{place}"));
+        } else {
+            before(info);
+        }
+    }));
+}
+
+/// What a checker says begins with its class; anything else is a crash of the engine or of the tests.
+const CLASSES: [&str; 7] = ["memory", "order", "exclusion", "completion", "liveness", "leak", "refused"];
+
+fn violation(text: String) -> Violation {
+    let class = CLASSES.into_iter().find(|class| text.contains(&format!("[{class}] "))).unwrap_or("crash");
+    Violation { class: class.to_owned(), text }
+}
+
+/// Who issues each operation.
+fn owners(program: &Program) -> Vec<Rank> {
+    let mut owners = vec![0; program.plans.len()];
+    for (rank, calls) in (0..).zip(&program.calls) {
+        for call in calls {
+            if let Call::Op(id) | Call::Request(id, _) = call {
+                owners[*id] = rank;
+            }
+        }
+    }
+    owners
+}
+
+/// Runs a case. `trace`: what happened goes there.
+pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Fine, Violation> {
+    let program = Rc::new(generate(case.seed, &case.skip));
+    let mut watcher = Watcher::new(program.ranks, program.windows.iter().map(|spec| spec.flags));
+    watcher.trace = trace.is_some().then(Vec::new);
+    QUIET.set(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(|| play(case, &program, &mut watcher)));
+    QUIET.set(false);
+    if let (Some(trace), Some(told)) = (trace, watcher.trace.take()) {
+        *trace = told;
+    }
+    match result {
+        Ok(result) => result.map(|(report, bound)| Fine { program, report, bound }),
+        Err(_) => Err(violation(SAID.take())),
+    }
+}
+
+fn play(case: &Case, program: &Rc<Program>, watcher: &mut Watcher) -> Result<(Report, Time), Violation> {
+    let settings = weather(case.seed, program);
+    let buffers = Rc::new(RefCell::new(vec![None; program.plans.len()]));
+    let player = |me| Player::new(me, Rc::clone(program), Rc::clone(&buffers));
+    let mut world = World::new(program.ranks, settings, &program.windows, player);
+    let net = world.net();
+    net.record();
+    if let Some((fault, one_in)) = case.broken {
+        net.misbehave(fault, one_in, case.seed);
+    }
+    for Content { window, rank, disp, len, value } in &program.begin {
+        net.window_mut(*window, *rank)[*disp..][..*len].copy_from_slice(&bytes_of(*value, *len));
+    }
+    let result = world.run_watched(watcher);
+    let report = result.map_err(|stuck| {
+        let ended = (0..world.net().windows())
+            .all(|window| (0..program.ranks).all(|rank| world.window(window, rank).epochs_pending() == 0));
+        let class = match stuck.because {
+            StuckBecause::Refused { .. } => "refused",
+            StuckBecause::DeadLock if ended => "leak",
+            StuckBecause::DeadLock | StuckBecause::LiveLock => "liveness",
+        };
+        Violation {
+            class: class.to_owned(),
+            text: format!("[{class}] {stuck}; by {} ps it must have ended", settings.time_limit),
+        }
+    })?;
+    watcher.finish();
+    leaks::check(&mut world);
+    memory::check(program, &owners(program), &buffers, world.net());
+    Ok((report, settings.time_limit))
+}
+
+/// Leaves transactions out of a failing case, one after the other, while it still fails in the same class.
+pub fn shrink(case: &Case, class: &str) -> Case {
+    let mut smallest = case.clone();
+    let transactions = generate(case.seed, &[]).transactions;
+    let mut goes_on = true;
+    while goes_on {
+        goes_on = false;
+        for number in (0..transactions).rev().filter(|number| !smallest.skip.contains(number)).collect::<Vec<_>>() {
+            let mut smaller = smallest.clone();
+            smaller.skip.push(number);
+            smaller.skip.sort_unstable();
+            if run(&smaller, None).is_err_and(|violation| violation.class == class) {
+                smallest = smaller;
+                goes_on = true;
+            }
+        }
+    }
+    smallest
+}

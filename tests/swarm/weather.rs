@@ -1,0 +1,119 @@
+//! The machine and the disorder under which a seed's program runs, and how long it may take at most.
+
+use mpix_rma::engine::{LockMode, OpKind};
+use mpix_rma::sim::{Group, Machine, PROFILES, Settings, Step};
+use mpix_rma::transport::sim::{Carry, Disorder, Fault, NS, Time, Tree, US};
+
+use super::player::TEST_PAUSE_MAX;
+use super::program::{Call, Program};
+
+/// A transport that breaks its promises once in so many times.
+pub type Broken = Option<(Fault, u32)>;
+
+fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
+    let mut machine = PROFILES[rng.usize(0..PROFILES.len())];
+    let network = &mut machine.network;
+    network.ranks_per_node = [1, 1, 2, 3, ranks][rng.usize(0..5)];
+    network.credits_pair = [1, 1, 2, 4, 64, 64][rng.usize(0..6)];
+    // A NIC's credits are nobody's in particular: one for each that may ask again and again for a lock, and one for anything else.
+    let least = network.ranks_per_node.min(ranks) * (windows + 1);
+    network.credits_nic = [least, least + 2, 64, 16_384][rng.usize(0..4)].max(least);
+    network.mtu = [64, 512, 2048][rng.usize(0..3)];
+    network.inline_max = [0, 8, 128][rng.usize(0..3)];
+    network.local_stage = rng.bool();
+    network.tree = rng.bool().then(|| Tree { nodes_per_leaf: rng.u32(1..3), uplinks: rng.u32(1..3), hop: 100 * NS });
+    if rng.u8(0..4) == 0 {
+        // A CPU that is slow against the network, and the other way round.
+        network.wire.latency = [50 * NS, 20 * US][rng.usize(0..2)];
+        network.wire.handle = [NS, US][rng.usize(0..2)];
+    }
+    machine
+}
+
+fn disorder(rng: &mut fastrand::Rng) -> Disorder {
+    let mut off = Disorder { seed: rng.u64(..), ..Disorder::default() };
+    if rng.bool() {
+        off.delay_max = [US, 10 * US, 50 * US][rng.usize(0..3)];
+    }
+    if rng.u8(0..3) == 0 {
+        off.burst_one_in = rng.u32(10..100);
+        off.burst = rng.u64(10..200) * US;
+    }
+    if rng.u8(0..3) == 0 {
+        off.refuse_one_in = rng.u32(2..20);
+        off.refuse_max = 5 * US;
+    }
+    if rng.u8(0..3) == 0 {
+        off.slow_rank_one_in = 3;
+        off.slow_rank_factor = rng.u32(2..20);
+    }
+    if rng.u8(0..3) == 0 {
+        off.slow_nic_one_in = 2;
+        off.slow_nic_factor = rng.u32(2..20);
+    }
+    off
+}
+
+/// What a seed's world is like.
+pub fn weather(seed: u64, program: &Program) -> Settings {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_a5ed_5eed);
+    let machine = machine(&mut rng, program.ranks, program.windows.len() as u32);
+    let disorder = disorder(&mut rng);
+    let settings = Settings { carry: Carry::Bytes, disorder, progress_thread: rng.bool(), ..Settings::new(machine) };
+    let time_limit = bound(program, &settings);
+    Settings { time_limit, event_limit: 2_000_000, ..settings }
+}
+
+/// Messages that a call may lead to, lock words and signals included, whoever sends them.
+fn messages(step: &Step, ranks: u64) -> u64 {
+    let rounds = u64::from(64 - (ranks - 1).leading_zeros());
+    let group = |group: &Group| match group {
+        Group::One(_) => 1,
+        Group::Others => ranks - 1,
+        Group::List(list) => list.len() as u64,
+    };
+    match step {
+        // A grant, a done.
+        Step::Post { group: to, .. } | Step::Start { group: to, .. } => group(to),
+        Step::Fence { .. } => rounds,
+        // Gate 1, queue 6, right 2, a look at who holds it 2; and for each licence that may have to be revoked 6.
+        Step::Lock { mode: LockMode::Exclusive, .. } => 11,
+        Step::Lock { mode: LockMode::Shared, .. } => 9,
+        Step::LockAll { .. } => 8 + 6 * ranks,
+        // Queue 4, a reader let in 3, right 2 or a licence 6.
+        Step::Unlock { .. } => 13,
+        Step::UnlockAll { .. } => 1,
+        Step::Issue { .. } | Step::IssueRequest { .. } => 1,
+        _ => 0,
+    }
+}
+
+/// A time by which the program must be over.
+///
+/// Until it is over somebody computes, or a message that something waits for is on its way, or its reader handles it. So the time is at most
+/// that of all computations and of all messages one after the other. A message takes at most: a refusal or two; every other message's
+/// turn at its ports, which is counted with those messages; two ways with the largest delay and a burst each; and on both sides
+/// a CPU that is busy with a call. A reader in a loop of tests is deaf for a pause.
+fn bound(program: &Program, settings: &Settings) -> Time {
+    let (network, disorder) = (&settings.machine.network, &settings.disorder);
+    let ranks = u64::from(program.ranks);
+    let slow = u64::from(disorder.slow_rank_factor.max(1));
+    let slow_nic = u64::from(disorder.slow_nic_factor.max(1));
+    let loops = program.calls.iter().flatten().any(|call| matches!(call, Call::TestLoop(_) | Call::TestSlotLoop(_)));
+    let hops = network.tree.map_or(0, |tree| 2 * tree.hop);
+    let latency = network.wire.latency.max(network.loopback).max(network.local.latency);
+    let cpu = slow * (settings.machine.call + network.wire.post + network.wire.handle);
+    let way = latency + hops + disorder.delay_max + disorder.burst;
+    // Those that ask again and again for a lock stand at the ports, too.
+    let port = (1 + ranks) * (slow_nic * network.wire.gap + network.atomic_gap);
+    let refused = if disorder.refuse_one_in > 0 { 2 * disorder.refuse_max } else { 0 };
+    let deaf = if loops { slow * TEST_PAUSE_MAX } else { 0 };
+    let message = 2 * way + port + refused + 2 * cpu + deaf;
+    let count: u64 =
+        program.calls.iter().flatten().map(|call| if let Call::Step(step) = call { messages(step, ranks) } else { 1 }).sum();
+    let bytes = |plan: &super::program::Plan| {
+        let fetched = u64::from(plan.kind == OpKind::GetAccumulate);
+        network.wire.serial(plan.len as u64) * slow_nic * (3 + fetched) + network.local.serial(plan.len as u64) * slow
+    };
+    slow * program.computes() + (count + 10) * message + program.plans.iter().map(bytes).sum::<Time>()
+}
