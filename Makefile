@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: simulator figures figures-full help prefixes deps build install demo latency lu transactions test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
+.PHONY: help prefixes deps build install demo latency lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -92,9 +92,17 @@ test-lint: ## formatting and lints, with and without the host glue
 	$(CARGO) clippy -j $(JOBS) --features sim --all-targets -- -D warnings
 	$(foreach h,$(HOSTS),MPICC=mpicc.$h CARGO_TARGET_DIR=target/clippy-$h $(CARGO) clippy -j $(JOBS) --features host -- -D warnings &&) true
 
-test-rust: ## engine, shared memory, house rules, header against symbols, simulator
+test-rust: ## engine, shared memory, house rules, header against symbols, simulator, 10,000 random programs
 	$(CARGO) test -j $(JOBS)
-	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test sim
+	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test sim --test swarm
+
+# An empty variable is one that is not set.
+swarm: ## random programs on the simulated network: SEEDS=n of them, from seed FIRST on; or SEED=n alone (SKIP=n,n), with its trace
+	MPIX_SWARM_SEEDS=$(SEEDS) MPIX_SWARM_FIRST=$(FIRST) MPIX_SWARM_SEED=$(SEED) MPIX_SWARM_SKIP=$(SKIP) \
+	  $(CARGO) test -j $(JOBS) --features sim --test swarm legal -- --nocapture
+
+mutants: ## the engine broken in one place at a time: which checker of the random programs sees it
+	CARGO=$(CARGO) JOBS=$(JOBS) tests/swarm/mutants $(if $(ONLY),--only '$(ONLY)')
 
 test-loom: ## lock-free parts under loom, preemptions bounded
 	@set -e; for t in tests/loom*.rs; do [ -e "$$t" ] || continue; n=$$(basename $$t .rs); echo "loom: $$n"; \
