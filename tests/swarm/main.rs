@@ -133,6 +133,7 @@ fn replay(case: &Case) {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "tells how long it took")]
 fn legal_programs_keep_every_rule() {
     catch_panics();
     if let Some(seed) = number("MPIX_SWARM_SEED") {
