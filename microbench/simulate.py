@@ -29,9 +29,8 @@ def runs(options):
     large = "64,128,256,512,1024,2048" if full else "64,128,256"
     yield "lu", [[*lu, "--size", "8192", "--ranks", small], [*lu, "--size", "16384", "--ranks", large],
                  [*lu, "--ahead", "--size", "8192", "--ranks", "64,128,256"]]
-    counted = ["--count", "200", "--warm-up", "20"]
-    yield "transactions", [[*transactions, *counted, "--ranks", "64,128,256,512"],
-                           [*transactions, *counted, "--ranks", "1024,4096,16384" if full else "1024"]]
+    yield "transactions", [[*transactions, "--count", "400", "--warm-up", "40", "--ranks", "64,128,256,512"],
+                           [*transactions, "--count", "100", "--warm-up", "10", "--ranks", "1024,4096,16384" if full else "1024,4096"]]
     yield "pending", [["pending", "--epochs", "1,10,100,1000,10000,100000" + (",1000000" if full else "")]]
 
 
@@ -58,7 +57,7 @@ def main():
     parser.add_argument("--program", type=Path, default=Path("target/quick/mpix-sim"))
     parser.add_argument("--results", type=Path, default=Path("docs/results"))
     parser.add_argument("--profile", default="qdr-2014")
-    parser.add_argument("--window", type=int, default=4, help="pending epochs of a rank in transactions (default: 4)")
+    parser.add_argument("--window", type=int, default=8, help="pending epochs of a rank in transactions (default: 8)")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: that it runs, not what comes out")
     parser.add_argument("--only", help="only this part: patterns, lu, transactions, pending")
