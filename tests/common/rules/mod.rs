@@ -286,6 +286,7 @@ impl Model {
         self.late.push(Late::Posted(id));
     }
     /// The operation that a transport was given as `op`, which is under way.
+    #[allow(dead_code, reason = "the tests of the engine know the number themselves")]
     pub fn posted_op(&self, rank: Rank, op: &Op) -> OpId {
         self.under_way[&key(rank, op)]
     }
