@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency lu transactions swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
+.PHONY: simulator figures figures-full help prefixes deps build install demo latency lu transactions swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,7 +29,8 @@ help: ## this list
 	@echo "  MPICC    compiler wrapper of the MPI library that make install builds for ($(MPICC))"
 	@echo "  CARGO, PYTHON, JOBS"
 	@echo "  DEMO     options of microbench/demo.py, e.g. DEMO='--delay-us 2000 --iterations 20'"
-	@echo "  LATENCY, LU, TRANSACTIONS  options of microbench/latency.py, lu.py, transactions.py"
+	@echo "  LATENCY, LU, TRANSACTIONS, SIMULATE  options of microbench/latency.py, lu.py, transactions.py, simulate.py"
+	@echo "  SIMULATE options of microbench/simulate.py, e.g. SIMULATE='--only lu'"
 	@echo "  ONLY     regular expression: make test-c runs these entries of tests/c/testlist only"
 
 deps: ## install what is missing (as root, by apt), or name the packages
@@ -68,6 +69,15 @@ lu: deps prefixes ## LU decomposition: plain hosts, blocking and nonblocking epo
 transactions: deps prefixes ## atomic transactions: plain hosts, blocking and nonblocking epochs
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(TRANSACTIONS)
 
+simulator: # the program mpix-sim
+	$(CARGO) build --profile quick --features sim --bin mpix-sim -j $(JOBS)
+
+figures: simulator ## the paper's figures in virtual time, to docs/results (minutes)
+	$(PYTHON) microbench/simulate.py $(SIMULATE)
+
+figures-full: simulator ## the same up to 2,048 ranks (LU) and 16,384 (transactions): may take an hour
+	$(PYTHON) microbench/simulate.py --full $(SIMULATE)
+
 test: deps ## all tests; the last line counts the C programs
 	$(MAKE) --no-print-directory prefixes
 	$(MAKE) --no-print-directory test-lint
@@ -99,11 +109,12 @@ test-loom: ## lock-free parts under loom, preemptions bounded
 	  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom LOOM_MAX_PREEMPTIONS=$${LOOM_MAX_PREEMPTIONS:-2} \
 	  $(CARGO) test -j $(JOBS) --release --test $$n; done
 
-test-small: prefixes test-schedule ## the benchmarks in a small size, so that they never rot
+test-small: prefixes simulator test-schedule ## the benchmarks in a small size, so that they never rot
 	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) --quick --results target/results-small
+	$(PYTHON) microbench/simulate.py --quick --no-figures --results target/results-small/simulated
 
 test-schedule: ## the communication of LU and transactions against the rules of epochs, without MPI
 	@mkdir -p target/microbench

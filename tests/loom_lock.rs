@@ -70,7 +70,7 @@ impl Words {
     fn assert_free(&self) {
         let get = |word: &AtomicU64| word.load(Ordering::SeqCst);
         assert_eq!(get(&self.tail) as u32, 0, "nobody queues");
-        assert_eq!((get(&self.tail) >> 32).wrapping_add(get(&self.readers)), 0, "nobody reads");
+        assert_eq!((get(&self.tail) << 1 >> 33).wrapping_add(get(&self.readers)), 0, "nobody reads");
         let licences = self.licence.iter().filter(|word| get(word) != 0);
         licences.clone().for_each(|word| assert_eq!(get(word), 1 << 32, "a licence that nobody uses"));
         assert_eq!(get(&self.holders), (licences.count() as u64) << 32);
@@ -98,7 +98,7 @@ impl Memory {
         for (rank, bell) in self.words.bell.iter().flatten().enumerate().filter(|(rank, _)| *rank as Rank != self.me) {
             let concerns = match word {
                 LockWord::Grant { .. } => rank as Rank == home,
-                LockWord::Holders | LockWord::Intent | LockWord::Licensed => true,
+                LockWord::Holders | LockWord::Intent | LockWord::NextLicensed => true,
                 _ => false,
             };
             if concerns {
@@ -198,7 +198,7 @@ fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool
 }
 
 /// One epoch: in, work, out. Release never waits: a bounded number of accesses, whatever the others do [LK-3].
-fn epoch(mem: &mut Memory, data: &Protected, origin: Rank, mode: LockMode, sequence: u32) {
+fn epoch(mem: &mut Memory, data: &Protected, mode: LockMode, sequence: u32) {
     let mut request = request(mode, sequence);
     let turn = enqueue(mem, &mut request);
     let inherited = wait_for_turn(mem, request, turn);
@@ -236,7 +236,7 @@ fn contend_waiting(preemptions: usize, processes: &'static [&'static [LockMode]]
             let (mut mem, data) = (Memory::new(&words, me as Rank), data.clone());
             move || {
                 for (i, mode) in processes[me].iter().enumerate() {
-                    epoch(&mut mem, &data, me as Rank, *mode, i as u32 + 1);
+                    epoch(&mut mem, &data, *mode, i as u32 + 1);
                 }
             }
         };
@@ -341,9 +341,9 @@ fn the_order_of_arrival_is_kept() {
         let mut holder = request(S, 1);
         assert_eq!(enqueue(&mut mem, &mut holder), Turn::In { inherited: false });
         let mut writer = request(X, 1);
-        assert_eq!(enqueue(&mut mem, &mut writer), Turn::Waiting);
+        assert_eq!(enqueue(&mut Memory::new(&words, 1), &mut writer), Turn::Waiting);
         let mut reader = request(S, 1);
-        assert_eq!(enqueue(&mut mem, &mut reader), Turn::Waiting);
+        assert_eq!(enqueue(&mut Memory::new(&words, 2), &mut reader), Turn::Waiting);
         let second = {
             let (mut mem, data) = (Memory::new(&words, 1), data.clone());
             thread::spawn(move || {

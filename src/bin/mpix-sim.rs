@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use mpix_rma::sim::applications::{self, Outcome, Transactions};
-use mpix_rma::sim::{Machine, PROFILES, Series, patterns, profile};
+use mpix_rma::sim::{Machine, PROFILES, Series, curves, patterns, profile};
 use serde::Serialize;
 
 mod mpix_sim {
@@ -57,6 +57,12 @@ enum Command {
         #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking")]
         series: Vec<String>,
     },
+    /// What an epoch costs (CPU time, memory) as closed epochs pile up behind a late target.
+    Pending {
+        /// Numbers of epochs.
+        #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000,100000")]
+        epochs: Vec<u64>,
+    },
     /// Massive unstructured transactions, figure 12.
     Transactions {
         /// Numbers of ranks.
@@ -103,6 +109,15 @@ struct PatternLine<'a> {
     #[serde(flatten)]
     measure: &'a patterns::Measure,
     difference: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct PendingLine<'a> {
+    profile: &'a str,
+    set: &'a [String],
+    epochs: u64,
+    ns_per_epoch: f64,
+    engine_bytes_per_epoch: f64,
 }
 
 /// What a run of an application prints.
@@ -193,6 +208,21 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             for measure in &measures {
                 let difference = measure.difference();
                 print(&PatternLine { profile: machine.name, set, progress_thread, measure, difference })?;
+            }
+            Ok(())
+        }
+        Command::Pending { epochs } => {
+            for &epochs in epochs {
+                // Few epochs are measured often.
+                let rounds = (100_000 / epochs).clamp(1, 1000);
+                let began = cpu_seconds();
+                let mut bytes = 0.0;
+                for _ in 0..rounds {
+                    let (_, memory) = curves::pending_epochs(machine, epochs)?;
+                    bytes = memory.peak as f64 / epochs as f64;
+                }
+                let ns_per_epoch = (cpu_seconds() - began) * 1e9 / (rounds * epochs) as f64;
+                print(&PendingLine { profile: machine.name, set, epochs, ns_per_epoch, engine_bytes_per_epoch: bytes })?;
             }
             Ok(())
         }

@@ -117,11 +117,11 @@ pub enum LockWord {
     Holders,
     /// At rank 0: waiting lock_alls that arrived (low 32 bits) and that were served (high 32 bits).
     Intent,
-    /// At rank 0: top of the stack of licensed processes (rank + 1, or 0), and a count in the high 32 bits.
+    /// At rank 0: top of the stack of licensed processes (rank + 1 in the low 32 bits, or 0).
     Licensed,
     /// At each process: its licence to hold exclusive locks.
     Licence,
-    /// At each licensed process: the next one down the stack (rank + 1, or 0).
+    /// At each licensed process: the value of `Licensed` below it.
     NextLicensed,
     /// At each target: the last node of its queue; without a node, readers that hold the lock (high 32 bits).
     Tail,

@@ -206,7 +206,11 @@ impl Window {
         self.route = None;
         self.closings += 1;
         self.closed_incomplete += 1;
-        self.epochs[epoch].closed = true;
+        let held = &mut self.epochs[epoch];
+        held.closed = true;
+        if held.granted && held.is_passive() {
+            self.open_locks_held -= 1;
+        }
         self.closed(port, epoch);
         if let Some(held) = self.epochs.get(epoch) {
             self.ledger.close(Class::of(held.kind), self.closings, epoch);

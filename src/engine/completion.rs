@@ -123,8 +123,8 @@ impl Window {
         self.route = None;
         let held = &mut self.epochs[epoch];
         held.granted = true;
-        if held.is_passive() {
-            self.locks_held += 1;
+        if held.is_passive() && !held.closed {
+            self.open_locks_held += 1;
         }
         if !held.flushes_for_grant.is_empty() {
             for flush in std::mem::take(&mut held.flushes_for_grant) {

@@ -9,14 +9,17 @@
 //!   number of registrations after which the process asks for the next one.
 //!
 //! A lock_all that waits revokes licences: those that are idle at once, without their owners' CPU; those in use end with the last use.
-//! To be found, licensed processes form a stack: its top is `Licensed` at rank 0, links are `NextLicensed` words. `Licensed`
-//! carries a count in its high half, so that a top that was taken away and came back is not mistaken for the old one.
+//! To be found, licensed processes form a stack: its top is `Licensed` at rank 0, links are `NextLicensed` words. One exchange puts a process
+//! on it, however many do so at once; the link is written after it, and until then nobody takes that process off. A value of `Licensed` names the
+//! process and counts its pushes, so that a top that was taken away and came back is not mistaken for the old one.
 //!
-//! A `Licence` word holds the number of locks that use it (low 32 bits) and flags:
-//! [`PENDING`]: on its way to the stack; [`HELD`]; [`REVOKED`]: no use may begin. Who removes the registration after a revocation: who
-//! revoked if there was no use, else the owner with its last use. Only then is the word 0 again and may the owner ask for the next.
+//! A `Licence` word holds flags: [`IN_USE`] while locks of its owner are held by it; [`PENDING`] on its way to the stack; [`HELD`];
+//! [`REVOKED`]: it may not be taken into use. Who removes the registration after a revocation: who revoked if it was not in use, else the
+//! owner when it has left use. Only then is the word 0 again and may the owner ask for the next.
 
 use super::alphabet::{LockMemory, LockWord, Rank};
+use super::lock::LockRequest;
+use super::slab::Key;
 use super::steps::{Later, Steps};
 
 /// Where the words of the window live.
@@ -27,7 +30,9 @@ const ONE_LOCK_ALL: u64 = 1;
 const HELD: u64 = 1 << 32;
 const REVOKED: u64 = 2 << 32;
 const PENDING: u64 = 4 << 32;
-const ONE_USE: u64 = 1;
+const IN_USE: u64 = 1;
+/// In `NextLicensed`: the owner is on the stack and has not written yet what is below it.
+const UNLINKED: u64 = u64::MAX;
 
 fn lock_alls(holders: u64) -> u32 {
     holders as u32
@@ -35,10 +40,6 @@ fn lock_alls(holders: u64) -> u32 {
 
 fn rights(holders: u64) -> u32 {
     (holders >> 32) as u32
-}
-
-fn uses(licence: u64) -> u32 {
-    licence as u32
 }
 
 /// The right by which an exclusive lock is held.
@@ -54,27 +55,41 @@ pub(super) enum Claimed {
     Held(Right),
     /// Registered, which keeps further lock_alls out; some are still held.
     Draining,
+    /// It was to be a licence, and was revoked before it was there. There is no right.
+    Revoked,
 }
 
-/// When this process asks for a licence.
+/// What this process knows of its licence.
 #[derive(Debug)]
 pub(super) struct Licensing {
-    /// By what this process knows; it may have been revoked since.
+    /// It has one, unless it was revoked since.
     pub(super) licensed: bool,
-    /// A licence is being asked for.
-    pub(super) asking: bool,
+    /// A procedure on its word is under way: it is asked for, or its use begins or ends. Locks that need a right wait for that.
+    changing: bool,
+    /// Locks held by it. The first takes it into use, the last gives it back; those between cost nothing.
+    uses: u32,
+    waiting: Vec<(Key, LockRequest)>,
     registrations: u32,
     threshold: u32,
+    pushes: u32,
+}
+
+/// What an exclusive lock that is first in its queue does for its right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The licence is in use already.
+    Licensed,
+    /// It is idle: [`begin_use`].
+    Begin,
+    /// There is none: [`register`].
+    Register(Option<u32>),
+    /// To be seen when what is under way has ended.
+    Wait,
 }
 
 impl Licensing {
     pub(super) fn new() -> Self {
-        Licensing { licensed: false, asking: false, registrations: 0, threshold: 2 }
-    }
-
-    /// A lock was registered.
-    pub(super) fn registered(&mut self) {
-        self.registrations = self.registrations.saturating_add(1);
+        Licensing { licensed: false, changing: false, uses: 0, waiting: Vec::new(), registrations: 0, threshold: 2, pushes: 0 }
     }
 
     /// The licence was found revoked.
@@ -85,9 +100,52 @@ impl Licensing {
         }
     }
 
-    /// A registration that is not needed any more may become a licence.
-    pub(super) fn wants_one(&self) -> bool {
-        !self.licensed && !self.asking && self.registrations >= self.threshold
+    /// The way of a lock to its right; one that waits is given back by [`changed`](Self::changed).
+    #[inline(always)]
+    pub(super) fn way(&mut self, mem: &mut impl LockMemory, epoch: Key, request: LockRequest) -> Way {
+        if self.changing {
+            self.waiting.push((epoch, request));
+            return Way::Wait;
+        }
+        let word = mem.look(LockWord::Licence);
+        if word & (HELD | REVOKED) == HELD {
+            if self.uses > 0 {
+                self.uses += 1;
+                return Way::Licensed;
+            }
+            self.changing = true;
+            return Way::Begin;
+        }
+        self.lost();
+        self.registrations = self.registrations.saturating_add(1);
+        // Of the last licence nothing may be left.
+        if self.registrations <= self.threshold || word != 0 {
+            return Way::Register(None);
+        }
+        self.changing = true;
+        self.pushes = self.pushes.wrapping_add(1);
+        Way::Register(Some(self.pushes))
+    }
+
+    /// A lock has its licence: the first one.
+    #[inline(always)]
+    pub(super) fn begun(&mut self) {
+        (self.licensed, self.uses) = (true, 1);
+    }
+
+    /// A lock that was held by the licence is released. True if it was the last one: [`end_use`].
+    #[inline(always)]
+    pub(super) fn ends(&mut self) -> bool {
+        self.uses -= 1;
+        self.changing = self.uses == 0;
+        self.changing
+    }
+
+    /// What was under way has ended: gives the locks that waited for it.
+    #[inline(always)]
+    pub(super) fn changed(&mut self) -> Vec<(Key, LockRequest)> {
+        self.changing = false;
+        std::mem::take(&mut self.waiting)
     }
 }
 
@@ -97,60 +155,45 @@ pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
     mem.look(LockWord::Licence) & (HELD | REVOKED) == HELD
 }
 
-/// An exclusive lock that is first in its queue asks for its right.
+/// Takes the idle licence into use. False if it is revoked.
 #[inline(always)]
-pub(super) fn claim(s: &mut Steps<'_, impl LockMemory>) -> Result<Claimed, Later> {
-    let mut licence = s.look(LockWord::Licence);
-    while licence & (HELD | REVOKED) == HELD {
-        // Not an addition, which would count a use of a licence that is revoked meanwhile.
-        let met = s.compare_swap(s.me(), LockWord::Licence, licence, licence + ONE_USE)?;
-        if met == licence {
-            return Ok(Claimed::Held(Right::Licensed));
-        }
-        licence = met;
-    }
-    let holders = s.add(HOME, LockWord::Holders, ONE_RIGHT)?;
-    Ok(if lock_alls(holders) == 0 { Claimed::Held(Right::Registered) } else { Claimed::Draining })
+pub(super) fn begin_use(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
+    // Not an addition, which would take a licence into use that is revoked meanwhile.
+    Ok(s.compare_swap(s.me(), LockWord::Licence, HELD, HELD | IN_USE)? == HELD)
 }
 
-/// Gives the right of an exclusive lock back.
+/// Makes the licence idle. If it was revoked meanwhile the registration is removed.
 #[inline(always)]
-pub(super) fn give_back(s: &mut Steps<'_, impl LockMemory>, right: Right) -> Result<(), Later> {
-    if right == Right::Licensed {
-        let licence = s.add(s.me(), LockWord::Licence, ONE_USE.wrapping_neg())?;
-        if licence & REVOKED == 0 || uses(licence) != 1 {
-            return Ok(());
-        }
+pub(super) fn end_use(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
+    if s.add(s.me(), LockWord::Licence, IN_USE.wrapping_neg())? & REVOKED != 0 {
         s.store(s.me(), LockWord::Licence, 0)?;
+        deregister(s)?;
     }
-    s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
     Ok(())
 }
 
-/// Makes a registration that is not needed any more a licence, or gives it back. True if this process is licensed now.
-pub(super) fn obtain(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    let intent = s.load(HOME, LockWord::Intent)?;
-    let waited_for = intent as u32 != (intent >> 32) as u32;
-    if waited_for || s.look(LockWord::Licence) != 0 {
-        give_back(s, Right::Registered)?;
-        return Ok(false);
+/// It is registered instead. With `push`, the number of times that this process has done so, the registration becomes a licence, and
+/// the lock its first use.
+pub(super) fn register(s: &mut Steps<'_, impl LockMemory>, push: Option<u32>) -> Result<Claimed, Later> {
+    let holders = s.add(HOME, LockWord::Holders, ONE_RIGHT)?;
+    if lock_alls(holders) > 0 {
+        return Ok(Claimed::Draining);
     }
-    let top = s.load(HOME, LockWord::Licensed)?;
-    s.store(s.me(), LockWord::NextLicensed, top & u64::from(u32::MAX))?;
+    let Some(push) = push else { return Ok(Claimed::Held(Right::Registered)) };
+    s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
     s.store(s.me(), LockWord::Licence, PENDING)?;
-    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, u64::from(s.me()) + 1))? != top {
-        // Somebody else was faster; this process is not on the stack, so nobody knows of its licence.
-        s.store(s.me(), LockWord::Licence, 0)?;
-        give_back(s, Right::Registered)?;
-        return Ok(false);
-    }
+    let below = s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
+    s.store(s.me(), LockWord::NextLicensed, below)?;
+    let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
     // If it is revoked already, who did that removes the registration.
-    Ok(s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD)? == PENDING)
+    Ok(if met == PENDING { Claimed::Held(Right::Licensed) } else { Claimed::Revoked })
 }
 
-/// The next value of `Licensed`, with `top` (rank + 1, or 0) on it.
-fn above(before: u64, top: u64) -> u64 {
-    ((before >> 32).wrapping_add(1) << 32) | top
+/// Removes a registration.
+#[inline(always)]
+pub(super) fn deregister(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
+    s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
+    Ok(())
 }
 
 /// A lock_all is asked for. True if it is held; else nothing is held.
@@ -191,12 +234,12 @@ fn revoke_one(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
     let top = s.load(HOME, LockWord::Licensed)?;
     let Some(owner) = (top as u32).checked_sub(1) else { return Ok(false) };
     let below = s.load(owner, LockWord::NextLicensed)?;
-    if s.compare_swap(HOME, LockWord::Licensed, top, above(top, below))? != top {
+    if below == UNLINKED || s.compare_swap(HOME, LockWord::Licensed, top, below)? != top {
         return Ok(false);
     }
     let licence = s.add(owner, LockWord::Licence, REVOKED)?;
-    if uses(licence) == 0 {
-        s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
+    if licence & IN_USE == 0 {
+        deregister(s)?;
         s.store(owner, LockWord::Licence, 0)?;
     }
     Ok(true)

@@ -35,9 +35,12 @@ const ONE_READER: u64 = 1 << 32;
 /// How often a reader tries to be counted in `Tail` before it queues.
 const TRIES: usize = 3;
 
+/// In `Tail` without a node: readers with nodes may be left behind, counted in `Readers`. Else nobody need look there.
+const LEFT_BEHIND: u64 = 1 << 63;
+
 /// Readers counted in a `Tail` that holds no node.
 fn counted(tail: u64) -> u64 {
-    tail >> 32
+    (tail & !LEFT_BEHIND) >> 32
 }
 
 /// A request in the queue: sequence number (high 32 bits), rank + 1, mode (lowest bit). Its low 32 bits are never 0.
@@ -167,9 +170,9 @@ pub fn enqueue(s: &mut Steps<'_, impl LockMemory>, request: LockRequest) -> Resu
     let me = request.node(s.me());
     s.store(me.rank(), me.next(target), EMPTY)?;
     let before = s.swap(target, LockWord::Tail, me.0)?;
-    let (met, carried) = match Node::from_word(before) {
-        None => (RELEASED, counted(before)),
-        Some(before) => (s.swap(before.rank(), before.next(target), me.0)?, 0),
+    let (met, carried, left_behind) = match Node::from_word(before) {
+        None => (RELEASED, counted(before), before & LEFT_BEHIND != 0),
+        Some(before) => (s.swap(before.rank(), before.next(target), me.0)?, 0, !before.is_writer()),
     };
     match (met, request.mode()) {
         // The predecessor waits or holds exclusively: whoever lets it out, or in, sees us.
@@ -182,7 +185,7 @@ pub fn enqueue(s: &mut Steps<'_, impl LockMemory>, request: LockRequest) -> Resu
         (READER_ACTIVE, LockMode::Exclusive) => stands(Turn::Waiting),
         // Nobody is before us in the queue; readers that left it out of order, or were counted in `Tail`, may be active.
         (_, LockMode::Exclusive) => {
-            if carried == 0 && s.load(target, LockWord::Readers)? == 0 {
+            if carried == 0 && (!left_behind || s.load(target, LockWord::Readers)? == 0) {
                 return stands(IN);
             }
             s.store(target, LockWord::NextWriter, me.0)?;
@@ -232,7 +235,8 @@ pub fn release(s: &mut Steps<'_, impl LockMemory>, request: LockRequest, registe
     let me = request.node(s.me());
     let mut met = s.look(me.next(target));
     if Node::from_word(met).is_none() {
-        if s.compare_swap(target, LockWord::Tail, me.0, 0)? == me.0 {
+        let empty = if request.mode() == LockMode::Shared { LEFT_BEHIND } else { 0 };
+        if s.compare_swap(target, LockWord::Tail, me.0, empty)? == me.0 {
             met = EMPTY;
         } else {
             met = s.swap(me.rank(), me.next(target), RELEASED)?;
@@ -272,7 +276,7 @@ fn discount_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(
         if met == tail {
             return Ok(());
         }
-        if met == 0 || Node::from_word(met).is_some() {
+        if counted(met) == 0 || Node::from_word(met).is_some() {
             break;
         }
         tail = met;

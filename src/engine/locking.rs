@@ -8,7 +8,7 @@
 
 use super::alphabet::{LockMode, Port, Rank};
 use super::epoch::{Held, Kind, Locking};
-use super::exclusion::{self, Claimed, Retried, Right, is_licensed};
+use super::exclusion::{self, Claimed, Retried, Right, Way, is_licensed};
 use super::lock::{self, LockRequest, Node, Turn, look};
 use super::procedure::Procedure;
 use super::slab::Key;
@@ -30,7 +30,7 @@ impl Window {
 
     /// True if a request of this mode need not look at the gate.
     fn passes_gate(&mut self, port: &mut impl Port, mode: LockMode) -> bool {
-        if mode == LockMode::Shared || self.locks_held > 0 {
+        if mode == LockMode::Shared || self.open_locks_held > 0 {
             return true;
         }
         if self.licensing.licensed && !is_licensed(port) {
@@ -129,20 +129,69 @@ impl Window {
     }
 
     /// An exclusive lock is first in its queue and asks for its right.
-    pub(super) fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        match self.attempt(port, Procedure::Claim(epoch, request), |s| exclusion::claim(s)) {
+    #[inline(always)]
+    fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        match self.licensing.way(port, epoch, request) {
+            Way::Licensed => self.held(port, epoch, Held::Exclusive(request, Right::Licensed)),
+            Way::Begin => self.begin_use(port, epoch, request),
+            Way::Register(push) => self.register(port, epoch, request, push),
+            Way::Wait => self.epochs[epoch].asking = true,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn begin_use(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        match self.attempt(port, Procedure::BeginUse(epoch, request), |s| exclusion::begin_use(s)) {
             None => {}
-            Some(Claimed::Held(right)) => {
-                if right == Right::Registered {
-                    self.licensing.registered();
+            Some(true) => {
+                self.licensing.begun();
+                self.held(port, epoch, Held::Exclusive(request, Right::Licensed));
+                self.licence_changed(port);
+            }
+            Some(false) => {
+                self.licence_changed(port);
+                self.claim(port, epoch, request);
+            }
+        }
+    }
+
+    /// There is no licence: it registers.
+    pub(super) fn register(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, push: Option<u32>) {
+        let steps = self.attempt(port, Procedure::Register(epoch, request, push), |s| exclusion::register(s, push));
+        let Some(claimed) = steps else { return };
+        match claimed {
+            Claimed::Held(right) => {
+                if right == Right::Licensed {
+                    self.licensing.begun();
                 }
                 self.held(port, epoch, Held::Exclusive(request, right));
             }
-            Some(Claimed::Draining) => {
-                self.licensing.registered();
+            Claimed::Draining => {
                 self.epochs[epoch].locking = Locking::Draining(request);
                 self.watch(epoch);
             }
+            Claimed::Revoked => {}
+        }
+        if push.is_some() {
+            self.licence_changed(port);
+        }
+        if claimed == Claimed::Revoked {
+            self.claim(port, epoch, request);
+        }
+    }
+
+    /// Locks that waited for the licence go on.
+    #[inline(always)]
+    fn licence_changed(&mut self, port: &mut impl Port) {
+        for (epoch, request) in self.licensing.changed() {
+            self.epochs[epoch].asking = false;
+            self.claim(port, epoch, request);
+        }
+    }
+
+    pub(super) fn end_use(&mut self, port: &mut impl Port) {
+        if self.attempt(port, Procedure::EndUse, |s| exclusion::end_use(s)).is_some() {
+            self.licence_changed(port);
         }
     }
 
@@ -227,13 +276,8 @@ impl Window {
 
     /// Gives the lock of an epoch back. Tells the target nothing [LK-2].
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
-        self.locks_held -= 1;
         match self.epochs[epoch].locking {
             Locking::Held(Held::Shared(request)) => self.release(port, request, None),
-            Locking::Held(Held::Exclusive(request, Right::Registered)) if self.licensing.wants_one() => {
-                self.licensing.asking = true;
-                self.release_keeping(port, request);
-            }
             Locking::Held(Held::Exclusive(request, right)) => self.release(port, request, Some(right)),
             Locking::Held(Held::All) => self.leave_all(port),
             Locking::Unchecked => {
@@ -247,37 +291,22 @@ impl Window {
 
     /// Leaves the queue; the right of an exclusive lock is passed on or given back.
     pub(super) fn release(&mut self, port: &mut impl Port, request: LockRequest, right: Option<Right>) {
+        let registered = right == Some(Right::Registered);
         let steps = self.attempt(port, Procedure::Release(request, right), |s| {
-            let released = lock::release(s, request, right == Some(Right::Registered))?;
-            if let Some(right) = right.filter(|_| !released.passed_on) {
-                exclusion::give_back(s, right)?;
+            let released = lock::release(s, request, registered)?;
+            if registered && !released.passed_on {
+                exclusion::deregister(s)?;
             }
             Ok(released)
         });
-        if let Some(released) = steps {
-            self.released(port, request.target(), released.next_reader);
-        }
-    }
-
-    /// Leaves the queue; the registration becomes a licence.
-    pub(super) fn release_keeping(&mut self, port: &mut impl Port, request: LockRequest) {
-        let steps = self.attempt(port, Procedure::ReleaseKeeping(request), |s| {
-            let released = lock::release(s, request, true)?;
-            let licensed = if released.passed_on { false } else { exclusion::obtain(s)? };
-            Ok((released, licensed))
-        });
-        if let Some((released, licensed)) = steps {
-            (self.licensing.asking, self.licensing.licensed) = (false, licensed);
-            self.released(port, request.target(), released.next_reader);
-        }
-    }
-
-    #[inline(always)]
-    fn released(&mut self, port: &mut impl Port, target: Rank, next_reader: Option<Node>) {
-        self.peers.of(target).lock_active = None;
+        let Some(released) = steps else { return };
+        self.peers.of(request.target()).lock_active = None;
         self.recheck |= !self.deferred.is_empty();
-        if let Some(reader) = next_reader {
-            self.let_reader_in(port, target, reader);
+        if let Some(reader) = released.next_reader {
+            self.let_reader_in(port, request.target(), reader);
+        }
+        if right == Some(Right::Licensed) && self.licensing.ends() {
+            self.end_use(port);
         }
     }
 

@@ -12,13 +12,14 @@ use super::window::Window;
 pub(super) enum Procedure {
     LookAtIntent(Key),
     Enqueue(Key, LockRequest),
-    Claim(Key, LockRequest),
+    BeginUse(Key, LockRequest),
+    Register(Key, LockRequest, Option<u32>),
     LookAtHolders(Key, LockRequest),
     EnterAll(Key),
     RetryAll(Key),
     Release(LockRequest, Option<Right>),
-    ReleaseKeeping(LockRequest),
     LetReaderIn(Rank, Node),
+    EndUse,
     LeaveAll,
 }
 
@@ -27,11 +28,12 @@ impl Procedure {
         match self {
             Procedure::LookAtIntent(epoch)
             | Procedure::Enqueue(epoch, _)
-            | Procedure::Claim(epoch, _)
+            | Procedure::BeginUse(epoch, _)
+            | Procedure::Register(epoch, ..)
             | Procedure::LookAtHolders(epoch, _)
             | Procedure::EnterAll(epoch)
             | Procedure::RetryAll(epoch) => Some(epoch),
-            Procedure::Release(..) | Procedure::ReleaseKeeping(_) | Procedure::LetReaderIn(..) | Procedure::LeaveAll => None,
+            Procedure::Release(..) | Procedure::LetReaderIn(..) | Procedure::EndUse | Procedure::LeaveAll => None,
         }
     }
 }
@@ -121,13 +123,14 @@ impl Window {
         match procedure {
             Procedure::LookAtIntent(epoch) => self.look_at_intent(port, epoch),
             Procedure::Enqueue(epoch, request) => self.queue_up(port, epoch, request),
-            Procedure::Claim(epoch, request) => self.claim(port, epoch, request),
+            Procedure::BeginUse(epoch, request) => self.begin_use(port, epoch, request),
+            Procedure::Register(epoch, request, push) => self.register(port, epoch, request, push),
             Procedure::LookAtHolders(epoch, request) => self.look_at_holders(port, epoch, request),
             Procedure::EnterAll(epoch) => self.enter_all(port, epoch),
             Procedure::RetryAll(epoch) => self.retry_all(port, epoch),
             Procedure::Release(request, right) => self.release(port, request, right),
-            Procedure::ReleaseKeeping(request) => self.release_keeping(port, request),
             Procedure::LetReaderIn(target, reader) => self.let_reader_in(port, target, reader),
+            Procedure::EndUse => self.end_use(port),
             Procedure::LeaveAll => self.leave_all(port),
         }
     }

@@ -84,8 +84,9 @@ pub struct Window {
     pub(super) lock_watch: Vec<Key>,
     /// Active lock and lock_all epochs that are not held yet.
     pub(super) locks_awaited: usize,
-    /// Lock epochs of this process that are held: such a process passes every gate [LK-6].
-    pub(super) locks_held: usize,
+    /// Lock epochs that are held and that the application has not closed: it may need another lock to close them, so such a process
+    /// passes every gate [LK-6].
+    pub(super) open_locks_held: usize,
     pub(super) licensing: Licensing,
     pub(super) procedures: Procedures,
     pub(super) fences: u64,
@@ -128,7 +129,7 @@ impl Window {
             lock_gate: VecDeque::new(),
             lock_watch: Vec::new(),
             locks_awaited: 0,
-            locks_held: 0,
+            open_locks_held: 0,
             licensing: Licensing::new(),
             procedures: Procedures::new(),
             fences: 0,
@@ -185,6 +186,11 @@ impl Window {
     #[inline]
     pub fn awaits_open_lock(&self) -> bool {
         self.lock_all_open.iter().chain(&self.locks_open).any(|epoch| !self.epochs[*epoch].granted)
+    }
+
+    /// True if an epoch is recorded behind others.
+    pub fn defers(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
     /// Number of epochs that are open, deferred or active, for tests and measurements.

@@ -135,6 +135,13 @@ pub(crate) unsafe fn deliver_complete(request: *mut MPI_Request) -> Done {
 #[inline(never)]
 unsafe fn deliver_pending(mut guard: Guard, mut window: NonNull<Window>, outcome: Outcome, request: *mut MPI_Request) {
     let Outcome::Pending(id) = outcome else { return };
+    // SAFETY: the window was found under this guard.
+    if unsafe { window.as_mut() }.completes_soon(id, &guard.host) {
+        drop(guard);
+        // SAFETY: as the caller says.
+        let _ = unsafe { deliver_complete(request) };
+        return;
+    }
     // SAFETY: as the caller says.
     match unsafe { request::pending(request) } {
         Ok(pending) => {

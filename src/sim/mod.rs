@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 pub mod applications;
+pub mod curves;
 pub mod patterns;
 mod process;
 mod profile;

@@ -242,8 +242,8 @@ impl World {
         for me in 0..self.size() {
             let (tail, readers) = (self.net.lock_word(me, LockWord::Tail), self.net.lock_word(me, LockWord::Readers));
             assert_eq!(tail as u32, 0, "nobody queues at rank {me}");
-            // Readers may be counted in one word and discounted in the other.
-            assert_eq!((tail >> 32).wrapping_add(readers), 0, "nobody reads at rank {me}");
+            // Readers may be counted in one word and discounted in the other; the highest bit says to look at both.
+            assert_eq!((tail << 1 >> 33).wrapping_add(readers), 0, "nobody reads at rank {me}");
         }
         let licences = (0..self.size()).filter(|me| self.is_licensed(*me)).count() as u64;
         assert_eq!(self.net.lock_word(0, LockWord::Holders), licences << 32, "what is held is licences that nobody uses");
