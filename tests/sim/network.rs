@@ -243,11 +243,7 @@ fn disorder_keeps_the_order_of_a_connection() {
                 for to in 0..4usize {
                     let told = net.call(to as u32, |port| port.observe(from as u32, Word::Done));
                     // Gets are read at the target when they land there; nothing told is still to come.
-                    assert!(
-                        told <= landed[from][to],
-                        "seed {seed}: {from} told {to} of {told}, {} landed",
-                        landed[from][to]
-                    );
+                    assert!(told <= landed[from][to], "seed {seed}: {from} told {to} of {told}, {} landed", landed[from][to]);
                     late += u32::from(told > seen[from][to]);
                     seen[from][to] = told;
                 }

@@ -21,11 +21,11 @@ pub fn check<S: Script>(world: &mut World<S>) {
         let word = |home, word| net.lock_word(window, home, word);
         let mut licences = 0;
         for rank in 0..ranks {
-            // Readers without a node are counted in either word; their sum is what matters.
+            // Readers without a node are counted in either word, whose sum is what matters; the highest bit says to look at both.
             let (tail, readers) = (word(rank, LockWord::Tail), word(rank, LockWord::Readers));
             assert_eq!(tail as u32, 0, "[leak] a node in the queue of rank {rank} in window {window}, with no lock held");
             assert_eq!(
-                (tail >> 32).wrapping_add(readers),
+                (tail << 1 >> 33).wrapping_add(readers),
                 0,
                 "[leak] readers of rank {rank} in window {window}: {tail:#x}, {readers:#x}"
             );
