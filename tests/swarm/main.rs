@@ -76,6 +76,9 @@ fn sweep(first: u64, programs: u64, broken: weather::Broken) -> (Sums, Option<(C
             if seed >= last || seed > failed.load(Ordering::Relaxed) {
                 break;
             }
+            if broken.is_none() && seed.is_multiple_of(100_000) {
+                println!("seed {seed}");
+            }
             match run(&Case { broken, ..case(seed) }, None) {
                 Ok(fine) => {
                     own.programs += 1;

@@ -6,7 +6,7 @@ use mpix_rma::engine::*;
 use mpix_rma::sim::{Group, Step, Watch};
 use mpix_rma::transport::sim::{Network, Time, What};
 
-use super::rules::{Kind, Meaning, Model};
+use super::rules::{Kind, Meaning, Model, OpId};
 
 /// What the call that a rank has made stands for.
 enum Called {
@@ -22,10 +22,17 @@ pub struct Watcher {
     models: Vec<Model>,
     called: Vec<Called>,
     alive: HashMap<(Rank, u32, RequestId), Meaning>,
+    /// Operations that were posted, by rank and buffers.
+    posted: HashMap<(Rank, usize, usize), OpId>,
     /// Flushes that have completed in the engine call under way.
     flushed: Vec<(Rank, u32, Vec<usize>)>,
     /// The last of what happened, if somebody wants to read it.
     pub trace: Option<Vec<String>>,
+}
+
+/// What names an operation: no two of a rank share their buffers.
+fn buffers(rank: Rank, op: &Op) -> (Rank, usize, usize) {
+    (rank, op.origin.0, op.result.0)
 }
 
 impl Watcher {
@@ -40,6 +47,7 @@ impl Watcher {
             models: flags.map(model).collect(),
             called: (0..ranks).map(|_| Called::Nothing).collect(),
             alive: HashMap::new(),
+            posted: HashMap::new(),
             flushed: Vec::new(),
             trace: None,
         }
@@ -68,20 +76,15 @@ impl Watcher {
         while let Some(happening) = net.next_happening() {
             self.note(|| format!("{:>12} rank {} window {}: {:?}", happening.at, happening.by, happening.window, happening.what));
             let (at, by) = (happening.at, happening.by);
-            let model = self.model(happening.window);
+            let model = &mut self.models[happening.window as usize];
             match happening.what {
                 What::Posted(op) => {
                     let id = model.check_post(by, &op);
                     model.op_posted(id, &op, at);
+                    self.posted.insert(buffers(by, &op), id);
                 }
-                What::Local(op) => {
-                    let id = model.posted_op(by, &op);
-                    model.op_local(id, at);
-                }
-                What::Effect(op) => {
-                    let id = model.posted_op(by, &op);
-                    model.op_remote(id, at);
-                }
+                What::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
+                What::Effect(op) => model.op_remote(self.posted[&buffers(by, &op)], at),
                 What::Signalled { to, word, value } => {
                     model.check_signal(by, to, word, value);
                     model.signalled(by, to, word, value);

@@ -121,8 +121,6 @@ pub struct Model {
     pub ops: Vec<OpRecord>,
     pub ranks: Vec<RankModel>,
     unposted: HashMap<OpKey, VecDeque<OpId>>,
-    /// Posted last under its key.
-    under_way: HashMap<OpKey, OpId>,
     /// (origin, target): access epochs in order of opening.
     accesses: HashMap<(Rank, Rank), Vec<EpochId>>,
     /// (target, origin): exposure epochs in order of opening.
@@ -152,7 +150,6 @@ impl Model {
             ops: Vec::new(),
             ranks: (0..ranks).map(|_| RankModel::default()).collect(),
             unposted: HashMap::new(),
-            under_way: HashMap::new(),
             accesses: HashMap::new(),
             exposures: HashMap::new(),
             dones: HashMap::new(),
@@ -282,13 +279,7 @@ impl Model {
             self.unposted.remove(&key);
         }
         self.ops[id].posted = Some(now);
-        self.under_way.insert(key, id);
         self.late.push(Late::Posted(id));
-    }
-    /// The operation that a transport was given as `op`, which is under way.
-    #[allow(dead_code, reason = "the tests of the engine know the number themselves")]
-    pub fn posted_op(&self, rank: Rank, op: &Op) -> OpId {
-        self.under_way[&key(rank, op)]
     }
     pub fn op_local(&mut self, id: OpId, now: Time) {
         self.ops[id].local = Some(now);
