@@ -81,6 +81,12 @@
  *     may wait for a process that waits for the one it holds. Let locks be granted in the order in which they were
  *     opened (MPIX_Win_iflush and MPI_Wait) before you wait for anything else.
  *
+ *   - New with nonblocking calls: what was closed is not over, and order made by other means (MPI_Barrier, a message,
+ *     another window) covers only what was complete before. A blocking lock stands behind earlier epochs of its
+ *     window that are still pending; who holds a lock of another window meanwhile may keep others from completing
+ *     them. And a process that has told others it is done with a lock, but has not waited for its MPIX_Win_iunlock,
+ *     may still need it. Wait for such requests first.
+ *
  * None is detected as an error. With MPIX_RMA_LOG=info a wait of two seconds is reported, with what it waits for.
  *
  *
