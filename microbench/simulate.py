@@ -28,7 +28,8 @@ def runs(options):
     small = "64,128,256,512,1024,2048" if full else "64,128,256,512"
     large = "64,128,256,512,1024,2048" if full else "64,128,256"
     yield "lu", [[*lu, "--size", "8192", "--ranks", small], [*lu, "--size", "16384", "--ranks", large],
-                 [*lu, "--ahead", "--size", "8192", "--ranks", "64,128,256"]]
+                 [*lu, "--ahead", "--size", "8192", "--ranks", "64,128,256"],
+                 [*lu, "--set", "byte=0", "--size", "8192", "--ranks", "64,128,256"]]
     yield "transactions", [[*transactions, "--count", "400", "--warm-up", "40", "--ranks", "64,128,256,512"],
                            [*transactions, "--count", "100", "--warm-up", "10", "--ranks", "1024,4096,16384" if full else "1024,4096"]]
     yield "pending", [["pending", "--epochs", "1,10,100,1000,10000,100000" + (",1000000" if full else "")]]
