@@ -1,0 +1,248 @@
+//! What the calls of a script do.
+
+use super::*;
+
+impl<S: Script> World<S> {
+    /// Asks for the next step, or takes the one that is not finished, and does it.
+    pub(super) fn step(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<Flow, Stuck> {
+        let step = match self.process(rank).unfinished.take() {
+            Some(Unfinished::Step(step)) => step,
+            Some(Unfinished::Others { window, mut op, distance }) => {
+                op.target = (rank + distance) % self.ranks();
+                if distance + 1 < self.ranks() {
+                    self.process(rank).unfinished = Some(Unfinished::Others { window, op, distance: distance + 1 });
+                }
+                Step::Issue { window, op }
+            }
+            None => {
+                let (now, process) = (self.net.clock(), &mut self.processes[rank as usize]);
+                let mut moment = Moment { me: rank, now, flag: process.flag, net: &mut self.net };
+                process.script.next(&mut moment)
+            }
+        };
+        if matches!(step, Step::Lock { blocking: true, .. } | Step::LockAll { blocking: true, .. }) && self.awaits_lock(rank) {
+            self.process(rank).unfinished = Some(Unfinished::Step(step));
+            return Ok(Flow::Wait(Wait::OlderLocks));
+        }
+        watch.called(self.net.clock(), rank, &step);
+        let flow = match self.call(rank, step, watch) {
+            Ok(flow) => flow,
+            Err(error) => return Err(self.stuck(StuckBecause::Refused { rank, error })),
+        };
+        self.net.note(u64::from(rank) << 32 ^ self.net.clock());
+        self.tell_after(rank, watch);
+        Ok(flow)
+    }
+
+    pub(super) fn call(&mut self, rank: Rank, step: Step, watch: &mut impl Watch) -> Result<Flow, SyncError> {
+        match step {
+            Step::Compute(time) => {
+                self.net.spend(time);
+                return Ok(Flow::Compute);
+            }
+            Step::Flops { flops, bytes } => {
+                self.net.spend(self.settings.machine.computes(flops, bytes));
+                return Ok(Flow::Compute);
+            }
+            Step::End => return Ok(Flow::End),
+            Step::Barrier => return Ok(self.barrier(rank)),
+            Step::IssueOthers { window, op } => {
+                if self.ranks() > 1 {
+                    self.process(rank).unfinished = Some(Unfinished::Others { window, op, distance: 1 });
+                }
+                return Ok(Flow::Next);
+            }
+            _ => {}
+        }
+        self.calls += 1;
+        self.net.spend(self.settings.machine.call);
+        match step {
+            Step::Post { window, group } => {
+                self.opening(rank, window, &group, |engine, port, group| engine.post(port, group, Default::default()))
+            }
+            Step::Start { window, group } => {
+                self.opening(rank, window, &group, |engine, port, group| engine.start(port, group, Default::default()))
+            }
+            Step::Complete { window, how } => self.closing(rank, window, how, watch, |engine, port| engine.complete(port)),
+            Step::Wait { window, how } => self.closing(rank, window, how, watch, |engine, port| engine.wait(port)),
+            Step::Fence { window, assert, how } => {
+                self.closing(rank, window, how, watch, |engine, port| engine.fence(port, assert))
+            }
+            Step::Unlock { window, target, how } => {
+                self.closing(rank, window, how, watch, |engine, port| engine.unlock(port, target))
+            }
+            Step::UnlockAll { window, how } => self.closing(rank, window, how, watch, |engine, port| engine.unlock_all(port)),
+            Step::Flush { window, target, local, how } => self.closing(rank, window, how, watch, |engine, port| {
+                if local { engine.flush_local(port, target) } else { engine.flush(port, target) }
+            }),
+            Step::IssueRequest { window, op, slot } => {
+                self.closing(rank, window, How::Slot(slot), watch, |engine, port| engine.issue_request(port, &op))
+            }
+            Step::Issue { window, op } => {
+                let at = self.at(window, rank);
+                self.metered(rank, at, window, |engine, port| engine.issue(port, &op))?;
+                let process = self.process(rank);
+                process.communications = process.communications.wrapping_add(1);
+                if process.communications.is_multiple_of(CALLS_PER_SWEEP) {
+                    self.sweep(rank, watch);
+                }
+                Ok(Flow::Next)
+            }
+            Step::Test { window } => {
+                let at = self.at(window, rank);
+                let over = self.metered(rank, at, window, |engine, port| engine.test(port))?;
+                self.process(rank).flag = over;
+                if over {
+                    watch.outcome(rank, window, Outcome::Complete, &mut self.net);
+                    self.report(rank, window, watch);
+                } else {
+                    self.sweep(rank, watch);
+                }
+                Ok(Flow::Next)
+            }
+            Step::Lock { blocking, .. } | Step::LockAll { blocking, .. } => self.lock(rank, step, blocking),
+            Step::Await(slot) => Ok(self.await_slot(rank, slot)),
+            Step::AwaitAll => Ok(self.wait_unless_over(rank, Wait::AllSlots)),
+            Step::TestSlot(slot) => {
+                self.sweep(rank, watch);
+                let over = self.is_over(rank, Wait::Slot(slot));
+                self.process(rank).flag = over;
+                Ok(Flow::Next)
+            }
+            Step::Free(slot) => {
+                self.process(rank).free(slot);
+                Ok(Flow::Next)
+            }
+            Step::Send { to, bytes } => Ok(self.send(rank, to, bytes)),
+            Step::Receive { from } => {
+                self.receive(rank, from);
+                Ok(self.wait_unless_over(rank, Wait::Received(from)))
+            }
+            Step::Compute(_) | Step::Flops { .. } | Step::End | Step::Barrier | Step::IssueOthers { .. } => {
+                unreachable!("no calls")
+            }
+        }
+    }
+
+    pub(super) fn wait_unless_over(&mut self, rank: Rank, wait: Wait) -> Flow {
+        if self.is_over(rank, wait) { Flow::Next } else { Flow::Wait(wait) }
+    }
+
+    pub(super) fn await_slot(&mut self, rank: Rank, slot: Slot) -> Flow {
+        assert_ne!(self.process(rank).held(slot), Held::Free, "rank {rank} waits for slot {slot}, which holds no request");
+        self.wait_unless_over(rank, Wait::Slot(slot))
+    }
+
+    pub(super) fn opening(
+        &mut self,
+        rank: Rank,
+        window: u32,
+        group: &Group,
+        call: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>, &[Rank]) -> Result<(), SyncError>,
+    ) -> Result<Flow, SyncError> {
+        let mut scratch = std::mem::take(&mut self.group);
+        scratch.clear();
+        match group {
+            Group::One(other) => scratch.push(*other),
+            Group::Others => scratch.extend((0..self.ranks()).filter(|other| *other != rank)),
+            Group::List(list) => scratch.extend_from_slice(list),
+        }
+        let at = self.at(window, rank);
+        let result = self.metered(rank, at, window, |engine, port| call(engine, port, &scratch));
+        self.group = scratch;
+        result.map(|()| Flow::Next)
+    }
+
+    /// A call that gives an outcome: waits for it, or puts its request into a slot.
+    pub(super) fn closing(
+        &mut self,
+        rank: Rank,
+        window: u32,
+        how: How,
+        watch: &mut impl Watch,
+        call: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>) -> Result<Outcome, SyncError>,
+    ) -> Result<Flow, SyncError> {
+        if let How::Slot(slot) = how {
+            assert_eq!(self.process(rank).held(slot), Held::Free, "slot {slot} of rank {rank} holds a request");
+        }
+        let at = self.at(window, rank);
+        let outcome = self.metered(rank, at, window, call)?;
+        watch.outcome(rank, window, outcome, &mut self.net);
+        self.report(rank, window, watch);
+        Ok(match (outcome, how) {
+            (Outcome::Complete, How::Blocking) => Flow::Next,
+            (Outcome::Complete, How::Slot(slot)) => {
+                self.process(rank).set(slot, Held::Complete);
+                Flow::Next
+            }
+            (Outcome::Pending(id), How::Blocking) => self.block(rank, window, id),
+            (Outcome::Pending(id), How::Slot(slot)) => {
+                self.process(rank).bind(window, id, slot);
+                self.process(rank).set(slot, Held::Pending);
+                // A call of ours drives everything [PR-1].
+                self.sweep(rank, watch);
+                Flow::Next
+            }
+        })
+    }
+
+    pub(super) fn block(&mut self, rank: Rank, window: u32, id: RequestId) -> Flow {
+        self.wait_unless_over(rank, Wait::Request(window, id))
+    }
+
+    pub(super) fn lock(&mut self, rank: Rank, step: Step, blocking: bool) -> Result<Flow, SyncError> {
+        let wait = match step {
+            Step::Lock { window, mode, target, assert, .. } => {
+                let at = self.at(window, rank);
+                self.metered(rank, at, window, |engine, port| engine.lock(port, mode, target, assert))?;
+                let parameters = self.net.parameters();
+                // Memory of one's own node is reached by load and store [EP-1].
+                let near = parameters.node(rank) == parameters.node(target);
+                near.then_some(Wait::Lock(window, target))
+            }
+            Step::LockAll { window, assert, .. } => {
+                let at = self.at(window, rank);
+                self.metered(rank, at, window, |engine, port| engine.lock_all(port, assert))?;
+                Some(Wait::LockAll(window))
+            }
+            _ => unreachable!("only locks come here"),
+        };
+        Ok(match wait {
+            Some(wait) if blocking => self.wait_unless_over(rank, wait),
+            _ => Flow::Next,
+        })
+    }
+
+    pub(super) fn send(&mut self, rank: Rank, to: Rank, bytes: u64) -> Flow {
+        use two_sided::{Saying, packed};
+        let mut port = self.net.port(0, rank);
+        if bytes <= self.settings.machine.eager_max {
+            port.send_packet(to, packed(Saying::Eager, bytes), bytes);
+            // Its bytes are copied into a buffer of the library's.
+            self.net.spend(self.settings.machine.network.local.serial(bytes));
+            return Flow::Next;
+        }
+        port.send_packet(to, packed(Saying::Ready, bytes), 0);
+        Flow::Wait(Wait::Sent)
+    }
+
+    /// Everybody waits for the last.
+    pub(super) fn barrier(&mut self, rank: Rank) -> Flow {
+        self.in_barrier.push(rank);
+        if self.in_barrier.len() < self.processes.len() {
+            return Flow::Wait(Wait::Barrier);
+        }
+        let at = self.net.clock();
+        for other in std::mem::take(&mut self.in_barrier) {
+            if other != rank {
+                let process = self.process(other);
+                let on = process.clock.max(at);
+                process.in_calls += on - process.clock;
+                process.clock = on;
+                process.state = State::Busy;
+                self.set_alarm(other, on);
+            }
+        }
+        Flow::Next
+    }
+}

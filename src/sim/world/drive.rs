@@ -1,0 +1,267 @@
+//! Time passes for a rank: it is woken, goes on with its script, and sweeps while it waits.
+
+use super::*;
+
+impl<S: Script> World<S> {
+    /// The rank's CPU goes on at `at`; an alarm set before does not count any more.
+    pub(super) fn set_alarm(&mut self, rank: Rank, at: Time) {
+        let process = self.process(rank);
+        process.alarms = process.alarms.wrapping_add(2) & !HELPER;
+        process.alarm = Some(process.alarms);
+        let tag = process.alarms;
+        self.net.alarm(at, rank, tag);
+    }
+
+    pub(super) fn rings(&mut self, rank: Rank, tag: u32, watch: &mut impl Watch) -> Result<(), Stuck> {
+        if tag == HELPER {
+            self.process(rank).helping = false;
+            if self.process(rank).state == State::Busy {
+                self.help(rank, watch);
+            }
+            return Ok(());
+        }
+        if self.process(rank).alarm != Some(tag) {
+            return Ok(());
+        }
+        self.process(rank).alarm = None;
+        let at = self.net.now();
+        self.net.begin(rank, at);
+        self.go_on(rank, watch)
+    }
+
+    /// Something came for this rank.
+    pub(super) fn woken(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
+        let now = self.net.now();
+        let process = self.process(rank);
+        process.called = true;
+        if process.state == State::Busy {
+            if self.settings.progress_thread {
+                self.help(rank, watch);
+            }
+            return Ok(());
+        }
+        if process.alarm.is_some() {
+            return Ok(());
+        }
+        if process.clock > now {
+            let at = process.clock;
+            self.set_alarm(rank, at);
+            return Ok(());
+        }
+        self.net.begin(rank, now);
+        self.go_on(rank, watch)
+    }
+
+    /// The progress thread sweeps, now or when it has time.
+    pub(super) fn help(&mut self, rank: Rank, watch: &mut impl Watch) {
+        let now = self.net.now();
+        let process = self.process(rank);
+        if process.helper > now {
+            if !process.helping {
+                process.helping = true;
+                let at = process.helper;
+                self.net.alarm(at, rank, HELPER);
+            }
+            return;
+        }
+        self.net.begin(rank, now);
+        self.sweep(rank, watch);
+        self.process(rank).helper = self.net.clock();
+    }
+
+    /// The rank's CPU runs now: sweeps if it waits, and goes on with its script as far as that is allowed to.
+    pub(super) fn go_on(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
+        if let State::Waiting(wait) = self.process(rank).state {
+            let began = self.process(rank).clock;
+            self.sweep(rank, watch);
+            let over = self.is_over(rank, wait);
+            let clock = self.net.clock();
+            let process = self.process(rank);
+            process.in_calls += clock - began;
+            process.clock = clock;
+            if !over {
+                // What came during the sweep has its own event; what the sweep itself brought is looked at now.
+                if self.has_news(rank) {
+                    self.set_alarm(rank, clock);
+                }
+                return Ok(());
+            }
+            self.process(rank).state = State::Busy;
+            if self.must_pause() {
+                self.set_alarm(rank, clock);
+                return Ok(());
+            }
+        }
+        if self.process(rank).state == State::Ended {
+            self.sweep(rank, watch);
+            self.process(rank).clock = self.net.clock();
+            return Ok(());
+        }
+        self.run_script(rank, watch)
+    }
+
+    /// The rank's clock has passed the next event: others come first.
+    pub(super) fn must_pause(&self) -> bool {
+        self.net.next_time().is_some_and(|next| next <= self.net.clock())
+    }
+
+    pub(super) fn run_script(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
+        loop {
+            let began = self.net.clock();
+            self.net.begin(rank, began);
+            let flow = self.step(rank, watch)?;
+            let clock = self.net.clock();
+            let process = self.process(rank);
+            process.clock = clock;
+            if !matches!(flow, Flow::Compute) {
+                process.in_calls += clock - began;
+            }
+            match flow {
+                Flow::Next => {}
+                Flow::Compute => {
+                    self.set_alarm(rank, clock);
+                    return Ok(());
+                }
+                Flow::Wait(wait) => {
+                    process.state = State::Waiting(wait);
+                    // A wait begins with a look; without news it could find nothing.
+                    if self.has_news(rank) {
+                        self.set_alarm(rank, clock);
+                    }
+                    return Ok(());
+                }
+                Flow::End => {
+                    process.state = State::Ended;
+                    self.ended += 1;
+                    self.set_alarm(rank, clock);
+                    return Ok(());
+                }
+            }
+            if self.must_pause() {
+                self.set_alarm(rank, clock);
+                return Ok(());
+            }
+        }
+    }
+
+    // ---- progress ----
+
+    pub(super) fn has_news(&self, rank: Rank) -> bool {
+        self.processes[rank as usize].called || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
+    }
+
+    /// One sweep over everything of the rank, again while something moves.
+    pub(super) fn sweep(&mut self, rank: Rank, watch: &mut impl Watch) {
+        self.sweeps += 1;
+        self.process(rank).called = false;
+        self.net.note(u64::from(rank) << 8 | 0xff);
+        self.read_mail(rank);
+        // Any one first, not in turn: it could take every credit that comes back, asking for a lock again and again in step with the turns.
+        let windows = self.net.windows();
+        let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let first = (mixed % u64::from(windows.max(1))) as u32;
+        for window in (first..windows).chain(0..first) {
+            let at = self.at(window, rank);
+            while self.metered(rank, at, window, |engine, port| engine.progress(port)) {}
+            self.report(rank, window, watch);
+        }
+        self.tell_after(rank, watch);
+    }
+
+    pub(super) fn tell_after(&mut self, rank: Rank, watch: &mut impl Watch) {
+        let ranks = self.processes.len();
+        let mut own = self.windows.iter().skip(rank as usize).step_by(ranks);
+        watch.after(rank, &mut own, &mut self.net);
+    }
+
+    /// Requests that the engine has completed.
+    pub(super) fn report(&mut self, rank: Rank, window: u32, watch: &mut impl Watch) {
+        let at = self.at(window, rank);
+        while let Some(id) = meter::engine(|| self.windows[at].next_completed()) {
+            self.process(rank).completed(window, id);
+            watch.completed(rank, window, id, &mut self.net);
+        }
+    }
+
+    /// Engine code, whose memory is counted.
+    pub(super) fn metered<R>(
+        &mut self,
+        rank: Rank,
+        at: usize,
+        window: u32,
+        code: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>) -> R,
+    ) -> R {
+        let before = meter::bytes();
+        let (engine, mut port) = (&mut self.windows[at], self.net.port(window, rank));
+        let result = meter::engine(|| code(engine, &mut port));
+        let memory = &mut self.processes[rank as usize].memory;
+        memory.bytes += meter::bytes() - before;
+        memory.peak = memory.peak.max(memory.bytes);
+        result
+    }
+
+    /// Packets of two-sided communication.
+    pub(super) fn read_mail(&mut self, rank: Rank) {
+        use two_sided::{Saying, packed, unpacked};
+        while let Some(packet) = self.net.next_packet(rank) {
+            self.net.spend(self.settings.machine.network.wire.handle);
+            let (saying, bytes) = unpacked(packet.value);
+            let mail = self.process(rank).mail.get_or_insert_default();
+            match (saying, packet.acknowledged) {
+                (Saying::Eager | Saying::Ready, false) => mail.arrived.push_back((packet.from, saying, bytes)),
+                (Saying::Clear, false) => self.net.port(0, rank).send_packet(packet.from, packed(Saying::Data, bytes), bytes),
+                (Saying::Data, false) => mail.received = true,
+                (Saying::Data, true) => mail.sent = true,
+                (_, true) => {}
+            }
+        }
+        if let State::Waiting(Wait::Received(from)) = self.process(rank).state {
+            self.receive(rank, from);
+        }
+    }
+
+    /// Takes a message that is there, or tells its sender that its place is.
+    pub(super) fn receive(&mut self, rank: Rank, from: Rank) {
+        use two_sided::{Saying, packed};
+        let mail = self.process(rank).mail.get_or_insert_default();
+        match mail.take(from) {
+            Some((Saying::Ready, bytes)) => self.net.port(0, rank).send_packet(from, packed(Saying::Clear, bytes), 0),
+            Some(_) => mail.received = true,
+            None => {}
+        }
+    }
+
+    pub(super) fn is_over(&mut self, rank: Rank, wait: Wait) -> bool {
+        let window_of = |window: u32| window as usize * self.processes.len() + rank as usize;
+        match wait {
+            Wait::Request(window, id) => !self.windows[window_of(window)].is_pending(id),
+            Wait::Lock(window, target) => self.windows[window_of(window)].holds_lock(target),
+            Wait::LockAll(window) => self.windows[window_of(window)].holds_lock_all(),
+            Wait::OlderLocks => !self.awaits_lock(rank),
+            Wait::Barrier => false,
+            Wait::Slot(slot) => {
+                let over = self.process(rank).held(slot) == Held::Complete;
+                if over {
+                    self.process(rank).set(slot, Held::Free);
+                }
+                over
+            }
+            Wait::AllSlots => {
+                let process = self.process(rank);
+                let over = process.slots_pending == 0;
+                if over {
+                    process.slots.clear();
+                }
+                over
+            }
+            Wait::Sent => self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.sent)),
+            Wait::Received(_) => self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.received)),
+        }
+    }
+
+    pub(super) fn awaits_lock(&self, rank: Rank) -> bool {
+        self.windows.iter().skip(rank as usize).step_by(self.processes.len()).any(Window::awaits_open_lock)
+    }
+
+    // ---- steps ----
+}
