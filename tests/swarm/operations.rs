@@ -3,6 +3,7 @@
 use mpix_rma::engine::*;
 use mpix_rma::sim::Step;
 use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::sim::US;
 
 use super::generator::Generator;
 use super::program::*;
@@ -247,6 +248,11 @@ impl Generator {
         let twins = self.cells(open.window, target).twins;
         let reads = twins.map(|disp| self.issue(open, Plan { kind: OpKind::Get, target, disp, ..NO_OP }));
         self.cells(open.window, target).twins_read.push(reads);
+        // Readers that stay for a while leave in another order than they came.
+        if self.rng.bool() {
+            let time = self.rng.u64(0..40) * US;
+            self.step(open.me, Step::Compute(time));
+        }
         self.count("twins read");
     }
 }

@@ -342,7 +342,8 @@ impl Generator {
     fn twins(&mut self, window: u32) {
         let regime = self.regimes[window as usize];
         let target = self.any_rank();
-        for me in self.any_group() {
+        let times = self.rng.usize(1..4);
+        for me in (0..times).flat_map(|_| self.any_group()).collect::<Vec<_>>() {
             let owner = match regime {
                 Regime::Private(shift) if (target + shift) % self.ranks != me => continue,
                 Regime::Private(_) | Regime::Contended => true,
