@@ -63,7 +63,7 @@ pub(super) enum Claimed {
 #[derive(Debug)]
 pub(super) struct Licensing {
     /// It has one, unless it was revoked since.
-    pub(super) licensed: bool,
+    licensed: bool,
     /// A procedure on its word is under way: it is asked for, or its use begins or ends. Locks that need a right wait for that.
     changing: bool,
     /// Locks held by it. The first takes it into use, the last gives it back; those between cost nothing.
@@ -93,11 +93,17 @@ impl Licensing {
     }
 
     /// The licence was found revoked.
-    pub(super) fn lost(&mut self) {
+    fn lost(&mut self) {
         if std::mem::take(&mut self.licensed) {
-            self.registrations = 0;
-            self.threshold = self.threshold.saturating_mul(2);
+            self.revoked();
         }
+    }
+
+    /// A licence was revoked, perhaps before it was there: the next one is to wait, or its owner and a lock_all that revokes as fast as
+    /// it is asked for would run in circles.
+    pub(super) fn revoked(&mut self) {
+        self.registrations = 0;
+        self.threshold = self.threshold.saturating_mul(2);
     }
 
     /// The way of a lock to its right; one that waits is given back by [`changed`](Self::changed).

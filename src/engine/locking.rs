@@ -33,10 +33,7 @@ impl Window {
         if mode == LockMode::Shared || self.open_locks_held > 0 {
             return true;
         }
-        if self.licensing.licensed && !is_licensed(port) {
-            self.licensing.lost();
-        }
-        self.licensing.licensed
+        is_licensed(port)
     }
 
     /// Makes the lock requests that may be made, in the order in which their epochs were activated [EP-10].
@@ -170,7 +167,7 @@ impl Window {
                 self.epochs[epoch].locking = Locking::Draining(request);
                 self.watch(epoch);
             }
-            Claimed::Revoked => {}
+            Claimed::Revoked => self.licensing.revoked(),
         }
         if push.is_some() {
             self.licence_changed(port);
