@@ -100,6 +100,13 @@ impl Licensing {
         }
     }
 
+    /// The licence was revoked before its first use. Whoever asked for it holds nothing by it and registers plainly, or lock_alls that wait
+    /// could revoke one licence after the other of a lock that is to be held beside another one [LK-6].
+    pub(super) fn revoked_unused(&mut self) {
+        self.licensed = true;
+        self.lost();
+    }
+
     /// The way of a lock to its right; one that waits is given back by [`changed`](Self::changed).
     #[inline(always)]
     pub(super) fn way(&mut self, mem: &mut impl LockMemory, epoch: Key, request: LockRequest) -> Way {

@@ -170,7 +170,7 @@ impl Window {
                 self.epochs[epoch].locking = Locking::Draining(request);
                 self.watch(epoch);
             }
-            Claimed::Revoked => {}
+            Claimed::Revoked => self.licensing.revoked_unused(),
         }
         if push.is_some() {
             self.licence_changed(port);
