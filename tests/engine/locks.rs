@@ -338,6 +338,37 @@ fn lk5_acquisition_is_eager() {
 
 // ---- LK-6 ----
 
+/// A lock whose licence is revoked before its first use registers without asking for another one. Else a process that is slower than the
+/// lock_alls that wait could lose one licence after the other, and never take its second lock while they wait for its first.
+#[test]
+fn lk6_a_licence_that_is_revoked_before_its_use_is_not_asked_for_again() {
+    let (me, waits, held, wanted) = (1, 2, 0, 3);
+    let pending = |c: &LockWrite| (c.by, c.word, c.value) == (me, LockWord::Licence, 4 << 32);
+    let taken_off = |c: &LockWrite| (c.by, c.home, c.word, c.value) == (waits, me, LockWord::Licence, 0);
+    let mut w = World::new(4);
+    w.net.slow_locks = true;
+    w.rank(me).exclusive(held);
+    w.rank(me).unlock(held);
+    w.drive();
+    w.rank(me).exclusive(held);
+    w.drive();
+    w.rank(waits).lock_all();
+    w.rank(me).exclusive(wanted);
+    // On the stack of licences and linked to the next one, which is nobody; not in use yet.
+    let linked = |c: &LockWrite| (c.by, c.word, c.value) == (me, LockWord::NextLicensed, 0);
+    assert!(w.drive_until(|w| w.net.lock_writes.iter().any(linked)));
+    w.freeze(me);
+    assert!(w.drive_until(|w| w.net.lock_writes.iter().any(taken_off)));
+    w.thaw(me);
+    assert!(w.drive_until(|w| w.holds(me, wanted)));
+    assert_eq!(w.net.lock_writes.iter().filter(|c| pending(c)).count(), 1);
+    w.rank(me).unlock(held);
+    w.rank(me).unlock(wanted);
+    assert!(w.drive_until(|w| w.window(waits).holds_lock_all()));
+    w.rank(waits).unlock_all();
+    w.finish();
+}
+
 /// A waiting lock_all holds nothing: whoever holds a lock gets further locks, shared and exclusive, past it.
 #[test]
 fn lk6_a_holder_is_never_queued_behind_a_waiting_lock_all() {

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use mpix_rma::engine::*;
 
 pub use model::{Meaning, OpId};
-pub use net::{Buf, Chaos, Link, Mode, Signal, Time};
+pub use net::{Buf, Chaos, Link, LockWrite, Mode, Signal, Time};
 pub use script::RankMut;
 
 use net::{Net, RankPort};
