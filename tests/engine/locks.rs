@@ -419,43 +419,6 @@ fn lk6_nested_locks_pass_waiting_lock_alls() {
     w.finish();
 }
 
-/// A licence that is revoked before it is there is not asked for again at once: a lock whose licence is revoked as fast as it is asked for, and
-/// the lock_all that revokes it, would run in circles.
-#[test]
-fn lk6_a_lock_does_not_ask_for_a_licence_again_and_again() {
-    let mut w = World::new(4);
-    w.net.slow_locks = true;
-    // Two registrations: the next one is to be a licence.
-    for _ in 0..2 {
-        w.rank(1).exclusive(2);
-        assert!(w.drive_until(|w| w.holds(1, 2)));
-        w.rank(1).unlock(2);
-        w.drive();
-    }
-    w.rank(2).exclusive(2);
-    w.rank(1).shared(1);
-    w.drive();
-    w.rank(0).lock_all();
-    w.drive_bounded(100);
-    let wrote = |w: &World, by: Rank, word, value: &dyn Fn(u64) -> bool| {
-        w.net.lock_writes.iter().filter(|access| (access.by, access.word) == (by, word) && value(access.value)).count()
-    };
-    // It computes just when it could be found, and its licence is revoked before it is there.
-    w.rank(1).exclusive(3);
-    assert!(w.drive_until(|w| wrote(w, 1, LockWord::NextLicensed, &|link| link != u64::MAX) > 0));
-    w.freeze(1);
-    assert!(w.drive_until(|w| wrote(w, 0, LockWord::Licence, &|licence| licence == 0) > 0));
-    w.thaw(1);
-    assert!(w.drive_until(|w| w.holds(1, 3)));
-    assert_eq!(wrote(&w, 1, LockWord::Licensed, &|_| true), 1, "asked for once");
-    w.rank(1).unlock(3);
-    w.rank(1).unlock(1);
-    w.rank(2).unlock(2);
-    assert!(w.drive_until(|w| w.window(0).holds_lock_all()));
-    w.rank(0).unlock_all();
-    w.finish();
-}
-
 /// Exclusive locks that overlap without end do not starve a lock_all: bounded bypass.
 #[test]
 fn lk6_exclusive_locks_do_not_starve_a_lock_all() {
