@@ -15,6 +15,7 @@
 pub mod config;
 pub(crate) mod process;
 pub(crate) mod progress;
+pub(crate) mod thread;
 pub(crate) mod window;
 
 pub(crate) use process::{Guard, enter};
