@@ -138,7 +138,9 @@ fn agree(mine: Settings) -> (Settings, bool, bool) {
 /// [PR-2]
 fn start_thread(level: c_int) {
     if level != MPI_THREAD_MULTIPLE {
-        log::warn!("MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this process, which goes on without");
+        log::warn!(
+            "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this process, which goes on without"
+        );
     } else if let Err(error) = thread::start() {
         log::warn!("MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on without");
     }

@@ -9,7 +9,7 @@ use super::error::Fault;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome};
 use crate::runtime::progress::sweep;
-use crate::runtime::{Guard, Window};
+use crate::runtime::{Guard, Window, with_port};
 
 /// Communication calls between two sweeps over the rest of the process: a program may do nothing else for long [PR-1].
 const CALLS_PER_SWEEP: u32 = 64;
@@ -20,7 +20,7 @@ fn communicate(mut guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     if let Some(op) = make(ours)? {
-        ours.engine.issue(&mut ours.port, &op)?;
+        with_port!(&mut ours.port, port => ours.engine.issue(port, &op))?;
     }
     ours.calls = ours.calls.wrapping_add(1);
     if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
@@ -41,7 +41,7 @@ fn communicate_request(
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let outcome = match make(ours)? {
-        Some(op) => ours.engine.issue_request(&mut ours.port, &op)?,
+        Some(op) => with_port!(&mut ours.port, port => ours.engine.issue_request(port, &op))?,
         None => Outcome::Complete,
     };
     if outcome == Outcome::Complete {

@@ -15,7 +15,7 @@ use super::sys::*;
 use crate::engine::{Assert, LockMode, Outcome};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
-use crate::runtime::{Guard, HostHandle, Window};
+use crate::runtime::{Guard, HostHandle, Window, with_port};
 
 /// What a call of the engine comes to.
 pub(crate) type Checked<T> = Result<T, Fault>;
@@ -81,21 +81,21 @@ fn group_of(window: &mut Window) -> Checked<MPI_Group> {
 pub(crate) fn post(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
     let assert = assertion(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
     let group = ranks(window, group)?;
-    Ok(window.engine.post(&mut window.port, &group, assert)?)
+    Ok(with_port!(&mut window.port, port => window.engine.post(port, &group, assert))?)
 }
 
 /// `MPI_Win_start`.
 pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let group = ranks(window, group)?;
-    Ok(window.engine.start(&mut window.port, &group, assert)?)
+    Ok(with_port!(&mut window.port, port => window.engine.start(port, &group, assert))?)
 }
 
 /// `MPI_Win_fence`.
 #[inline(always)]
 pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     let assert = assertion(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
-    Ok(window.engine.fence(&mut window.port, assert)?)
+    Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
 /// `MPI_Win_lock`, without waiting. Nothing for `MPI_PROC_NULL`.
@@ -110,7 +110,7 @@ pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int)
     };
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let Some(rank) = args::rank(window, rank, OUTSIDE)? else { return Ok(None) };
-    window.engine.lock(&mut window.port, mode, rank, assert)?;
+    with_port!(&mut window.port, port => window.engine.lock(port, mode, rank, assert))?;
     Ok(Some(rank))
 }
 
@@ -118,14 +118,14 @@ pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int)
 #[inline(always)]
 pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
-    Ok(window.engine.lock_all(&mut window.port, assert)?)
+    Ok(with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?)
 }
 
 /// `MPI_Win_unlock`.
 #[inline(always)]
 pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
     match args::rank(window, rank, OUTSIDE)? {
-        Some(rank) => Ok(window.engine.unlock(&mut window.port, rank)?),
+        Some(rank) => Ok(with_port!(&mut window.port, port => window.engine.unlock(port, rank))?),
         None => Ok(Outcome::Complete),
     }
 }
@@ -133,19 +133,19 @@ pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
 /// `MPI_Win_complete`.
 #[inline(always)]
 pub(crate) fn complete(window: &mut Window) -> Checked<Outcome> {
-    Ok(window.engine.complete(&mut window.port)?)
+    Ok(with_port!(&mut window.port, port => window.engine.complete(port))?)
 }
 
 /// `MPI_Win_wait`.
 #[inline(always)]
 pub(crate) fn wait(window: &mut Window) -> Checked<Outcome> {
-    Ok(window.engine.wait(&mut window.port)?)
+    Ok(with_port!(&mut window.port, port => window.engine.wait(port))?)
 }
 
 /// `MPI_Win_unlock_all`.
 #[inline(always)]
 pub(crate) fn unlock_all(window: &mut Window) -> Checked<Outcome> {
-    Ok(window.engine.unlock_all(&mut window.port)?)
+    Ok(with_port!(&mut window.port, port => window.engine.unlock_all(port))?)
 }
 
 /// `MPI_Win_flush` and `MPI_Win_flush_local`.
@@ -165,7 +165,9 @@ pub(crate) fn flush_all(window: &mut Window, local: bool) -> Checked<Outcome> {
 
 #[inline(always)]
 fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Outcome> {
-    Ok(if local { window.engine.flush_local(&mut window.port, rank)? } else { window.engine.flush(&mut window.port, rank)? })
+    Ok(with_port!(&mut window.port, port => {
+        if local { window.engine.flush_local(port, rank)? } else { window.engine.flush(port, rank)? }
+    }))
 }
 
 /// A call that closes or flushes, in its blocking form.
@@ -314,7 +316,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
             }
             // SAFETY: found under this guard, and no other reference to it is alive.
             let window = unsafe { ours.as_mut() };
-            let over = window.engine.test(&mut window.port)?;
+            let over = with_port!(&mut window.port, port => window.engine.test(port))?;
             // SAFETY: checked above; MPI gives it room for an int.
             unsafe { flag.write(c_int::from(over)) };
             if !over {

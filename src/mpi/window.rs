@@ -19,7 +19,7 @@ use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::{note_live, wait_until};
 use crate::runtime::window::Attributes;
-use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
+use crate::runtime::{Entry, Guard, HostHandle, Transport, Window, enter};
 use crate::transport::shm::{self, Bootstrap, Memory, ShmWindow};
 
 /// What the application asks for.
@@ -117,7 +117,7 @@ fn create(wanted: &Wanted) -> Made {
         return Made::Failed(code);
     }
     let port = match port {
-        Ok(port) => port,
+        Ok(port) => Transport::from(port),
         Err(reason) => {
             log::info!("{}: the window is left to the host: {reason}", wanted.call);
             return Made::Host;

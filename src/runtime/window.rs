@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::process::Host;
+use super::transport::{Transport, with_port};
 use crate::engine::{self, Outcome, RequestId};
-use crate::transport::shm::ShmWindow;
 
 /// A window handle of the host, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub(crate) struct Window {
     /// Decides.
     pub(crate) engine: engine::Window,
     /// Moves bytes.
-    pub(crate) port: ShmWindow,
+    pub(crate) port: Transport,
     /// The host's window under which the application knows it.
     pub(crate) handle: HostHandle,
     /// Processes of the window.
@@ -65,7 +65,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(engine: engine::Window, port: ShmWindow, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
+    pub(crate) fn new(engine: engine::Window, port: Transport, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
         let polls = port.needs_polling();
         Self {
             engine,
@@ -115,7 +115,7 @@ impl Window {
     /// One bounded sweep over this window.
     #[inline]
     pub(crate) fn advance(&mut self, host: &Host) -> bool {
-        let moved = self.engine.progress(&mut self.port);
+        let moved = with_port!(&mut self.port, port => self.engine.progress(port));
         let moved = self.report(host) | moved;
         if moved {
             self.idle = 0;
@@ -153,7 +153,7 @@ impl Window {
         let Outcome::Pending(id) = outcome else { return outcome };
         if self.polls {
             while self.engine.is_pending(id) && self.port.settle() {
-                self.engine.progress(&mut self.port);
+                with_port!(&mut self.port, port => self.engine.progress(port));
             }
         }
         if self.engine.is_pending(id) { outcome } else { Outcome::Complete }
