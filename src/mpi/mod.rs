@@ -6,6 +6,7 @@
 //! | `init` | `MPI_Init*` and `MPI_Finalize`: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
+//! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
 //! | `call`, `error`, `request` | what calls have in common: errors, requests |
 //! | `hook`, `drive`, `blocking` | progress both ways [PR-1] |
@@ -26,6 +27,7 @@ mod info;
 mod init;
 mod request;
 mod rma;
+mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;

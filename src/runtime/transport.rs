@@ -6,6 +6,7 @@
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
+use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::shape::Shape;
 use crate::transport::shm::ShmWindow;
@@ -55,6 +56,22 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn load_store(&self, rank: Rank) -> bool {
         with_port!(self, port => port.load_store(rank))
+    }
+
+    /// True if put and get are copies by load and store to every target.
+    pub(crate) fn is_mapped(&self) -> bool {
+        match self {
+            Transport::Shm(port) => port.place_of(0).is_some(),
+        }
+    }
+
+    /// Where the memory of `rank` is in this process, if it [is mapped](Self::is_mapped).
+    pub(crate) fn place_of(&self, rank: Rank) -> Option<Place> {
+        match self {
+            Transport::Shm(port) => {
+                port.place_of(rank).map(|(base, size, unit)| Place { base: base.0 as u64, size, unit: unit.into() })
+            }
+        }
     }
 
     /// True if peers wait for this process to poll.
