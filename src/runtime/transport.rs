@@ -7,6 +7,7 @@
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
 use crate::engine::{Addr, Rank};
+use crate::transport::regions::Refusal;
 use crate::transport::shm::ShmWindow;
 
 /// Moves the bytes of one window.
@@ -36,6 +37,28 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn extent_of(&self, rank: Rank) -> (u64, u32) {
         with_port!(self, port => port.extent_of(rank))
+    }
+
+    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic windows, whose extent is 0 and
+    /// whose memory is attached; the others are told by [`extent_of`](Self::extent_of).
+    #[cold]
+    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
+        with_port!(self, port => port.reaches(rank, at, len))
+    }
+
+    /// Adds memory of this process to a dynamic window.
+    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+        with_port!(self, port => port.attach(base, len))
+    }
+
+    /// Takes memory of this process out of a dynamic window.
+    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+        with_port!(self, port => port.detach(base))
+    }
+
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
+        with_port!(self, port => port.address_of(rank))
     }
 
     /// True if this process reaches the memory of `rank` by load and store.

@@ -3,6 +3,7 @@
 mod bulk;
 pub mod element;
 mod kernel;
+pub(crate) mod regions;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
