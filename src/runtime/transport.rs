@@ -6,8 +6,9 @@
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
-use crate::engine::{Addr, Rank};
+use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::regions::Refusal;
+use crate::transport::shape::Shape;
 use crate::transport::shm::ShmWindow;
 
 /// Moves the bytes of one window.
@@ -59,6 +60,18 @@ impl Transport {
     /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
     pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
         with_port!(self, port => port.address_of(rank))
+    }
+
+    /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
+    #[inline]
+    pub(crate) fn add_shape(&mut self, _rank: Rank, shape: Shape) -> Shaped {
+        with_port!(self, port => port.add_shape(shape))
+    }
+
+    /// Ends the shape of an operation to `rank` that will never be posted.
+    #[cold]
+    pub(crate) fn drop_shape(&mut self, _rank: Rank, shaped: Shaped) {
+        with_port!(self, port => port.drop_shape(shaped));
     }
 
     /// True if this process reaches the memory of `rank` by load and store.

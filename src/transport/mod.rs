@@ -4,6 +4,7 @@ mod bulk;
 pub mod element;
 mod kernel;
 pub(crate) mod regions;
+pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
