@@ -6,6 +6,8 @@
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
+use std::ffi::CStr;
+
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
@@ -42,7 +44,6 @@ impl Transport {
 
     /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic windows, whose extent is 0 and
     /// whose memory is attached; the others are told by [`extent_of`](Self::extent_of).
-    #[cold]
     pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
         with_port!(self, port => port.reaches(rank, at, len))
     }
@@ -78,6 +79,16 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn load_store(&self, rank: Rank) -> bool {
         with_port!(self, port => port.load_store(rank))
+    }
+
+    /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
+    pub(crate) fn alignment(&self) -> u64 {
+        with_port!(self, port => port.alignment())
+    }
+
+    /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it (documented in `mpix_rma.h`).
+    pub(crate) fn progresses(&self) -> &'static CStr {
+        with_port!(self, port => port.progresses())
     }
 
     /// True if peers wait for this process to poll.

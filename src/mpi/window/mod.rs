@@ -1,4 +1,11 @@
-//! Constructors of windows, their attributes, and `MPI_Win_free`.
+//! How windows are made. What else is said and asked of them stands beside this file:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `constructors` | the constructors as programs call them |
+//! | `memory` | `MPI_Win_shared_query`, and memory that is attached to dynamic windows |
+//! | `attributes`, `hints` | what can be asked of a window, and its info keys |
+//! | `free` | its end |
 //!
 //! The handle of a window of ours is a real window of the host, made by its cheapest constructor (allocate, of no bytes;
 //! the only one that works everywhere: Open MPI 4 refuses the others on one process). So attributes, info, name, group and
@@ -8,19 +15,23 @@
 //! gives an error in all.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 
-use super::call::Done;
-use super::error::{Fault, Place, boundary, raise};
+use super::error::{Fault, Place, raise};
 use super::info::{self, Unreadable, Wishes};
 use super::sys::*;
 use super::{datatype, drive, hook};
 use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Serve, Settings};
-use crate::runtime::progress::{note_live, wait_until};
+use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
-use crate::runtime::{Entry, Guard, HostHandle, Transport, Window, enter};
+use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
 use crate::transport::shm::{self, Bootstrap, Memory, ShmWindow};
+
+mod attributes;
+mod constructors;
+mod free;
+mod hints;
+mod memory;
 
 /// What the application asks for.
 struct Wanted {
@@ -31,6 +42,22 @@ struct Wanted {
     info: MPI_Info,
     comm: MPI_Comm,
     flavor: c_int,
+}
+
+impl Wanted {
+    /// The memory that this process puts in, for the transport.
+    fn memory(&self, hints: &Hints) -> Memory {
+        let (size, align) = (self.size as u64, hints.alignment);
+        if self.flavor == MPI_WIN_FLAVOR_CREATE {
+            Memory::Create { base: Addr(self.base as usize), size }
+        } else if self.flavor == MPI_WIN_FLAVOR_DYNAMIC {
+            Memory::Dynamic
+        } else if self.flavor == MPI_WIN_FLAVOR_SHARED {
+            Memory::Share { size, align, apart: hints.noncontig }
+        } else {
+            Memory::Allocate { size, align }
+        }
+    }
 }
 
 /// What became of it.
@@ -92,7 +119,9 @@ fn create(wanted: &Wanted) -> Made {
             return Made::Failed(code);
         }
         if inter != 0 {
-            return Made::Host;
+            // Hosts may not look: MPICH 4.0 takes a signal in some of its constructors.
+            let fault = Fault::new(MPI_ERR_COMM, "comm is an intercommunicator");
+            return Made::Failed(raise(wanted.call, Place::Communicator(wanted.comm), fault));
         }
         PMPI_Comm_rank(wanted.comm, &raw mut rank);
         PMPI_Comm_size(wanted.comm, &raw mut size);
@@ -106,11 +135,8 @@ fn create(wanted: &Wanted) -> Made {
         Err(code) => return Made::Failed(code),
     };
     let mut collectives = Collectives { comm: wanted.comm, rank: rank as Rank, size: size as u32, failed: None };
-    let memory = if wanted.flavor == MPI_WIN_FLAVOR_CREATE {
-        Memory::Create { base: Addr(wanted.base as usize), size: wanted.size as u64 }
-    } else {
-        Memory::Allocate { size: wanted.size as u64 }
-    };
+    let hints = wishes.hints();
+    let memory = wanted.memory(&hints);
     let transport = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
     let port = ShmWindow::new(&mut collectives, memory, wanted.disp_unit as u32, transport);
     if let Some(code) = collectives.failed {
@@ -143,7 +169,7 @@ fn create(wanted: &Wanted) -> Made {
         model: MPI_WIN_UNIFIED,
     };
     let engine = engine::Window::new(rank as Rank, size as u32, wishes.flags);
-    let window = Box::new(Window::new(engine, port, HostHandle(handle.key()), size as u32, attributes));
+    let window = Box::new(Window::new(engine, port, HostHandle(handle.key()), size as u32, attributes, hints));
     let mut guard = enter();
     guard.windows.insert_ours(window);
     note_live(&guard);
@@ -209,259 +235,4 @@ fn leave_to_host(comm: MPI_Comm, window: *mut MPI_Win, host: impl FnOnce() -> c_
         enter().windows.insert_host(HostHandle(handle.key()));
     }
     code
-}
-
-/// # Safety
-/// `win` is null or the application's place for a window.
-unsafe fn construct(wanted: &Wanted, win: *mut MPI_Win, place: Option<*mut c_void>, host: impl FnOnce() -> c_int) -> c_int {
-    boundary(wanted.call, || {
-        if win.is_null() || place.is_some_and(|place| place.is_null()) {
-            return host();
-        }
-        match create(wanted) {
-            Made::Ours(handle, base) => {
-                // SAFETY: checked above; MPI gives them room for a handle and an address.
-                unsafe {
-                    win.write(handle);
-                    if let Some(place) = place {
-                        place.cast::<*mut c_void>().write_unaligned(base.0 as *mut c_void);
-                    }
-                }
-                MPI_SUCCESS
-            }
-            Made::Host => leave_to_host(wanted.comm, win, host),
-            Made::Failed(code) => code,
-        }
-    })
-}
-
-/// `MPI_Win_allocate` and `MPI_Win_create`, for one type of displacement unit.
-macro_rules! constructors {
-    ($unit:ty; $allocate:ident => $host_allocate:ident, $create:ident => $host_create:ident) => {
-        /// Makes a window with memory of its own: shared between the processes of a node.
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $allocate(
-            size: MPI_Aint,
-            disp_unit: $unit,
-            info: MPI_Info,
-            comm: MPI_Comm,
-            baseptr: *mut c_void,
-            win: *mut MPI_Win,
-        ) -> c_int {
-            let wanted = Wanted {
-                call: stringify!($allocate),
-                base: std::ptr::null_mut(),
-                size: size as i64,
-                disp_unit: disp_unit as i64,
-                info,
-                comm,
-                flavor: MPI_WIN_FLAVOR_ALLOCATE,
-            };
-            // SAFETY: the application's arguments, passed on.
-            unsafe { construct(&wanted, win, Some(baseptr), || $host_allocate(size, disp_unit, info, comm, baseptr, win)) }
-        }
-
-        /// Makes a window of the application's memory.
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $create(
-            base: *mut c_void,
-            size: MPI_Aint,
-            disp_unit: $unit,
-            info: MPI_Info,
-            comm: MPI_Comm,
-            win: *mut MPI_Win,
-        ) -> c_int {
-            let wanted = Wanted {
-                call: stringify!($create),
-                base,
-                size: size as i64,
-                disp_unit: disp_unit as i64,
-                info,
-                comm,
-                flavor: MPI_WIN_FLAVOR_CREATE,
-            };
-            // SAFETY: the application's arguments, passed on.
-            unsafe { construct(&wanted, win, None, || $host_create(base, size, disp_unit, info, comm, win)) }
-        }
-    };
-}
-
-constructors! { c_int; MPI_Win_allocate => PMPI_Win_allocate, MPI_Win_create => PMPI_Win_create }
-
-#[cfg(mpi_large_count)]
-constructors! { MPI_Aint; MPI_Win_allocate_c => PMPI_Win_allocate_c, MPI_Win_create_c => PMPI_Win_create_c }
-
-/// A constructor whose windows are always left to the host; seen so that calls on them get a clear answer.
-macro_rules! left_to_host {
-    ($($name:ident => $host:ident($($arg:ident: $type:ty),*) over $comm:ident;)*) => {$(
-        /// Makes a window that is left to the host.
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type,)* win: *mut MPI_Win) -> c_int {
-            boundary(stringify!($name), || {
-                if settings().is_none() {
-                    // SAFETY: the application's arguments, passed on.
-                    return unsafe { $host($($arg,)* win) };
-                }
-                log::info!("{}: such windows are left to the host", stringify!($name));
-                // SAFETY: as above.
-                leave_to_host($comm, win, || unsafe { $host($($arg,)* win) })
-            })
-        }
-    )*};
-}
-
-left_to_host! {
-    MPI_Win_allocate_shared => PMPI_Win_allocate_shared(
-        size: MPI_Aint, disp_unit: c_int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void) over comm;
-    MPI_Win_create_dynamic => PMPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm) over comm;
-}
-
-#[cfg(mpi_large_count)]
-left_to_host! {
-    MPI_Win_allocate_shared_c => PMPI_Win_allocate_shared_c(
-        size: MPI_Aint, disp_unit: MPI_Aint, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void) over comm;
-}
-
-/// Tells a window's attributes; those that describe the memory of a window of ours are answered here.
-///
-/// # Safety
-/// As MPI says of the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_get_attr(
-    win: MPI_Win,
-    win_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    boundary("MPI_Win_get_attr", || {
-        let ours = enter().windows.ours(HostHandle(win.key())).filter(|_| !attribute_val.is_null() && !flag.is_null());
-        let found = ours.and_then(|window| {
-            // SAFETY: the window is live, and its attributes do not change; MPI gives out their addresses, valid until
-            // the window is freed.
-            let attributes = unsafe { &raw const (*window.as_ptr()).attributes };
-            // SAFETY: as above.
-            unsafe {
-                Some(match win_keyval {
-                    key if key == MPI_WIN_BASE => (*attributes).base as *mut c_void,
-                    key if key == MPI_WIN_SIZE => (&raw const (*attributes).size).cast_mut().cast(),
-                    key if key == MPI_WIN_DISP_UNIT => (&raw const (*attributes).disp_unit).cast_mut().cast(),
-                    key if key == MPI_WIN_CREATE_FLAVOR => (&raw const (*attributes).flavor).cast_mut().cast(),
-                    key if key == MPI_WIN_MODEL => (&raw const (*attributes).model).cast_mut().cast(),
-                    _ => return None,
-                })
-            }
-        });
-        match found {
-            Some(value) => {
-                // SAFETY: MPI gives `attribute_val` room for an address, and `flag` for an int.
-                unsafe {
-                    attribute_val.cast::<*mut c_void>().write_unaligned(value);
-                    flag.write(1);
-                }
-                MPI_SUCCESS
-            }
-            // SAFETY: the application's arguments, passed on.
-            None => unsafe { PMPI_Win_get_attr(win, win_keyval, attribute_val, flag) },
-        }
-    })
-}
-
-/// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any process, all of them get
-/// `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5].
-///
-/// # Safety
-/// As MPI says of the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
-    const CALL: &str = "MPI_Win_free";
-    boundary(CALL, || {
-        if win.is_null() {
-            // SAFETY: the host says what is wrong.
-            return unsafe { PMPI_Win_free(win) };
-        }
-        // SAFETY: the application's place of a window.
-        let window = unsafe { *win };
-        let handle = HostHandle(window.key());
-        let mut guard = enter();
-        let entry = guard.windows.entry(handle);
-        match guard.windows.ours(handle) {
-            Some(ours) => {
-                if let Err(fault) = settle(guard, ours) {
-                    return raise(CALL, Place::Window(window), fault);
-                }
-                // SAFETY: as above. The application's attribute callbacks run in this call, and may still use the window.
-                let code = unsafe { PMPI_Win_free(win) };
-                if code == MPI_SUCCESS {
-                    discard(handle, ours);
-                }
-                code
-            }
-            None => {
-                drop(guard);
-                if entry == Some(Entry::Freed) {
-                    return raise(CALL, Place::World, Fault::new(MPI_ERR_WIN, "win has been freed"));
-                }
-                // SAFETY: as above.
-                let code = unsafe { PMPI_Win_free(win) };
-                if code == MPI_SUCCESS && entry == Some(Entry::Host) {
-                    enter().windows.remove_host(handle);
-                }
-                code
-            }
-        }
-    })
-}
-
-/// Agrees that the window can be freed, and completes what is closed.
-fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    let objection = ours.engine.has_open_epoch() || ours.waiting != 0;
-    let (guard, objected) = vote(guard, window, objection);
-    if objected {
-        return Err(Fault::new(MPI_ERR_RMA_SYNC, "an epoch is open on this window in some process"));
-    }
-    let guard = wait_until(guard, window, |window| window.engine.is_quiet());
-    // Others may still need this process (to copy for them, on created windows) until they are quiet too.
-    let (guard, _) = vote(guard, window, false);
-    drop(guard);
-    Ok(())
-}
-
-fn vote(guard: Guard, mut window: NonNull<Window>, objection: bool) -> (Guard, bool) {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    unsafe { window.as_mut() }.port.vote(objection);
-    let mut verdict = None;
-    let guard = wait_until(guard, window, |window| {
-        verdict = window.port.verdict();
-        verdict.is_some()
-    });
-    (guard, verdict.unwrap_or(false))
-}
-
-/// Forgets a window of ours whose handle is gone.
-fn discard(handle: HostHandle, window: NonNull<Window>) {
-    let mut guard = enter();
-    let window = guard.windows.remove_ours(handle, window);
-    note_live(&guard);
-    if guard.windows.live().is_empty() {
-        hook::turn_off();
-    }
-    drop(guard);
-    let window = *window;
-    window.port.release();
-    if let Some(group) = window.group {
-        let mut group = MPI_Group::of(group.0);
-        // SAFETY: the group was made for this window (`group_of`) and is not used any more.
-        unsafe { PMPI_Group_free(&raw mut group) };
-    }
 }

@@ -9,6 +9,8 @@
 //! `inbox`. A target that is away is helped by the `thief`, by cross-memory attach (`cma`), so that it
 //! delays nobody; `traffic` decides which way each operation goes.
 
+use std::ffi::CStr;
+
 use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
 
@@ -174,6 +176,27 @@ impl ShmWindow {
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
+    }
+
+    /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
+    #[must_use]
+    pub fn alignment(&self) -> u64 {
+        if !self.allocated {
+            return 1;
+        }
+        // In packed memory it depends on what stands before.
+        let offset = self.mapped.blocks.rank(self.me).info.0.memory;
+        self.mapped.layout.align().min(1 << offset.trailing_zeros().min(63))
+    }
+
+    /// What progresses without calls of the target.
+    #[must_use]
+    pub fn progresses(&self) -> &'static CStr {
+        match (self.allocated || self.mapped.size == 1, self.mapped.cma) {
+            (true, _) => c"load_store",
+            (false, true) => c"cross_memory_attach",
+            (false, false) => c"target_calls",
+        }
     }
 
     /// True if peers wait for this process to `poll`: created windows. Without cross-memory attach their operations
