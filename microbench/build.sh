@@ -30,8 +30,8 @@ for program in patterns latency lu transactions; do
     lu | transactions) # -O3: compilers differ in what they vectorize at -O2
         sources="-O3 $sources $here/executor/*.c $here/schedule/$program.c" ;;
     esac
-    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm
+    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm -pthread
     [ "$prefix" = - ] && continue
     # The library comes before the host's, which the wrapper names last.
-    "$mpicc" $flags $cflags $sources -o "$out/$program" $libs "-Wl,-rpath,$prefix/lib" -lm
+    "$mpicc" $flags $cflags $sources -o "$out/$program" $libs "-Wl,-rpath,$prefix/lib" -lm -pthread
 done

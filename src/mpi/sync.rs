@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::args;
 use super::call::{Done, block, on_window};
 use super::error::Fault;
+use super::host::exports;
 use super::sys::*;
 use crate::engine::{Assert, LockMode, Outcome};
 use crate::runtime::process::multiple;
@@ -86,6 +87,7 @@ pub(crate) fn post(window: &mut Window, group: MPI_Group, assert: c_int) -> Done
 
 /// `MPI_Win_start`.
 pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+    window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let group = ranks(window, group)?;
     Ok(with_port!(&mut window.port, port => window.engine.start(port, &group, assert))?)
@@ -94,6 +96,7 @@ pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Don
 /// `MPI_Win_fence`.
 #[inline(always)]
 pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
+    window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
@@ -110,6 +113,7 @@ fn permit_locks(window: &Window) -> Done {
 /// `MPI_Win_lock`, without waiting. Nothing for `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int) -> Checked<Option<u32>> {
+    window.close_shortcuts();
     let mode = if kind == MPI_LOCK_SHARED {
         LockMode::Shared
     } else if kind == MPI_LOCK_EXCLUSIVE {
@@ -127,6 +131,7 @@ pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int)
 /// `MPI_Win_lock_all`, without waiting.
 #[inline(always)]
 pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
+    window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     permit_locks(window)?;
     Ok(with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?)
@@ -135,6 +140,7 @@ pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
 /// `MPI_Win_unlock`.
 #[inline(always)]
 pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
+    window.close_shortcuts();
     match args::rank(window, rank, OUTSIDE)? {
         Some(rank) => Ok(with_port!(&mut window.port, port => window.engine.unlock(port, rank))?),
         None => Ok(Outcome::Complete),
@@ -144,6 +150,7 @@ pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
 /// `MPI_Win_complete`.
 #[inline(always)]
 pub(crate) fn complete(window: &mut Window) -> Checked<Outcome> {
+    window.close_shortcuts();
     Ok(with_port!(&mut window.port, port => window.engine.complete(port))?)
 }
 
@@ -156,6 +163,7 @@ pub(crate) fn wait(window: &mut Window) -> Checked<Outcome> {
 /// `MPI_Win_unlock_all`.
 #[inline(always)]
 pub(crate) fn unlock_all(window: &mut Window) -> Checked<Outcome> {
+    window.close_shortcuts();
     Ok(with_port!(&mut window.port, port => window.engine.unlock_all(port))?)
 }
 
@@ -221,11 +229,12 @@ macro_rules! interpose {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win) -> c_int {
             // SAFETY: the application's arguments, passed on.
             $form(stringify!($name), win, $body, || unsafe { $host($($arg,)* win) })
         }
+        exports! { $name($($arg: $type,)* win: MPI_Win); }
     )*};
 }
 
@@ -270,7 +279,7 @@ fn earlier_locks_first(mut guard: Guard) -> Guard {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_lock",
@@ -295,7 +304,7 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_lock_all",
@@ -316,7 +325,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
     on_window(
         "MPI_Win_test",
@@ -348,7 +357,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_sync",
@@ -362,4 +371,11 @@ pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
         // SAFETY: the application's argument, passed on.
         || unsafe { PMPI_Win_sync(win) },
     )
+}
+
+exports! {
+    MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win);
+    MPI_Win_lock_all(assert: c_int, win: MPI_Win);
+    MPI_Win_test(win: MPI_Win, flag: *mut c_int);
+    MPI_Win_sync(win: MPI_Win);
 }

@@ -8,6 +8,7 @@
 
 use std::ffi::CStr;
 
+use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
@@ -89,6 +90,22 @@ impl Transport {
     /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it (documented in `mpix_rma.h`).
     pub(crate) fn progresses(&self) -> &'static CStr {
         with_port!(self, port => port.progresses())
+    }
+
+    /// True if put and get are copies by load and store to every target.
+    pub(crate) fn is_mapped(&self) -> bool {
+        match self {
+            Transport::Shm(port) => port.place_of(0).is_some(),
+        }
+    }
+
+    /// Where the memory of `rank` is in this process, if it [is mapped](Self::is_mapped).
+    pub(crate) fn place_of(&self, rank: Rank) -> Option<Place> {
+        match self {
+            Transport::Shm(port) => {
+                port.place_of(rank).map(|(base, size, unit)| Place { base: base.0 as u64, size, unit: unit.into() })
+            }
+        }
     }
 
     /// True if peers wait for this process to poll.

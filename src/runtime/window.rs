@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::process::Host;
+use super::process::{Host, multiple};
+use super::shortcut::{self, Shortcut};
 use super::transport::{Transport, with_port};
-use crate::engine::{self, Outcome, RequestId};
+use crate::engine::{self, Outcome, Rank, RequestId};
 
 /// A window handle of the host, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +98,8 @@ pub(crate) struct Window {
     pub(crate) waiting: u32,
     /// Communication calls so far, to sweep over the rest of the process now and then.
     pub(crate) calls: u32,
+    /// Of allocated windows, under `MPI_THREAD_MULTIPLE`.
+    shortcut: Option<&'static Shortcut>,
     /// In the registry's list of windows that a sweep looks at.
     attended: bool,
     /// Looks in a row that moved nothing, and since when, to report a wait that lasts.
@@ -109,6 +112,7 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(engine: engine::Window, port: Transport, handle: HostHandle, size: u32, attributes: Attributes, hints: Hints) -> Self {
         let polls = port.needs_polling();
+        let shortcut = (multiple() && port.is_mapped()).then(|| shortcut::make(handle.0));
         Self {
             engine,
             port,
@@ -120,10 +124,29 @@ impl Window {
             hints,
             waiting: 0,
             calls: 0,
+            shortcut,
             attended: false,
             idle: 0,
             idle_since: None,
             requests: Vec::new(),
+        }
+    }
+
+    /// Other threads may do as the operation that this one has just issued, without entering.
+    #[inline]
+    pub(crate) fn open_shortcut(&self, target: Rank) {
+        if let Some(shortcut) = self.shortcut
+            && self.engine.goes_directly(target)
+        {
+            shortcut.open(target, || self.port.place_of(target));
+        }
+    }
+
+    /// Before anything that opens or closes an access epoch.
+    #[inline]
+    pub(crate) fn close_shortcuts(&self) {
+        if let Some(shortcut) = self.shortcut {
+            shortcut.close();
         }
     }
 
@@ -398,6 +421,10 @@ impl Registry {
         let at = self.live.iter().position(|other| *other == window).expect("a live window");
         self.live.remove(at);
         self.attended.retain(|other| *other != window);
+        // SAFETY: as in `ours`.
+        if let Some(shortcut) = unsafe { window.as_ref() }.shortcut {
+            shortcut::give_back(shortcut);
+        }
         // SAFETY: `insert_ours` leaked this box and listed it as live; it was just taken from that list, so it comes
         // back once.
         unsafe { Box::from_raw(window.as_ptr()) }

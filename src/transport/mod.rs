@@ -2,7 +2,7 @@
 
 mod bulk;
 pub mod element;
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod regions;
 pub mod shape;
 pub mod shm;

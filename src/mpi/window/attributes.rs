@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::mpi::error::boundary;
+use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::runtime::{HostHandle, enter};
 
@@ -10,7 +11,7 @@ use crate::runtime::{HostHandle, enter};
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_get_attr(
     win: MPI_Win,
     win_keyval: c_int,
@@ -49,3 +50,5 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
         }
     })
 }
+
+exports! { MPI_Win_get_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int); }

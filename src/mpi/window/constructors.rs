@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::{Made, Wanted, create, leave_to_host};
 use crate::mpi::error::boundary;
+use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 
 /// # Safety
@@ -38,7 +39,7 @@ macro_rules! constructors {
             ///
             /// # Safety
             /// As MPI says of the call.
-            #[unsafe(no_mangle)]
+            #[inline(always)]
             pub unsafe extern "C" fn $allocate(
                 size: MPI_Aint,
                 disp_unit: $unit,
@@ -65,7 +66,7 @@ macro_rules! constructors {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $create(
             base: *mut c_void,
             size: MPI_Aint,
@@ -85,6 +86,11 @@ macro_rules! constructors {
             };
             // SAFETY: the application's arguments, passed on.
             unsafe { construct(&wanted, win, None, || $host_create(base, size, disp_unit, info, comm, win)) }
+        }
+
+        exports! {
+            $create(base: *mut c_void, size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win);
+            $($allocate(size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win);)*
         }
     };
 }
@@ -110,7 +116,7 @@ constructors! {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> c_int {
     let wanted = Wanted {
         call: "MPI_Win_create_dynamic",
@@ -124,3 +130,5 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, 
     // SAFETY: the application's arguments, passed on.
     unsafe { construct(&wanted, win, None, || PMPI_Win_create_dynamic(info, comm, win)) }
 }
+
+exports! { MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win); }

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use crate::mpi::call::Done;
 use crate::mpi::error::{Fault, Place, boundary, raise};
 use crate::mpi::hook;
+use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::runtime::progress::{note_live, wait_until};
 use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
@@ -15,7 +16,7 @@ use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
     const CALL: &str = "MPI_Win_free";
     boundary(CALL, || {
@@ -101,3 +102,5 @@ fn discard(handle: HostHandle, window: NonNull<Window>) {
         unsafe { PMPI_Group_free(&raw mut group) };
     }
 }
+
+exports! { MPI_Win_free(win: *mut MPI_Win); }

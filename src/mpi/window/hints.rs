@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use super::free::vote;
 use crate::mpi::call::on_window;
 use crate::mpi::error::Fault;
+use crate::mpi::host::exports;
 use crate::mpi::info::{self, Unreadable};
 use crate::mpi::sys::*;
 use crate::runtime::Window;
@@ -15,7 +16,7 @@ use crate::runtime::Window;
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
     on_window(
         "MPI_Win_set_info",
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> c_int {
     on_window(
         "MPI_Win_get_info",
@@ -82,4 +83,9 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Win_get_info(win, info_used) },
     )
+}
+
+exports! {
+    MPI_Win_set_info(win: MPI_Win, info: MPI_Info);
+    MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info);
 }

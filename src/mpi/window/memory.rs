@@ -6,6 +6,7 @@ use crate::engine::Addr;
 use crate::mpi::args;
 use crate::mpi::call::{Done, on_window};
 use crate::mpi::error::Fault;
+use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::runtime::Window;
 use crate::transport::regions::Refusal;
@@ -46,7 +47,7 @@ macro_rules! shared_query {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(
             win: MPI_Win,
             rank: c_int,
@@ -75,6 +76,8 @@ macro_rules! shared_query {
                 || unsafe { $host(win, rank, size, disp_unit, baseptr) },
             )
         }
+
+        exports! { $name(win: MPI_Win, rank: c_int, size: *mut MPI_Aint, disp_unit: *mut $unit, baseptr: *mut c_void); }
     };
 }
 
@@ -113,7 +116,7 @@ fn attach(window: &mut Window, base: *const c_void, size: MPI_Aint) -> Done {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
     on_window(
         "MPI_Win_attach",
@@ -129,7 +132,7 @@ pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: M
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_int {
     on_window(
         "MPI_Win_detach",
@@ -139,4 +142,9 @@ pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Win_detach(win, base) },
     )
+}
+
+exports! {
+    MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint);
+    MPI_Win_detach(win: MPI_Win, base: *const c_void);
 }

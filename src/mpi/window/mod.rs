@@ -33,6 +33,8 @@ mod free;
 mod hints;
 mod memory;
 
+pub(crate) use attributes::MPI_Win_get_attr;
+
 /// What the application asks for.
 struct Wanted {
     call: &'static str,

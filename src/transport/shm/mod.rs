@@ -172,6 +172,13 @@ impl ShmWindow {
         there.then(|| Addr(self.mapped_memory(rank) as usize))
     }
 
+    /// Allocated windows: first byte of the memory of `rank` in this process, its bytes, and its displacement unit.
+    #[must_use]
+    pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
+        let (size, unit) = self.extent_of(rank);
+        self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
+    }
+
     /// True if this process reaches the memory of `rank` by load and store (allocated windows; itself always).
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
