@@ -213,6 +213,53 @@ fn in_reach(flag: &'static [Key; 4]) -> &'static Key {
     if flag[0].name.to_bytes().len() < MPI_MAX_INFO_KEY as usize { &flag[0] } else { &flag[SHORT] }
 }
 
+/// An info object without the standard's keys, for the host's window behind a handle of ours. The hosts do things with them that help
+/// nobody there, up to refusing the window.
+pub(crate) struct ForHost {
+    info: MPI_Info,
+    made: bool,
+}
+
+impl ForHost {
+    /// # Safety
+    /// `info` is an info object of the application or `MPI_INFO_NULL`, and stays so.
+    pub(crate) unsafe fn of(info: MPI_Info) -> Self {
+        let mut ours = Self { info, made: false };
+        if info == MPI_INFO_NULL {
+            return ours;
+        }
+        for key in [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT] {
+            let (mut length, mut flag) = (0, 0);
+            // SAFETY: as the caller says; the places are ours, and so is the duplicate.
+            unsafe {
+                let found =
+                    PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag) == MPI_SUCCESS && flag != 0;
+                if found && !ours.made {
+                    ours.made = PMPI_Info_dup(info, &raw mut ours.info) == MPI_SUCCESS;
+                }
+                if found && ours.made {
+                    PMPI_Info_delete(ours.info, key.as_ptr());
+                }
+            }
+        }
+        ours
+    }
+
+    /// The info object, as long as this lives.
+    pub(crate) fn get(&self) -> MPI_Info {
+        self.info
+    }
+}
+
+impl Drop for ForHost {
+    fn drop(&mut self) {
+        if self.made {
+            // SAFETY: made by `of`, and nobody else's.
+            unsafe { PMPI_Info_free(&raw mut self.info) };
+        }
+    }
+}
+
 const NO_LOCKS: &CStr = c"no_locks";
 const ORDERING: &CStr = c"accumulate_ordering";
 const OPS: &CStr = c"accumulate_ops";

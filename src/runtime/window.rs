@@ -110,7 +110,14 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(engine: engine::Window, port: Transport, handle: HostHandle, size: u32, attributes: Attributes, hints: Hints) -> Self {
+    pub(crate) fn new(
+        engine: engine::Window,
+        port: Transport,
+        handle: HostHandle,
+        size: u32,
+        attributes: Attributes,
+        hints: Hints,
+    ) -> Self {
         let polls = port.needs_polling();
         let shortcut = (multiple() && port.is_mapped()).then(|| shortcut::make(handle.0));
         Self {

@@ -8,7 +8,7 @@ use super::free::vote;
 use crate::mpi::call::on_window;
 use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
-use crate::mpi::info::{self, Unreadable};
+use crate::mpi::info::{self, ForHost, Unreadable};
 use crate::mpi::sys::*;
 use crate::runtime::Window;
 
@@ -18,7 +18,9 @@ use crate::runtime::Window;
 /// As MPI says of the call.
 #[inline(always)]
 pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
-    on_window(
+    // The host's handler has heard of what the host refuses.
+    let mut refused = MPI_SUCCESS;
+    let code = on_window(
         "MPI_Win_set_info",
         win,
         |guard, mut window| {
@@ -41,14 +43,13 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             wishes.asked.change(unsafe { &mut window.as_mut().hints });
             drop(guard);
             // SAFETY: the application's arguments, passed on.
-            if unsafe { PMPI_Win_set_info(win, info) } != MPI_SUCCESS {
-                return Err(Fault::new(MPI_ERR_INFO, "the host does not take info"));
-            }
+            refused = unsafe { PMPI_Win_set_info(win, ForHost::of(info).get()) };
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Win_set_info(win, info) },
-    )
+    );
+    if code == MPI_SUCCESS { refused } else { code }
 }
 
 /// Tells which hints are in force.

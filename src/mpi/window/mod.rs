@@ -17,7 +17,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::error::{Fault, Place, raise};
-use super::info::{self, Unreadable, Wishes};
+use super::info::{self, ForHost, Unreadable, Wishes};
 use super::sys::*;
 use super::{datatype, drive, hook};
 use crate::engine::{self, Addr, Rank};
@@ -222,7 +222,10 @@ fn host_window(wanted: &Wanted) -> (MPI_Win, c_int) {
     let mut nothing: *mut c_void = std::ptr::null_mut();
     // SAFETY: the communicator and info were checked; the places are ours. The address that the host gives for the
     // memory of no bytes is of no use.
-    let code = unsafe { PMPI_Win_allocate(0, 1, wanted.info, wanted.comm, (&raw mut nothing).cast(), &raw mut handle) };
+    let code = unsafe {
+        let info = ForHost::of(wanted.info);
+        PMPI_Win_allocate(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
+    };
     (handle, code)
 }
 

@@ -83,7 +83,10 @@ impl Card {
             u64::from(self.pid as u32) | u64::from(self.fd as u32) << 32,
             self.base,
             self.size,
-            u64::from(self.disp_unit) | u64::from(self.kind as u8) << 32 | u64::from(self.apart) << 40 | u64::from(self.align) << 48,
+            u64::from(self.disp_unit)
+                | u64::from(self.kind as u8) << 32
+                | u64::from(self.apart) << 40
+                | u64::from(self.align) << 48,
             self.probe,
             self.kept,
             self.fresh,
