@@ -3,6 +3,7 @@
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -321,6 +322,24 @@ pub(crate) struct Registry {
 /// No handle of a host has all bits set.
 const NOBODY: u64 = u64::MAX;
 
+/// The handle that was asked for last of those that are left to the host.
+static LEFT_TO_HOST: AtomicU64 = AtomicU64::new(NOBODY);
+/// How many windows are attended.
+static ATTENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// True of the window that was last found to be left to the host. Asked before anything is entered: what such a window costs
+/// beside its plain host is this question.
+#[inline(always)]
+pub(crate) fn is_left_to_host(handle: HostHandle) -> bool {
+    LEFT_TO_HOST.load(Ordering::Acquire) == handle.0
+}
+
+/// True if a sweep would look at nothing. Asked by hooks before they enter.
+#[inline(always)]
+pub(crate) fn nothing_attended() -> bool {
+    ATTENDED.load(Ordering::Acquire) == 0
+}
+
 impl Registry {
     pub(crate) const fn new() -> Self {
         Self {
@@ -349,6 +368,7 @@ impl Registry {
         // SAFETY: as in `ours`.
         unsafe { window.as_mut() }.attended = true;
         self.attended.push(window);
+        self.note_attended();
     }
 
     /// The window at this place of the list that a sweep goes through, if it is not idle; an idle one leaves the list, and
@@ -363,9 +383,14 @@ impl Registry {
         if window.is_idle() {
             window.attended = false;
             self.attended.swap_remove(at);
+            self.note_attended();
             return Attended::Idle { moved };
         }
         Attended::Busy { window: found, moved }
+    }
+
+    fn note_attended(&self) {
+        ATTENDED.store(self.attended.len(), Ordering::Release);
     }
 
     /// A window in which a lock that is open is not held yet.
@@ -384,6 +409,7 @@ impl Registry {
             }
             Entry::Host => {
                 self.hot = (handle.0, None);
+                LEFT_TO_HOST.store(handle.0, Ordering::Release);
                 None
             }
             Entry::Freed => None,
@@ -428,6 +454,7 @@ impl Registry {
         let at = self.live.iter().position(|other| *other == window).expect("a live window");
         self.live.remove(at);
         self.attended.retain(|other| *other != window);
+        self.note_attended();
         // SAFETY: as in `ours`.
         if let Some(shortcut) = unsafe { window.as_ref() }.shortcut {
             shortcut::give_back(shortcut);
@@ -439,6 +466,7 @@ impl Registry {
 
     fn set(&mut self, handle: HostHandle, entry: Entry) -> Option<Entry> {
         self.hot = (NOBODY, None);
+        LEFT_TO_HOST.store(NOBODY, Ordering::Release);
         if entry == Entry::Freed && self.freed >= FREED_MOST {
             self.entries.retain(|_, entry| *entry != Entry::Freed);
             self.freed = 0;
