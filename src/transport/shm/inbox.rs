@@ -141,7 +141,7 @@ pub(super) unsafe fn combine_slot(tag: Tag, data: *mut u8, target: *mut u8, len:
             OpKind::Accumulate => combine.apply(data, target, len),
             OpKind::GetAccumulate => combine.exchange_apply(data, target, len),
             OpKind::CompareAndSwap => compare_swap_in_place(target, data, len),
-            OpKind::Put | OpKind::Get => debug_assert!(false, "not atomic"),
+            OpKind::Put | OpKind::Get | OpKind::Notify => debug_assert!(false, "not atomic"),
         }
     }
 }

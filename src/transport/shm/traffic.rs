@@ -158,6 +158,14 @@ impl Traffic {
         }
     }
 
+    /// True if everything that was posted to `target` has taken effect there.
+    pub(super) fn is_applied(&mut self, target: Rank) -> bool {
+        let index = self.outbox_of(target);
+        let outbox = &mut self.outboxes[index as usize];
+        outbox.look();
+        outbox.is_applied()
+    }
+
     /// Where the outbox to `target` is. It is noted in the pair's block, which only this process reads:
     /// no search, and no table as long as the window is wide.
     #[inline(always)]
