@@ -3,6 +3,7 @@
 mod bulk;
 pub mod element;
 pub(crate) mod kernel;
+pub(crate) mod regions;
 pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]
