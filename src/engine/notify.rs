@@ -105,6 +105,16 @@ impl Window {
         self.notifications.watches.iter().any(|watch| watch.first + watch.number > index)
     }
 
+    /// True if operations are recorded or in flight.
+    pub fn has_operations(&self) -> bool {
+        self.records.len() != 0
+    }
+
+    /// Counters from `index` on are gone. Should there be such again, they begin at 0.
+    pub fn forget_counters_from(&mut self, index: u32) {
+        self.notifications.bases.retain(|known, _| *known < index);
+    }
+
     /// Part of a sweep: completes the waits that have come to their end.
     pub(super) fn look_at_watches(&mut self, port: &mut impl Port) {
         let mut at = 0;

@@ -144,6 +144,11 @@ impl Window {
         }
     }
 
+    /// Rank of this process.
+    pub fn rank(&self) -> Rank {
+        self.me
+    }
+
     /// Reports each completed request once, in the order of completion.
     pub fn next_completed(&mut self) -> Option<RequestId> {
         self.requests.next_completed()

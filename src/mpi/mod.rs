@@ -36,4 +36,4 @@ mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;
-mod window;
+pub(crate) mod window;

@@ -12,7 +12,7 @@ use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
-use crate::transport::shm::ShmWindow;
+use crate::transport::shm::{CounterStep, ShmWindow};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -117,6 +117,28 @@ impl Transport {
     #[inline]
     pub(crate) fn settle(&mut self) -> bool {
         with_port!(self, port => port.settle())
+    }
+
+    /// Notification counters of a process.
+    #[inline(always)]
+    pub(crate) fn counters_of(&self, rank: Rank) -> u32 {
+        match self {
+            Transport::Shm(port) => port.counters_of(rank),
+        }
+    }
+
+    /// A step of making counters; see [`ShmWindow::make_counters`].
+    pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
+        match self {
+            Transport::Shm(port) => port.make_counters(step, number),
+        }
+    }
+
+    /// Ends the making of counters.
+    pub(crate) fn counters_made(&mut self, agreed: bool) {
+        match self {
+            Transport::Shm(port) => port.counters_made(agreed),
+        }
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.
