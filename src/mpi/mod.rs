@@ -7,6 +7,7 @@
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
+//! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
 //! | `call`, `error`, `request` | what calls have in common: errors, requests |
 //! | `hook`, `drive`, `blocking` | progress both ways [PR-1] |
 //!
@@ -18,14 +19,18 @@ mod args;
 #[cfg(mpi_host = "mpich")]
 mod blocking;
 pub(crate) mod call;
+mod constructor;
 mod datatype;
+mod derived;
 mod drive;
 pub(crate) mod error;
+mod flatten;
 mod hook;
 mod info;
 mod init;
 mod request;
 mod rma;
+mod shaped;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;
