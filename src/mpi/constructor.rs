@@ -50,9 +50,8 @@ impl Envelope {
     pub(crate) fn of(datatype: MPI_Datatype) -> Result<Self, Fault> {
         let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
         // SAFETY: the handle is a datatype of the application or of the host; the places are ours.
-        let status = unsafe {
-            PMPI_Type_get_envelope(datatype, &raw mut integers, &raw mut addresses, &raw mut types, &raw mut combiner)
-        };
+        let status =
+            unsafe { PMPI_Type_get_envelope(datatype, &raw mut integers, &raw mut addresses, &raw mut types, &raw mut combiner) };
         if status != MPI_SUCCESS {
             return Err(refused());
         }

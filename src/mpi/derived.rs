@@ -107,8 +107,7 @@ pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     }
     let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
     // SAFETY: the handle is a datatype; the places are ours.
-    let status =
-        unsafe { PMPI_Type_get_attr(datatype, KEY.load(Ordering::Relaxed), (&raw mut value).cast(), &raw mut found) };
+    let status = unsafe { PMPI_Type_get_attr(datatype, KEY.load(Ordering::Relaxed), (&raw mut value).cast(), &raw mut found) };
     if status == MPI_SUCCESS && found != 0 && !value.is_null() {
         // SAFETY: the value is one of `keep`, alive as long as the datatype.
         return Ok(unsafe { &*value.cast::<Datatype>() });

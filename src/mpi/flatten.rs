@@ -163,8 +163,7 @@ fn blocks(counts: &[u64], at: &[i64], unit: i64) -> Result<Vec<Block>, Fault> {
 /// `MPI_Type_create_subarray`.
 fn subarray(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<Layout>, Fault> {
     let dimensions = arguments.plain_length()?;
-    let (sizes, parts, starts) =
-        (arguments.numbers(dimensions)?, arguments.numbers(dimensions)?, arguments.numbers(dimensions)?);
+    let (sizes, parts, starts) = (arguments.numbers(dimensions)?, arguments.numbers(dimensions)?, arguments.numbers(dimensions)?);
     let order = arguments.plain()?;
     let mut extent = inner.extent();
     let mut layout = inner;

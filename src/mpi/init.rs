@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
 
 use super::error::boundary;
+use super::host::exports;
 use super::sys::*;
 use super::{datatype, derived, drive, hook, request};
 use crate::runtime::config::{self, Serve, Settings};
@@ -14,7 +15,7 @@ use crate::runtime::{enter, progress, thread};
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     boundary("MPI_Init", || {
         if Settings::read(look_up).0.progress_thread() {
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Init_thread(
     argc: *mut c_int,
     argv: *mut *mut *mut c_char,
@@ -46,6 +47,12 @@ pub unsafe extern "C" fn MPI_Init_thread(
         let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
         start_after(code)
     })
+}
+
+exports! {
+    MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char);
+    MPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int);
+    MPI_Finalize();
 }
 
 fn look_up(name: &str) -> Option<String> {
@@ -199,7 +206,7 @@ fn start_log(rank: c_int, settings: &Settings) {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     boundary("MPI_Finalize", || {
         finish();
@@ -236,6 +243,7 @@ fn finish() {
     thread::stop();
     hook::see_off();
     hook::release();
+    derived::release();
     enter().settings = None;
     drive::agree(false);
 }

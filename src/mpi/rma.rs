@@ -6,8 +6,9 @@ use std::ptr::NonNull;
 use super::args::{self, Buffer, Target};
 use super::call::{Done, admit, deliver, deliver_complete, on_window};
 use super::error::Fault;
+use super::host::exports;
 use super::sys::*;
-use crate::engine::{Op, OpKind, Outcome};
+use crate::engine::{Op, OpKind, Outcome, SyncError};
 use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Window, with_port};
 
@@ -16,11 +17,17 @@ const CALLS_PER_SWEEP: u32 = 64;
 
 /// Checks and issues one operation.
 #[inline(always)]
-fn communicate(mut guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(&Window) -> Result<Option<Op>, Fault>) -> Done {
+fn communicate(
+    mut guard: Guard,
+    mut window: NonNull<Window>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     if let Some(op) = make(ours)? {
-        with_port!(&mut ours.port, port => ours.engine.issue(port, &op))?;
+        if let Err(error) = with_port!(&mut ours.port, port => ours.engine.issue(port, &op)) {
+            return Err(refused(ours, &op, error));
+        }
     }
     ours.calls = ours.calls.wrapping_add(1);
     if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
@@ -29,19 +36,31 @@ fn communicate(mut guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(
     Ok(())
 }
 
+/// The engine has refused an operation, which will never be posted.
+#[cold]
+fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
+    if let Some(shape) = op.shape {
+        window.port.drop_shape(op.target, shape);
+    }
+    error.into()
+}
+
 /// Checks and issues one operation that has a request.
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
     mut window: NonNull<Window>,
     request: *mut MPI_Request,
-    make: impl FnOnce(&Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
     admit(request)?;
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let outcome = match make(ours)? {
-        Some(op) => with_port!(&mut ours.port, port => ours.engine.issue_request(port, &op))?,
+        Some(op) => match with_port!(&mut ours.port, port => ours.engine.issue_request(port, &op)) {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(refused(ours, &op, error)),
+        },
         None => Outcome::Complete,
     };
     if outcome == Outcome::Complete {
@@ -74,7 +93,7 @@ macro_rules! communication {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(
             origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
@@ -96,13 +115,18 @@ macro_rules! communication {
                 },
             )
         }
+        exports! {
+            $name(origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win
+                  $(, $request: $type)?);
+        }
     };
     (@accumulate $name:ident $host:ident $count:ty, $form:ident, $($request:ident: $type:ty)?) => {
         /// Reduces data into a target's window.
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
@@ -124,13 +148,18 @@ macro_rules! communication {
                 },
             )
         }
+        exports! {
+            $name(origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win
+                  $(, $request: $type)?);
+        }
     };
     (@get_accumulate $name:ident $host:ident $count:ty, $form:ident, $($request:ident: $type:ty)?) => {
         /// Fetches a target's data and reduces ours into it.
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, result_addr: *mut c_void,
             result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
@@ -152,6 +181,12 @@ macro_rules! communication {
                           target_rank, target_disp, target_count, target_datatype, op, win, $($request)?)
                 },
             )
+        }
+        exports! {
+            $name(origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype,
+                  result_addr: *mut c_void, result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int,
+                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win
+                  $(, $request: $type)?);
         }
     };
 }
@@ -175,7 +210,7 @@ communication! { MPI_Count;
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Fetch_and_op(
     origin_addr: *const c_void,
     result_addr: *mut c_void,
@@ -202,7 +237,7 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Compare_and_swap(
     origin_addr: *const c_void,
     compare_addr: *const c_void,
@@ -224,4 +259,13 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) },
     )
+}
+
+exports! {
+    MPI_Fetch_and_op(
+        origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype, target_rank: c_int,
+        target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win);
+    MPI_Compare_and_swap(
+        origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
+        target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win);
 }
