@@ -43,15 +43,11 @@ pub(crate) fn rank(window: &Window, rank: c_int, text: &'static str) -> Checked<
     Err(Fault::new(MPI_ERR_RANK, text))
 }
 
-/// Both datatypes, if both are predefined and equal sizes of them are the same bytes.
+/// Both datatypes, if both are predefined.
 #[inline(always)]
 fn plain(origin: MPI_Datatype, target: MPI_Datatype) -> Option<(&'static Predefined, &'static Predefined)> {
     let from = predefined(origin)?;
-    if origin == target {
-        return Some((from, from));
-    }
-    let to = predefined(target)?;
-    (from.element == to.element || (from.is_dense() && to.is_dense())).then_some((from, to))
+    if origin == target { Some((from, from)) } else { Some((from, predefined(target)?)) }
 }
 
 #[inline(always)]
@@ -139,7 +135,9 @@ pub(super) const BEYOND: &str = "target_rank is outside the window's group";
 /// `MPI_Put` and `MPI_Get`. Nothing if nothing is to be moved.
 #[inline(always)]
 pub(crate) fn transfer(window: &mut Window, kind: OpKind, origin: Buffer, target: Target) -> Checked<Option<Op>> {
-    let Some((from, datatype)) = plain(origin.datatype, target.datatype) else {
+    // Padding, of pairs, is not theirs to move.
+    let dense = |(from, to): &(&Predefined, &Predefined)| from.is_dense() && to.is_dense();
+    let Some((from, datatype)) = plain(origin.datatype, target.datatype).filter(dense) else {
         return shaped::transfer(window, kind, origin, target);
     };
     let rank = rank(window, target.rank, BEYOND)?;
