@@ -100,6 +100,7 @@ impl Constructor {
         }
         let types = types.into_iter().map(Inner).collect();
         let large = !counts.is_empty();
+        #[allow(clippy::unnecessary_cast, reason = "addresses are not i64 on every host")]
         let wide = if large { counts } else { addresses.into_iter().map(|address| address as i64).collect() };
         let integers = integers.into_iter().map(i64::from).collect();
         Ok(Constructor { combiner: envelope.combiner, integers, wide, large, types })

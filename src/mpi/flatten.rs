@@ -96,7 +96,7 @@ fn bounds_of(datatype: MPI_Datatype) -> Result<(i64, i64), Fault> {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: the handle is a datatype; the places are ours.
     let status = unsafe { PMPI_Type_get_extent_x(datatype, &raw mut lower, &raw mut extent) };
-    if status == MPI_SUCCESS { Ok((lower as i64, extent as i64)) } else { Err(too_large()) }
+    if status == MPI_SUCCESS { Ok((lower, extent)) } else { Err(too_large()) }
 }
 
 /// What a constructor makes; the bounds are left to the host.

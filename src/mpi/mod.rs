@@ -8,6 +8,7 @@
 //! | `init` | `MPI_Init*` and `MPI_Finalize`: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
+//! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
 //! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
 //! | `call`, `error`, `request` | what calls have in common: errors, requests |
@@ -36,6 +37,7 @@ mod init;
 mod request;
 mod rma;
 mod shaped;
+mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;

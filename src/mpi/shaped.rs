@@ -11,7 +11,7 @@ use super::sys::*;
 use crate::engine::{Addr, Op, OpKind};
 use crate::runtime::Window;
 use crate::transport::element::{native, reduction};
-use crate::transport::shape::{Shape, Side};
+use crate::transport::shape::{Runs, Shape, Side};
 
 type Checked<T> = Result<T, Fault>;
 
@@ -90,20 +90,53 @@ impl<'a> Items<'a> {
 }
 
 /// Displacement of the target's items in its window; all their bytes lie there.
+#[allow(clippy::unnecessary_cast, reason = "addresses are not i64 on every host")]
 fn place(window: &Window, rank: u32, disp: MPI_Aint, target: &Items<'_>, view: View) -> Checked<i64> {
+    let disp = disp as i64;
     if disp < 0 {
         return Err(Fault::new(MPI_ERR_DISP, "target_disp is negative"));
     }
     let (low, high) = target.bounds(view)?;
     let (size, unit) = window.port.extent_of(rank);
-    let at = (disp as i64).checked_mul(i64::from(unit));
+    let at = disp.checked_mul(i64::from(unit));
     let lies_within = |at: &i64| {
         let begins = at.checked_add(low).is_some_and(|first| first >= 0);
         begins && at.checked_add(high).is_some_and(|end| end as u64 <= size) && *at as u64 <= size
     };
-    at.filter(lies_within).ok_or_else(|| {
-        Fault::new(MPI_ERR_RMA_RANGE, "target_disp, target_count and target_datatype reach beyond the target's window")
-    })
+    match at.filter(lies_within) {
+        Some(at) => Ok(at),
+        None => attached_place(window, rank, disp, target, view),
+    }
+}
+
+/// As [`place`], in a dynamic window: displacements are addresses, and the target must have attached what is there, which may be
+/// several regions.
+#[cold]
+#[inline(never)]
+fn attached_place(window: &Window, rank: u32, at: i64, target: &Items<'_>, view: View) -> Checked<i64> {
+    if window.attributes.flavor != MPI_WIN_FLAVOR_DYNAMIC {
+        let text = "target_disp, target_count and target_datatype reach beyond the target's window";
+        return Err(Fault::new(MPI_ERR_RMA_RANGE, text));
+    }
+    let reaches = |(low, high): (i64, i64)| {
+        let (Some(first), Some(end)) = (at.checked_add(low), at.checked_add(high)) else { return false };
+        first >= 0 && window.port.reaches(rank, first as u64, (end - first) as u64)
+    };
+    let side = target.side(view);
+    let mut walk = side.walk(0);
+    // Each run by itself where not all of them lie in one region.
+    let each = |runs: Runs| {
+        (0..runs.count as i64).all(|number| {
+            let low = runs.at + number * runs.stride;
+            reaches((low, low + runs.len as i64))
+        })
+    };
+    let whole = |runs: &Runs| runs.bounds().is_some_and(reaches);
+    if reaches(side.bounds()) || std::iter::from_fn(|| walk.next_runs(u64::MAX)).all(|runs| whole(&runs) || each(runs)) {
+        Ok(at)
+    } else {
+        Err(Fault::new(MPI_ERR_RMA_RANGE, "the target has not attached all of the memory that target_datatype reaches"))
+    }
 }
 
 /// `MPI_Put` and `MPI_Get`.

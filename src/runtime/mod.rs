@@ -15,10 +15,12 @@
 pub mod config;
 pub(crate) mod process;
 pub(crate) mod progress;
+#[doc(hidden)]
+pub mod shortcut;
 pub(crate) mod thread;
 pub(crate) mod transport;
 pub(crate) mod window;
 
 pub(crate) use process::{Guard, enter};
 pub(crate) use transport::{Transport, with_port};
-pub(crate) use window::{Entry, HostHandle, HostRequest, Window};
+pub(crate) use window::{Entry, Hints, HostHandle, HostRequest, Window};

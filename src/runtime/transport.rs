@@ -6,7 +6,11 @@
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
+use std::ffi::CStr;
+
+use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
+use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
 use crate::transport::shm::ShmWindow;
 
@@ -39,6 +43,27 @@ impl Transport {
         with_port!(self, port => port.extent_of(rank))
     }
 
+    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic windows, whose extent is 0 and
+    /// whose memory is attached; the others are told by [`extent_of`](Self::extent_of).
+    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
+        with_port!(self, port => port.reaches(rank, at, len))
+    }
+
+    /// Adds memory of this process to a dynamic window.
+    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+        with_port!(self, port => port.attach(base, len))
+    }
+
+    /// Takes memory of this process out of a dynamic window.
+    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+        with_port!(self, port => port.detach(base))
+    }
+
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
+        with_port!(self, port => port.address_of(rank))
+    }
+
     /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
     #[inline]
     pub(crate) fn add_shape(&mut self, _rank: Rank, shape: Shape) -> Shaped {
@@ -55,6 +80,32 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn load_store(&self, rank: Rank) -> bool {
         with_port!(self, port => port.load_store(rank))
+    }
+
+    /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
+    pub(crate) fn alignment(&self) -> u64 {
+        with_port!(self, port => port.alignment())
+    }
+
+    /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it (documented in `mpix_rma.h`).
+    pub(crate) fn progresses(&self) -> &'static CStr {
+        with_port!(self, port => port.progresses())
+    }
+
+    /// True if put and get are copies by load and store to every target.
+    pub(crate) fn is_mapped(&self) -> bool {
+        match self {
+            Transport::Shm(port) => port.place_of(0).is_some(),
+        }
+    }
+
+    /// Where the memory of `rank` is in this process, if it [is mapped](Self::is_mapped).
+    pub(crate) fn place_of(&self, rank: Rank) -> Option<Place> {
+        match self {
+            Transport::Shm(port) => {
+                port.place_of(rank).map(|(base, size, unit)| Place { base: base.0 as u64, size, unit: unit.into() })
+            }
+        }
     }
 
     /// True if peers wait for this process to poll.

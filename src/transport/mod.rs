@@ -2,7 +2,8 @@
 
 mod bulk;
 pub mod element;
-mod kernel;
+pub(crate) mod kernel;
+pub(crate) mod regions;
 pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]
