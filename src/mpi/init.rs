@@ -6,7 +6,7 @@ use std::io::Write;
 use super::error::boundary;
 use super::host::exports;
 use super::sys::*;
-use super::{datatype, drive, hook, request};
+use super::{datatype, derived, drive, hook, request};
 use crate::runtime::config::{self, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{enter, progress, thread};
@@ -91,6 +91,7 @@ unsafe fn start() {
     unsafe {
         PMPI_Query_thread(&raw mut level);
         datatype::fill();
+        derived::prepare();
     }
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
     progress::set_crowded(is_crowded());
@@ -243,6 +244,7 @@ fn finish() {
     thread::stop();
     hook::see_off();
     hook::release();
+    derived::release();
     enter().settings = None;
     drive::agree(false);
 }
