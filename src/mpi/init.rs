@@ -228,7 +228,9 @@ fn finish() {
             engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters_from(0)).count()
         };
         if epochs_open != 0 {
-            log::warn!("MPI_Finalize: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned");
+            log::warn!(
+                "MPI_Finalize: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned"
+            );
         }
         // Closed epochs and freed requests end here. An open epoch may hold back others for ever, so with one open nothing
         // is waited for.

@@ -8,6 +8,7 @@
 //! | `init` | `MPI_Init*` and `MPI_Finalize`: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
+//! | `notify` | the notifying forms of the communication calls |
 //! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
 //! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
@@ -34,6 +35,7 @@ mod hook;
 pub(crate) mod host;
 mod info;
 mod init;
+mod notify;
 mod request;
 mod rma;
 mod shaped;

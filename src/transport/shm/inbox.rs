@@ -112,6 +112,7 @@ unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, share
         OpKind::Put => unsafe { copy(data, target, len) },
         // SAFETY: as above.
         OpKind::Get => unsafe { copy(target, data, len) },
+        OpKind::Notify => shared.raise(shared.me, disp),
         _ => {
             let lock = &shared.blocks.rank(shared.me).accumulate.0;
             // SAFETY: as above.

@@ -81,7 +81,7 @@ pub struct ShmWindow {
     /// Dynamic windows: what each process has attached.
     attached: Option<Box<Attached>>,
     /// Notification counters, if there are any.
-    counters: Option<Counters>,
+    counters: Option<Box<Counters>>,
     making: Making,
 }
 
@@ -252,7 +252,7 @@ impl ShmWindow {
                 Ok(())
             }
             CounterStep::Create => self.making.create(blocks, me),
-            CounterStep::Map => self.making.map(blocks, me, self.mapped.size, self.counters.as_ref()),
+            CounterStep::Map => self.making.map(blocks, me, self.mapped.size, self.counters.as_deref()),
         };
         done.map_err(counters::reason)
     }
@@ -261,15 +261,12 @@ impl ShmWindow {
     pub fn counters_made(&mut self, agreed: bool) {
         let made = std::mem::take(&mut self.making).done();
         if agreed {
-            self.counters = made;
+            self.counters = made.map(Box::new);
+            if let Some(traffic) = &mut self.traffic {
+                // SAFETY: they stay where they are, and until they are replaced, here, or the window is dropped with its traffic.
+                unsafe { traffic.set_counters(self.counters.as_deref()) };
+            }
         }
-    }
-
-    /// Raises a counter, if everything that was posted to the target before has taken effect.
-    #[cold]
-    fn notify_behind(&mut self, op: &Op) -> Posted {
-        let behind = op.target != self.me && self.traffic.as_mut().is_some_and(|traffic| !traffic.is_applied(op.target));
-        if behind { Posted::NoResource } else { self.raise(op) }
     }
 
     #[inline(always)]
@@ -409,9 +406,6 @@ impl Port for ShmWindow {
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         if self.allocated || op.target == self.me {
             return self.direct(op);
-        }
-        if op.kind == OpKind::Notify {
-            return self.notify_behind(op);
         }
         let traffic = self.traffic.as_mut().expect("a created window with several processes has traffic");
         traffic.post(op, ticket, &mut self.shapes)
