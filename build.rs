@@ -68,7 +68,7 @@ mod host {
             }
         }
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-        fs::write(out.join("bindings.rs"), bindings).expect("OUT_DIR is writable");
+        fs::write(out.join("bindings.rs"), through_places(&bindings)).expect("OUT_DIR is writable");
 
         let mut shim = cc::Build::new();
         shim.file("src/mpi/shim.c").includes(&flags.includes).pic(true).warnings(false);
@@ -232,6 +232,26 @@ mod host {
                 Err(format!("bindgen could not load libclang (install libclang-dev, or set LIBCLANG_PATH): {text}"))
             }
         }
+    }
+
+    /// Makes the functions of the bindings ones that look up the host's (`src/mpi/host.rs`). Those with a variable list of arguments
+    /// cannot be passed on, and are left out.
+    fn through_places(bindings: &str) -> String {
+        let mut text = String::new();
+        let mut rest = bindings;
+        while let Some(at) = rest.find("\nunsafe extern \"C\" {\n") {
+            let (before, block) = rest.split_at(at + 1);
+            let (block, after) = block.split_at(block.find("\n}\n").expect("a block has an end"));
+            let functions = block.split_once('\n').map_or("", |(_, functions)| functions);
+            text.push_str(before);
+            text.push_str("host_functions! {\n");
+            for function in functions.split_inclusive(';').filter(|function| !function.contains("...")) {
+                text.push_str(function);
+            }
+            rest = after;
+        }
+        text.push_str(rest);
+        text
     }
 
     /// The host's family and its version in words.

@@ -152,6 +152,9 @@
  *   MPIX_RMA_LOG           default warn    off | error | warn | info | debug: written to standard error; info
  *                                          names transport and progress hook of each window
  *   MPIX_RMA_MAX_REQUESTS  default 200000  1 to 250000: requests of this library that may be alive (section 9)
+ *   MPIX_RMA_PROGRESS      default calls   calls | thread: thread adds a thread of the library that makes progress
+ *                                          while the process computes without calling MPI. The host then runs at
+ *                                          MPI_THREAD_MULTIPLE, whatever level the program asks for.
  *
  * They are read at MPI_Init. Where processes see different values, those of rank 0 of MPI_COMM_WORLD hold for all,
  * with a warning.

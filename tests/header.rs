@@ -116,6 +116,46 @@ fn each_call_taken_over_exists_in_the_host() {
     }
 }
 
+/// Fortran wrappers and tools call `PMPI_*`: one window must not be served under one name by us and under the other by the host.
+#[test]
+fn each_call_taken_over_has_both_names() {
+    for library in built() {
+        let names = exported(&library);
+        let plain: BTreeSet<String> =
+            names.iter().filter(|name| name.starts_with("MPI")).map(|name| format!("P{name}")).collect();
+        let profiled: BTreeSet<String> = names.into_iter().filter(|name| name.starts_with("PMPI")).collect();
+        // MPICH's own function for attributes in Fortran has one name.
+        let odd: Vec<&String> = plain.symmetric_difference(&profiled).filter(|name| *name != "PMPII_Win_get_attr").collect();
+        assert!(odd.is_empty(), "{}: without their twin: {odd:?}", library.display());
+    }
+}
+
+/// A tool that defines `MPI_Put` and calls `PMPI_Put` must not be called again by the latter, nor must our own calls come back to us:
+/// no name of MPI is looked up by the dynamic linker but the one that ties us to the host (`src/mpi/host.rs`).
+#[test]
+fn no_call_goes_by_a_name_that_others_may_define() {
+    for library in built() {
+        let output = Command::new("nm").args(["-D", "--undefined-only"]).arg(&library).output().expect("nm runs");
+        assert!(output.status.success(), "nm {}", library.display());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let named: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(1))
+            .filter(|name| name.starts_with("MPI") || name.starts_with("PMPI"))
+            .collect();
+        assert_eq!(named, ["PMPI_Get_library_version"], "{}", library.display());
+        let output = Command::new("readelf").args(["-rW"]).arg(&library).output().expect("readelf runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let own: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(4))
+            .map(|name| name.split('@').next().unwrap_or(name))
+            .filter(|name| (name.starts_with("MPI") || name.starts_with("PMPI")) && *name != "PMPI_Get_library_version")
+            .collect();
+        assert!(own.is_empty(), "{} goes by names of its own: {own:?}", library.display());
+    }
+}
+
 /// What must be taken over on every host: the one-sided calls, and whatever completes a request.
 const AT_LEAST: &[&str] = &[
     "MPI_Win_create",

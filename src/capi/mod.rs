@@ -11,6 +11,7 @@ use std::ffi::c_int;
 use crate::engine::Outcome;
 use crate::mpi::call::{Done, admit, deliver, deliver_complete, on_our_window, place_for};
 use crate::mpi::error::boundary;
+use crate::mpi::host::exports;
 use crate::mpi::sync::{self, Checked};
 use crate::mpi::sys::*;
 use crate::runtime::Window;
@@ -47,67 +48,59 @@ fn closing(
     })
 }
 
-/// Defines a call and its twin.
+/// Defines a call, exported under both names.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident $twin:ident ($($arg:ident: $type:ty),*) as $form:ident($body:expr);)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) as $form:ident($body:expr);)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
         /// `win` is a window handle, and `request` is NULL (an error) or has room for a request. Buffers of the epoch's
         /// operations stay the library's until the request of the call that closes it is complete [EP-8].
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request) -> c_int {
             $form(stringify!($name), win, request, $body)
         }
-
-        /// The same, for tools.
-        ///
-        /// # Safety
-        /// As its twin.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $twin($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request) -> c_int {
-            $form(stringify!($name), win, request, $body)
-        }
+        exports! { $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request); }
     )*};
 }
 
 calls! {
     /// Opens an exposure epoch to the processes of `group`.
-    MPIX_Win_ipost PMPIX_Win_ipost(group: MPI_Group, assert: c_int) as
+    MPIX_Win_ipost(group: MPI_Group, assert: c_int) as
         opening(|window| sync::post(window, group, assert));
     /// Opens an access epoch to the processes of `group`.
-    MPIX_Win_istart PMPIX_Win_istart(group: MPI_Group, assert: c_int) as
+    MPIX_Win_istart(group: MPI_Group, assert: c_int) as
         opening(|window| sync::start(window, group, assert));
     /// Closes the access epoch; complete when its operations are.
-    MPIX_Win_icomplete PMPIX_Win_icomplete() as closing(sync::complete);
+    MPIX_Win_icomplete() as closing(sync::complete);
     /// Closes the exposure epoch; complete when every origin has completed its access.
-    MPIX_Win_iwait PMPIX_Win_iwait() as closing(sync::wait);
+    MPIX_Win_iwait() as closing(sync::wait);
     /// Closes a fence epoch and opens the next; complete when the operations before it are, and all processes have called.
-    MPIX_Win_ifence PMPIX_Win_ifence(assert: c_int) as closing(|window| sync::fence(window, assert));
+    MPIX_Win_ifence(assert: c_int) as closing(|window| sync::fence(window, assert));
     /// Opens a lock epoch.
-    MPIX_Win_ilock PMPIX_Win_ilock(lock_type: c_int, rank: c_int, assert: c_int) as
+    MPIX_Win_ilock(lock_type: c_int, rank: c_int, assert: c_int) as
         opening(|window| sync::lock(window, lock_type, rank, assert).map(|_| ()));
     /// Closes a lock epoch; complete when its operations are, at the target too.
-    MPIX_Win_iunlock PMPIX_Win_iunlock(rank: c_int) as closing(|window| sync::unlock(window, rank));
+    MPIX_Win_iunlock(rank: c_int) as closing(|window| sync::unlock(window, rank));
     /// Opens a shared lock epoch to all processes.
-    MPIX_Win_ilock_all PMPIX_Win_ilock_all(assert: c_int) as opening(|window| sync::lock_all(window, assert));
+    MPIX_Win_ilock_all(assert: c_int) as opening(|window| sync::lock_all(window, assert));
     /// Closes it; complete when its operations are, at their targets too.
-    MPIX_Win_iunlock_all PMPIX_Win_iunlock_all() as closing(sync::unlock_all);
+    MPIX_Win_iunlock_all() as closing(sync::unlock_all);
     /// Complete when the operations to `rank` that were called before are, there too.
-    MPIX_Win_iflush PMPIX_Win_iflush(rank: c_int) as closing(|window| sync::flush(window, rank, false));
+    MPIX_Win_iflush(rank: c_int) as closing(|window| sync::flush(window, rank, false));
     /// Complete when the buffers of the operations to `rank` that were called before may be used again.
-    MPIX_Win_iflush_local PMPIX_Win_iflush_local(rank: c_int) as closing(|window| sync::flush(window, rank, true));
+    MPIX_Win_iflush_local(rank: c_int) as closing(|window| sync::flush(window, rank, true));
     /// Complete when all operations that were called before are, at their targets too.
-    MPIX_Win_iflush_all PMPIX_Win_iflush_all() as closing(|window| sync::flush_all(window, false));
+    MPIX_Win_iflush_all() as closing(|window| sync::flush_all(window, false));
     /// Complete when the buffers of all operations that were called before may be used again.
-    MPIX_Win_iflush_local_all PMPIX_Win_iflush_local_all() as closing(|window| sync::flush_all(window, true));
+    MPIX_Win_iflush_local_all() as closing(|window| sync::flush_all(window, true));
 }
 
 /// The library's version.
 ///
 /// # Safety
 /// Each argument is NULL (an error) or has room for an int.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPIX_Get_version(major: *mut c_int, minor: *mut c_int, patch: *mut c_int) -> c_int {
     boundary("MPIX_Get_version", || {
         let numbers = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
@@ -123,12 +116,6 @@ pub unsafe extern "C" fn MPIX_Get_version(major: *mut c_int, minor: *mut c_int, 
     })
 }
 
-/// The same, for tools.
-///
-/// # Safety
-/// As its twin.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPIX_Get_version(major: *mut c_int, minor: *mut c_int, patch: *mut c_int) -> c_int {
-    // SAFETY: the same arguments.
-    unsafe { MPIX_Get_version(major, minor, patch) }
+exports! {
+    MPIX_Get_version(major: *mut c_int, minor: *mut c_int, patch: *mut c_int);
 }

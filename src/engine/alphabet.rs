@@ -41,7 +41,13 @@ pub struct Element(pub u8);
 #[repr(transparent)]
 pub struct Reduction(pub u8);
 
-/// One communication call, contiguous on both sides, recorded by address and never copied [EP-8].
+/// Names the places of an operation's data where they are not one run of bytes on each side (`transport::shape`); opaque to the
+/// engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Shaped(pub NonZeroU32);
+
+/// One communication call, recorded by address and never copied [EP-8].
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     /// Origin buffer: source of put, accumulate, get_accumulate and compare_and_swap.
@@ -50,10 +56,12 @@ pub struct Op {
     pub result: Addr,
     /// Compare buffer of compare_and_swap.
     pub compare: Addr,
-    /// Displacement in the target's window, in bytes from its base.
+    /// Displacement in the target's window, in bytes from its base. 0 for a shaped operation, whose shape has it.
     pub disp: u64,
     /// Bytes moved.
     pub len: u64,
+    /// Where the data lie, unless they are one run of bytes on each side.
+    pub shape: Option<Shaped>,
     /// Process to reach.
     pub target: Rank,
     /// What is done there.
@@ -224,7 +232,8 @@ pub trait Port: LockMemory {
     /// have finished. Then a done may follow its transfers at once, and leaves while this process computes [PR-3, FE-2].
     const SIGNALS_FOLLOW: bool = false;
 
-    /// Starts an operation. Called only for a target that has granted access.
+    /// Starts an operation. Called only for a target that has granted access. A shape is the transport's to end, when the
+    /// operation has; until it is posted it stays.
     /// Operations of one origin on one target take effect in the order of these calls where they are accumulates.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
 

@@ -1,6 +1,8 @@
 //! Recorded operations: one arena per window, 64 bytes each, chained per target.
 
-use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Ticket};
+use std::num::NonZeroU32;
+
+use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket};
 use super::request::Requests;
 
 /// End of a chain.
@@ -16,6 +18,7 @@ struct Record {
     result: Addr,
     /// Bytes; for compare_and_swap, whose length is its extent, the compare buffer's address.
     len_or_compare: u64,
+    /// The shape's number, if there is one.
     disp: u64,
     /// Request of an R-form, packed.
     request: u64,
@@ -23,7 +26,7 @@ struct Record {
     kind: OpKind,
     element: Element,
     reduction: Reduction,
-    /// Extent in the low 7 bits; the top bit is set once the local stage has been reached.
+    /// Extent in the low 6 bits; [`SHAPED`]; the top bit is set once the local stage has been reached.
     extent: u8,
     epoch: u32,
     age_local: u32,
@@ -33,6 +36,8 @@ struct Record {
 }
 
 const LOCAL_DONE: u8 = 0x80;
+/// The operation has a shape.
+const SHAPED: u8 = 0x40;
 const _: () = assert!(size_of::<Record>() == 64, "a recorded operation takes one cache line");
 
 /// How an operation is accounted for.
@@ -75,13 +80,13 @@ impl Records {
             origin: op.origin,
             result: op.result,
             len_or_compare: if cas { op.compare.0 as u64 } else { op.len },
-            disp: op.disp,
+            disp: op.shape.map_or(op.disp, |shape| u64::from(shape.0.get())),
             request: Requests::pack(account.request),
             target: op.target,
             kind: op.kind,
             element: op.element,
             reduction: op.reduction,
-            extent: op.extent | if account.local_done { LOCAL_DONE } else { 0 },
+            extent: op.extent | if account.local_done { LOCAL_DONE } else { 0 } | if op.shape.is_some() { SHAPED } else { 0 },
             epoch: account.epoch,
             age_local: account.age_local,
             age_remote: account.age_remote,
@@ -101,13 +106,15 @@ impl Records {
 
     pub(super) fn op(&self, index: u32) -> Op {
         let r = &self.records[index as usize];
-        let extent = r.extent & !LOCAL_DONE;
+        let extent = r.extent & !(LOCAL_DONE | SHAPED);
+        let shape = if r.extent & SHAPED == 0 { None } else { NonZeroU32::new(r.disp as u32).map(Shaped) };
         let cas = r.kind == OpKind::CompareAndSwap;
         Op {
             origin: r.origin,
             result: r.result,
             compare: Addr(if cas { r.len_or_compare as usize } else { 0 }),
-            disp: r.disp,
+            disp: if shape.is_some() { 0 } else { r.disp },
+            shape,
             len: if cas { u64::from(extent) } else { r.len_or_compare },
             target: r.target,
             kind: r.kind,
@@ -154,17 +161,17 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
-
     use super::*;
 
     #[test]
     fn a_record_gives_back_its_operation() {
+        let mut records = Records::new();
         let op = Op {
             origin: Addr(1),
             result: Addr(2),
             compare: Addr(3),
             disp: 1 << 40,
+            shape: None,
             len: 8,
             target: 5,
             kind: OpKind::CompareAndSwap,
@@ -174,7 +181,6 @@ mod tests {
         };
         let request = RequestId { index: 9, generation: NonZeroU32::new(4).unwrap() };
         let account = Account { epoch: 1, target: 5, age_local: 2, age_remote: 3, request: Some(request), local_done: true };
-        let mut records = Records::new();
         assert_eq!(records.next_ticket(), Ticket(0));
         let index = records.insert(&op, account);
         assert_eq!(format!("{:?}", records.op(index)), format!("{op:?}"));
@@ -182,5 +188,10 @@ mod tests {
         assert!(records.account(index).local_done);
         records.remove(index);
         assert_eq!(records.len(), 0);
+        let shape = NonZeroU32::new(u32::MAX).map(Shaped);
+        let op = Op { kind: OpKind::GetAccumulate, disp: 0, shape, extent: 32, len: 1 << 40, compare: Addr(0), ..op };
+        let index = records.insert(&op, account);
+        records.set_local_done(index);
+        assert_eq!(format!("{:?}", records.op(index)), format!("{op:?}"));
     }
 }

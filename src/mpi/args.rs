@@ -149,6 +149,7 @@ fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Predefined) -> 
         element: datatype.element,
         reduction: reduction::REPLACE,
         extent: datatype.extent,
+        shape: None,
     }
 }
 

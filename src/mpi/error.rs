@@ -10,6 +10,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use super::host::exports;
 use super::sys::*;
 use crate::engine::SyncError;
 
@@ -161,7 +162,7 @@ fn panicked(call: &'static str) -> c_int {
 ///
 /// # Safety
 /// As MPI says: `string` has room for `MPI_MAX_ERROR_STRING` characters.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
     boundary("MPI_Error_string", || {
         let words = {
@@ -184,4 +185,8 @@ pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char,
         }
         MPI_SUCCESS
     })
+}
+
+exports! {
+    MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int);
 }

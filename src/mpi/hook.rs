@@ -15,6 +15,7 @@ use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use super::host;
 use super::sys::*;
 use crate::runtime::progress;
 
@@ -56,11 +57,7 @@ const ASYNC_DONE: c_int = 1;
 /// `F` is the type of that function.
 unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
-    // SAFETY: the name is a C string.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if address.is_null() {
-        return None;
-    }
+    let address = host::find(name)?;
     // SAFETY: the caller names the type; function pointers are as wide as object pointers on every platform with dlsym.
     Some(unsafe { std::mem::transmute_copy(&address) })
 }

@@ -175,11 +175,12 @@ macro_rules! keyed {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
             // SAFETY: the application's arguments, passed on.
             super::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })
         }
+        super::host::exports! { $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*); }
     )*};
 }
 

@@ -4,19 +4,25 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
 
 use super::error::boundary;
+use super::host::exports;
 use super::sys::*;
 use super::{datatype, drive, hook, request};
-use crate::runtime::config::{Serve, Settings};
+use crate::runtime::config::{self, Serve, Settings};
 use crate::runtime::process::{self, Host};
-use crate::runtime::{enter, progress};
+use crate::runtime::{enter, progress, thread};
 
 /// Starts MPI, then us.
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     boundary("MPI_Init", || {
+        if Settings::read(look_up).0.progress_thread() {
+            let mut provided = 0;
+            // SAFETY: as below. [PR-2] The thread of the library completes requests of the host.
+            return start_after(unsafe { PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &raw mut provided) });
+        }
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Init(argc, argv) };
         start_after(code)
@@ -27,7 +33,7 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Init_thread(
     argc: *mut c_int,
     argv: *mut *mut *mut c_char,
@@ -35,10 +41,22 @@ pub unsafe extern "C" fn MPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     boundary("MPI_Init_thread", || {
+        // MPI allows a host to provide more than what is required. [PR-2]
+        let required = if Settings::read(look_up).0.progress_thread() { MPI_THREAD_MULTIPLE } else { required };
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
         start_after(code)
     })
+}
+
+exports! {
+    MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char);
+    MPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int);
+    MPI_Finalize();
+}
+
+fn look_up(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn start_after(code: c_int) -> c_int {
@@ -51,12 +69,12 @@ fn start_after(code: c_int) -> c_int {
 
 /// Numbers that are agreed at once: settings, whether the host lacks a hook, and the same with their sign changed, so that
 /// one maximum tells both ends.
-const AGREED: usize = 5;
+const AGREED: usize = config::COUNT + 1;
 
 /// # Safety
 /// MPI is initialised, and no other thread is in this library or in MPI.
 unsafe fn start() {
-    let (mine, complaints) = Settings::read(|name| std::env::var(name).ok());
+    let (mine, complaints) = Settings::read(look_up);
     let rank = rank_of(MPI_COMM_WORLD);
     let (settings, loops, differing) = agree(mine);
     start_log(rank, &settings);
@@ -86,6 +104,9 @@ unsafe fn start() {
     guard.host = Host { poke: hook::poke, complete: request::complete };
     guard.settings = Some(settings);
     drop(guard);
+    if settings.progress_thread() && settings.serve() != Serve::Off {
+        start_thread(level);
+    }
     if rank == 0 {
         log::info!("mpix-rma {} on {}; driven by {}", env!("CARGO_PKG_VERSION"), env!("MPIX_RMA_HOST"), hook::describe());
     }
@@ -119,6 +140,17 @@ fn agree(mine: Settings) -> (Settings, bool, bool) {
     }
     let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
     (settings, loops, differing)
+}
+
+/// [PR-2]
+fn start_thread(level: c_int) {
+    if level != MPI_THREAD_MULTIPLE {
+        log::warn!(
+            "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this process, which goes on without"
+        );
+    } else if let Err(error) = thread::start() {
+        log::warn!("MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on without");
+    }
 }
 
 fn rank_of(comm: MPI_Comm) -> c_int {
@@ -173,7 +205,7 @@ fn start_log(rank: c_int, settings: &Settings) {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     boundary("MPI_Finalize", || {
         finish();
@@ -207,6 +239,7 @@ fn finish() {
     // Others may need this process until they have come here too. The host's own Finalize would not drive us.
     // SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
+    thread::stop();
     hook::see_off();
     hook::release();
     enter().settings = None;

@@ -3,6 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | `sys`, `shim.c` | the host's types, functions and constants |
+//! | `host` | how the host's functions are reached; both names of each call of ours |
+//! | `fortran` | what Fortran needs beyond `PMPI_*` |
 //! | `init` | `MPI_Init*` and `MPI_Finalize`: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
@@ -10,7 +12,8 @@
 //! | `call`, `error`, `request` | what calls have in common: errors, requests |
 //! | `hook`, `drive`, `blocking` | progress both ways [PR-1] |
 //!
-//! Every call on a window that is not ours goes on to the host's `PMPI_*`.
+//! Every call on a window that is not ours goes on to the host's `PMPI_*`. Each call that is taken over is exported as `MPI_*` and as
+//! `PMPI_*`.
 // Exported by their symbols, not by their paths.
 #![allow(non_snake_case, unreachable_pub)]
 
@@ -21,7 +24,9 @@ pub(crate) mod call;
 mod datatype;
 mod drive;
 pub(crate) mod error;
+mod fortran;
 mod hook;
+pub(crate) mod host;
 mod info;
 mod init;
 mod request;

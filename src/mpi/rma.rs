@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use super::args::{self, Buffer, Target};
 use super::call::{Done, admit, deliver, deliver_complete, on_window};
 use super::error::Fault;
+use super::host::exports;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome};
 use crate::runtime::progress::sweep;
@@ -74,7 +75,7 @@ macro_rules! communication {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(
             origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
@@ -96,13 +97,18 @@ macro_rules! communication {
                 },
             )
         }
+        exports! {
+            $name(origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win
+                  $(, $request: $type)?);
+        }
     };
     (@accumulate $name:ident $host:ident $count:ty, $form:ident, $($request:ident: $type:ty)?) => {
         /// Reduces data into a target's window.
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
@@ -124,13 +130,18 @@ macro_rules! communication {
                 },
             )
         }
+        exports! {
+            $name(origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win
+                  $(, $request: $type)?);
+        }
     };
     (@get_accumulate $name:ident $host:ident $count:ty, $form:ident, $($request:ident: $type:ty)?) => {
         /// Fetches a target's data and reduces ours into it.
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, result_addr: *mut c_void,
             result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
@@ -152,6 +163,12 @@ macro_rules! communication {
                           target_rank, target_disp, target_count, target_datatype, op, win, $($request)?)
                 },
             )
+        }
+        exports! {
+            $name(origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype,
+                  result_addr: *mut c_void, result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int,
+                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win
+                  $(, $request: $type)?);
         }
     };
 }
@@ -175,7 +192,7 @@ communication! { MPI_Count;
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Fetch_and_op(
     origin_addr: *const c_void,
     result_addr: *mut c_void,
@@ -202,7 +219,7 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Compare_and_swap(
     origin_addr: *const c_void,
     compare_addr: *const c_void,
@@ -224,4 +241,13 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) },
     )
+}
+
+exports! {
+    MPI_Fetch_and_op(
+        origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype, target_rank: c_int,
+        target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win);
+    MPI_Compare_and_swap(
+        origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
+        target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win);
 }

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::args;
 use super::call::{Done, block, on_window};
 use super::error::Fault;
+use super::host::exports;
 use super::sys::*;
 use crate::engine::{Assert, LockMode, Outcome};
 use crate::runtime::process::multiple;
@@ -210,11 +211,12 @@ macro_rules! interpose {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win) -> c_int {
             // SAFETY: the application's arguments, passed on.
             $form(stringify!($name), win, $body, || unsafe { $host($($arg,)* win) })
         }
+        exports! { $name($($arg: $type,)* win: MPI_Win); }
     )*};
 }
 
@@ -259,7 +261,7 @@ fn earlier_locks_first(mut guard: Guard) -> Guard {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_lock",
@@ -284,7 +286,7 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_lock_all",
@@ -305,7 +307,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
     on_window(
         "MPI_Win_test",
@@ -337,7 +339,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_sync",
@@ -351,4 +353,11 @@ pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
         // SAFETY: the application's argument, passed on.
         || unsafe { PMPI_Win_sync(win) },
     )
+}
+
+exports! {
+    MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win);
+    MPI_Win_lock_all(assert: c_int, win: MPI_Win);
+    MPI_Win_test(win: MPI_Win, flag: *mut c_int);
+    MPI_Win_sync(win: MPI_Win);
 }

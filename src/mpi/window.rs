@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 
 use super::call::Done;
 use super::error::{Fault, Place, boundary, raise};
+use super::host::exports;
 use super::info::{self, Unreadable, Wishes};
 use super::sys::*;
 use super::{datatype, drive, hook};
@@ -242,7 +243,7 @@ macro_rules! constructors {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $allocate(
             size: MPI_Aint,
             disp_unit: $unit,
@@ -268,7 +269,7 @@ macro_rules! constructors {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $create(
             base: *mut c_void,
             size: MPI_Aint,
@@ -289,6 +290,10 @@ macro_rules! constructors {
             // SAFETY: the application's arguments, passed on.
             unsafe { construct(&wanted, win, None, || $host_create(base, size, disp_unit, info, comm, win)) }
         }
+        exports! {
+            $allocate(size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win);
+            $create(base: *mut c_void, size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win);
+        }
     };
 }
 
@@ -304,7 +309,7 @@ macro_rules! left_to_host {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: *mut MPI_Win) -> c_int {
             boundary(stringify!($name), || {
                 if settings().is_none() {
@@ -316,6 +321,7 @@ macro_rules! left_to_host {
                 leave_to_host($comm, win, || unsafe { $host($($arg,)* win) })
             })
         }
+        exports! { $name($($arg: $type,)* win: *mut MPI_Win); }
     )*};
 }
 
@@ -335,7 +341,7 @@ left_to_host! {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_get_attr(
     win: MPI_Win,
     win_keyval: c_int,
@@ -380,7 +386,7 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
 ///
 /// # Safety
 /// As MPI says of the call.
-#[unsafe(no_mangle)]
+#[inline(always)]
 pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
     const CALL: &str = "MPI_Win_free";
     boundary(CALL, || {
@@ -464,4 +470,9 @@ fn discard(handle: HostHandle, window: NonNull<Window>) {
         // SAFETY: the group was made for this window (`group_of`) and is not used any more.
         unsafe { PMPI_Group_free(&raw mut group) };
     }
+}
+
+exports! {
+    MPI_Win_get_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int);
+    MPI_Win_free(win: *mut MPI_Win);
 }

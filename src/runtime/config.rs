@@ -51,9 +51,16 @@ pub static SETTINGS: [Setting; COUNT] = [
         default: "200000",
         doc: "requests of this library that may be alive in one process; beyond it MPI_ERR_NO_MEM (MPICH aborts at about 262,144 of all kinds)",
     },
+    Setting {
+        name: "MPIX_RMA_PROGRESS",
+        values: Values::Words(&["calls", "thread"]),
+        default: "calls",
+        doc: "what drives epochs: calls of the application into MPI, or also a thread of the library, for processes that compute without calling MPI (it makes the host run at MPI_THREAD_MULTIPLE)",
+    },
 ];
 
-const COUNT: usize = 4;
+/// Settings that there are.
+pub(crate) const COUNT: usize = 5;
 
 /// Names a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,8 @@ pub enum Id {
     Log,
     /// `MPIX_RMA_MAX_REQUESTS`
     MaxRequests,
+    /// `MPIX_RMA_PROGRESS`
+    Progress,
 }
 
 /// Which windows are served.
@@ -132,6 +141,12 @@ impl Settings {
             3 => log::LevelFilter::Info,
             _ => log::LevelFilter::Debug,
         }
+    }
+
+    /// A thread of the library makes progress, too [PR-2].
+    #[must_use]
+    pub fn progress_thread(&self) -> bool {
+        self.0[Id::Progress as usize] == 1
     }
 
     /// Requests that may be alive [RQ-3].

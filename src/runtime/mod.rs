@@ -15,6 +15,7 @@
 pub mod config;
 pub(crate) mod process;
 pub(crate) mod progress;
+pub(crate) mod thread;
 pub(crate) mod transport;
 pub(crate) mod window;
 

@@ -13,7 +13,10 @@ static CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// Notes how many windows are live; called with the guard held whenever that changes.
 pub(crate) fn note_live(state: &State) {
-    LIVE.store(state.windows.live().len(), Ordering::Release);
+    let before = LIVE.swap(state.windows.live().len(), Ordering::AcqRel);
+    if before == 0 {
+        super::thread::wake();
+    }
 }
 
 /// True if there is no window to drive.

@@ -6,7 +6,8 @@
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
-use crate::engine::{Addr, Rank};
+use crate::engine::{Addr, Rank, Shaped};
+use crate::transport::shape::Shape;
 use crate::transport::shm::ShmWindow;
 
 /// Moves the bytes of one window.
@@ -36,6 +37,18 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn extent_of(&self, rank: Rank) -> (u64, u32) {
         with_port!(self, port => port.extent_of(rank))
+    }
+
+    /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
+    #[inline]
+    pub(crate) fn add_shape(&mut self, _rank: Rank, shape: Shape) -> Shaped {
+        with_port!(self, port => port.add_shape(shape))
+    }
+
+    /// Ends the shape of an operation to `rank` that will never be posted.
+    #[cold]
+    pub(crate) fn drop_shape(&mut self, _rank: Rank, shaped: Shaped) {
+        with_port!(self, port => port.drop_shape(shaped));
     }
 
     /// True if this process reaches the memory of `rank` by load and store.

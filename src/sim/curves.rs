@@ -47,6 +47,7 @@ impl Script for PilesUp {
                     element: native::BYTE,
                     reduction: reduction::REPLACE,
                     extent: 1,
+                    shape: None,
                 };
                 Step::Issue { window, op }
             }

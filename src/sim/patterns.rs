@@ -133,6 +133,7 @@ impl Pen {
             element: native::BYTE,
             reduction: reduction::REPLACE,
             extent: 1,
+            shape: None,
         };
         self.step(Step::Issue { window: 0, op })
     }

@@ -230,6 +230,7 @@ fn op(kind: OpKind, step: &CStep) -> Op {
         element,
         reduction,
         extent,
+        shape: None,
     }
 }
 

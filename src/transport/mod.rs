@@ -3,6 +3,7 @@
 mod bulk;
 pub mod element;
 mod kernel;
+pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;

@@ -156,6 +156,7 @@ fn put(target: Rank) -> Op {
         element: native::BYTE,
         reduction: reduction::REPLACE,
         extent: 1,
+        shape: None,
     }
 }
 

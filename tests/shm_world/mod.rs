@@ -113,6 +113,7 @@ pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
         element: Element(0),
         reduction: Reduction(0),
         extent: 1,
+        shape: None,
     }
 }
 

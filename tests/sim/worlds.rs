@@ -17,6 +17,7 @@ pub fn op(kind: OpKind, target: Rank, len: u64) -> Op {
         element: native::I64,
         reduction: reduction::SUM,
         extent: 8,
+        shape: None,
     }
 }
 

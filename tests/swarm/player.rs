@@ -70,6 +70,7 @@ impl Player {
             element: if words { native::U64 } else { native::BYTE },
             reduction: plan.reduction,
             extent: if words { 8 } else { 1 },
+            shape: None,
         }
     }
 

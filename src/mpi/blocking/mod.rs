@@ -29,7 +29,7 @@ macro_rules! interpose {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[unsafe(no_mangle)]
+        #[inline(always)]
         #[allow(clippy::too_many_arguments)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> std::ffi::c_int {
             $crate::mpi::error::boundary(stringify!($name), || {
@@ -42,6 +42,7 @@ macro_rules! interpose {
                 }
             })
         }
+        $crate::mpi::host::exports! { $name($($arg: $type),*); }
     )*};
 }
 pub(super) use interpose;

@@ -6,6 +6,7 @@
 //! give the lock up between pieces: how long it is held is bounded.
 
 use crate::transport::kernel::{Combine, compare_swap, whole};
+use crate::transport::shape::{Pair, Side, moves};
 
 use super::protocol::AccumulateLock;
 
@@ -46,6 +47,50 @@ pub(super) unsafe fn accumulate(
             accumulate(AccumulateLock(lock.0), combine, input.wrapping_add(at), target.add(at), result, part);
         }
         at += part;
+    }
+}
+
+/// Accumulate between sides; with `output`, get_accumulate. Without `input` it fetches only.
+///
+/// Each hold of the lock fetches and combines the same elements, so each of them is atomic.
+///
+/// # Safety
+/// All bytes of each side, displaced from its address, must be valid, and divided into elements of `combine`; others may access the
+/// target's under its lock.
+pub(super) unsafe fn accumulate_shaped(
+    lock: AccumulateLock<'_>,
+    combine: &Combine,
+    input: Option<(*const u8, &Side)>,
+    (target, there): (*mut u8, &Side),
+    output: Option<(*mut u8, &Side)>,
+) {
+    let unit = there.layout().map_or(combine.extent, |(layout, _)| layout.unit());
+    let hold = whole(HOLD, unit) as u64;
+    let mut combined = input.map(|(from, side)| (from, Pair::new(side, there, 0)));
+    let mut fetched = output.map(|(to, side)| (to, Pair::new(there, side, 0)));
+    let mut left = there.size();
+    while left > 0 {
+        let part = left.min(hold);
+        let _held = lock.hold();
+        let mut rest = part;
+        while rest > 0
+            && let Some((to, pair)) = &mut fetched
+            && let Some(pieces) = pair.next_pieces(rest)
+        {
+            // SAFETY: the pieces lie within the sides.
+            unsafe { moves::copy_pieces(target, *to, &pieces) };
+            rest -= pieces.len * pieces.count;
+        }
+        let mut rest = part;
+        while rest > 0
+            && let Some((from, pair)) = &mut combined
+            && let Some(pieces) = pair.next_pieces(rest)
+        {
+            // SAFETY: as above, under the lock.
+            unsafe { moves::combine_pieces(combine, *from, target, &pieces) };
+            rest -= pieces.len * pieces.count;
+        }
+        left -= part;
     }
 }
 

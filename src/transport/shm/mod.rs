@@ -13,6 +13,7 @@ use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
 
 use super::kernel::{Combine, copy};
+use super::shape::{Shape, Shapes, moves};
 use protocol::AccumulateLock;
 use setup::Mapped;
 use shared::Shared;
@@ -53,6 +54,8 @@ pub struct ShmWindow {
     mapped: Mapped,
     settings: Settings,
     voter: vote::Voter,
+    /// Of operations that are recorded.
+    shapes: Shapes,
     /// Created windows: operations on the memory of others.
     traffic: Option<Box<Traffic>>,
 }
@@ -83,7 +86,7 @@ impl ShmWindow {
                 unsafe { Shared::new(mapped.blocks, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
             Box::new(Traffic::new(shared, mapped.cma))
         });
-        Ok(ShmWindow { traffic, allocated, me, base, settings, voter, mapped })
+        Ok(ShmWindow { traffic, allocated, me, base, settings, voter, shapes: Shapes::new(), mapped })
     }
 
     /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more. As dropping
@@ -98,6 +101,23 @@ impl ShmWindow {
     /// something now.
     pub fn settle(&mut self) -> bool {
         self.traffic.as_mut().is_some_and(|traffic| traffic.settle())
+    }
+
+    /// Keeps the shape of an operation that is about to be issued, until the operation ends.
+    #[inline]
+    pub fn add_shape(&mut self, shape: Shape) -> Shaped {
+        self.shapes.add(shape)
+    }
+
+    /// Ends the shape of an operation that will never be posted.
+    pub fn drop_shape(&mut self, shaped: Shaped) {
+        self.shapes.take(shaped);
+    }
+
+    /// How many shapes are kept for operations that have not been posted.
+    #[must_use]
+    pub fn shapes(&self) -> usize {
+        self.shapes.len()
     }
 
     /// First byte of this process's window memory (0 when it is empty).
@@ -158,6 +178,9 @@ impl ShmWindow {
     /// Does an operation by load and store.
     #[inline(always)]
     fn direct(&mut self, op: &Op) -> Posted {
+        if let Some(shaped) = op.shape {
+            return self.direct_shaped(op, shaped);
+        }
         let target = self.mapped_memory(op.target).wrapping_add(op.disp as usize);
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         let len = op.len as usize;
@@ -168,6 +191,29 @@ impl ShmWindow {
             // SAFETY: as above.
             OpKind::Get => unsafe { copy(target, result, len) },
             _ => self.direct_atomic(op, target),
+        }
+        Posted::Complete
+    }
+
+    /// Does an operation by load and store, piece by piece.
+    #[inline(never)]
+    fn direct_shaped(&mut self, op: &Op, shaped: Shaped) -> Posted {
+        let Shape { origin, result, target, disp } = &self.shapes.take(shaped);
+        let there = self.mapped_memory(op.target).wrapping_offset(*disp as isize);
+        let (from, to) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
+        match (op.kind, origin, result) {
+            // SAFETY: the caller has checked the bounds of the target's side against its memory; the buffers are the
+            // application's and stay valid until the operation is complete [EP-8].
+            (OpKind::Put, Some(origin), _) => unsafe { moves::transfer(from, origin, there, target) },
+            // SAFETY: as above.
+            (OpKind::Get, _, Some(result)) => unsafe { moves::transfer(there, target, to, result) },
+            _ => {
+                let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate.0);
+                let input = origin.as_ref().map(|side| (from, side));
+                let output = result.as_ref().map(|side| (to, side));
+                // SAFETY: as above; all access to the memory by atomic operations is under the lock.
+                unsafe { acc::accumulate_shaped(lock, &self.combine(op), input, (there, target), output) };
+            }
         }
         Posted::Complete
     }

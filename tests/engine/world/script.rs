@@ -154,6 +154,7 @@ pub fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
         element: native::BYTE,
         reduction: reduction::REPLACE,
         extent: 1,
+        shape: None,
     }
 }
 

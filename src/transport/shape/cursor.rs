@@ -1,0 +1,310 @@
+//! Walking through the data of one side, or of two sides at once.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::layout::{Layout, Step, merged, reach};
+
+/// The data of one side of an operation: items of a layout, or plain bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    layout: Option<Arc<Layout>>,
+    /// Items; bytes without a layout.
+    count: u64,
+}
+
+impl Side {
+    /// So many bytes, one after the other.
+    #[must_use]
+    pub fn flat(bytes: u64) -> Self {
+        Side { layout: None, count: bytes }
+    }
+
+    /// Items of a layout, an extent apart.
+    #[must_use]
+    pub fn items(layout: Arc<Layout>, count: u64) -> Self {
+        Side { layout: Some(layout), count }
+    }
+
+    /// Bytes of data.
+    #[must_use]
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.layout.as_ref().map_or(self.count, |layout| layout.size() * self.count)
+    }
+
+    /// Displacements of the first byte of data, and of what follows the last. Both 0 where there is none.
+    #[must_use]
+    pub fn bounds(&self) -> (i64, i64) {
+        match &self.layout {
+            None => (0, self.count as i64),
+            // Whoever made this side has asked before.
+            Some(layout) => layout.bounds_of(self.count).unwrap_or((i64::MIN, i64::MAX)),
+        }
+    }
+
+    /// Displacement of the data, if they are one run.
+    #[must_use]
+    pub fn run(&self) -> Option<i64> {
+        let top = self.top();
+        (top.is_run() && top.len == self.size()).then_some(top.at)
+    }
+
+    /// The layout and the number of its items.
+    #[must_use]
+    pub fn layout(&self) -> Option<(&Arc<Layout>, u64)> {
+        self.layout.as_ref().map(|layout| (layout, self.count))
+    }
+
+    fn steps(&self) -> &[Step] {
+        self.layout.as_ref().map_or(&[], |layout| &layout.steps)
+    }
+
+    /// All of it as one step.
+    #[inline]
+    fn top(&self) -> Step {
+        let Some(layout) = &self.layout else { return Step::leaf(0, self.count, 1, 0) };
+        if self.count != 0
+            && let [root] = layout.roots()
+            && let Some(step) = merged(root, self.count, layout.extent, layout.joins)
+        {
+            return step;
+        }
+        let (first, body) = (layout.first, layout.body);
+        Step { at: 0, count: self.count, stride: layout.extent, len: layout.size, before: 0, first, body }
+    }
+
+    /// A walk that begins `from` bytes of data after the first.
+    #[must_use]
+    #[inline]
+    pub fn walk(&self, from: u64) -> Cursor<'_> {
+        let left = self.size().saturating_sub(from);
+        let (steps, top) = (self.steps(), self.top());
+        let mut cursor = Cursor { steps, top, frames: SmallVec::new(), left, run: 0, rest: 0, count: 0, stride: 0, at: 0 };
+        if left > 0 {
+            cursor.enter(TOP, 0, from);
+        }
+        cursor
+    }
+}
+
+/// Stands for the step that a side is as a whole.
+const TOP: u32 = u32::MAX;
+
+/// A step, not a leaf, in which the walk is.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    step: u32,
+    /// Where the body begins around the step.
+    base: i64,
+    /// Which copy of its own body.
+    copy: u64,
+    /// Which step of it.
+    member: u32,
+}
+
+/// A walk through the data of a [`Side`]. It stands in a run of a leaf: `count` runs are left, this one included.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    steps: &'a [Step],
+    top: Step,
+    frames: SmallVec<[Frame; 4]>,
+    /// Bytes of data up to the end.
+    left: u64,
+    run: u64,
+    /// Bytes left in this run.
+    rest: u64,
+    count: u64,
+    stride: i64,
+    /// Displacement of the next byte.
+    at: i64,
+}
+
+impl Cursor<'_> {
+    /// Bytes of data up to the end.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    #[inline]
+    fn step(&self, step: u32) -> Step {
+        if step == TOP { self.top } else { self.steps[step as usize] }
+    }
+
+    /// Goes into a step of a body that begins at `base`, `from` bytes of its data after the first, less than it has.
+    fn enter(&mut self, mut step: u32, mut base: i64, mut from: u64) {
+        loop {
+            let held = self.step(step);
+            debug_assert!(held.count > 0 && held.len > 0);
+            let copy = if from == 0 { 0 } else { from / held.len };
+            let begin = base + held.at + (copy as i64).wrapping_mul(held.stride);
+            from -= copy * held.len;
+            if held.is_leaf() {
+                (self.run, self.rest, self.count) = (held.len, held.len - from, held.count - copy);
+                (self.stride, self.at) = (held.stride, begin + from as i64);
+                return;
+            }
+            let members = &self.steps[held.first as usize..][..held.body as usize];
+            let member = if from == 0 { 0 } else { members.partition_point(|member| member.before <= from) - 1 };
+            from -= members[member].before;
+            self.frames.push(Frame { step, base, copy, member: member as u32 });
+            (step, base) = (held.first + member as u32, begin);
+        }
+    }
+
+    /// Goes to the leaf after this one.
+    #[inline(never)]
+    fn leave(&mut self) {
+        while let Some(frame) = self.frames.last_mut() {
+            let (step, base) = (frame.step, frame.base);
+            let held = if step == TOP { self.top } else { self.steps[step as usize] };
+            frame.member += 1;
+            if frame.member == held.body {
+                (frame.member, frame.copy) = (0, frame.copy + 1);
+                if frame.copy == held.count {
+                    self.frames.pop();
+                    continue;
+                }
+            }
+            let begin = base + held.at + (frame.copy as i64).wrapping_mul(held.stride);
+            let member = held.first + frame.member;
+            return self.enter(member, begin, 0);
+        }
+        debug_assert_eq!(self.left, 0);
+    }
+
+    /// Passes `count` pieces of `len` bytes: that many runs whole, or neighbours in one run.
+    #[inline(always)]
+    fn pass(&mut self, len: u64, count: u64) {
+        self.left -= len * count;
+        if len == self.rest {
+            self.count -= count;
+            // From the beginning of this run, wherever in it the walk was.
+            let back = (self.run - self.rest) as i64;
+            self.at = self.at.wrapping_add((count as i64).wrapping_mul(self.stride)).wrapping_sub(back);
+            self.rest = self.run;
+        } else {
+            let bytes = len * count;
+            self.rest -= bytes;
+            self.at += bytes as i64;
+            if self.rest == 0 {
+                self.count -= 1;
+                self.at = self.at.wrapping_sub(self.run as i64).wrapping_add(self.stride);
+                self.rest = self.run;
+            }
+        }
+        if self.count == 0 && self.left > 0 {
+            self.leave();
+        }
+    }
+
+    /// The next runs, whole or in part, at most `limit` bytes (not 0).
+    #[inline]
+    pub fn next_runs(&mut self, limit: u64) -> Option<Runs> {
+        if self.left == 0 {
+            return None;
+        }
+        let (at, stride) = (self.at, self.stride);
+        let (len, count) = limited(self.rest, if self.rest == self.run { self.count } else { 1 }, limit);
+        self.pass(len, count);
+        Some(Runs { at, stride, len, count })
+    }
+}
+
+/// `count` runs of `len` bytes each, `stride` apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// Displacement of the first.
+    pub at: i64,
+    /// From one to the next.
+    pub stride: i64,
+    /// Bytes of one.
+    pub len: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Runs {
+    /// Displacements of the first byte and of what follows the last. `None` if they pass 64 bits.
+    #[must_use]
+    pub fn bounds(&self) -> Option<(i64, i64)> {
+        let len = i64::try_from(self.len).ok()?;
+        reach(self.at, self.at.checked_add(len)?, self.count.max(1), self.stride)
+    }
+}
+
+/// No more than `limit` bytes of `count` pieces of `len`, in whole pieces or a part of one.
+#[inline(always)]
+fn limited(len: u64, count: u64, limit: u64) -> (u64, u64) {
+    if len > limit {
+        (limit, 1)
+    } else if count > 1 && count > limit / len {
+        (len, limit / len)
+    } else {
+        (len, count)
+    }
+}
+
+/// A walk through two sides with as many bytes of data each.
+#[derive(Clone, Debug)]
+pub struct Pair<'a> {
+    one: Cursor<'a>,
+    other: Cursor<'a>,
+}
+
+/// `count` pieces of `len` bytes each, on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Displacement of the first, on one side and on the other.
+    pub at: [i64; 2],
+    /// From one piece to the next.
+    pub stride: [i64; 2],
+    /// Bytes of one.
+    pub len: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl<'a> Pair<'a> {
+    /// Begins `from` bytes of data after the first.
+    #[must_use]
+    #[inline]
+    pub fn new(one: &'a Side, other: &'a Side, from: u64) -> Self {
+        debug_assert_eq!(one.size(), other.size());
+        Pair { one: one.walk(from), other: other.walk(from) }
+    }
+
+    /// The next pieces, at most `limit` bytes (not 0). A piece is divided only where it is longer than the limit, or a run ends
+    /// on one of the sides.
+    #[inline]
+    pub fn next_pieces(&mut self, limit: u64) -> Option<Pieces> {
+        let Pair { one, other } = self;
+        if one.left == 0 || other.left == 0 {
+            return None;
+        }
+        let whole = |side: &Cursor<'_>| if side.rest == side.run { side.count } else { 1 };
+        let (a, b) = (one.rest, other.rest);
+        let at = [one.at, other.at];
+        let mut stride = [one.stride, other.stride];
+        let (len, count) = match a.cmp(&b) {
+            std::cmp::Ordering::Equal => (a, whole(one).min(whole(other))),
+            std::cmp::Ordering::Greater => {
+                stride[0] = b as i64;
+                let count = whole(other);
+                // A division costs more than a short piece.
+                (b, if count == 1 { 1 } else { count.min(a / b) })
+            }
+            std::cmp::Ordering::Less => {
+                stride[1] = a as i64;
+                let count = whole(one);
+                (a, if count == 1 { 1 } else { count.min(b / a) })
+            }
+        };
+        let (len, count) = limited(len, count, limit);
+        one.pass(len, count);
+        other.pass(len, count);
+        Some(Pieces { at, stride, len, count })
+    }
+}

@@ -1,0 +1,103 @@
+//! Data that are not one run of bytes: derived datatypes, as the transports see them.
+//!
+//! A [`Layout`] tells where the bytes of one item of a datatype lie; a [`Side`] is some items of it, or plain bytes; a
+//! [`Cursor`] walks through a side, and a [`Pair`] through two at once, piece by piece. [`moves`] copies, packs and unpacks,
+//! [`wire`] writes a side into a message and reads it again, trusting nothing.
+//!
+//! Operations name their [`Shape`] by a number ([`Shaped`]), which the engine carries and never looks behind. Each transport
+//! keeps [`Shapes`] of its own. Whoever issues an operation adds its shape first; from then on it is the transport's until the
+//! operation is complete, or gone without ever being posted. Layouts are shared: that of a datatype which the application has
+//! freed lives as long as an operation needs it.
+
+mod cursor;
+mod layout;
+pub mod moves;
+#[cfg(all(test, not(loom)))]
+mod tests;
+pub mod wire;
+
+pub use cursor::{Cursor, Pair, Pieces, Runs, Side};
+pub use layout::{Block, Layout, Step};
+
+use std::num::NonZeroU32;
+
+use crate::engine::Shaped;
+
+/// The sides of one operation. Displacements are counted from the addresses in the operation, and from `disp` at the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Origin buffer, where the operation reads one.
+    pub origin: Option<Side>,
+    /// Result buffer, where it writes one.
+    pub result: Option<Side>,
+    /// Target memory.
+    pub target: Side,
+    /// Displacement of the target's items from the base of its window. The bytes may begin before it.
+    pub disp: i64,
+}
+
+/// The shapes of operations that are recorded or in flight.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    places: Vec<Option<Shape>>,
+    free: Vec<u32>,
+}
+
+/// Above this many places an empty table gives its memory back.
+const KEEP: usize = 1024;
+
+impl Shapes {
+    /// Without any.
+    #[must_use]
+    pub const fn new() -> Self {
+        Shapes { places: Vec::new(), free: Vec::new() }
+    }
+
+    /// Keeps a shape.
+    #[inline]
+    pub fn add(&mut self, shape: Shape) -> Shaped {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            (self.places.len() - 1) as u32
+        });
+        self.places[place as usize] = Some(shape);
+        Shaped(NonZeroU32::new(place + 1).expect("fewer than 2^32 - 1 shapes"))
+    }
+
+    /// A shape that is kept.
+    ///
+    /// # Panics
+    /// If there is none of this number.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, shaped: Shaped) -> &Shape {
+        self.places[shaped.0.get() as usize - 1].as_ref().expect("a shape is kept until its operation ends")
+    }
+
+    /// A shape that is not needed any more.
+    ///
+    /// # Panics
+    /// If there is none of this number.
+    #[inline]
+    pub fn take(&mut self, shaped: Shaped) -> Shape {
+        let place = shaped.0.get() - 1;
+        let shape = self.places[place as usize].take().expect("a shape ends once");
+        self.free.push(place);
+        if self.free.len() == self.places.len() && self.places.len() > KEEP {
+            *self = Shapes::new();
+        }
+        shape
+    }
+
+    /// How many are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// True if none is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,152 @@
+//! Moving the bytes of sides: between two of them, and to and from a packed form.
+
+use super::cursor::{Pair, Pieces, Runs, Side};
+use crate::transport::kernel::{Combine, copy};
+
+/// Copies pieces from the first side to the second.
+///
+/// # Safety
+/// The pieces, displaced from `from` and `to`, must be valid.
+#[inline]
+pub(crate) unsafe fn copy_pieces(from: *const u8, to: *mut u8, pieces: &Pieces) {
+    let Pieces { at, stride, len, count } = *pieces;
+    let (from, to) = (from.wrapping_offset(at[0] as isize), to.wrapping_offset(at[1] as isize));
+    let (from_stride, to_stride) = (stride[0] as isize, stride[1] as isize);
+    let len = len as usize;
+    // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
+    unsafe {
+        match len {
+            8 => each::<u64>(from, from_stride, to, to_stride, count),
+            4 => each::<u32>(from, from_stride, to, to_stride, count),
+            16 => each::<u128>(from, from_stride, to, to_stride, count),
+            2 => each::<u16>(from, from_stride, to, to_stride, count),
+            1 => each::<u8>(from, from_stride, to, to_stride, count),
+            _ => {
+                let (mut from, mut to) = (from, to);
+                for _ in 0..count {
+                    copy(from, to, len);
+                    (from, to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
+                }
+            }
+        }
+    }
+}
+
+/// Copies `count` words of one size, each as one store: a reader never sees half of an aligned one.
+///
+/// # Safety
+/// As [`copy_pieces`].
+#[inline(always)]
+unsafe fn each<T: Copy>(from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, count: u64) {
+    let (mut from, mut to) = (from, to);
+    for _ in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()) };
+        (from, to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
+    }
+}
+
+/// Combines pieces of the first side into the second, element by element.
+///
+/// # Safety
+/// As [`copy_pieces`] and [`Combine::apply`]: the pieces are whole elements, and nobody else accesses those of the second side.
+#[inline]
+pub(crate) unsafe fn combine_pieces(combine: &Combine, input: *const u8, inout: *mut u8, pieces: &Pieces) {
+    let Pieces { at, stride, len, count } = *pieces;
+    let (mut input, mut inout) = (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
+    for _ in 0..count {
+        // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
+        unsafe { combine.apply(input, inout, len as usize) };
+        (input, inout) = (input.wrapping_offset(stride[0] as isize), inout.wrapping_offset(stride[1] as isize));
+    }
+}
+
+/// Copies all data of one side to another, which has as many.
+///
+/// # Safety
+/// The bytes of both sides, displaced from `from` and `to`, must be valid.
+#[inline]
+pub(crate) unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
+    let mut pair = Pair::new(source, sink, 0);
+    while let Some(pieces) = pair.next_pieces(u64::MAX) {
+        // SAFETY: the pieces lie within the sides.
+        unsafe { copy_pieces(from, to, &pieces) };
+    }
+}
+
+/// Packs `len` bytes of data, those from number `at` on.
+///
+/// # Safety
+/// The bytes of the side, displaced from `from`, must be valid, and `len` bytes at `to`; there must be so many data.
+pub(crate) unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usize) {
+    let mut cursor = side.walk(at);
+    let mut done = 0;
+    while done < len
+        && let Some(runs) = cursor.next_runs((len - done) as u64)
+    {
+        let pieces =
+            Pieces { at: [runs.at, done as i64], stride: [runs.stride, runs.len as i64], len: runs.len, count: runs.count };
+        // SAFETY: the pieces lie within the side and within `len`.
+        unsafe { copy_pieces(from, to, &pieces) };
+        done += (runs.len * runs.count) as usize;
+    }
+    debug_assert_eq!(done, len);
+}
+
+/// The opposite of [`pack`].
+///
+/// # Safety
+/// As [`pack`], with the two memories exchanged.
+pub(crate) unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, len: usize) {
+    let mut cursor = side.walk(at);
+    let mut done = 0;
+    while done < len
+        && let Some(runs) = cursor.next_runs((len - done) as u64)
+    {
+        let pieces =
+            Pieces { at: [done as i64, runs.at], stride: [runs.len as i64, runs.stride], len: runs.len, count: runs.count };
+        // SAFETY: the pieces lie within the side and within `len`.
+        unsafe { copy_pieces(from, to, &pieces) };
+        done += (runs.len * runs.count) as usize;
+    }
+    debug_assert_eq!(done, len);
+}
+
+/// The places of single runs in a memory in which the side begins at `base`.
+fn places(side: &Side, base: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut cursor = side.walk(0);
+    let mut rest: Option<Runs> = None;
+    std::iter::from_fn(move || {
+        let mut runs = rest.take().or_else(|| cursor.next_runs(u64::MAX))?;
+        let start = usize::try_from(base as i64 + runs.at).expect("the side lies in the memory");
+        let place = start..start + runs.len as usize;
+        runs.count -= 1;
+        runs.at = runs.at.wrapping_add(runs.stride);
+        rest = (runs.count > 0).then_some(runs);
+        Some(place)
+    })
+}
+
+/// All data of a side that begins at `base` in a memory, packed.
+///
+/// # Panics
+/// If it does not lie in the memory.
+#[must_use]
+pub fn gathered(memory: &[u8], base: usize, side: &Side) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(side.size() as usize);
+    places(side, base).for_each(|place| packed.extend_from_slice(&memory[place]));
+    packed
+}
+
+/// Puts packed data where they belong, in a memory in which the side begins at `base`.
+///
+/// # Panics
+/// If it does not lie in the memory, or the data are fewer.
+pub fn scatter(packed: &[u8], memory: &mut [u8], base: usize, side: &Side) {
+    let mut at = 0;
+    for place in places(side, base) {
+        let len = place.len();
+        memory[place].copy_from_slice(&packed[at..at + len]);
+        at += len;
+    }
+}
