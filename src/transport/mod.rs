@@ -2,6 +2,7 @@
 
 mod bulk;
 pub mod element;
+pub mod host_mpi;
 mod kernel;
 pub mod shape;
 pub mod shm;

@@ -133,6 +133,11 @@ impl ShmWindow {
         (info.size, info.disp_unit)
     }
 
+    /// Takes the accumulate lock of this process's memory, for work on it in the name of a process that does not share it [LK-7].
+    pub(crate) fn hold_accumulate(&self) -> protocol::Hold<'_> {
+        AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate.0).hold()
+    }
+
     /// True if this process reaches the memory of `rank` by load and store (allocated windows; itself always).
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
