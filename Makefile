@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
+.PHONY: help prefixes deps build install demo latency overhead lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,7 +29,7 @@ help: ## this list
 	@echo "  MPICC    compiler wrapper of the MPI library that make install builds for ($(MPICC))"
 	@echo "  CARGO, PYTHON, JOBS"
 	@echo "  DEMO     options of microbench/demo.py, e.g. DEMO='--delay-us 2000 --iterations 20'"
-	@echo "  LATENCY, LU, TRANSACTIONS, SIMULATE  options of microbench/latency.py, lu.py, transactions.py, simulate.py"
+	@echo "  LATENCY, OVERHEAD, LU, TRANSACTIONS, SIMULATE  options of microbench/latency.py, overhead.py, lu.py, transactions.py, simulate.py"
 	@echo "  SIMULATE options of microbench/simulate.py, e.g. SIMULATE='--only lu'"
 	@echo "  ONLY     regular expression: make test-c runs these entries of tests/c/testlist only"
 
@@ -62,6 +62,9 @@ demo: deps prefixes ## the paper's ten patterns on every host: table, JSON and f
 
 latency: deps prefixes ## plain hosts and the library side by side
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(LATENCY)
+
+overhead: deps prefixes ## what being preloaded costs messages, collectives, and windows of the host
+	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(OVERHEAD)
 
 lu: deps prefixes ## LU decomposition: plain hosts, blocking and nonblocking epochs
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(LU)
@@ -112,6 +115,7 @@ test-loom: ## lock-free parts under loom, preemptions bounded
 test-small: prefixes simulator test-schedule ## the benchmarks in a small size, so that they never rot
 	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
+	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/simulate.py --quick --no-figures --results target/results-small/simulated

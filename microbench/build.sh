@@ -3,7 +3,7 @@
 #
 #   HOST    mpich, openmpi or any label; the compiler wrapper is $MPICC, or mpicc.HOST
 #   PREFIX  where the library is installed; "-" builds the plain programs only
-#   OUTDIR  receives patterns, latency, lu, transactions (linked with the library) and patterns-plain and so on without
+#   OUTDIR  receives patterns, latency, lu, transactions, overhead (linked with the library) and patterns-plain and so on without
 set -eu
 
 if [ $# -ne 3 ]; then
@@ -24,14 +24,14 @@ if [ "$prefix" != - ]; then
 fi
 
 # shellcheck disable=SC2086  # the flags and sources are lists of words
-for program in patterns latency lu transactions; do
+for program in patterns latency lu transactions overhead; do
     sources="$here/$program/*.c $here/common/*.c"
     case $program in
     lu | transactions) # -O3: compilers differ in what they vectorize at -O2
         sources="-O3 $sources $here/executor/*.c $here/schedule/$program.c" ;;
     esac
-    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm
+    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm -pthread
     [ "$prefix" = - ] && continue
     # The library comes before the host's, which the wrapper names last.
-    "$mpicc" $flags $cflags $sources -o "$out/$program" $libs "-Wl,-rpath,$prefix/lib" -lm
+    "$mpicc" $flags $cflags $sources -o "$out/$program" $libs "-Wl,-rpath,$prefix/lib" -lm -pthread
 done

@@ -17,6 +17,9 @@ from driver.progress import Progress  # noqa: E402
 from driver.table import table  # noqa: E402
 
 
+THREADED = "put_rate_8_of_2_threads"
+
+
 def parse():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -36,15 +39,17 @@ def measure(chosen, options):
     arguments = ["--batches", 3, "--batch-us", 50] if options.quick else ["--batches", options.batches]
     if options.only:
         arguments += ["--only", options.only]
-    turns = [(host, "plain", "latency-plain") for host in chosen]
-    turns += [(host, "ours", "latency") for host in chosen if host.prefix]
+    turns = [(host, "plain", ["latency-plain"]) for host in chosen]
+    turns += [(host, "ours", ["latency"]) for host in chosen if host.prefix]
+    if not options.only or THREADED.startswith(options.only):
+        turns += [(host, whose, [*program, "--threads", 2]) for host, whose, program in turns]
     samples, limits, failures = {}, {}, []
     with Progress(rounds * len(turns)) as bar:
         for _ in range(rounds):
             for host, whose, program in turns:
                 bar.show(f"{host.label} {whose}")
                 try:
-                    for r in hosts.results_of(host.command(2, program, *arguments)):
+                    for r in hosts.results_of(host.command(2, *program, *arguments)):
                         collect(r, (host.label, whose), samples, limits, failures)
                 except hosts.RunFailed as failure:
                     failures.append(str(failure))

@@ -113,3 +113,14 @@ bool fetch_is_right(struct bench *b, size_t bytes, uint64_t batch, long rounds)
         return b->last == rounds - 1;
     return sum_is_right(b, bytes, batch, rounds);
 }
+
+bool get_accumulate_is_right(struct bench *b, size_t bytes, uint64_t batch, long rounds)
+{
+    if (b->rank != ORIGIN)
+        return sum_is_right(b, bytes, batch, rounds);
+    bool right = true;
+    const int64_t *fetched = (const int64_t *)(void *)(b->local + LARGEST / 2);
+    for (size_t i = 0; i < bytes / sizeof(int64_t); i++)
+        right &= fetched[i] == rounds - 1;
+    return right;
+}

@@ -13,7 +13,8 @@
 
 enum { ORIGIN, TARGET, RANKS };
 
-enum window_kind { ALLOCATED, CREATED, WINDOW_KINDS };
+/* The scenarios run on the first two; all are made and freed. */
+enum window_kind { ALLOCATED, CREATED, WINDOW_KINDS, SHARED = WINDOW_KINDS, DYNAMIC, ALL_KINDS };
 
 enum { LARGEST = 1 << 20 }; /* bytes of one operation, at most */
 
@@ -90,5 +91,9 @@ bool get_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
 void prepare_sum(struct bench *, size_t bytes, uint64_t batch);
 bool sum_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
 bool fetch_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+bool get_accumulate_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+
+/* Puts by several threads of the origin at once, in millions a second of all together. Collective, under MPI_THREAD_MULTIPLE. */
+struct outcome time_threads(struct bench *, int threads, const struct timing *);
 
 #endif

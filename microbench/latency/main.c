@@ -12,11 +12,12 @@
 
 static const size_t SMALL_WINDOW = 65536;
 static const double NO_LIMIT = -1.0;
-static const char *const kind_name[WINDOW_KINDS] = {"allocate", "create"};
+static const char *const kind_name[ALL_KINDS] = {"allocate", "create", "allocate_shared", "create_dynamic"};
 
 struct command {
     struct timing timing;
     const char *only; /* scenario whose name starts so; NULL: all */
+    int threads;      /* of the origin, which put at once; 0: the scenarios instead */
 };
 
 static void usage(FILE *out)
@@ -25,6 +26,7 @@ static void usage(FILE *out)
           "  -b, --batches COUNT   timed batches of each scenario (default 31)\n"
           "  -t, --batch-us TIME   length of a batch (default 300)\n"
           "  -o, --only PREFIX     only scenarios whose name starts so\n"
+          "  -n, --threads COUNT   only the rate of puts by so many threads, under MPI_THREAD_MULTIPLE\n"
           "  -h, --help\n",
           out);
 }
@@ -44,16 +46,17 @@ static struct command parse(int argc, char **argv)
 {
     static const struct option known[] = {
         {"batches", required_argument, NULL, 'b'}, {"batch-us", required_argument, NULL, 't'},
-        {"only", required_argument, NULL, 'o'},    {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"only", required_argument, NULL, 'o'},    {"threads", required_argument, NULL, 'n'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
-    struct command c = {{31, 300.0}, NULL};
+    struct command c = {{31, 300.0}, NULL, 0};
     int o;
-    while ((o = getopt_long(argc, argv, "b:t:o:h", known, NULL)) != -1) {
+    while ((o = getopt_long(argc, argv, "b:t:o:n:h", known, NULL)) != -1) {
         switch (o) {
         case 'b': c.timing.batches = (int)positive(optarg, "--batches"); break;
         case 't': c.timing.batch_us = positive(optarg, "--batch-us"); break;
         case 'o': c.only = optarg; break;
+        case 'n': c.threads = (int)positive(optarg, "--threads"); break;
         case 'h': usage(stdout); exit(0);
         default: usage(stderr); exit(2);
         }
@@ -86,11 +89,12 @@ static MPI_Win open_window(enum window_kind kind, MPI_Comm comm, size_t bytes, c
                            char **base)
 {
     MPI_Win win;
-    if (kind == ALLOCATED) {
-        MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, base, &win);
-    } else {
-        *base = memory;
-        MPI_Win_create(memory, (MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, &win);
+    *base = memory;
+    switch (kind) {
+    case ALLOCATED: MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, base, &win); break;
+    case SHARED: MPI_Win_allocate_shared((MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, base, &win); break;
+    case DYNAMIC: MPI_Win_create_dynamic(MPI_INFO_NULL, comm, &win); break;
+    default: MPI_Win_create(memory, (MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, &win);
     }
     return win;
 }
@@ -169,12 +173,27 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
     free(release);
 }
 
+static bool run_threads(struct bench *b, const struct command *c)
+{
+    struct outcome o = time_threads(b, c->threads, &c->timing);
+    char name[64];
+    snprintf(name, sizeof name, "put_rate_8_of_%d_threads", c->threads);
+    if (b->rank == ORIGIN)
+        print_result(name, b->kind, true, o.median, NO_LIMIT, o.right);
+    return o.right;
+}
+
 int main(int argc, char **argv)
 {
     struct command c = parse(argc, argv);
-    MPI_Init(&argc, &argv);
     struct bench b = {.comm = MPI_COMM_WORLD};
-    int ranks;
+    int ranks, level;
+    MPI_Init_thread(&argc, &argv, c.threads > 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    if (c.threads > 0 && level != MPI_THREAD_MULTIPLE) {
+        fprintf(stderr, "latency: the host does not provide MPI_THREAD_MULTIPLE\n");
+        MPI_Finalize();
+        return 2;
+    }
     MPI_Comm_rank(b.comm, &b.rank);
     MPI_Comm_size(b.comm, &ranks);
     if (ranks != RANKS) {
@@ -189,19 +208,24 @@ int main(int argc, char **argv)
 
     bool right = true;
     b.local = aligned(LARGEST);
-    struct limits limits = measure_limits(b.comm, b.local);
-    if (b.rank == ORIGIN)
-        print_limits(&limits);
+    struct limits limits = {0};
+    if (c.threads == 0) {
+        limits = measure_limits(b.comm, b.local);
+        if (b.rank == ORIGIN)
+            print_limits(&limits);
+    }
     char *memory = aligned(RANKS * (size_t)LARGEST);
     for (int kind = 0; kind < WINDOW_KINDS; kind++) {
         b.kind = (enum window_kind)kind;
         b.win = open_window(b.kind, b.comm, RANKS * (size_t)LARGEST, memory, &b.base);
         memset(b.base, 0, RANKS * (size_t)LARGEST);
         MPI_Barrier(b.comm);
-        right &= run_scenarios(&b, &c, &limits);
+        right &= c.threads > 0 ? run_threads(&b, &c) : run_scenarios(&b, &c, &limits);
         MPI_Win_free(&b.win);
-        if (wanted(&c, "win_create"))
-            run_create_free(&b, &c, memory);
+    }
+    for (int kind = 0; kind < ALL_KINDS && c.threads == 0 && wanted(&c, "win_create"); kind++) {
+        b.kind = (enum window_kind)kind;
+        run_create_free(&b, &c, memory);
     }
     free(memory);
     free(b.local);

@@ -129,6 +129,39 @@ static void accumulate_flush(struct bench *b, size_t bytes, long rounds)
     }
 }
 
+static void get_accumulate_flush(struct bench *b, size_t bytes, long rounds)
+{
+    int count = (int)(bytes / sizeof(int64_t));
+    for (long i = 0; i < rounds; i++) {
+        MPI_Get_accumulate(b->local, count, MPI_INT64_T, b->local + LARGEST / 2, count, MPI_INT64_T, TARGET, 0, count,
+                           MPI_INT64_T, MPI_SUM, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+/* The origin alone, each round an epoch that covers all targets. */
+static void lock_all_put_flush_unlock_all(struct bench *b, size_t bytes, long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        MPI_Win_lock_all(0, b->win);
+        MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
+        MPI_Win_flush(TARGET, b->win);
+        MPI_Win_unlock_all(b->win);
+    }
+}
+
+static void enter_all(struct bench *b)
+{
+    if (b->rank == ORIGIN)
+        MPI_Win_lock_all(0, b->win);
+}
+
+static void leave_all(struct bench *b)
+{
+    if (b->rank == ORIGIN)
+        MPI_Win_unlock_all(b->win);
+}
+
 /* Limits. Memory of created windows is reached by a system call, or by asking the target, which
  * takes the cache line there and back. */
 
@@ -172,6 +205,7 @@ static double copies(const struct limits *l, enum window_kind kind, enum sized s
 
 #define FENCED enter_fence, leave_fence
 #define LOCKED enter_shared, leave_shared
+#define LOCKED_ALL enter_all, leave_all
 #define OUTSIDE NULL, NULL
 
 const struct scenario scenarios[] = {
@@ -209,5 +243,13 @@ const struct scenario scenarios[] = {
      prepare_sum, sum_is_right, atomic_or_asked},
     {"accumulate_flush_65536", BYTES_64K, TIME, 1, {accumulate_flush, NULL}, LOCKED,
      prepare_sum, sum_is_right, moved},
+    {"get_accumulate_flush_8", BYTES_8, TIME, 1, {get_accumulate_flush, NULL}, LOCKED,
+     prepare_sum, get_accumulate_is_right, atomic_or_asked},
+    {"get_accumulate_flush_65536", BYTES_64K, TIME, 1, {get_accumulate_flush, NULL}, LOCKED,
+     prepare_sum, get_accumulate_is_right, moved},
+    {"lock_all_put_flush_unlock_all_8", BYTES_8, TIME, 1, {lock_all_put_flush_unlock_all, NULL}, OUTSIDE,
+     prepare_put, put_is_right, two_atomics_and_move},
+    {"within_lock_all_put_flush_8", BYTES_8, TIME, 1, {put_flush, NULL}, LOCKED_ALL,
+     prepare_put, put_is_right, moved},
 };
 const int scenario_count = (int)(sizeof scenarios / sizeof scenarios[0]);

@@ -27,6 +27,13 @@ impl Window {
         }
     }
 
+    /// True if an operation to this target goes to the transport at once, and leaves nothing here if that completes it: as long as
+    /// nothing opens, closes or queues.
+    #[inline]
+    pub fn goes_directly(&self, target: Rank) -> bool {
+        matches!(self.route, Some(route) if route.direct && route.target == target)
+    }
+
     /// The R-form of a communication call. Its request completes when the origin's buffers may be reused and results are in place.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use super::request;
 use super::sys::*;
 use crate::engine::Outcome;
 use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::window::is_left_to_host;
 use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 
 /// What a call on a window of ours comes to.
@@ -23,6 +24,9 @@ pub(crate) fn on_window(
     body: impl FnOnce(Guard, NonNull<Window>) -> Done,
     host: impl FnOnce() -> c_int,
 ) -> c_int {
+    if is_left_to_host(HostHandle(window.key())) {
+        return host();
+    }
     boundary(call, || {
         let mut guard = enter();
         match guard.windows.ours(HostHandle(window.key())) {

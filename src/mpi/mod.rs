@@ -8,6 +8,7 @@
 //! | `init` | `MPI_Init*` and `MPI_Finalize`: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
+//! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
 //! | `call`, `error`, `request` | what calls have in common: errors, requests |
 //! | `hook`, `drive`, `blocking` | progress both ways [PR-1] |
@@ -21,6 +22,7 @@ mod args;
 #[cfg(mpi_host = "mpich")]
 mod blocking;
 pub(crate) mod call;
+mod courier;
 mod datatype;
 mod drive;
 pub(crate) mod error;
@@ -31,7 +33,9 @@ mod info;
 mod init;
 mod request;
 mod rma;
+mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;
+mod transport;
 mod window;

@@ -7,6 +7,7 @@ use super::args::{self, Buffer, Target};
 use super::call::{Done, admit, deliver, deliver_complete, on_window};
 use super::error::Fault;
 use super::host::exports;
+use super::shortcut;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome};
 use crate::runtime::progress::sweep;
@@ -22,6 +23,7 @@ fn communicate(mut guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(
     let ours = unsafe { window.as_mut() };
     if let Some(op) = make(ours)? {
         with_port!(&mut ours.port, port => ours.engine.issue(port, &op))?;
+        ours.open_shortcut(op.target);
     }
     ours.calls = ours.calls.wrapping_add(1);
     if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
@@ -61,16 +63,17 @@ macro_rules! communication {
      $put:ident $host_put:ident $get:ident $host_get:ident $acc:ident $host_acc:ident $getacc:ident $host_getacc:ident
      $rput:ident $host_rput:ident $rget:ident $host_rget:ident $racc:ident $host_racc:ident
      $rgetacc:ident $host_rgetacc:ident) => {
-        communication! { @transfer $put $host_put OpKind::Put, *const c_void, $count, communicate, }
-        communication! { @transfer $get $host_get OpKind::Get, *mut c_void, $count, communicate, }
-        communication! { @transfer $rput $host_rput OpKind::Put, *const c_void, $count, communicate_request, request: *mut MPI_Request }
-        communication! { @transfer $rget $host_rget OpKind::Get, *mut c_void, $count, communicate_request, request: *mut MPI_Request }
+        communication! { @transfer $put $host_put OpKind::Put, *const c_void, $count, communicate, (shortcut::transfer) }
+        communication! { @transfer $get $host_get OpKind::Get, *mut c_void, $count, communicate, (shortcut::transfer) }
+        communication! { @transfer $rput $host_rput OpKind::Put, *const c_void, $count, communicate_request, (shortcut::none) request: *mut MPI_Request }
+        communication! { @transfer $rget $host_rget OpKind::Get, *mut c_void, $count, communicate_request, (shortcut::none) request: *mut MPI_Request }
         communication! { @accumulate $acc $host_acc $count, communicate, }
         communication! { @accumulate $racc $host_racc $count, communicate_request, request: *mut MPI_Request }
         communication! { @get_accumulate $getacc $host_getacc $count, communicate, }
         communication! { @get_accumulate $rgetacc $host_rgetacc $count, communicate_request, request: *mut MPI_Request }
     };
-    (@transfer $name:ident $host:ident $kind:expr, $pointer:ty, $count:ty, $form:ident, $($request:ident: $type:ty)?) => {
+    (@transfer $name:ident $host:ident $kind:expr, $pointer:ty, $count:ty, $form:ident, ($shortcut:path)
+     $($request:ident: $type:ty)?) => {
         /// Moves data between this process and a target's window.
         ///
         /// # Safety
@@ -81,15 +84,16 @@ macro_rules! communication {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
             $($request: $type)?
         ) -> c_int {
+            let origin = Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
+            let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            // SAFETY: the application's arguments.
+            if unsafe { $shortcut(win, $kind, &origin, &target) } {
+                return MPI_SUCCESS;
+            }
             on_window(
                 stringify!($name),
                 win,
-                |guard, window| $form(guard, window, $($request,)? |window| args::transfer(
-                    window,
-                    $kind,
-                    Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype },
-                    Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype },
-                )),
+                |guard, window| $form(guard, window, $($request,)? |window| args::transfer(window, $kind, origin, target)),
                 // SAFETY: the application's arguments, passed on.
                 || unsafe {
                     $host(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,

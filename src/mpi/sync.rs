@@ -87,6 +87,7 @@ pub(crate) fn post(window: &mut Window, group: MPI_Group, assert: c_int) -> Done
 
 /// `MPI_Win_start`.
 pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+    window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let group = ranks(window, group)?;
     Ok(with_port!(&mut window.port, port => window.engine.start(port, &group, assert))?)
@@ -95,6 +96,7 @@ pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Don
 /// `MPI_Win_fence`.
 #[inline(always)]
 pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
+    window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
@@ -102,6 +104,7 @@ pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
 /// `MPI_Win_lock`, without waiting. Nothing for `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int) -> Checked<Option<u32>> {
+    window.close_shortcuts();
     let mode = if kind == MPI_LOCK_SHARED {
         LockMode::Shared
     } else if kind == MPI_LOCK_EXCLUSIVE {
@@ -118,6 +121,7 @@ pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int)
 /// `MPI_Win_lock_all`, without waiting.
 #[inline(always)]
 pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
+    window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     Ok(with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?)
 }
@@ -125,6 +129,7 @@ pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
 /// `MPI_Win_unlock`.
 #[inline(always)]
 pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
+    window.close_shortcuts();
     match args::rank(window, rank, OUTSIDE)? {
         Some(rank) => Ok(with_port!(&mut window.port, port => window.engine.unlock(port, rank))?),
         None => Ok(Outcome::Complete),
@@ -134,6 +139,7 @@ pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
 /// `MPI_Win_complete`.
 #[inline(always)]
 pub(crate) fn complete(window: &mut Window) -> Checked<Outcome> {
+    window.close_shortcuts();
     Ok(with_port!(&mut window.port, port => window.engine.complete(port))?)
 }
 
@@ -146,6 +152,7 @@ pub(crate) fn wait(window: &mut Window) -> Checked<Outcome> {
 /// `MPI_Win_unlock_all`.
 #[inline(always)]
 pub(crate) fn unlock_all(window: &mut Window) -> Checked<Outcome> {
+    window.close_shortcuts();
     Ok(with_port!(&mut window.port, port => window.engine.unlock_all(port))?)
 }
 

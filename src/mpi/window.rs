@@ -15,13 +15,14 @@ use super::error::{Fault, Place, boundary, raise};
 use super::host::exports;
 use super::info::{self, Unreadable, Wishes};
 use super::sys::*;
+use super::transport::{self, Unmade};
 use super::{datatype, drive, hook};
 use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::{note_live, wait_until};
 use crate::runtime::window::Attributes;
-use crate::runtime::{Entry, Guard, HostHandle, Transport, Window, enter};
-use crate::transport::shm::{self, Bootstrap, Memory, ShmWindow};
+use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
+use crate::transport::shm::{self, Memory};
 
 /// What the application asks for.
 struct Wanted {
@@ -42,33 +43,6 @@ enum Made {
     Host,
     /// Failed; the error handler has heard of it.
     Failed(c_int),
-}
-
-/// Set-up over the host's collectives.
-struct Collectives {
-    comm: MPI_Comm,
-    rank: Rank,
-    size: u32,
-    /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros and is thrown away.
-    failed: Option<c_int>,
-}
-
-impl Bootstrap for Collectives {
-    fn rank(&self) -> Rank {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        self.size
-    }
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
-        assert_eq!(mine.len() * self.size as usize, all.len());
-        // SAFETY: the communicator is the application's, checked by `create`; the lengths were just compared.
-        let code = unsafe { drive::allgather(self.comm, mine, all) };
-        if code != MPI_SUCCESS {
-            all.fill(0);
-            self.failed.get_or_insert(code);
-        }
-    }
 }
 
 /// Nothing before `MPI_Init` and where that call does not come through us.
@@ -106,20 +80,17 @@ fn create(wanted: &Wanted) -> Made {
         }
         Err(code) => return Made::Failed(code),
     };
-    let mut collectives = Collectives { comm: wanted.comm, rank: rank as Rank, size: size as u32, failed: None };
     let memory = if wanted.flavor == MPI_WIN_FLAVOR_CREATE {
         Memory::Create { base: Addr(wanted.base as usize), size: wanted.size as u64 }
     } else {
         Memory::Allocate { size: wanted.size as u64 }
     };
-    let transport = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let port = ShmWindow::new(&mut collectives, memory, wanted.disp_unit as u32, transport);
-    if let Some(code) = collectives.failed {
-        return Made::Failed(code);
-    }
-    let port = match port {
-        Ok(port) => Transport::from(port),
-        Err(reason) => {
+    let part = transport::Part { memory, bytes: wanted.size as u64, disp_unit: wanted.disp_unit as u32 };
+    let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
+    let port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared) {
+        Ok(port) => port,
+        Err(Unmade::Host(code)) => return Made::Failed(code),
+        Err(Unmade::Unsuitable(reason)) => {
             log::info!("{}: the window is left to the host: {reason}", wanted.call);
             return Made::Host;
         }
@@ -172,13 +143,14 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
     };
     let wishes = wishes.unwrap_or_default();
     let ours = wishes.serve.unwrap_or(settings.serve() == Serve::All) && c_int::try_from(wanted.disp_unit).is_ok();
-    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours)];
+    let reach = wishes.reach.map_or(-1, |reach| reach as c_int);
+    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours), reach, -reach];
     // SAFETY: the communicator was checked.
     let code = unsafe { drive::maximum(wanted.comm, &mut votes) };
     if code != MPI_SUCCESS {
         return Err(code);
     }
-    let [class, refused, claimed] = votes;
+    let [class, refused, claimed, highest, lowest] = votes;
     if class != 0 {
         let fault = fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
         return Err(raise(wanted.call, Place::Communicator(wanted.comm), fault));
@@ -186,7 +158,11 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
     if refused != 0 && claimed != 0 {
         log::warn!("{}: the info key mpix_rma differs between processes; the window is left to the host", wanted.call);
     }
-    Ok((refused == 0).then_some(wishes))
+    if highest != -lowest {
+        log::warn!("{}: the info key mpix_rma_transport differs between processes; it is not used", wanted.call);
+    }
+    let reach = wishes.reach.filter(|_| highest == -lowest);
+    Ok((refused == 0).then_some(Wishes { reach, ..wishes }))
 }
 
 /// The host's window that is the handle of ours.
@@ -436,10 +412,10 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     if objected {
         return Err(Fault::new(MPI_ERR_RMA_SYNC, "an epoch is open on this window in some process"));
     }
-    let guard = wait_until(guard, window, |window| window.engine.is_quiet());
+    let guard = wait_until(guard, window, |window| window.engine.is_quiet() && window.port.is_quiet());
     // Others may still need this process (to copy for them, on created windows) until they are quiet too.
     let (guard, _) = vote(guard, window, false);
-    drop(guard);
+    drop(wait_until(guard, window, |window| window.port.farewell()));
     Ok(())
 }
 

@@ -15,6 +15,8 @@
 pub mod config;
 pub(crate) mod process;
 pub(crate) mod progress;
+#[doc(hidden)]
+pub mod shortcut;
 pub(crate) mod thread;
 pub(crate) mod transport;
 pub(crate) mod window;

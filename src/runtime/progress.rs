@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
-use super::window::{Attended, Window};
+use super::window::{Attended, Window, nothing_attended};
 
 /// Windows that we serve: read by hooks and waits without entering.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -63,7 +63,7 @@ static EXPECTANT: AtomicU32 = AtomicU32::new(0);
 /// What a hook of the host calls: a sweep, unless somebody is inside already. One that moves something is followed by more: a
 /// peer that has just been answered asks again sooner than the host's own progress takes. True if anything moved.
 pub(crate) fn sweep_from_hook() -> bool {
-    if nothing_lives() {
+    if nothing_attended() {
         return false;
     }
     let Some(mut guard) = try_enter() else { return false };

@@ -3,13 +3,15 @@
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::process::Host;
+use super::process::{Host, multiple};
+use super::shortcut::{self, Shortcut};
 use super::transport::{Transport, with_port};
-use crate::engine::{self, Outcome, RequestId};
+use crate::engine::{self, Outcome, Rank, RequestId};
 
 /// A window handle of the host, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +57,8 @@ pub(crate) struct Window {
     pub(crate) waiting: u32,
     /// Communication calls so far, to sweep over the rest of the process now and then.
     pub(crate) calls: u32,
+    /// Of allocated windows, under `MPI_THREAD_MULTIPLE`.
+    shortcut: Option<&'static Shortcut>,
     /// In the registry's list of windows that a sweep looks at.
     attended: bool,
     /// Looks in a row that moved nothing, and since when, to report a wait that lasts.
@@ -67,6 +71,7 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(engine: engine::Window, port: Transport, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
         let polls = port.needs_polling();
+        let shortcut = (multiple() && port.is_mapped()).then(|| shortcut::make(handle.0));
         Self {
             engine,
             port,
@@ -77,10 +82,29 @@ impl Window {
             attributes,
             waiting: 0,
             calls: 0,
+            shortcut,
             attended: false,
             idle: 0,
             idle_since: None,
             requests: Vec::new(),
+        }
+    }
+
+    /// Other threads may do as the operation that this one has just issued, without entering.
+    #[inline]
+    pub(crate) fn open_shortcut(&self, target: Rank) {
+        if let Some(shortcut) = self.shortcut
+            && self.engine.goes_directly(target)
+        {
+            shortcut.open(target, || self.port.place_of(target));
+        }
+    }
+
+    /// Before anything that opens or closes an access epoch.
+    #[inline]
+    pub(crate) fn close_shortcuts(&self) {
+        if let Some(shortcut) = self.shortcut {
+            shortcut.close();
         }
     }
 
@@ -248,6 +272,24 @@ pub(crate) struct Registry {
 /// No handle of a host has all bits set.
 const NOBODY: u64 = u64::MAX;
 
+/// The handle that was asked for last of those that are left to the host.
+static LEFT_TO_HOST: AtomicU64 = AtomicU64::new(NOBODY);
+/// How many windows are attended.
+static ATTENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// True of the window that was last found to be left to the host. Asked before anything is entered: what such a window costs
+/// beside its plain host is this question.
+#[inline(always)]
+pub(crate) fn is_left_to_host(handle: HostHandle) -> bool {
+    LEFT_TO_HOST.load(Ordering::Acquire) == handle.0
+}
+
+/// True if a sweep would look at nothing. Asked by hooks before they enter.
+#[inline(always)]
+pub(crate) fn nothing_attended() -> bool {
+    ATTENDED.load(Ordering::Acquire) == 0
+}
+
 impl Registry {
     pub(crate) const fn new() -> Self {
         Self {
@@ -276,6 +318,7 @@ impl Registry {
         // SAFETY: as in `ours`.
         unsafe { window.as_mut() }.attended = true;
         self.attended.push(window);
+        self.note_attended();
     }
 
     /// The window at this place of the list that a sweep goes through, if it is not idle; an idle one leaves the list, and
@@ -290,9 +333,14 @@ impl Registry {
         if window.is_idle() {
             window.attended = false;
             self.attended.swap_remove(at);
+            self.note_attended();
             return Attended::Idle { moved };
         }
         Attended::Busy { window: found, moved }
+    }
+
+    fn note_attended(&self) {
+        ATTENDED.store(self.attended.len(), Ordering::Release);
     }
 
     /// A window in which a lock that is open is not held yet.
@@ -311,6 +359,7 @@ impl Registry {
             }
             Entry::Host => {
                 self.hot = (handle.0, None);
+                LEFT_TO_HOST.store(handle.0, Ordering::Release);
                 None
             }
             Entry::Freed => None,
@@ -355,6 +404,11 @@ impl Registry {
         let at = self.live.iter().position(|other| *other == window).expect("a live window");
         self.live.remove(at);
         self.attended.retain(|other| *other != window);
+        self.note_attended();
+        // SAFETY: as in `ours`.
+        if let Some(shortcut) = unsafe { window.as_ref() }.shortcut {
+            shortcut::give_back(shortcut);
+        }
         // SAFETY: `insert_ours` leaked this box and listed it as live; it was just taken from that list, so it comes
         // back once.
         unsafe { Box::from_raw(window.as_ptr()) }
@@ -362,6 +416,7 @@ impl Registry {
 
     fn set(&mut self, handle: HostHandle, entry: Entry) -> Option<Entry> {
         self.hot = (NOBODY, None);
+        LEFT_TO_HOST.store(NOBODY, Ordering::Release);
         if entry == Entry::Freed && self.freed >= FREED_MOST {
             self.entries.retain(|_, entry| *entry != Entry::Freed);
             self.freed = 0;

@@ -3,7 +3,7 @@
 mod bulk;
 pub mod element;
 pub mod host_mpi;
-mod kernel;
+pub(crate) mod kernel;
 pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]

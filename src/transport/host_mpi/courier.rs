@@ -67,5 +67,52 @@ pub trait Courier: Debug {
     fn is_quiet(&self) -> bool;
 
     /// Ends it: what was to be received is given up.
-    fn release(self);
+    fn release(&mut self);
+}
+
+impl Courier for Box<dyn Courier> {
+    fn packet(&mut self) -> Packet {
+        (**self).packet()
+    }
+    fn send(&mut self, peer: Rank, packet: Packet) {
+        (**self).send(peer, packet);
+    }
+    fn is_busy(&self) -> bool {
+        (**self).is_busy()
+    }
+    fn receive(&mut self) -> Option<(Rank, Packet)> {
+        (**self).receive()
+    }
+    fn give_back(&mut self, packet: Packet) {
+        (**self).give_back(packet);
+    }
+    fn drive(&mut self) {
+        (**self).drive();
+    }
+    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).send_bulk(peer, stream, from, len, bulk) }
+    }
+    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).receive_bulk(peer, stream, to, len, bulk) }
+    }
+    fn next_bulk(&mut self) -> Option<Bulk> {
+        (**self).next_bulk()
+    }
+    fn next_failure(&mut self) -> Option<String> {
+        (**self).next_failure()
+    }
+    fn vote(&mut self, objection: bool) {
+        (**self).vote(objection);
+    }
+    fn verdict(&mut self) -> Option<bool> {
+        (**self).verdict()
+    }
+    fn is_quiet(&self) -> bool {
+        (**self).is_quiet()
+    }
+    fn release(&mut self) {
+        (**self).release();
+    }
 }

@@ -281,7 +281,7 @@ impl<C: Courier> MessageWindow<C> {
     }
 
     /// Ends the window here, after a farewell.
-    pub fn release(self) {
+    pub fn release(mut self) {
         self.courier.release();
         self.near.release();
     }
@@ -353,6 +353,11 @@ impl<C: Courier> LockMemory for MessageWindow<C> {
 }
 
 impl<C: Courier> Port for MessageWindow<C> {
+    #[inline]
+    fn signals_follow(&self, peer: Rank) -> bool {
+        self.members.near(peer).is_none()
+    }
+
     #[inline]
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         match self.members.near(op.target) {

@@ -37,6 +37,7 @@ mod traffic;
 mod vote;
 mod words;
 
+pub use card::node;
 pub use setup::{Bootstrap, Memory, Settings, SetupError};
 
 /// One window in one process over shared memory.
@@ -136,6 +137,13 @@ impl ShmWindow {
     /// Takes the accumulate lock of this process's memory, for work on it in the name of a process that does not share it [LK-7].
     pub(crate) fn hold_accumulate(&self) -> protocol::Hold<'_> {
         AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate.0).hold()
+    }
+
+    /// Allocated windows: first byte of the memory of `rank` in this process, its bytes, and its displacement unit.
+    #[must_use]
+    pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
+        let (size, unit) = self.extent_of(rank);
+        self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
     }
 
     /// True if this process reaches the memory of `rank` by load and store (allocated windows; itself always).
