@@ -117,6 +117,10 @@ impl HostCourier {
         if self.requests.is_empty() {
             self.requests.push(request);
             self.work.push(Work::Arrival(packet));
+        } else if self.requests[0] == MPI_REQUEST_NULL {
+            // All had come in.
+            self.requests[0] = request;
+            self.work[0] = Work::Arrival(packet);
         } else {
             self.posted.push_back((request, packet));
         }
