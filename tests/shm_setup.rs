@@ -87,11 +87,11 @@ fn one_answer_everywhere_and_nothing_left() {
     let maps = mappings();
 
     // Sizes whose sum no address space holds.
-    let error = failure(|world| world.try_window(Memory::Allocate { size: u64::MAX - 5 }, true));
+    let error = failure(|world| world.try_window(Memory::Allocate { size: u64::MAX - 5, align: 1 }, true));
     assert!(matches!(&error, SetupError::System { rank: 0, reason, .. } if reason.contains("too large")), "{error}");
 
     // A size that the kernel refuses.
-    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 60 }, true));
+    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 60, align: 1 }, true));
     assert!(matches!(&error, SetupError::System { rank: 0, .. }), "{error}");
 
     // Memory that would end beyond the last address, on one rank.
@@ -103,7 +103,7 @@ fn one_answer_everywhere_and_nothing_left() {
 
     // Not all the same constructor.
     let error = failure(|world| match world.rank {
-        1 => world.try_window(Memory::Allocate { size: 8 }, true),
+        1 => world.try_window(Memory::Allocate { size: 8, align: 1 }, true),
         _ => world.try_window(Memory::Create { base: Addr(4096), size: 8 }, true),
     });
     assert!(matches!(&error, SetupError::System { rank: 1, .. }), "{error}");
@@ -116,7 +116,7 @@ fn one_answer_everywhere_and_nothing_left() {
                 bytes[3] ^= 1;
             }
         };
-        let memory = Memory::Allocate { size: 8 };
+        let memory = Memory::Allocate { size: 8, align: 1 };
         ShmWindow::new(&mut Tampered { world: world.clone(), gathers: 0, tamper }, memory, 1, settings())
     });
     assert_eq!(error, SetupError::NotOneNode);
@@ -131,7 +131,7 @@ fn one_answer_everywhere_and_nothing_left() {
                 }
             };
             let memory = match allocate {
-                true => Memory::Allocate { size: 8 },
+                true => Memory::Allocate { size: 8, align: 1 },
                 false => Memory::Create { base: Addr(4096), size: 8 },
             };
             ShmWindow::new(&mut Tampered { world: world.clone(), gathers: 0, tamper }, memory, 1, settings())
@@ -169,7 +169,7 @@ fn one_answer_everywhere_and_nothing_left() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &libc::rlimit { rlim_cur: 1 << 20, ..limit }) };
-    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 20 }, true));
+    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 20, align: 1 }, true));
     assert!(error.to_string().contains("RLIMIT_FSIZE"), "{error}");
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
     assert_eq!((mappings(), descriptors()), (maps, fds));
@@ -185,7 +185,7 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
             for round in 0..40u64 {
                 let memory = match flavour {
                     // Sizes change within what a segment holds.
-                    Flavour::Allocated => Memory::Allocate { size: size - 100 * round },
+                    Flavour::Allocated => Memory::Allocate { size: size - 100 * round, align: 1 },
                     _ => Memory::Create { base, size },
                 };
                 // Now and then a rank offers something else than the others do.

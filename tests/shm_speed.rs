@@ -157,7 +157,7 @@ fn measure(mut host: Forked, flavour: Flavour, attentive: bool, batches: usize, 
     const SIZE: usize = 4 << 20;
     let mut memory = vec![1u8; SIZE];
     let memory_of = |memory: &mut [u8]| match flavour {
-        Flavour::Allocated => Memory::Allocate { size: SIZE as u64 },
+        Flavour::Allocated => Memory::Allocate { size: SIZE as u64, align: 1 },
         _ => Memory::Create { base: Addr(memory.as_mut_ptr() as usize), size: SIZE as u64 },
     };
     let settings = Settings { cma: flavour == Flavour::Attached, foreign_reduce };
@@ -254,7 +254,7 @@ fn speed_create() {
     for size in [0, 8, 4 << 20] {
         two_processes(|mut host| {
             let settings = Settings { cma: true, foreign_reduce };
-            let memory = Memory::Allocate { size };
+            let memory = Memory::Allocate { size, align: 1 };
             let dropped = best(300, 10, || drop(ShmWindow::new(&mut host, memory, 1, settings).unwrap()));
             let released = best(300, 10, || ShmWindow::new(&mut host, memory, 1, settings).unwrap().release());
             if host.rank == 0 {

@@ -6,6 +6,8 @@
 // Exported by their symbols, not by their paths.
 #![allow(non_snake_case, unreachable_pub)]
 
+mod fortran;
+
 use std::ffi::c_int;
 
 use crate::engine::Outcome;

@@ -92,8 +92,21 @@ fn place(window: &Window, rank: u32, disp: MPI_Aint, len: u64) -> Checked<u64> {
     let (size, unit) = window.port.extent_of(rank);
     match disp.checked_mul(u64::from(unit)) {
         Some(at) if at <= size && len <= size - at => Ok(at),
-        _ => Err(Fault::new(MPI_ERR_RMA_RANGE, "target_disp and target_count reach beyond the target's window")),
+        _ => attached_place(window, rank, disp, len),
     }
+}
+
+/// As [`place`], in a dynamic window: displacements are addresses, and the target must have attached what is there.
+#[cold]
+#[inline(never)]
+fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64> {
+    if window.attributes.flavor != MPI_WIN_FLAVOR_DYNAMIC {
+        return Err(Fault::new(MPI_ERR_RMA_RANGE, "target_disp and target_count reach beyond the target's window"));
+    }
+    if !window.port.reaches(rank, at, len) {
+        return Err(Fault::new(MPI_ERR_RMA_RANGE, "the target has not attached all of the memory at target_disp"));
+    }
+    Ok(at)
 }
 
 #[inline(always)]

@@ -101,6 +101,15 @@ pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
+/// An application that has said `no_locks` contradicts itself by locking.
+#[inline(always)]
+fn permit_locks(window: &Window) -> Done {
+    if window.hints.no_locks {
+        return Err(Fault::new(MPI_ERR_RMA_SYNC, "the window has the info key no_locks=true"));
+    }
+    Ok(())
+}
+
 /// `MPI_Win_lock`, without waiting. Nothing for `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int) -> Checked<Option<u32>> {
@@ -114,6 +123,7 @@ pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int)
     };
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let Some(rank) = args::rank(window, rank, OUTSIDE)? else { return Ok(None) };
+    permit_locks(window)?;
     with_port!(&mut window.port, port => window.engine.lock(port, mode, rank, assert))?;
     Ok(Some(rank))
 }
@@ -123,6 +133,7 @@ pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int)
 pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
     window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
+    permit_locks(window)?;
     Ok(with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?)
 }
 

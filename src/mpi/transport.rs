@@ -111,6 +111,7 @@ pub(crate) fn make(comm: MPI_Comm, part: Part, reach: Reach, settings: shm::Sett
         match port {
             Ok(port) => return Ok(port.into()),
             Err(reason) if reach == Reach::Shm || all.size == 1 => return Err(Unmade::Unsuitable(reason)),
+            Err(reason) if matches!(part.memory, Memory::Share { .. }) => return Err(Unmade::Unsuitable(reason)),
             Err(SetupError::NotOneNode) => return by_messages(&mut all, part, true, settings),
             Err(reason) => log::info!("messages instead of shared memory: {reason}"),
         }
@@ -146,8 +147,21 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
 
     let comm = private(all)?;
     let mut mates = (mates, near);
-    let mut port = if near { node_window(all, comm, &mates.0, part, settings) } else { None };
+    let shares = matches!(part.memory, Memory::Share { .. });
+    let mut port = match (near, shares) {
+        (true, _) => node_window(all, comm, &mates.0, part, settings),
+        // The memory is shared by all, whichever way operations go.
+        (false, true) => ShmWindow::new(all, part.memory, part.disp_unit, settings).ok(),
+        (false, false) => None,
+    };
+    if !near && port.is_some() {
+        mates.0 = (0..all.size).collect();
+    }
     if all.maximum(c_int::from(port.is_none())) != 0 {
+        if shares {
+            free(comm);
+            return Err(Unmade::Unsuitable(SetupError::NotOneNode));
+        }
         // What fails on one node is done without on all of them.
         mates = (vec![all.rank], false);
         port = ShmWindow::new(&mut Alone, part.memory, part.disp_unit, settings)

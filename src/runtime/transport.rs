@@ -6,10 +6,13 @@
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
+use std::ffi::CStr;
+
 use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::host_mpi::MessageWindow;
 use crate::transport::host_mpi::courier::Courier;
+use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
 use crate::transport::shm::ShmWindow;
 
@@ -54,6 +57,33 @@ impl Transport {
         }
     }
 
+    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic windows, whose extent is 0 and
+    /// whose memory is attached; the others are told by [`extent_of`](Self::extent_of).
+    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
+        match self {
+            Transport::Shm(port) => port.reaches(rank, at, len),
+            Transport::Messages(port) => port.reaches(rank, at, len),
+        }
+    }
+
+    /// Adds memory of this process to a dynamic window.
+    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+        with_port!(self, port => port.attach(base, len))
+    }
+
+    /// Takes memory of this process out of a dynamic window.
+    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+        with_port!(self, port => port.detach(base))
+    }
+
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
+        match self {
+            Transport::Shm(port) => port.address_of(rank),
+            Transport::Messages(port) => port.address_of(rank),
+        }
+    }
+
     /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
     #[inline]
     pub(crate) fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
@@ -78,6 +108,22 @@ impl Transport {
         match self {
             Transport::Shm(port) => port.load_store(rank),
             Transport::Messages(port) => port.load_store(rank),
+        }
+    }
+
+    /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
+    pub(crate) fn alignment(&self) -> u64 {
+        match self {
+            Transport::Shm(port) => port.alignment(),
+            Transport::Messages(port) => port.alignment(),
+        }
+    }
+
+    /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it (documented in `mpix_rma.h`).
+    pub(crate) fn progresses(&self) -> &'static CStr {
+        match self {
+            Transport::Shm(port) => port.progresses(),
+            Transport::Messages(port) => port.progresses(),
         }
     }
 

@@ -36,6 +36,46 @@ pub(crate) struct Attributes {
     pub(crate) model: libc::c_int,
 }
 
+/// What `MPI_Win_get_info` tells of a window, and `MPI_Win_set_info` may change (MPI-4.1 12.2.1, 12.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hints {
+    /// `no_locks`: locks are errors.
+    pub(crate) no_locks: bool,
+    /// `accumulate_ordering`: which of rar, raw, war, waw the application relies on, in this order from the lowest bit. All are
+    /// kept in any case.
+    pub(crate) ordering: u8,
+    /// `accumulate_ops` is `same_op` and not `same_op_no_op`. Any mix is atomic here.
+    pub(crate) same_op: bool,
+    /// `same_size`
+    pub(crate) same_size: bool,
+    /// `same_disp_unit`
+    pub(crate) same_disp_unit: bool,
+    /// `alloc_shared_noncontig`
+    pub(crate) noncontig: bool,
+    /// `mpi_accumulate_granularity`: bytes; 0 if the application does not say.
+    pub(crate) granularity: u64,
+    /// `mpi_minimum_memory_alignment`: bytes, of memory that we allocate.
+    pub(crate) alignment: u64,
+    /// The reorder flags that the engine was given.
+    pub(crate) flags: engine::ReorderFlags,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self {
+            no_locks: false,
+            ordering: 0b1111,
+            same_op: false,
+            same_size: false,
+            same_disp_unit: false,
+            noncontig: false,
+            granularity: 0,
+            alignment: 1,
+            flags: engine::ReorderFlags::default(),
+        }
+    }
+}
+
 /// One window that we serve.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -53,6 +93,8 @@ pub(crate) struct Window {
     pub(crate) group: Option<HostHandle>,
     /// See [`Attributes`].
     pub(crate) attributes: Attributes,
+    /// See [`Hints`].
+    pub(crate) hints: Hints,
     /// Calls that wait in this window without holding the guard: it may not be freed under them.
     pub(crate) waiting: u32,
     /// Communication calls so far, to sweep over the rest of the process now and then.
@@ -69,7 +111,14 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(engine: engine::Window, port: Transport, handle: HostHandle, size: u32, attributes: Attributes) -> Self {
+    pub(crate) fn new(
+        engine: engine::Window,
+        port: Transport,
+        handle: HostHandle,
+        size: u32,
+        attributes: Attributes,
+        hints: Hints,
+    ) -> Self {
         let polls = port.needs_polling();
         let shortcut = (multiple() && port.is_mapped()).then(|| shortcut::make(handle.0));
         Self {
@@ -80,6 +129,7 @@ impl Window {
             polls,
             group: None,
             attributes,
+            hints,
             waiting: 0,
             calls: 0,
             shortcut,

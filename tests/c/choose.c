@@ -79,15 +79,15 @@ int main(int argc, char **argv)
             usable(&w, what);
             window_free(&w);
         }
-    /* Windows that are the host's in any case. */
     if (ranks > 1) {
+        int ours = strcmp(mode, "all") == 0;
         MPI_Win win;
         void *base;
         MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
-        is_ours(win, 0, "dynamic");
+        is_ours(win, ours, "dynamic");
         MPI(MPI_Win_free(&win));
         MPI(MPI_Win_allocate_shared(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
-        is_ours(win, 0, "shared");
+        is_ours(win, ours, "shared");
         MPI(MPI_Win_lock_all(0, win));
         MPI(MPI_Put(&me, 1, MPI_INT, (me + 1) % ranks, 0, 1, MPI_INT, win));
         MPI(MPI_Win_unlock_all(win));

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Compiles the test programs beside this file against an installed library and runs them under mpiexec.
+"""Compiles the test programs beside this file, and those of Fortran beside this folder, against an installed library and runs them
+under mpiexec.
 
   run.py --host NAME [--host NAME ...] [--prefix NAME=DIR] [--mpicc NAME=CMD] [--mpiexec NAME=CMD] [--only REGEX] ...
 
 NAME is free; whether it is an MPICH or an Open MPI is asked of its mpiexec. Defaults: target/prefix-NAME, mpicc.NAME,
-mpiexec.NAME. What is run stands in `testlist`, one entry per line:
+mpiexec.NAME. The Fortran compiler is the one whose name has mpif90 for mpicc. What is run stands in `testlist`, one entry per line:
 
   name ranks seconds [key=value ...]
 
   arg=WORD       an argument of the program (repeat)
   env=NAME=VALUE in the environment of the processes (repeat)
-  mode=          link (default: by pkg-config), static, preload (linked with the host only), plain (no library at all)
+  mode=          link (default: by pkg-config), static, preload (linked with the host only), plain (no library at all),
+                 alone (not even MPI: the program loads us itself)
   result=        ok (default: exit 0 and a line OK), exit (exit 0), death or fatal (the job must end, not with 0)
   expect=REGEX   must be found in the output (repeat; `_` stands for a space)
   reject=REGEX   must not be found
@@ -24,6 +26,7 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+FORTRAN = os.path.join(os.path.dirname(HERE), "fortran")
 # What plain hosts leave in /dev/shm themselves when a process is killed.
 HOST_SEGMENTS = re.compile(r"^(mpich|vader_segment|sm_segment|osc_|psm|sem\.|ompi|prte|pmix|ucx|memory_ucx|hwloc)", re.I)
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-error=stringop-overflow", "-Wno-stringop-overflow"]
@@ -45,6 +49,7 @@ class Host:
         self.prefix = os.path.abspath(options.prefix.get(name, os.path.join(ROOT, "target", f"prefix-{name}")))
         self.mpicc = options.mpicc.get(name, f"mpicc.{name}")
         self.mpiexec = options.mpiexec.get(name, f"mpiexec.{name}")
+        self.mpif90 = self.mpicc.replace("mpicc", "mpif90")
         self.build = os.path.join(os.path.abspath(options.build), name)
         os.makedirs(self.build, exist_ok=True)
         version = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True)
@@ -118,14 +123,16 @@ def source_of(entry, host):
         with open(path, "w") as f:
             f.write(example_of_readme())
         return path
-    for ending in (".c", ".cpp"):
-        path = os.path.join(HERE, entry.name + ending)
+    for folder, ending in ((HERE, ".c"), (HERE, ".cpp"), (FORTRAN, ".F90"), (FORTRAN, ".f90")):
+        path = os.path.join(folder, entry.name + ending)
         if os.path.exists(path):
             return path
     raise SystemExit(f"testlist: there is no program {entry.name}")
 
 
 def compile_line(entry, host, source, sanitize):
+    if source.endswith(("F90", "f90")):
+        return compile_fortran(entry, host, source)
     line = shlex.split(host.mpicc)
     if source.endswith(".cpp"):
         line += ["-x", "c++", "-Wall", "-Wextra", "-Werror"]
@@ -139,8 +146,19 @@ def compile_line(entry, host, source, sanitize):
     elif entry.mode == "static":
         line += host.headers + [f"{host.prefix}/lib/libmpix_rma.a", "-lpthread", "-ldl", "-lm"]
     else:
-        line += ["-DPLAIN"]
+        # Linked in that order: with `alone`, libraries that nothing is taken from are left out, the wrapper's among them.
+        line += ["-DPLAIN"] + (["-Wl,--as-needed"] if entry.mode == "alone" else [])
     return line + ([] if entry.name == "readme_example" else ["-lpthread", "-ldl"])
+
+
+def compile_fortran(entry, host, source):
+    """A Fortran program, with the module of ours as it is installed, where it is linked with us."""
+    modules = entry.binary(host) + ".modules"
+    os.makedirs(modules, exist_ok=True)
+    line = shlex.split(host.mpif90) + ["-O1", "-g", "-Wall", "-Werror=conversion", f"-J{modules}", f"-I{FORTRAN}"]
+    if entry.mode == "link":
+        line += [f"{host.prefix}/include/mpix_rma_f08.f90"]
+    return line + [source, "-o", entry.binary(host)] + (host.linked if entry.mode == "link" else [])
 
 
 def compile_all(entries, hosts, jobs, sanitize):
@@ -159,6 +177,9 @@ def compile_all(entries, hosts, jobs, sanitize):
             if probe.returncode:
                 failed[binary] = "SKIP there is no C++ compiler"
                 return
+        if source.endswith(("F90", "f90")) and not shutil.which(shlex.split(host.mpif90)[0]):
+            failed[binary] = f"SKIP there is no {host.mpif90}"
+            return
         run = subprocess.run(compile_line(entry, host, source, sanitize), capture_output=True, text=True)
         if run.returncode:
             failed[binary] = run.stderr + run.stdout
@@ -236,6 +257,8 @@ def run_one(entry, host, options):
     if entry.mode == "preload":
         env["LD_PRELOAD"] = os.path.join(host.prefix, "lib", "libmpix_rma.so")
         env["EXPECT_LIBRARY"] = "1"
+    if entry.mode == "alone":
+        env["TEST_LIBRARY"] = os.path.join(host.prefix, "lib", "libmpix_rma.so")
     for item in options.env:
         key, _, value = item.partition("=")
         env[key] = value

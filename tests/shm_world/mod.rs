@@ -24,7 +24,7 @@ impl World {
 
     /// A window of `size` bytes per rank in shared memory.
     pub fn allocate(&self, size: u64) -> ShmWindow {
-        self.try_window(Memory::Allocate { size }, true).unwrap()
+        self.try_window(Memory::Allocate { size, align: 1 }, true).unwrap()
     }
 
     /// A window on this thread's own memory.

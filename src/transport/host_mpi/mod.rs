@@ -29,6 +29,7 @@ use crate::engine::slab::Slab;
 use crate::engine::{Addr, Answer, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted};
 use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
 use crate::transport::element::ForeignReduce;
+use crate::transport::regions::Refusal;
 use crate::transport::shape::{Shape, Shapes};
 use crate::transport::shm::ShmWindow;
 
@@ -206,6 +207,41 @@ impl<C: Courier> MessageWindow<C> {
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.members.place_of(rank).is_some_and(|place| self.near.load_store(place))
+    }
+
+    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed, as far as this process knows: what a peer has
+    /// attached to a dynamic window is known to the peer, which refuses the rest.
+    #[must_use]
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
+        self.members.near(rank).is_none_or(|rank| self.near.reaches(rank, at, len))
+    }
+
+    /// Adds memory of this process to a dynamic window.
+    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+        self.near.attach(base, len)
+    }
+
+    /// Takes memory of this process out of a dynamic window.
+    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+        self.near.detach(base)
+    }
+
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    #[must_use]
+    pub fn address_of(&self, rank: Rank) -> Option<Addr> {
+        self.members.place_of(rank).and_then(|place| self.near.address_of(place))
+    }
+
+    /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
+    #[must_use]
+    pub fn alignment(&self) -> u64 {
+        self.near.alignment()
+    }
+
+    /// What progresses without calls of the target.
+    #[must_use]
+    pub fn progresses(&self) -> &'static std::ffi::CStr {
+        c"target_calls"
     }
 
     /// Peers always wait for this process to poll.

@@ -174,10 +174,19 @@ impl<C: Courier> MessageWindow<C> {
         self.near.base().0 as *mut u8
     }
 
+    /// All of a place lies in this process's window, or is attached to it.
     #[inline]
     fn check(&self, place: Place) -> Result<(), Malformed> {
-        let (size, _) = self.extents.of(self.members.me());
-        if place.lies_in(size) { Ok(()) } else { Err(Malformed::OutsideWindow) }
+        let me = self.members.place();
+        let reaches = place.bounds().is_some_and(|(low, end)| self.near.reaches(me, low, end - low));
+        // Between runs there may be memory that is not attached.
+        let is_inside = reaches
+            || place.count > 1
+                && (0..i64::from(place.count)).all(|run| {
+                    let at = place.stride.checked_mul(run).and_then(|by| place.disp.checked_add_signed(by));
+                    at.is_some_and(|at| self.near.reaches(me, at, place.len))
+                });
+        if is_inside { Ok(()) } else { Err(Malformed::OutsideWindow) }
     }
 
     /// Datatype and reduction are known and go together, and runs hold whole elements.

@@ -15,7 +15,11 @@ pub(super) const CARD_BYTES: usize = CARD * 8;
 pub(super) struct Card {
     pub(super) node: Node,
     pub(super) pid: i32,
-    pub(super) allocated: bool,
+    pub(super) kind: Kind,
+    /// Each process's memory may begin a new page.
+    pub(super) apart: bool,
+    /// Alignment of the memory, as a power of two.
+    pub(super) align: u8,
     pub(super) base: u64,
     pub(super) size: u64,
     pub(super) disp_unit: u32,
@@ -29,6 +33,37 @@ pub(super) struct Card {
     pub(super) kept: u64,
     /// What failed already.
     pub(super) failure: Option<Failure>,
+}
+
+/// Where the memory of a window comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// From the application, when the window is made.
+    #[default]
+    Created = 0,
+    /// From us.
+    Allocated = 1,
+    /// From us, and the application may rely on where each process's is.
+    Shared = 2,
+    /// From the application, piece by piece.
+    Dynamic = 3,
+}
+
+impl Kind {
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Kind::Allocated,
+            2 => Kind::Shared,
+            3 => Kind::Dynamic,
+            _ => Kind::Created,
+        }
+    }
+
+    /// The memory lies in the segment.
+    pub(super) fn in_segment(self) -> bool {
+        matches!(self, Kind::Allocated | Kind::Shared)
+    }
 }
 
 /// Node and process namespace: where these are equal, a pid names the same process and a segment can be shared.
@@ -48,7 +83,10 @@ impl Card {
             u64::from(self.pid as u32) | u64::from(self.fd as u32) << 32,
             self.base,
             self.size,
-            u64::from(self.disp_unit) | u64::from(self.allocated) << 32,
+            u64::from(self.disp_unit)
+                | u64::from(self.kind as u8) << 32
+                | u64::from(self.apart) << 40
+                | u64::from(self.align) << 48,
             self.probe,
             self.kept,
             self.fresh,
@@ -70,7 +108,9 @@ impl Card {
             base: number(4),
             size: number(5),
             disp_unit: number(6) as u32,
-            allocated: number(6) >> 32 != 0,
+            kind: Kind::from_code((number(6) >> 32) as u8),
+            apart: number(6) >> 40 & 1 != 0,
+            align: (number(6) >> 48) as u8 & 63,
             probe: number(7),
             kept: number(8),
             fresh: number(9),

@@ -15,6 +15,27 @@ use super::words::{Header, PairBlock, RankBlock};
 /// Small pages; the kernel rounds mappings to them. Larger pages would only make the padding smaller than theirs.
 pub(super) const PAGE: u64 = 4096;
 
+/// How the memory of the ranks is laid out, the same in every process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placement {
+    /// Each rank's memory follows directly that of the rank before, without padding (MPI-4.1 12.2.3). Else each begins a new
+    /// page: ranks do not share cache lines, and each page lies where its rank touches it first.
+    pub(super) packed: bool,
+    /// Alignment of the memory of each rank, or of all of it if packed: a power of two, at least a page.
+    pub(super) align: u64,
+}
+
+impl Placement {
+    /// Each rank begins a new page.
+    #[cfg(test)]
+    pub(super) const PAGES: Placement = Placement { packed: false, align: PAGE };
+
+    /// Bytes from the beginning of a rank's memory to that of the next.
+    fn stride(self, size: u64) -> Option<u64> {
+        if self.packed { Some(size) } else { size.checked_next_multiple_of(self.align) }
+    }
+}
+
 /// Byte offsets in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -26,8 +47,9 @@ pub(super) struct Layout {
     pub(super) contacts: u64,
     /// Channels (target, origin), target-major.
     pub(super) channels: u64,
-    /// Memory of rank 0; the others follow, each rounded up to whole pages.
+    /// Memory of rank 0; the others follow as [`Placement`] says.
     pub(super) memory: u64,
+    placement: Placement,
     /// Length of the segment.
     pub(super) total: u64,
 }
@@ -39,7 +61,7 @@ pub(super) fn contact_words(ranks: u64) -> u64 {
 
 impl Layout {
     /// Offsets for `ranks` processes with these sizes of memory in the segment; `None` where they overflow.
-    pub(super) fn new(ranks: u32, channels: bool, memory: impl Iterator<Item = u64>) -> Option<Self> {
+    pub(super) fn new(ranks: u32, channels: bool, placement: Placement, memory: impl Iterator<Item = u64>) -> Option<Self> {
         let ranks = u64::from(ranks);
         let pair_count = ranks.checked_mul(ranks)?;
         let rank_blocks = (size_of::<Header>() as u64).next_multiple_of(PAGE / 8);
@@ -54,11 +76,12 @@ impl Layout {
         if channels {
             end = pair_count.checked_mul(size_of::<Channel>() as u64)?.checked_add(end)?;
         }
-        let memory_at = round_up(end)?;
+        let memory_at = end.checked_next_multiple_of(placement.align)?;
         end = memory_at;
         for size in memory {
-            end = end.checked_add(round_up(size)?)?;
+            end = end.checked_add(placement.stride(size)?)?;
         }
+        end = round_up(end)?;
         // Offsets are pointer differences in every process.
         (end <= isize::MAX as u64).then_some(Layout {
             ranks: rank_blocks,
@@ -66,13 +89,20 @@ impl Layout {
             contacts,
             channels: channels_at,
             memory: memory_at,
+            placement,
             total: end,
         })
     }
 
+    /// Alignment that the segment needs.
+    pub(super) fn align(&self) -> u64 {
+        self.placement.align
+    }
+
     /// Offset of the memory that follows the memory of the given sizes.
     pub(super) fn memory_after(&self, before: impl Iterator<Item = u64>) -> u64 {
-        before.fold(self.memory, |at, size| at + size.next_multiple_of(PAGE))
+        // The same sum was checked for all ranks.
+        before.fold(self.memory, |at, size| at + self.placement.stride(size).unwrap_or(0))
     }
 }
 
@@ -86,7 +116,7 @@ mod tests {
 
     #[test]
     fn parts_follow_one_another() {
-        let layout = Layout::new(3, true, [10, 0, 5000].into_iter()).unwrap();
+        let layout = Layout::new(3, true, Placement::PAGES, [10, 0, 5000].into_iter()).unwrap();
         assert!(layout.ranks >= size_of::<Header>() as u64);
         assert!(layout.pairs - layout.ranks == 3 * size_of::<RankBlock>() as u64);
         assert!(layout.contacts - layout.pairs == 9 * size_of::<PairBlock>() as u64);
@@ -98,9 +128,26 @@ mod tests {
     }
 
     #[test]
+    fn packed_memory_has_no_padding() {
+        let placement = Placement { packed: true, align: 1 << 21 };
+        let layout = Layout::new(3, false, placement, [10, 0, 5000].into_iter()).unwrap();
+        assert_eq!(layout.memory % (1 << 21), 0);
+        assert_eq!(layout.memory_after([10, 0].into_iter()), layout.memory + 10);
+        assert_eq!(layout.total, layout.memory + 2 * PAGE);
+    }
+
+    #[test]
+    fn every_rank_is_aligned_as_wanted() {
+        let placement = Placement { packed: false, align: 1 << 16 };
+        let layout = Layout::new(2, false, placement, [10, 5000].into_iter()).unwrap();
+        assert_eq!(layout.memory_after([10].into_iter()), layout.memory + (1 << 16));
+        assert_eq!(layout.memory % (1 << 16), 0);
+    }
+
+    #[test]
     fn overflow_is_an_answer() {
-        assert_eq!(Layout::new(2, false, [u64::MAX, 1].into_iter()), None);
-        assert_eq!(Layout::new(2, false, [i64::MAX as u64, 4096].into_iter()), None);
-        assert_eq!(Layout::new(u32::MAX, true, [].into_iter()), None);
+        assert_eq!(Layout::new(2, false, Placement::PAGES, [u64::MAX, 1].into_iter()), None);
+        assert_eq!(Layout::new(2, false, Placement::PAGES, [i64::MAX as u64, 4096].into_iter()), None);
+        assert_eq!(Layout::new(u32::MAX, true, Placement::PAGES, [].into_iter()), None);
     }
 }

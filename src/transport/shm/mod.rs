@@ -9,17 +9,23 @@
 //! `inbox`. A target that is away is helped by the `thief`, by cross-memory attach (`cma`), so that it
 //! delays nobody; `traffic` decides which way each operation goes.
 
+use std::ffi::CStr;
+
 use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
 
 use super::kernel::{Combine, copy};
+use super::regions::Refusal;
 use super::shape::{Shape, Shapes, moves};
+use attached::Attached;
+use card::Kind;
 use protocol::AccumulateLock;
 use setup::Mapped;
 use shared::Shared;
 use traffic::Traffic;
 
 mod acc;
+mod attached;
 mod card;
 mod channel;
 mod cma;
@@ -57,8 +63,10 @@ pub struct ShmWindow {
     voter: vote::Voter,
     /// Of operations that are recorded.
     shapes: Shapes,
-    /// Created windows: operations on the memory of others.
+    /// Created and dynamic windows: operations on the memory of others.
     traffic: Option<Box<Traffic>>,
+    /// Dynamic windows: what each process has attached.
+    attached: Option<Box<Attached>>,
 }
 
 // SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the application's
@@ -73,11 +81,13 @@ impl ShmWindow {
     pub fn new(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Self, SetupError> {
         let mapped = setup::set_up(boot, memory, disp_unit, settings)?;
         let own = &mapped.blocks.rank(mapped.me).info.0;
-        let base = match mapped.allocated {
+        let allocated = mapped.kind.in_segment();
+        let base = match allocated {
             true => mapped.segment.at(own.memory),
             false => own.memory as usize as *mut u8,
         };
-        let (allocated, me, voter) = (mapped.allocated, mapped.me, vote::Voter::default());
+        let (me, voter) = (mapped.me, vote::Voter::default());
+        let attached = (mapped.kind == Kind::Dynamic).then(|| Box::new(Attached::new(mapped.blocks, me)));
         let traffic = (!allocated && mapped.size > 1).then(|| {
             let contacts = mapped.segment.at(mapped.layout.contacts).cast();
             let channels = mapped.segment.at(mapped.layout.channels).cast();
@@ -87,7 +97,7 @@ impl ShmWindow {
                 unsafe { Shared::new(mapped.blocks, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
             Box::new(Traffic::new(shared, mapped.cma))
         });
-        Ok(ShmWindow { traffic, allocated, me, base, settings, voter, shapes: Shapes::new(), mapped })
+        Ok(ShmWindow { traffic, attached, allocated, me, base, settings, voter, shapes: Shapes::new(), mapped })
     }
 
     /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more. As dropping
@@ -139,6 +149,35 @@ impl ShmWindow {
         AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate.0).hold()
     }
 
+    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed: inside its window, or attached to it.
+    #[must_use]
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
+        match &self.attached {
+            Some(attached) => attached.covers(rank, at, len),
+            None => {
+                let (size, _) = self.extent_of(rank);
+                at <= size && len <= size - at
+            }
+        }
+    }
+
+    /// Adds memory of this process to a dynamic window.
+    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+        self.attached.as_mut().map_or(Err(Refusal::Unknown), |attached| attached.attach(base.0 as u64, len))
+    }
+
+    /// Takes memory of this process out of a dynamic window.
+    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+        self.attached.as_mut().map_or(Err(Refusal::Unknown), |attached| attached.detach(base.0 as u64))
+    }
+
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    #[must_use]
+    pub fn address_of(&self, rank: Rank) -> Option<Addr> {
+        let there = self.load_store(rank) && self.extent_of(rank).0 > 0;
+        there.then(|| Addr(self.mapped_memory(rank) as usize))
+    }
+
     /// Allocated windows: first byte of the memory of `rank` in this process, its bytes, and its displacement unit.
     #[must_use]
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
@@ -150,6 +189,27 @@ impl ShmWindow {
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
+    }
+
+    /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
+    #[must_use]
+    pub fn alignment(&self) -> u64 {
+        if !self.allocated {
+            return 1;
+        }
+        // In packed memory it depends on what stands before.
+        let offset = self.mapped.blocks.rank(self.me).info.0.memory;
+        self.mapped.layout.align().min(1 << offset.trailing_zeros().min(63))
+    }
+
+    /// What progresses without calls of the target.
+    #[must_use]
+    pub fn progresses(&self) -> &'static CStr {
+        match (self.allocated || self.mapped.size == 1, self.mapped.cma) {
+            (true, _) => c"load_store",
+            (false, true) => c"cross_memory_attach",
+            (false, false) => c"target_calls",
+        }
     }
 
     /// True if peers wait for this process to `poll`: created windows. Without cross-memory attach their operations

@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
+use super::layout::PAGE;
+
 /// A system call that failed, and its errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -99,6 +101,50 @@ impl Segment {
     /// Gives the segment its length and maps it. Every process sets the length, always to the same
     /// value, so that none needs to wait until the creator has done it.
     pub(super) fn map(fd: &OwnedFd, len: u64) -> Result<Self, Failure> {
+        Self::resize(fd, len)?;
+        Self::map_part(fd, len)
+    }
+
+    /// As [`map`](Self::map), at a multiple of `align`, which is a power of two.
+    pub(super) fn map_aligned(fd: &OwnedFd, len: u64, align: u64) -> Result<Self, Failure> {
+        Self::resize(fd, len)?;
+        if align <= PAGE {
+            return Self::map_part(fd, len);
+        }
+        let too_long = Failure { step: Step::Map, errno: libc::ENOMEM };
+        let len = len.checked_next_multiple_of(PAGE).ok_or(too_long)?;
+        let room = len.checked_add(align).filter(|room| *room <= isize::MAX as u64).ok_or(too_long)?;
+        // Room for the segment wherever a multiple lies in it; what is left over goes back.
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let found = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(std::ptr::null_mut(), room as usize, libc::PROT_NONE, flags, -1, 0)
+        };
+        if found == libc::MAP_FAILED {
+            return Err(last_failure(Step::Map));
+        }
+        let before = (found as u64).next_multiple_of(align) - found as u64;
+        let start = found.wrapping_byte_add(before as usize);
+        // SAFETY: all three parts lie in the room that was just reserved and that nobody else knows of.
+        unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            let base = libc::mmap(start, len as usize, libc::PROT_READ | libc::PROT_WRITE, flags, fd.as_raw_fd(), 0);
+            if base == libc::MAP_FAILED {
+                let failure = last_failure(Step::Map);
+                libc::munmap(found, room as usize);
+                return Err(failure);
+            }
+            if before > 0 {
+                libc::munmap(found, before as usize);
+            }
+            if before + len < room {
+                libc::munmap(start.wrapping_byte_add(len as usize), (room - before - len) as usize);
+            }
+        }
+        NonNull::new(start.cast()).map(|base| Segment { base, len: len as usize }).ok_or(too_long)
+    }
+
+    fn resize(fd: &OwnedFd, len: u64) -> Result<(), Failure> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `limit` is a valid place for the answer.
         if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } != 0 {
@@ -112,6 +158,11 @@ impl Segment {
         if unsafe { libc::ftruncate64(fd.as_raw_fd(), len as i64) } != 0 {
             return Err(last_failure(Step::Resize));
         }
+        Ok(())
+    }
+
+    /// Maps the beginning of a segment that has this length already.
+    pub(super) fn map_part(fd: &OwnedFd, len: u64) -> Result<Self, Failure> {
         let len = len as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;

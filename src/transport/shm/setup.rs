@@ -12,10 +12,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::engine::{Addr, Rank};
 use crate::transport::element::ForeignReduce;
 
-use super::card::{CARD_BYTES, Card, PROBE, decode_failure, encode_failure, identity, word};
+use super::card::{CARD_BYTES, Card, Kind, PROBE, decode_failure, encode_failure, identity, word};
 use super::channel::Channel;
 use super::cma;
-use super::layout::{Layout, contact_words};
+use super::layout::{Layout, PAGE, Placement, contact_words};
 use super::pool::{self, KEPT_BYTES, Kept};
 use super::segment::{self, Failure, Segment, Step};
 use super::words::{Blocks, Header, PairBlock, RankBlock, RankInfo};
@@ -37,6 +37,17 @@ pub enum Memory {
     Allocate {
         /// Bytes.
         size: u64,
+        /// Alignment in bytes, a power of two; 1 if any will do.
+        align: u64,
+    },
+    /// `MPI_Win_allocate_shared`: the same, and each process's memory follows directly that of the process before it.
+    Share {
+        /// Bytes.
+        size: u64,
+        /// Alignment of all of it in bytes, a power of two; 1 if any will do.
+        align: u64,
+        /// This process does not rely on where the memory of others is (`alloc_shared_noncontig`).
+        apart: bool,
     },
     /// `MPI_Win_create`: the application's memory.
     Create {
@@ -45,6 +56,8 @@ pub enum Memory {
         /// Bytes.
         size: u64,
     },
+    /// `MPI_Win_create_dynamic`: none yet; memory is attached later, and displacements are addresses.
+    Dynamic,
 }
 
 /// Settings of the transport, the same in every process.
@@ -91,8 +104,8 @@ pub(super) struct Mapped {
     pub(super) blocks: Blocks,
     pub(super) me: Rank,
     pub(super) size: u32,
-    /// The memory lies in the segment.
-    pub(super) allocated: bool,
+    /// Where the memory comes from.
+    pub(super) kind: Kind,
     /// Every process may read and write every other one's memory.
     pub(super) cma: bool,
 }
@@ -100,8 +113,8 @@ pub(super) struct Mapped {
 impl Mapped {
     /// Keeps the segment for a later window of these processes.
     pub(super) fn keep(self) {
-        let Mapped { segment, name, size: ranks, allocated, cma: attached, .. } = self;
-        pool::keep(Kept { name, segment, ranks, allocated, attached });
+        let Mapped { segment, name, size: ranks, kind, cma: attached, .. } = self;
+        pool::keep(Kept { name, segment, ranks, allocated: kind.in_segment(), attached });
     }
 }
 
@@ -113,7 +126,9 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     let (me, size) = (boot.rank(), boot.size());
     let probe = PROBE;
     let mut card = Card::of(memory, disp_unit, &raw const probe);
-    let offer = if card.failure.is_none() { pool::take(size, card.allocated) } else { None };
+    let in_segment = card.kind.in_segment();
+    // A kept segment lies at some page.
+    let offer = if card.failure.is_none() && card.align() <= PAGE { pool::take(size, in_segment) } else { None };
     card.kept = offer.as_ref().map_or(0, |kept| kept.name);
     let made = if me == 0 && offer.is_none() { card.make_segment() } else { None };
 
@@ -124,7 +139,9 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     let agreed = agree(cards);
     let reuse = match (offer, &agreed) {
         // All offer the same segment, so all find the same length.
-        (Some(kept), Ok(layout)) if cards().all(|card| card.kept == kept.name) && kept.segment.len() >= layout.total => {
+        (Some(kept), Ok(layout))
+            if cards().all(|card| card.kept == kept.name) && kept.segment.len() >= layout.total && layout.align() <= PAGE =>
+        {
             Some(kept)
         }
         (Some(kept), _) => {
@@ -139,7 +156,7 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     let mapped = match reuse {
         Some(Kept { segment, .. }) => {
             let blocks = blocks_of(&segment, &layout, size);
-            clean(&segment, &layout, me, size, card.allocated);
+            clean(&segment, &layout, me, size, in_segment);
             Ok((segment, blocks, None))
         }
         None => {
@@ -151,13 +168,13 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
         }
     };
     if let Ok((_, blocks, _)) = &mapped {
-        let memory = match card.allocated {
+        let memory = match in_segment {
             true => layout.memory_after(cards().take(me as usize).map(|card| card.size)),
             false => card.base,
         };
         blocks.introduce(me, RankInfo { memory, size: card.size, disp_unit, pid: card.pid });
     }
-    let attached = card.allocated || (settings.cma && (known_attached || probe_next(cards, me, size)));
+    let attached = in_segment || (settings.cma && (known_attached || probe_next(cards, me, size)));
     let status = match &mapped {
         Ok(_) => u64::from(attached) * ATTACHED,
         Err(failure) => encode_failure(*failure),
@@ -167,7 +184,7 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     // The probe word must stay where it is until all have tried to read it, which is now.
     std::hint::black_box(&probe);
 
-    let mut cma = !card.allocated;
+    let mut cma = !in_segment;
     for (rank, status) in (0..).zip(bytes.chunks_exact(8).map(word)) {
         if let Some(failure) = decode_failure(status & !ATTACHED) {
             return Err(SetupError::system(rank, failure));
@@ -176,7 +193,7 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     }
     // All have mapped the segment: the descriptors are closed here, and nothing is left but the mappings.
     let (segment, blocks, _) = mapped.expect("a failure of this rank was among the statuses");
-    Ok(Mapped { segment, name, layout, blocks, me, size, allocated: card.allocated, cma })
+    Ok(Mapped { segment, name, layout, blocks, me, size, kind: card.kind, cma })
 }
 
 impl Card {
@@ -184,11 +201,14 @@ impl Card {
     fn of(memory: Memory, disp_unit: u32, probe: *const u64) -> Self {
         // SAFETY: has no precondition.
         let pid = unsafe { libc::getpid() };
-        let (allocated, base, size) = match memory {
-            Memory::Allocate { size } => (true, 0, size),
-            Memory::Create { base, size } => (false, base.0 as u64, size),
+        let (kind, base, size, align, apart) = match memory {
+            Memory::Allocate { size, align } => (Kind::Allocated, 0, size, align, true),
+            Memory::Share { size, align, apart } => (Kind::Shared, 0, size, align, apart),
+            Memory::Create { base, size } => (Kind::Created, base.0 as u64, size, 1, true),
+            Memory::Dynamic => (Kind::Dynamic, 0, 0, 1, true),
         };
-        let mut card = Card { pid, allocated, base, size, disp_unit, probe: probe as u64, ..Card::default() };
+        let align = align.next_power_of_two().trailing_zeros() as u8;
+        let mut card = Card { pid, kind, apart, align, base, size, disp_unit, probe: probe as u64, ..Card::default() };
         match identity() {
             Ok(node) => card.node = node,
             Err(failure) => card.failure = Some(failure),
@@ -198,6 +218,11 @@ impl Card {
         }
         card.fresh = pool::fresh_name(pid);
         card
+    }
+
+    /// Alignment of the memory in bytes.
+    fn align(&self) -> u64 {
+        1 << self.align
     }
 
     /// Makes a segment and says on the card how that went.
@@ -241,14 +266,19 @@ fn agree<I: Iterator<Item = Card>>(cards: impl Fn() -> I) -> Result<Layout, Setu
         if card.node != first.node {
             return Err(SetupError::NotOneNode);
         }
-        if card.allocated != first.allocated {
+        if card.kind != first.kind {
             return Err(SetupError::system(rank, Failure { step: Step::Arguments, errno: libc::EINVAL }));
         }
     }
-    let allocated = first.is_some_and(|first| first.allocated);
+    let in_segment = first.is_some_and(|first| first.kind.in_segment());
     let ranks = cards().count() as u32;
-    let memory = cards().map(|card| if allocated { card.size } else { 0 });
-    Layout::new(ranks, !allocated && ranks > 1, memory)
+    let memory = cards().map(|card| if in_segment { card.size } else { 0 });
+    // One process that relies on its neighbours' places is enough.
+    let placement = Placement {
+        packed: !cards().all(|card| card.apart),
+        align: cards().map(|card| card.align()).max().unwrap_or(PAGE).max(PAGE),
+    };
+    Layout::new(ranks, !in_segment && ranks > 1, placement, memory)
         .ok_or_else(|| SetupError::system(0, Failure { step: Step::Resize, errno: libc::EOVERFLOW }))
 }
 
@@ -266,7 +296,7 @@ fn map_new(
     };
     // A little more than is needed, where it may serve a slightly larger window later.
     let len = if layout.total <= KEPT_BYTES { layout.total.next_power_of_two() } else { layout.total };
-    let segment = Segment::map(&fd, len)?;
+    let segment = Segment::map_aligned(&fd, len, layout.align())?;
     let blocks = blocks_of(&segment, layout, size);
     // Rank 0 must not close its descriptor before the others have opened it.
     Ok((segment, blocks, Some(fd)))

@@ -60,7 +60,22 @@ pub(super) struct RankBlock {
     /// Origins that have ever used their channel to this rank.
     pub(super) contacts: Line<AtomicU32>,
     pub(super) licence: Line<LicenceWords>,
-    pub(super) spare: Line<u64>,
+    /// Dynamic windows: what the rank has attached.
+    pub(super) regions: Line<RegionWords>,
+}
+
+/// Where a rank's table of attached memory is, and how much of it holds; see [`super::attached`]. Written by the rank alone.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct RegionWords {
+    /// Odd while the table is being written.
+    pub(super) version: AtomicU64,
+    /// Regions in the table.
+    pub(super) count: AtomicU64,
+    /// Regions for which the table has room; 0 if there is none yet.
+    pub(super) capacity: AtomicU64,
+    /// Descriptor of the table's file in the rank's process.
+    pub(super) file: AtomicU64,
 }
 
 /// What exclusive locks and lock_alls look at when they meet, and seldom else.

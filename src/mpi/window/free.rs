@@ -1,0 +1,106 @@
+//! The end of a window.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use crate::mpi::call::Done;
+use crate::mpi::error::{Fault, Place, boundary, raise};
+use crate::mpi::hook;
+use crate::mpi::host::exports;
+use crate::mpi::sys::*;
+use crate::runtime::progress::{note_live, wait_until};
+use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
+
+/// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any process, all of them get
+/// `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5].
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(always)]
+pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
+    const CALL: &str = "MPI_Win_free";
+    boundary(CALL, || {
+        if win.is_null() {
+            // SAFETY: the host says what is wrong.
+            return unsafe { PMPI_Win_free(win) };
+        }
+        // SAFETY: the application's place of a window.
+        let window = unsafe { *win };
+        let handle = HostHandle(window.key());
+        let mut guard = enter();
+        let entry = guard.windows.entry(handle);
+        match guard.windows.ours(handle) {
+            Some(ours) => {
+                if let Err(fault) = settle(guard, ours) {
+                    return raise(CALL, Place::Window(window), fault);
+                }
+                // SAFETY: as above. The application's attribute callbacks run in this call, and may still use the window.
+                let code = unsafe { PMPI_Win_free(win) };
+                if code == MPI_SUCCESS {
+                    discard(handle, ours);
+                }
+                code
+            }
+            None => {
+                drop(guard);
+                if entry == Some(Entry::Freed) {
+                    return raise(CALL, Place::World, Fault::new(MPI_ERR_WIN, "win has been freed"));
+                }
+                // SAFETY: as above.
+                let code = unsafe { PMPI_Win_free(win) };
+                if code == MPI_SUCCESS && entry == Some(Entry::Host) {
+                    enter().windows.remove_host(handle);
+                }
+                code
+            }
+        }
+    })
+}
+
+/// Agrees that the window can be freed, and completes what is closed.
+fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    let objection = ours.engine.has_open_epoch() || ours.waiting != 0;
+    let (guard, objected) = vote(guard, window, objection);
+    if objected {
+        return Err(Fault::new(MPI_ERR_RMA_SYNC, "an epoch is open on this window in some process"));
+    }
+    let guard = wait_until(guard, window, |window| window.engine.is_quiet() && window.port.is_quiet());
+    // Others may still need this process (to copy for them, on created windows) until they are quiet too.
+    let (guard, _) = vote(guard, window, false);
+    drop(wait_until(guard, window, |window| window.port.farewell()));
+    Ok(())
+}
+
+/// A collective vote: true if somebody objects. Every process has come to it then.
+pub(super) fn vote(guard: Guard, mut window: NonNull<Window>, objection: bool) -> (Guard, bool) {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    unsafe { window.as_mut() }.port.vote(objection);
+    let mut verdict = None;
+    let guard = wait_until(guard, window, |window| {
+        verdict = window.port.verdict();
+        verdict.is_some()
+    });
+    (guard, verdict.unwrap_or(false))
+}
+
+/// Forgets a window of ours whose handle is gone.
+fn discard(handle: HostHandle, window: NonNull<Window>) {
+    let mut guard = enter();
+    let window = guard.windows.remove_ours(handle, window);
+    note_live(&guard);
+    if guard.windows.live().is_empty() {
+        hook::turn_off();
+    }
+    drop(guard);
+    let window = *window;
+    window.port.release();
+    if let Some(group) = window.group {
+        let mut group = MPI_Group::of(group.0);
+        // SAFETY: the group was made for this window (`group_of`) and is not used any more.
+        unsafe { PMPI_Group_free(&raw mut group) };
+    }
+}
+
+exports! { MPI_Win_free(win: *mut MPI_Win); }

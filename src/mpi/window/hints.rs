@@ -1,0 +1,92 @@
+//! `MPI_Win_set_info` and `MPI_Win_get_info`.
+//!
+//! Keys that are not ours go to the host's window behind the handle, and come from it.
+
+use std::ffi::c_int;
+
+use super::free::vote;
+use crate::mpi::call::on_window;
+use crate::mpi::error::Fault;
+use crate::mpi::host::exports;
+use crate::mpi::info::{self, ForHost, Unreadable};
+use crate::mpi::sys::*;
+use crate::runtime::Window;
+
+/// Changes the hints of a window. Collective.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(always)]
+pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
+    // The host's handler has heard of what the host refuses.
+    let mut refused = MPI_SUCCESS;
+    let code = on_window(
+        "MPI_Win_set_info",
+        win,
+        |guard, mut window| {
+            let wishes = if info == MPI_INFO_NULL {
+                Err(Fault::new(MPI_ERR_INFO, "info is MPI_INFO_NULL"))
+            } else {
+                // SAFETY: the info object is the application's, and not null.
+                unsafe { info::read(info) }.map_err(|unreadable| match unreadable {
+                    Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
+                    Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),
+                })
+            };
+            // Hosts wait here for all processes; meanwhile each may need the others to make progress.
+            let (guard, objected) = vote(guard, window, wishes.is_err());
+            let wishes = wishes?;
+            if objected {
+                return Err(Fault::new(MPI_ERR_INFO_VALUE, "another process of the window gave a wrong info object"));
+            }
+            // SAFETY: found under this guard, and kept in the registry by the vote; no other reference to it is alive.
+            wishes.asked.change(unsafe { &mut window.as_mut().hints });
+            drop(guard);
+            // SAFETY: the application's arguments, passed on.
+            refused = unsafe { PMPI_Win_set_info(win, ForHost::of(info).get()) };
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_set_info(win, info) },
+    );
+    if code == MPI_SUCCESS { refused } else { code }
+}
+
+/// Tells which hints are in force.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(always)]
+pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> c_int {
+    on_window(
+        "MPI_Win_get_info",
+        win,
+        |guard, window| {
+            if info_used.is_null() {
+                return Err(Fault::new(MPI_ERR_ARG, "info_used is NULL"));
+            }
+            let (hints, alignment, progress) = {
+                // SAFETY: found under this guard, and no other reference to it is alive.
+                let window: &Window = unsafe { window.as_ref() };
+                (window.hints, window.port.alignment(), window.port.progresses())
+            };
+            drop(guard);
+            // SAFETY: the window is live, and the place is the application's.
+            if unsafe { PMPI_Win_get_info(win, info_used) } != MPI_SUCCESS {
+                return Err(Fault::new(MPI_ERR_INFO, "the host does not give the window's info"));
+            }
+            // SAFETY: the host has just made it.
+            if unsafe { info::write(*info_used, &hints, alignment, progress) } != MPI_SUCCESS {
+                return Err(Fault::new(MPI_ERR_INFO, "the host does not take a key"));
+            }
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_get_info(win, info_used) },
+    )
+}
+
+exports! {
+    MPI_Win_set_info(win: MPI_Win, info: MPI_Info);
+    MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info);
+}

@@ -1,0 +1,150 @@
+//! The memory of a window: where a process finds that of others, and what belongs to a dynamic one.
+
+use std::ffi::{c_int, c_void};
+
+use crate::engine::Addr;
+use crate::mpi::args;
+use crate::mpi::call::{Done, on_window};
+use crate::mpi::error::Fault;
+use crate::mpi::host::exports;
+use crate::mpi::sys::*;
+use crate::runtime::Window;
+use crate::transport::regions::Refusal;
+
+/// A rank's memory as this process reaches it by load and store.
+struct Segment {
+    size: u64,
+    disp_unit: u32,
+    base: usize,
+}
+
+/// The memory of `rank`, or of the lowest rank that has some for `MPI_PROC_NULL`. Where there is none, or this process cannot reach
+/// it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
+fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
+    if window.attributes.flavor == MPI_WIN_FLAVOR_DYNAMIC {
+        return Err(Fault::new(MPI_ERR_RMA_FLAVOR, "win was made by MPI_Win_create_dynamic"));
+    }
+    let of = |rank| {
+        let (size, disp_unit) = window.port.extent_of(rank);
+        match window.port.address_of(rank) {
+            Some(base) => Segment { size, disp_unit, base: base.0 },
+            None => Segment { size: 0, disp_unit, base: 0 },
+        }
+    };
+    Ok(match args::rank(window, rank, "rank is outside the window's group")? {
+        Some(rank) => of(rank),
+        None => {
+            let lowest = (0..window.size).find(|rank| window.port.address_of(*rank).is_some());
+            lowest.map_or(Segment { size: 0, disp_unit: 1, base: 0 }, of)
+        }
+    })
+}
+
+/// `MPI_Win_shared_query`, for one type of displacement unit.
+macro_rules! shared_query {
+    ($unit:ty; $name:ident => $host:ident) => {
+        /// Tells where the memory of another process of a window is.
+        ///
+        /// # Safety
+        /// As MPI says of the call.
+        #[inline(always)]
+        pub unsafe extern "C" fn $name(
+            win: MPI_Win,
+            rank: c_int,
+            size: *mut MPI_Aint,
+            disp_unit: *mut $unit,
+            baseptr: *mut c_void,
+        ) -> c_int {
+            on_window(
+                stringify!($name),
+                win,
+                |_guard, window| {
+                    if size.is_null() || disp_unit.is_null() || baseptr.is_null() {
+                        return Err(Fault::new(MPI_ERR_ARG, "size, disp_unit or baseptr is NULL"));
+                    }
+                    // SAFETY: found under the guard, and no other reference to it is alive.
+                    let found = segment(unsafe { window.as_ref() }, rank)?;
+                    // SAFETY: MPI gives them room for a size, a unit and an address.
+                    unsafe {
+                        size.write(found.size as MPI_Aint);
+                        disp_unit.write(found.disp_unit as $unit);
+                        baseptr.cast::<*mut c_void>().write_unaligned(found.base as *mut c_void);
+                    }
+                    Ok(())
+                },
+                // SAFETY: the application's arguments, passed on.
+                || unsafe { $host(win, rank, size, disp_unit, baseptr) },
+            )
+        }
+
+        exports! { $name(win: MPI_Win, rank: c_int, size: *mut MPI_Aint, disp_unit: *mut $unit, baseptr: *mut c_void); }
+    };
+}
+
+shared_query! { c_int; MPI_Win_shared_query => PMPI_Win_shared_query }
+
+#[cfg(mpi_large_count)]
+shared_query! { MPI_Aint; MPI_Win_shared_query_c => PMPI_Win_shared_query_c }
+
+fn dynamic(window: &mut Window) -> Result<&mut Window, Fault> {
+    if window.attributes.flavor != MPI_WIN_FLAVOR_DYNAMIC {
+        return Err(Fault::new(MPI_ERR_RMA_FLAVOR, "win was not made by MPI_Win_create_dynamic"));
+    }
+    Ok(window)
+}
+
+fn refused(refusal: Refusal) -> Fault {
+    let text = match refusal {
+        Refusal::Overlaps => "some of the memory is attached already",
+        Refusal::TooLong => "the memory ends beyond the address space",
+        Refusal::Unknown => "no memory was attached at base",
+        Refusal::NoRoom => "the system has no room to attach more (see MPIX_RMA_LOG=warn)",
+    };
+    Fault::new(MPI_ERR_RMA_ATTACH, text)
+}
+
+fn attach(window: &mut Window, base: *const c_void, size: MPI_Aint) -> Done {
+    let window = dynamic(window)?;
+    let Ok(size) = u64::try_from(size) else { return Err(Fault::new(MPI_ERR_SIZE, "size is negative")) };
+    if base.is_null() && size > 0 {
+        return Err(Fault::new(MPI_ERR_ARG, "base is NULL"));
+    }
+    window.port.attach(Addr(base as usize), size).map_err(refused)
+}
+
+/// Adds memory of this process to a dynamic window.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(always)]
+pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
+    on_window(
+        "MPI_Win_attach",
+        win,
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        |_guard, mut window| attach(unsafe { window.as_mut() }, base, size),
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_attach(win, base, size) },
+    )
+}
+
+/// Takes memory of this process out of a dynamic window.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(always)]
+pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_int {
+    on_window(
+        "MPI_Win_detach",
+        win,
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        |_guard, mut window| dynamic(unsafe { window.as_mut() })?.port.detach(Addr(base as usize)).map_err(refused),
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_detach(win, base) },
+    )
+}
+
+exports! {
+    MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint);
+    MPI_Win_detach(win: MPI_Win, base: *const c_void);
+}

@@ -1,0 +1,233 @@
+//! How windows are made. What else is said and asked of them stands beside this file:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `constructors` | the constructors as programs call them |
+//! | `memory` | `MPI_Win_shared_query`, and memory that is attached to dynamic windows |
+//! | `attributes`, `hints` | what can be asked of a window, and its info keys |
+//! | `free` | its end |
+//!
+//! The handle of a window of ours is a real window of the host, made by its cheapest constructor (allocate, of no bytes;
+//! the only one that works everywhere: Open MPI 4 refuses the others on one process). So attributes, info, name, group and
+//! error handler work by themselves; only the attributes that describe the memory are answered here.
+//!
+//! Whether a window is ours is agreed by all its processes before anything is made, and a wrong argument in one process
+//! gives an error in all.
+
+use std::ffi::{c_int, c_void};
+
+use super::error::{Fault, Place, raise};
+use super::info::{self, ForHost, Unreadable, Wishes};
+use super::sys::*;
+use super::transport::{self, Unmade};
+use super::{datatype, drive, hook, init};
+use crate::engine::{self, Addr, Rank};
+use crate::runtime::config::{Reach, Serve, Settings};
+use crate::runtime::progress::note_live;
+use crate::runtime::window::Attributes;
+use crate::runtime::{Hints, HostHandle, Window, enter};
+use crate::transport::shm::{self, Memory};
+
+mod attributes;
+mod constructors;
+mod free;
+mod hints;
+mod memory;
+
+pub(crate) use attributes::MPI_Win_get_attr;
+
+/// What the application asks for.
+struct Wanted {
+    call: &'static str,
+    base: *mut c_void,
+    size: i64,
+    disp_unit: i64,
+    info: MPI_Info,
+    comm: MPI_Comm,
+    flavor: c_int,
+}
+
+impl Wanted {
+    /// The memory that this process puts in, for the transport.
+    fn memory(&self, hints: &Hints) -> Memory {
+        let (size, align) = (self.size as u64, hints.alignment);
+        if self.flavor == MPI_WIN_FLAVOR_CREATE {
+            Memory::Create { base: Addr(self.base as usize), size }
+        } else if self.flavor == MPI_WIN_FLAVOR_DYNAMIC {
+            Memory::Dynamic
+        } else if self.flavor == MPI_WIN_FLAVOR_SHARED {
+            Memory::Share { size, align, apart: hints.noncontig }
+        } else {
+            Memory::Allocate { size, align }
+        }
+    }
+}
+
+/// What became of it.
+enum Made {
+    /// Ours, under this handle, with its memory.
+    Ours(MPI_Win, Addr),
+    /// Left to the host.
+    Host,
+    /// Failed; the error handler has heard of it.
+    Failed(c_int),
+}
+
+/// Nothing before `MPI_Init` and where that call does not come through us.
+fn settings() -> Option<Settings> {
+    enter().settings
+}
+
+/// Makes a window of ours, or says why not.
+fn create(wanted: &Wanted) -> Made {
+    let Some(settings) = settings() else { return Made::Host };
+    // Without MPI_Init the others may have another setting: it is asked for below.
+    if settings.serve() == Serve::Off && init::has_world() {
+        return Made::Host;
+    }
+    if wanted.comm == MPI_COMM_NULL {
+        return Made::Host;
+    }
+    let (mut inter, mut rank, mut size) = (0, 0, 0);
+    // SAFETY: the handle is the application's; the host checks it.
+    unsafe {
+        let code = PMPI_Comm_test_inter(wanted.comm, &raw mut inter);
+        if code != MPI_SUCCESS {
+            return Made::Failed(code);
+        }
+        if inter != 0 {
+            // Hosts may not look: MPICH 4.0 takes a signal in some of its constructors.
+            let fault = Fault::new(MPI_ERR_COMM, "comm is an intercommunicator");
+            return Made::Failed(raise(wanted.call, Place::Communicator(wanted.comm), fault));
+        }
+        PMPI_Comm_rank(wanted.comm, &raw mut rank);
+        PMPI_Comm_size(wanted.comm, &raw mut size);
+    }
+    let wishes = match agree(wanted, &settings) {
+        Ok(Some(wishes)) => wishes,
+        Ok(None) => {
+            log::info!("{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false", wanted.call);
+            return Made::Host;
+        }
+        Err(code) => return Made::Failed(code),
+    };
+    let hints = wishes.hints();
+    let part = transport::Part {
+        memory: wanted.memory(&hints),
+        bytes: if wanted.flavor == MPI_WIN_FLAVOR_DYNAMIC { 0 } else { wanted.size as u64 },
+        disp_unit: wanted.disp_unit as u32,
+    };
+    let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
+    let port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared) {
+        Ok(port) => port,
+        Err(Unmade::Host(code)) => return Made::Failed(code),
+        Err(Unmade::Unsuitable(reason)) => {
+            log::info!("{}: the window is left to the host: {reason}", wanted.call);
+            return Made::Host;
+        }
+    };
+    let (handle, code) = host_window(wanted);
+    if code != MPI_SUCCESS {
+        return Made::Failed(code);
+    }
+    let base = port.base();
+    log::info!(
+        "{}: window {:#x} of {size} processes: {}; driven by {}",
+        wanted.call,
+        handle.key(),
+        port.describe(),
+        hook::describe()
+    );
+    let attributes = Attributes {
+        base: base.0,
+        size: wanted.size as isize,
+        disp_unit: wanted.disp_unit as c_int,
+        flavor: wanted.flavor,
+        model: MPI_WIN_UNIFIED,
+    };
+    let engine = engine::Window::new(rank as Rank, size as u32, wishes.flags);
+    let window = Box::new(Window::new(engine, port, HostHandle(handle.key()), size as u32, attributes, hints));
+    let mut guard = enter();
+    guard.windows.insert_ours(window);
+    note_live(&guard);
+    // With the guard held, so that it cannot cross another thread's freeing of the last window.
+    hook::turn_on();
+    Made::Ours(handle, base)
+}
+
+/// Checks arguments and info in all processes, and agrees whether the window is ours: `Ok(None)` if it is not.
+fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> {
+    // SAFETY: the info object is the application's.
+    let wishes = unsafe { info::read(wanted.info) };
+    let fault = if wanted.size < 0 {
+        Some(Fault::new(MPI_ERR_SIZE, "size is negative"))
+    } else if wanted.disp_unit <= 0 {
+        Some(Fault::new(MPI_ERR_DISP, "disp_unit is not positive"))
+    } else if wanted.flavor == MPI_WIN_FLAVOR_CREATE && wanted.base.is_null() && wanted.size > 0 {
+        Some(Fault::new(MPI_ERR_BUFFER, "base is NULL"))
+    } else {
+        match wishes {
+            Ok(_) => None,
+            Err(Unreadable::Value(text)) => Some(Fault::new(MPI_ERR_INFO_VALUE, text)),
+            Err(Unreadable::Object) => Some(Fault::new(MPI_ERR_INFO, "info cannot be read")),
+        }
+    };
+    let wishes = wishes.unwrap_or_default();
+    let served = settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
+    let ours = served && c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
+    // Without MPI_Init the settings of processes may differ.
+    let reach = wishes.reach.unwrap_or(settings.reach()) as c_int;
+    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours), reach, -reach];
+    // SAFETY: the communicator was checked.
+    let code = unsafe { drive::maximum(wanted.comm, &mut votes) };
+    if code != MPI_SUCCESS {
+        return Err(code);
+    }
+    let [class, refused, claimed, highest, lowest] = votes;
+    if class != 0 {
+        let fault = fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
+        return Err(raise(wanted.call, Place::Communicator(wanted.comm), fault));
+    }
+    if refused != 0 && claimed != 0 {
+        log::warn!("{}: the info key mpix_rma differs between processes; the window is left to the host", wanted.call);
+    }
+    if highest != -lowest {
+        log::warn!("{}: the transport asked for differs between processes; the default is used", wanted.call);
+    }
+    let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
+    Ok((refused == 0).then_some(Wishes { reach: Some(reach), ..wishes }))
+}
+
+/// What the host needs to drive windows is there, or can be made.
+fn has_comm() -> bool {
+    #[cfg(mpi_sessions)]
+    return init::has_world() || super::session::settle();
+    #[cfg(not(mpi_sessions))]
+    return init::has_world();
+}
+
+/// The host's window that is the handle of ours.
+fn host_window(wanted: &Wanted) -> (MPI_Win, c_int) {
+    let mut handle = MPI_WIN_NULL;
+    let mut nothing: *mut c_void = std::ptr::null_mut();
+    // SAFETY: the communicator and info were checked; the places are ours. The address that the host gives for the
+    // memory of no bytes is of no use.
+    let code = unsafe {
+        let info = ForHost::of(wanted.info);
+        PMPI_Win_allocate(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
+    };
+    (handle, code)
+}
+
+/// Calls the host's constructor, and notes its window.
+fn leave_to_host(comm: MPI_Comm, window: *mut MPI_Win, host: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the communicator is the application's.
+    unsafe { drive::assemble(comm) };
+    let code = host();
+    if code == MPI_SUCCESS && !window.is_null() {
+        // SAFETY: the host has written it.
+        let handle = unsafe { *window };
+        enter().windows.insert_host(HostHandle(handle.key()));
+    }
+    code
+}

@@ -1,0 +1,151 @@
+//! The memory that a process has attached to a dynamic window.
+//!
+//! Pure bookkeeping: what may be attached and detached, and whether some bytes are covered. How others learn of it is the
+//! transport's business.
+
+/// Attached memory: first byte, and the byte behind the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Why memory cannot be attached or detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Some of it is attached already.
+    Overlaps,
+    /// It ends beyond the address space.
+    TooLong,
+    /// No memory was attached at this address.
+    Unknown,
+    /// The system gives no room to publish it.
+    NoRoom,
+}
+
+/// The attached memory of one process, in order of addresses. Regions never overlap, but may be neighbours.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    sorted: Vec<Region>,
+    /// Addresses at which memory of no bytes is attached: they cover nothing, but each is detached once.
+    empty: Vec<u64>,
+}
+
+impl Regions {
+    /// Attached regions that are not empty.
+    pub(crate) fn sorted(&self) -> &[Region] {
+        &self.sorted
+    }
+
+    /// Attaches `len` bytes at `start`; gives the place of the new region, or nothing if it is empty.
+    pub(crate) fn attach(&mut self, start: u64, len: u64) -> Result<Option<usize>, Refusal> {
+        let end = start.checked_add(len).ok_or(Refusal::TooLong)?;
+        if len == 0 {
+            self.empty.push(start);
+            return Ok(None);
+        }
+        let at = self.sorted.partition_point(|region| region.end <= start);
+        if self.sorted.get(at).is_some_and(|next| next.start < end) {
+            return Err(Refusal::Overlaps);
+        }
+        self.sorted.insert(at, Region { start, end });
+        Ok(Some(at))
+    }
+
+    /// Detaches what was attached at `start`; gives the place where the region was, or nothing if it was empty. An empty one
+    /// can stand at the beginning of another: the other is taken first, as nobody can tell.
+    pub(crate) fn detach(&mut self, start: u64) -> Result<Option<usize>, Refusal> {
+        if let Ok(at) = self.sorted.binary_search_by_key(&start, |region| region.start) {
+            self.sorted.remove(at);
+            return Ok(Some(at));
+        }
+        let at = self.empty.iter().position(|empty| *empty == start).ok_or(Refusal::Unknown)?;
+        self.empty.swap_remove(at);
+        Ok(None)
+    }
+
+    /// True if each of the `len` bytes at `start` is attached, in one region or in several neighbours.
+    pub(crate) fn cover(&self, start: u64, len: u64) -> bool {
+        covered(self.sorted.len(), start, len, |at| self.sorted[at]).is_some()
+    }
+}
+
+/// The region of `count` sorted ones, or the run of neighbours, that covers `len` bytes at `start`.
+pub(crate) fn covered(count: usize, start: u64, len: u64, region: impl Fn(usize) -> Region) -> Option<Region> {
+    let end = start.checked_add(len)?;
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if region(middle).end <= start {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if low == count {
+        return None;
+    }
+    let mut found = region(low);
+    if found.start > start {
+        return None;
+    }
+    for at in low + 1..count {
+        if found.end >= end {
+            break;
+        }
+        let next = region(at);
+        if next.start != found.end {
+            return None;
+        }
+        found.end = next.end;
+    }
+    (found.end >= end).then_some(found)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_welcome_and_overlaps_are_not() {
+        let mut regions = Regions::default();
+        assert_eq!(regions.attach(100, 50), Ok(Some(0)));
+        assert_eq!(regions.attach(150, 50), Ok(Some(1)));
+        assert_eq!(regions.attach(50, 50), Ok(Some(0)));
+        for (start, len) in [(100, 50), (99, 2), (199, 1), (0, 51), (120, 1), (0, 1000)] {
+            assert_eq!(regions.attach(start, len), Err(Refusal::Overlaps), "{start} {len}");
+        }
+        assert_eq!(regions.attach(u64::MAX, 2), Err(Refusal::TooLong));
+        assert_eq!(regions.sorted().len(), 3);
+    }
+
+    #[test]
+    fn covers_what_is_attached_and_nothing_else() {
+        let mut regions = Regions::default();
+        for start in [100, 150, 300] {
+            regions.attach(start, 50).unwrap();
+        }
+        for (start, len) in [(100, 50), (100, 100), (149, 2), (199, 1), (300, 50), (349, 1)] {
+            assert!(regions.cover(start, len), "{start} {len}");
+        }
+        for (start, len) in [(99, 1), (99, 2), (199, 2), (200, 1), (299, 2), (349, 2), (100, 250), (350, 1), (u64::MAX, 2)] {
+            assert!(!regions.cover(start, len), "{start} {len}");
+        }
+        assert_eq!(regions.detach(150), Ok(Some(1)));
+        assert!(!regions.cover(149, 2) && regions.cover(149, 1));
+    }
+
+    #[test]
+    fn detaching_wants_the_address_of_an_attachment() {
+        let mut regions = Regions::default();
+        regions.attach(100, 50).unwrap();
+        assert_eq!(regions.attach(120, 0), Ok(None));
+        assert_eq!(regions.attach(120, 0), Ok(None));
+        assert_eq!(regions.detach(101), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(120), Ok(None));
+        assert_eq!(regions.detach(120), Ok(None));
+        assert_eq!(regions.detach(120), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(100), Ok(Some(0)));
+        assert_eq!(regions.detach(100), Err(Refusal::Unknown));
+    }
+}

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Runs MPICH's one-sided tests, built by `build`, with our library: as they are, preloaded; and with every closing call nonblocking.
+
+  run.py --host NAME [--host NAME ...] [--way preload|nonblocking|plain ...] [--transport shm|host_mpi ...] [--full] [--only REGEX] ...
+
+An entry of a test list is a program, a number of ranks and options. It passes if it exits with 0 and says "No Errors" (or as its
+`resultTest` says). The rule: an entry fails here only if `known-HOST.tsv` says that it may, with the reason. The last lines are
+one table of counts per host, way and transport, and "N passed, N failed".
+
+Without --full the entries named in `slow` (a regular expression per line, on `folder/test options`) are left out, which is for
+every change; the second way and the second transport then run the entries of `sample` alone.
+"""
+import argparse
+import collections
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+FOLDERS = ["rma", "errors/rma", "threads/rma", "f77/rma", "f90/rma", "f08/rma", "cxx/rma"]
+IN_C = FOLDERS[:3]  # those that the header for nonblocking closing calls is for
+
+
+class Entry:
+    """One line of a test list."""
+
+    def __init__(self, folder, line):
+        words = line.split()
+        self.folder, self.test = folder, words[0]
+        self.ranks = int(words[1]) if len(words) > 1 and words[1].isdigit() else 2
+        self.options = words[2:]
+        self.env, self.args, self.judge = {}, [], ""
+        for word in self.options:
+            key, _, value = word.partition("=")
+            if key == "env":
+                name, _, text = value.partition("=")
+                self.env[name] = text
+            elif key == "arg":
+                self.args.append(value)
+            elif key == "resultTest":
+                self.judge = value
+
+    def key(self):
+        return self.folder, self.test, str(self.ranks), " ".join(self.options)
+
+    def title(self):
+        return " ".join([f"{self.folder}/{self.test}"] + self.options)
+
+
+def patterns(name):
+    """The regular expressions of a file beside this one."""
+    lines = [line.split("#")[0].strip() for line in open(os.path.join(HERE, name))]
+    return re.compile("|".join(f"(?:{line})$" for line in lines if line) or "(?!)")
+
+
+def known(host):
+    """What may fail, from known-HOST.tsv: (folder, test, ranks, options) to what happens on the plain host, and what with us."""
+    found = {}
+    for line in open(os.path.join(HERE, f"known-{host}.tsv")).read().splitlines()[1:]:
+        folder, test, ranks, options, plain, ours = line.split("\t")[:6]
+        found[folder, test, ranks, options] = (plain, ours)
+    return found
+
+
+def command(host, entry, program, env):
+    if host == "openmpi" or "openmpi" in host:
+        line = [f"mpiexec.{host}", "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+        for key, value in env.items():
+            line += ["-x", f"{key}={value}"]
+    else:
+        line = [f"mpiexec.{host}"]
+        for key, value in env.items():
+            line += ["-genv", key, value]
+    return line + ["-n", str(entry.ranks), program] + entry.args
+
+
+RUNNING = []
+
+
+def end(process):
+    """Ends a job: the launcher ends its ranks; if it does not, the whole group goes."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            pass
+        try:
+            return process.communicate(timeout=10)[0]
+        except subprocess.TimeoutExpired:
+            continue
+    return b""
+
+
+def leave(number, _frame):
+    for process in RUNNING:
+        end(process)
+    sys.exit(128 + number)
+
+
+def run(host, entry, program, env, limit):
+    """PASS, FAIL or TIMEOUT; seconds; and the first words of the output if it is not PASS."""
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        command(host, entry, program, {**env, **entry.env, "MPITEST_RETURN_WITH_CODE": "yes"}), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=os.path.dirname(program), start_new_session=True)
+    RUNNING.append(process)
+    try:
+        output, late = process.communicate(timeout=limit)[0], False
+    except subprocess.TimeoutExpired:
+        output, late = end(process), True
+    RUNNING.remove(process)
+    seconds, output = time.monotonic() - begin, output.decode(errors="replace")
+    if late:
+        result = "TIMEOUT"
+    elif entry.judge in ("TestStatus", "TestErrFatal"):
+        result = "PASS" if (process.returncode == 0) == (entry.judge == "TestStatus") else "FAIL"
+    else:
+        result = "PASS" if process.returncode == 0 and re.search(r"^\s*No [Ee]rrors", output, re.M) else "FAIL"
+    words = "" if result == "PASS" else " | ".join(line.strip() for line in output.splitlines() if line.strip())[:400].replace("\t", " ")
+    return result, seconds, words
+
+
+def entries(folder, built, source):
+    for place in (f"{built}/{folder}/testlist", f"{source}/{folder}/testlist"):
+        if os.path.exists(place):
+            for line in open(place):
+                line = line.split("#")[0].strip()
+                if line and not line.startswith("@"):
+                    yield Entry(folder, line)
+            return
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", action="append", required=True)
+    parser.add_argument("--built", default=os.path.join(ROOT, "target", "conformance"), help="where `build` has put them")
+    parser.add_argument("--prefix", action="append", default=[], metavar="NAME=DIR", help="where our library is installed (default target/prefix-NAME)")
+    parser.add_argument("--way", action="append", choices=["preload", "nonblocking", "plain"])
+    parser.add_argument("--transport", action="append", choices=["shm", "host_mpi"])
+    parser.add_argument("--full", action="store_true", help="all entries in all ways")
+    parser.add_argument("--only", help="regular expression on `folder/test options`")
+    parser.add_argument("--limit", type=float, default=90, help="seconds per entry")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--results", help="a table of all results (TSV) goes here")
+    options = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, leave)
+    prefix = dict(item.split("=", 1) for item in options.prefix)
+    slow, sample = patterns("slow"), patterns("sample")
+    table, failed, begin = collections.OrderedDict(), [], time.monotonic()
+    results = open(options.results, "w") if options.results else None
+    if results:
+        print("host\tway\ttransport\tfolder\ttest\tranks\toptions\tresult\tseconds\twords", file=results)
+    for host in options.host:
+        allowed = known(host)
+        at = os.path.abspath(prefix.get(host, os.path.join(ROOT, "target", f"prefix-{host}")))
+        for way in options.way or ["preload", "nonblocking"]:
+            for transport in [""] if way == "plain" else options.transport or ["shm", "host_mpi"]:
+                first_combination = way == "plain" or (way == "preload" and transport == "shm")
+                count = table.setdefault((host, way, transport), collections.Counter())
+                env = dict(item.split("=", 1) for item in options.env)
+                if way == "preload":
+                    env["LD_PRELOAD"] = os.path.join(at, "lib", "libmpix_rma.so")
+                if transport == "host_mpi":
+                    env["MPIX_RMA_TRANSPORT"] = transport
+                for folder in IN_C if way == "nonblocking" else FOLDERS:
+                    built = os.path.join(options.built, host)
+                    for entry in entries(folder, built, os.path.join(options.built, "suite", "test", "mpi")):
+                        title = entry.title()
+                        if options.only and not re.search(options.only, title):
+                            continue
+                        if not options.full and (slow.match(title) or not (first_combination or sample.match(title))):
+                            count["left out"] += 1
+                            continue
+                        plain, ours = allowed.get(entry.key(), ("PASS", "PASS"))
+                        program = os.path.join(built, folder + ("-nonblocking" if way == "nonblocking" else ""), entry.test)
+                        if not os.path.exists(program):
+                            result, seconds, words = "NOBUILD", 0.0, "it does not build"
+                        else:
+                            result, seconds, words = run(host, entry, program, env, options.limit)
+                        if results:
+                            print(host, way, transport, *entry.key(), result, f"{seconds:.2f}", words, sep="\t", file=results, flush=True)
+                        if result == "PASS":
+                            count["passed"] += 1
+                            count["of these, not on the plain host"] += plain != "PASS"
+                        elif (plain if way == "plain" else ours) in (result, "MAY FAIL"):
+                            count["known"] += 1
+                        else:
+                            count["failed"] += 1
+                            failed.append(f"{host} {way} {transport} {title}, {entry.ranks} ranks: {result} {words}")
+                            print(f"FAIL {failed[-1]}", flush=True)
+                print(f"{host:8} {way:12} {transport:9} " + ", ".join(f"{n} {what}" for what, n in count.items() if n)
+                      + f"; {time.monotonic() - begin:.0f} s", flush=True)
+    passed = sum(count["passed"] for count in table.values())
+    if failed:
+        print("failed:\n  " + "\n  ".join(failed))
+    print(f"{passed} passed, {len(failed)} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
