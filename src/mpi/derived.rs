@@ -3,12 +3,13 @@
 //! A layout is shared: an operation that is recorded keeps it, whatever becomes of the datatype.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::datatype::{Predefined, predefined};
 use super::error::Fault;
 use super::flatten::{Elements, View, element, flatten};
+use super::request;
 use super::sys::*;
 use crate::transport::shape::Layout;
 
@@ -33,40 +34,49 @@ impl Datatype {
     }
 }
 
-/// The key of the attribute.
-static KEY: AtomicI32 = AtomicI32::new(0);
-/// A communicator of our own, on which the host returns errors.
+/// The key of the attribute, as a number that is one more; 0 while there is none.
+static KEY: AtomicI64 = AtomicI64::new(0);
+/// A communicator of our own, on which the host returns errors; 0 while there is none.
 static QUIET: AtomicU64 = AtomicU64::new(0);
 
-/// Makes what is needed, at `MPI_Init`.
-///
-/// # Safety
-/// MPI is initialised, and not finalised yet.
-pub(crate) unsafe fn prepare() {
-    let (mut key, mut comm) = (MPI_KEYVAL_INVALID, MPI_COMM_NULL);
-    // SAFETY: the callbacks live as long as the library; the places are ours.
-    unsafe {
-        if PMPI_Type_create_keyval(Some(on_copy), Some(on_delete), &raw mut key, std::ptr::null_mut()) != MPI_SUCCESS {
-            key = MPI_KEYVAL_INVALID;
-        }
-        if PMPI_Comm_dup(MPI_COMM_SELF, &raw mut comm) == MPI_SUCCESS {
-            PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-        }
-    }
-    KEY.store(key, Ordering::Relaxed);
-    QUIET.store(comm.key(), Ordering::Relaxed);
+fn key() -> c_int {
+    KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int
 }
 
-/// Gives back what [`prepare`] made.
+/// Makes what is needed from the first derived datatype on.
+fn prepare() {
+    if KEY.load(Ordering::Relaxed) == 0 {
+        let mut key = MPI_KEYVAL_INVALID;
+        // SAFETY: the callbacks live as long as the library; the place is ours.
+        let status = unsafe { PMPI_Type_create_keyval(Some(on_copy), Some(on_delete), &raw mut key, std::ptr::null_mut()) };
+        if status == MPI_SUCCESS {
+            KEY.store(i64::from(key) + 1, Ordering::Relaxed);
+        }
+    }
+    if QUIET.load(Ordering::Relaxed) == 0 {
+        let mut comm = MPI_COMM_NULL;
+        // SAFETY: there is a window, so there is a communicator of this process alone; the place is ours.
+        unsafe {
+            if PMPI_Comm_dup(request::comm_in_use(), &raw mut comm) == MPI_SUCCESS {
+                PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+                QUIET.store(comm.key(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Gives back what [`prepare`] made, before MPI ends.
 pub(crate) fn release() {
-    let mut key = KEY.swap(MPI_KEYVAL_INVALID, Ordering::Relaxed);
-    let mut comm = MPI_Comm::of(QUIET.swap(MPI_COMM_NULL.key(), Ordering::Relaxed));
     // SAFETY: made by `prepare`, and not used any more. Attributes that are still there are the host's to delete.
     unsafe {
-        if key != MPI_KEYVAL_INVALID {
+        if KEY.load(Ordering::Relaxed) != 0 {
+            let mut key = key();
             PMPI_Type_free_keyval(&raw mut key);
+            KEY.store(0, Ordering::Relaxed);
         }
-        if comm != MPI_COMM_NULL {
+        let comm = QUIET.swap(0, Ordering::Relaxed);
+        if comm != 0 {
+            let mut comm = MPI_Comm::of(comm);
             PMPI_Comm_free(&raw mut comm);
         }
     }
@@ -105,9 +115,12 @@ pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     if let Some(predefined) = predefined(datatype) {
         return Ok(known_predefined(predefined));
     }
+    if KEY.load(Ordering::Relaxed) == 0 {
+        return keep(datatype);
+    }
     let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
     // SAFETY: the handle is a datatype; the places are ours.
-    let status = unsafe { PMPI_Type_get_attr(datatype, KEY.load(Ordering::Relaxed), (&raw mut value).cast(), &raw mut found) };
+    let status = unsafe { PMPI_Type_get_attr(datatype, key(), (&raw mut value).cast(), &raw mut found) };
     if status == MPI_SUCCESS && found != 0 && !value.is_null() {
         // SAFETY: the value is one of `keep`, alive as long as the datatype.
         return Ok(unsafe { &*value.cast::<Datatype>() });
@@ -118,14 +131,16 @@ pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
 /// Flattens a datatype and keeps the result with it.
 #[cold]
 fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
+    prepare();
     if !is_committed(datatype) {
         return Err(Fault::new(MPI_ERR_TYPE, "a datatype is not committed"));
     }
     let made = Datatype::new(flatten(datatype, View::Data)?, || Ok(flatten(datatype, View::Elements)?.0))?;
     let value = Arc::into_raw(Arc::new(made));
+    // Without a key the host refuses, and the layout is never given back: no host was seen to have none.
     // SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference. Calls on our windows hold the
     // runtime's guard, so no other thread keeps the same datatype at the same time.
-    let status = unsafe { PMPI_Type_set_attr(datatype, KEY.load(Ordering::Relaxed), value.cast_mut().cast()) };
+    let status = unsafe { PMPI_Type_set_attr(datatype, key(), value.cast_mut().cast()) };
     if status != MPI_SUCCESS {
         log::debug!("a layout could not be kept as an attribute (error {status})");
     }
@@ -135,10 +150,10 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
 
 /// True unless the host says that the datatype is not committed: asked by packing nothing.
 fn is_committed(datatype: MPI_Datatype) -> bool {
-    let comm = MPI_Comm::of(QUIET.load(Ordering::Relaxed));
-    if comm == MPI_COMM_NULL {
-        return true;
-    }
+    let comm = match QUIET.load(Ordering::Relaxed) {
+        0 => return true,
+        comm => MPI_Comm::of(comm),
+    };
     let (mut nothing, mut position) = ([0u8; 16], 0);
     let place = nothing.as_mut_ptr().cast::<c_void>();
     // SAFETY: no data are packed.

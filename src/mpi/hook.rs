@@ -10,6 +10,7 @@
 //! and never makes progress of the host itself: MPICH 5 ends the job for that under `MPI_THREAD_MULTIPLE`.
 //! All these functions are looked up at run time, so one build serves every version of a family.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
@@ -158,11 +159,28 @@ unsafe extern "C" fn opal_hook() -> c_int {
     c_int::from(catch_unwind(progress::sweep_from_hook).unwrap_or(false))
 }
 
+thread_local! {
+    /// This thread is inside a call of the host that must not make progress.
+    static RESTRICTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True where the host's progress must not be driven: inside its hooks and poll functions.
+pub(crate) fn is_restricted() -> bool {
+    RESTRICTED.get()
+}
+
+/// A sweep that does not call on the host's progress.
+fn restricted_sweep() {
+    let before = RESTRICTED.replace(true);
+    let _ = catch_unwind(progress::sweep_from_hook);
+    RESTRICTED.set(before);
+}
+
 unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
     if HOOK.compare_exchange(LEAVING, OFF, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         return ASYNC_DONE;
     }
-    let _ = catch_unwind(progress::sweep_from_hook);
+    restricted_sweep();
     ASYNC_AGAIN
 }
 
@@ -177,7 +195,7 @@ pub(crate) fn set_looping(looping: bool) -> bool {
 /// Called by MPICH's Test calls, with its own locks held: one sweep, no call into the host.
 unsafe extern "C" fn poll_request(_: *mut c_void, _: *mut MPI_Status) -> c_int {
     if !LOOPING.load(Ordering::Relaxed) {
-        let _ = catch_unwind(progress::sweep_from_hook);
+        restricted_sweep();
     }
     MPI_SUCCESS
 }
@@ -204,15 +222,26 @@ pub(crate) fn poke() {
         unsafe { progress(STREAM_NULL) };
     } else {
         let mut flag = 0;
+        let comm = POKED.load(Ordering::Relaxed);
+        if comm == NOWHERE {
+            return;
+        }
         // A look for messages that nobody sends; it makes the host look everywhere.
-        let comm = MPI_Comm::of(POKED.load(Ordering::Relaxed));
-        // SAFETY: the communicator was made by `prepare` and lives until `MPI_Finalize`.
-        unsafe { PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &raw mut flag, MPI_STATUS_IGNORE) };
+        // SAFETY: the communicator lives until `use_comm` or `release` says otherwise.
+        unsafe { PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_Comm::of(comm), &raw mut flag, MPI_STATUS_IGNORE) };
     }
 }
 
 /// The communicator on which a host without a function for it is poked.
-static POKED: AtomicU64 = AtomicU64::new(0);
+static POKED: AtomicU64 = AtomicU64::new(NOWHERE);
+/// There is no communicator: without `MPI_Init`, as long as there is no window.
+const NOWHERE: u64 = 0;
+
+/// Pokes the host on this communicator, which lives until another one is named.
+#[cfg(mpi_sessions)]
+pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
+    POKED.store(comm.map_or(NOWHERE, MPI_Comm::key), Ordering::Relaxed);
+}
 
 /// At `MPI_Init`: makes what [`poke`] needs.
 pub(crate) fn prepare() {
@@ -228,7 +257,7 @@ pub(crate) fn prepare() {
 
 /// Before `MPI_Finalize`: gives back what [`prepare`] made.
 pub(crate) fn release() {
-    let mut comm = MPI_Comm::of(POKED.swap(MPI_COMM_SELF.key(), Ordering::Relaxed));
+    let mut comm = MPI_Comm::of(POKED.swap(NOWHERE, Ordering::Relaxed));
     if comm != MPI_COMM_SELF {
         // SAFETY: made by `prepare`, and not used any more.
         unsafe { PMPI_Comm_free(&raw mut comm) };
