@@ -110,6 +110,9 @@
  *   - Windows from MPI_Win_create and MPI_Win_create_dynamic with MPIX_RMA_CMA=off, or where the system forbids
  *     cross-memory attach: the target carries the operations out, in any MPI call of its own; the origin learns of
  *     their end, and tells others, in its next call.
+ *   - Peers on other nodes are reached by messages through the MPI library (all peers with host_mpi, section 7): the
+ *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
+ *     stay with its origin until the next call on any window, or the next MPI call that waits.
  *
  * Which of these a window is, MPI_Win_get_info tells under the key mpix_rma_progress, the weakest for any target:
  *
@@ -117,7 +120,8 @@
  *   cross_memory_attach  the same; while the target is away, the origin needs a few microseconds more for each
  *                        call that completes operations, and long accumulates are done by the origin's processor
  *   progress_thread      the target's progress thread does its part (MPIX_RMA_PROGRESS=thread)
- *   target_calls         transfers and accumulates wait for a call of the target; locks do not
+ *   target_calls         transfers and accumulates wait for a call of the target; so do locks where a target is
+ *                        reached by messages through the MPI library
  *
  * Not driven on a host without a progress hook (MPICH before 4.3) are MPI_Comm_create_from_group and its kin, which
  * have no nonblocking form and no communicator: complete what others may wait for before you call them.
@@ -141,7 +145,8 @@
  *
  * 6. INFO KEYS
  *
- * Given to the call that makes a window, with the same value in all processes. Values: "true" or "1",
+ * Given to the call that makes a window, with the same value in all processes. mpix_rma_transport takes
+ * "auto", "shm" or "host_mpi" and stands for MPIX_RMA_TRANSPORT (section 7) on this window. The others of ours take "true" or "1",
  * "false" or "0". Any other value is MPI_ERR_INFO_VALUE. A key that this section does not name is the host's.
  *
  *   mpix_rma   default: as MPIX_RMA says    the window is served by this library (true) or the host (false)
@@ -185,6 +190,10 @@
  *   MPIX_RMA_PROGRESS      default calls   calls | thread: thread adds a thread of the library that makes progress
  *                                          while the process computes without calling MPI. The host then runs at
  *                                          MPI_THREAD_MULTIPLE, whatever level the program asks for.
+ *   MPIX_RMA_TRANSPORT     default auto    auto | shm | host_mpi: how peers are reached. auto: those on the same
+ *                                          node by shared memory, others by messages through the MPI library; shm:
+ *                                          windows of several nodes are left to the MPI library; host_mpi: all by
+ *                                          messages.
  *
  * They are read at MPI_Init. Where processes see different values, those of rank 0 of MPI_COMM_WORLD hold for all,
  * with a warning. A program that uses MPI sessions and not MPI_Init reads them at its first session: give all processes

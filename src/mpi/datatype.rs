@@ -12,6 +12,7 @@ use super::sys::{self, *};
 use super::table::Table;
 use crate::engine::{Element, Reduction};
 use crate::transport::element::{FIRST_FOREIGN, native, reduction};
+use crate::transport::host_mpi::wire::How;
 
 /// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of `shim.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +175,14 @@ fn native_element(kind: Kind, size: u8) -> Option<Element> {
         (Kind::Byte | Kind::Character, 1) => native::BYTE,
         _ => return None,
     })
+}
+
+/// Extent and span of a foreign element that has this reduction, for
+/// [`host_mpi::Settings`](crate::transport::host_mpi::Settings).
+pub(crate) fn foreign(how: How) -> Option<(u8, u8)> {
+    let key = FOREIGN.get()?.get(usize::from(how.element.0.checked_sub(FIRST_FOREIGN)?))?;
+    let datatype = predefined(MPI_Datatype::of(*key))?;
+    is_defined(how.reduction, datatype).then_some((datatype.extent, datatype.span))
 }
 
 /// `inout = inout (op) input` by the host, for [`transport::element::ForeignReduce`](crate::transport::element::ForeignReduce).

@@ -22,6 +22,7 @@ mod args;
 #[cfg(mpi_host = "mpich")]
 mod blocking;
 pub(crate) mod call;
+mod courier;
 mod datatype;
 mod drive;
 pub(crate) mod error;
@@ -38,4 +39,5 @@ mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;
+mod transport;
 mod window;
