@@ -194,3 +194,94 @@ impl View {
         })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    use super::*;
+    use crate::transport::shm::words::{Header, PairBlock, RankBlock, RankInfo};
+
+    /// The words of a window of two ranks that are both this process.
+    struct Words(Vec<u128>);
+
+    impl Words {
+        fn new() -> Self {
+            let bytes = size_of::<Header>() + 2 * size_of::<RankBlock>() + 4 * size_of::<PairBlock>() + 64;
+            Words(vec![0; bytes.div_ceil(16)])
+        }
+
+        fn blocks(&mut self) -> Blocks {
+            let start = self.0.as_mut_ptr().cast::<u8>();
+            let header = start.wrapping_add(start.align_offset(64));
+            let ranks = header.wrapping_add(size_of::<Header>());
+            let pairs = ranks.wrapping_add(2 * size_of::<RankBlock>());
+            // SAFETY: aligned, zeroed, long enough, and kept by the test as long as it uses them.
+            let blocks = unsafe { Blocks::new(header.cast(), ranks.cast(), pairs.cast(), 2) };
+            for rank in 0..2 {
+                blocks.introduce(rank, RankInfo { memory: 0, size: 0, disp_unit: 1, pid: std::process::id() as i32 });
+            }
+            blocks
+        }
+    }
+
+    #[test]
+    fn others_see_what_is_attached() {
+        let mut words = Words::new();
+        let blocks = words.blocks();
+        let (mut owner, other) = (Attached::new(blocks, 0), Attached::new(blocks, 1));
+        assert!(!other.covers(0, 1000, 1) && other.covers(0, 1000, 0));
+        // More than one table of the first size, in an order that is not that of the addresses.
+        for at in (0..2000u64).rev() {
+            owner.attach(at * 100, 50).unwrap();
+            assert!(other.covers(0, at * 100, 50) && owner.covers(0, at * 100, 50));
+            assert!(!other.covers(0, at * 100 + 49, 2) && !owner.covers(0, at * 100 + 49, 2));
+        }
+        assert_eq!(owner.attach(149, 1), Err(Refusal::Overlaps));
+        for at in (0..2000u64).step_by(3) {
+            owner.detach(at * 100).unwrap();
+            assert!(!other.covers(0, at * 100, 1));
+        }
+        assert_eq!(owner.detach(0), Err(Refusal::Unknown));
+        assert!(other.covers(0, 199_900 - 100, 50) && !other.covers(1, 100, 1));
+    }
+
+    /// What does not change is found at every moment, and what is never there at none.
+    #[test]
+    fn looks_during_changes_are_true() {
+        struct Shared(Blocks);
+        // SAFETY: one thread writes the words of rank 0, by atomics; the other only reads them.
+        unsafe impl Send for Shared {}
+        let mut words = Words::new();
+        let blocks = words.blocks();
+        let mut owner = Attached::new(blocks, 0);
+        for at in 0..40u64 {
+            owner.attach(10_000 + at * 1000, 100).unwrap();
+        }
+        let over = AtomicBool::new(false);
+        let shared = Shared(blocks);
+        std::thread::scope(|scope| {
+            let over = &over;
+            scope.spawn(move || {
+                let shared = shared;
+                let other = Attached::new(shared.0, 1);
+                while !over.load(SeqCst) {
+                    for at in 0..40u64 {
+                        assert!(other.covers(0, 10_000 + at * 1000, 100));
+                        assert!(!other.covers(0, 10_000 + at * 1000 + 100, 1));
+                        assert!(!other.covers(0, 10_000 + at * 1000 + 50, 100));
+                    }
+                }
+            });
+            for turn in 0..300u64 {
+                for at in 0..40u64 {
+                    owner.attach(10_500 + (at * 7 + turn) % 40 * 1000, 100).unwrap();
+                }
+                for at in 0..40u64 {
+                    owner.detach(10_500 + at * 1000).unwrap();
+                }
+            }
+            over.store(true, SeqCst);
+        });
+    }
+}
