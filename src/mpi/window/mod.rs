@@ -215,7 +215,11 @@ fn host_window(wanted: &Wanted, port: &Transport) -> (MPI_Win, c_int) {
     // SAFETY: the communicator and info were checked; the places are ours.
     let code = unsafe {
         let info = ForHost::of(wanted.info);
-        let make = if matches!(port, Transport::Shm(_)) && may_share(wanted.comm) { PMPI_Win_allocate_shared } else { PMPI_Win_allocate };
+        let make = if matches!(port, Transport::Shm(_)) && may_share(wanted.comm) {
+            PMPI_Win_allocate_shared
+        } else {
+            PMPI_Win_allocate
+        };
         make(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
     };
     (handle, code)

@@ -2,7 +2,8 @@
 //!
 //! Attaching is local: nobody is told by a message. Each process keeps its regions, sorted, in a table that the others map when they
 //! first want to reach it, and checks an operation against the table of its target before anything moves. So memory that is not
-//! attached is refused where the call is made, whatever its target does meanwhile.
+//! attached is refused where the call is made, whatever its target does meanwhile. A program that detaches memory while others
+//! still use it is wrong, and only the target can notice: its inbox looks again, and leaves out what it may not touch any more.
 //!
 //! The table has one writer and any number of readers, and a version that is odd while it is being written: a reader that finds
 //! another version after reading than before reads again. It is a memory file of its own, made at the first attachment, which
@@ -10,6 +11,7 @@
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
 
 use hashbrown::HashMap;
 
@@ -31,7 +33,8 @@ const ENTRY: u64 = 16;
 pub(super) struct Attached {
     blocks: Blocks,
     me: Rank,
-    own: Regions,
+    /// Shared with the inbox of this process.
+    own: Rc<RefCell<Regions>>,
     table: Option<Table>,
     views: RefCell<HashMap<Rank, View>>,
 }
@@ -53,15 +56,21 @@ struct View {
 
 impl Attached {
     pub(super) fn new(blocks: Blocks, me: Rank) -> Self {
-        Attached { blocks, me, own: Regions::default(), table: None, views: RefCell::default() }
+        Attached { blocks, me, own: Rc::default(), table: None, views: RefCell::default() }
+    }
+
+    /// What this process has attached, for whoever applies the operations of others here.
+    pub(super) fn own(&self) -> Rc<RefCell<Regions>> {
+        Rc::clone(&self.own)
     }
 
     /// Attaches memory of this process.
     pub(super) fn attach(&mut self, start: u64, len: u64) -> Result<(), Refusal> {
-        if self.own.sorted().len() as u64 >= self.room() {
+        if self.own.borrow().sorted().len() as u64 >= self.room() {
             self.grow()?;
         }
-        if let Some(at) = self.own.attach(start, len)? {
+        let place = self.own.borrow_mut().attach(start, len)?;
+        if let Some(at) = place {
             self.publish(at);
         }
         Ok(())
@@ -69,7 +78,8 @@ impl Attached {
 
     /// Detaches what was attached at this address.
     pub(super) fn detach(&mut self, start: u64) -> Result<(), Refusal> {
-        if let Some(at) = self.own.detach(start)? {
+        let place = self.own.borrow_mut().detach(start)?;
+        if let Some(at) = place {
             self.publish(at);
         }
         Ok(())
@@ -81,7 +91,7 @@ impl Attached {
             return true;
         }
         if rank == self.me {
-            return self.own.cover(start, len);
+            return self.own.borrow().cover(start, len);
         }
         let block = self.blocks.rank(rank);
         let mut views = self.views.borrow_mut();
@@ -123,12 +133,13 @@ impl Attached {
         words.version.store(version + 1, Relaxed);
         // Nothing below is seen before the version is odd.
         fence(Release);
-        for (at, region) in self.own.sorted().iter().enumerate().skip(first) {
+        let own = self.own.borrow();
+        for (at, region) in own.sorted().iter().enumerate().skip(first) {
             let [start, end] = entry(&table.segment, at);
             start.store(region.start, Relaxed);
             end.store(region.end, Relaxed);
         }
-        words.count.store(self.own.sorted().len() as u64, Relaxed);
+        words.count.store(own.sorted().len() as u64, Relaxed);
         words.version.store(version + 2, Release);
     }
 }
