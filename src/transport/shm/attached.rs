@@ -254,7 +254,7 @@ mod tests {
             assert!(!other.covers(0, at * 100, 1));
         }
         assert_eq!(owner.detach(0), Err(Refusal::Unknown));
-        assert!(other.covers(0, 199_900 - 100, 50) && !other.covers(1, 100, 1));
+        assert!(other.covers(0, 199_900, 50) && !other.covers(1, 100, 1));
     }
 
     /// What does not change is found at every moment, and what is never there at none.
