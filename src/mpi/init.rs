@@ -118,6 +118,14 @@ pub(crate) fn has_world() -> bool {
     WORLD.load(Ordering::Acquire)
 }
 
+/// The host says that all processes of `MPI_COMM_WORLD` are on one node.
+static ONE_NODE: AtomicBool = AtomicBool::new(false);
+
+/// True if the host knows of one node only. The same in all processes of `MPI_COMM_WORLD`.
+pub(crate) fn on_one_node() -> bool {
+    ONE_NODE.load(Ordering::Acquire)
+}
+
 /// True if settings have been read.
 #[cfg(mpi_sessions)]
 pub(crate) fn is_started() -> bool {
@@ -250,6 +258,9 @@ fn is_crowded() -> bool {
             return false;
         }
         PMPI_Comm_size(node, &raw mut ranks);
+        let mut all = 0;
+        PMPI_Comm_size(MPI_COMM_WORLD, &raw mut all);
+        ONE_NODE.store(ranks == all, Ordering::Release);
         PMPI_Allreduce(
             MPI_IN_PLACE,
             (&raw mut cores).cast(),

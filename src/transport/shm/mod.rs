@@ -87,7 +87,8 @@ pub struct ShmWindow {
 }
 
 // SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the application's
-// window memory, which MPI gives to the library until the window is freed. Neither belongs to a thread.
+// window memory, which MPI gives to the library until the window is freed. Neither belongs to a thread. The counted references
+// are shared between parts of one window only.
 unsafe impl Send for ShmWindow {}
 
 impl ShmWindow {
@@ -112,7 +113,8 @@ impl ShmWindow {
             // the traffic.
             let shared =
                 unsafe { Shared::new(mapped.blocks, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
-            Box::new(Traffic::new(shared, mapped.cma))
+            let own = attached.as_ref().map(|attached: &Box<Attached>| attached.own());
+            Box::new(Traffic::new(shared, mapped.cma, own))
         });
         let (counters, making) = (None, Making::default());
         Ok(ShmWindow { traffic, attached, allocated, me, base, settings, voter, shapes: Shapes::new(), counters, making, mapped })

@@ -6,11 +6,14 @@
 //! that is allowed; long puts and gets then leave out the channel. Accumulates never do, so that those of
 //! one origin keep their order and there is one path for atomic operations [AT-1].
 
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
+use crate::transport::regions::Regions;
 use crate::transport::shape::Shapes;
 
 use super::cma;
@@ -56,11 +59,12 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new(shared: Shared, attach: bool) -> Self {
+    /// `attached`: what this process has attached, if it is a dynamic window.
+    pub(super) fn new(shared: Shared, attach: bool, attached: Option<Rc<RefCell<Regions>>>) -> Self {
         Traffic {
             shared,
             attach,
-            inbox: Inbox::default(),
+            inbox: Inbox::new(attached),
             outboxes: Vec::new(),
             active: Vec::new(),
             cursor: 0,
