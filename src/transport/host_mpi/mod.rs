@@ -97,6 +97,8 @@ pub struct MessageWindow<C> {
     /// Where elements of the host's are laid out as it wants them.
     scratch: Vec<u128>,
     refused: VecDeque<Refused>,
+    /// Something was refused: what is under way may never end.
+    broken: bool,
 }
 
 // SAFETY: the raw addresses are those of operations that the application has issued, whose buffers are the library's until
@@ -126,6 +128,7 @@ impl<C: Courier> MessageWindow<C> {
             answers: VecDeque::new(),
             scratch: Vec::new(),
             refused: VecDeque::new(),
+            broken: false,
         }
     }
 
@@ -277,6 +280,12 @@ impl<C: Courier> MessageWindow<C> {
     /// A message that was refused since the last call.
     pub fn next_refused(&mut self) -> Option<Refused> {
         self.refused.pop_front()
+    }
+
+    /// True if a message was refused, here or by a peer: what is under way may never end.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.
