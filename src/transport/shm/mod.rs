@@ -31,6 +31,7 @@ mod channel;
 mod cma;
 mod inbox;
 mod layout;
+mod list;
 mod outbox;
 mod pool;
 #[doc(hidden)]
@@ -349,7 +350,7 @@ impl Port for ShmWindow {
             return self.direct(op);
         }
         let traffic = self.traffic.as_mut().expect("a created window with several processes has traffic");
-        traffic.post(op, ticket)
+        traffic.post(op, ticket, &mut self.shapes)
     }
 
     /// [FE-2] What is complete was written by this CPU, or released to it by who applied it; so this
