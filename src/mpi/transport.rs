@@ -137,14 +137,14 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
         let bytes = u64::from_ne_bytes(card[24..32].try_into().expect("eight bytes"));
         (bytes, u32::from_ne_bytes(card[32..36].try_into().expect("four bytes")))
     }));
-    // Memory that the library allocates is shared on each node, whichever way operations go: programs may ask for it.
+    // The processes of a node share a segment, whichever way operations go: programs may ask for memory that is allocated, and what is
+    // attached to a dynamic window is seen there.
     let shares = matches!(part.memory, Memory::Share { .. });
-    let together = near || shares || matches!(part.memory, Memory::Allocate { .. });
     // A process that does not know its node has none in common with anybody.
     let known = card[..24].iter().any(|byte| *byte != 0);
     let mates: Vec<Rank> = (0..)
         .zip(cards())
-        .filter(|(rank, other)| *rank == all.rank || together && known && other[..24] == card[..24])
+        .filter(|(rank, other)| *rank == all.rank || known && other[..24] == card[..24])
         .map(|(rank, _)| rank)
         .collect();
 
@@ -152,7 +152,7 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
         return Err(Unmade::Unsuitable(SetupError::NotOneNode));
     }
     let comm = private(all)?;
-    let mut port = if together { node_window(all, comm, &mates, part, settings) } else { None };
+    let mut port = node_window(all, comm, &mates, part, settings);
     let mut mates = (mates, near);
     if all.maximum(c_int::from(port.is_none())) != 0 {
         if shares {

@@ -216,7 +216,7 @@ impl<C: Courier> MessageWindow<C> {
     /// attached to a dynamic window is known to the peer, which refuses the rest.
     #[must_use]
     pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
-        self.members.near(rank).is_none_or(|rank| self.near.reaches(rank, at, len))
+        self.members.place_of(rank).is_none_or(|place| self.near.reaches(place, at, len))
     }
 
     /// Adds memory of this process to a dynamic window.
