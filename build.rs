@@ -61,7 +61,11 @@ mod host {
         println!("cargo::rustc-cfg=mpi_host=\"{family}\"");
         println!("cargo::rustc-env=MPIX_RMA_HOST={version}");
         // What later versions of the standard added.
-        for (name, function) in [("mpi_large_count", "PMPI_Put_c"), ("mpi_info_get_string", "PMPI_Info_get_string")] {
+        for (name, function) in [
+            ("mpi_large_count", "PMPI_Put_c"),
+            ("mpi_info_get_string", "PMPI_Info_get_string"),
+            ("mpi_sessions", "PMPI_Session_init"),
+        ] {
             println!("cargo::rustc-check-cfg=cfg({name})");
             if bindings.contains(&format!("fn {function}(")) {
                 println!("cargo::rustc-cfg={name}");

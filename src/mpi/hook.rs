@@ -204,15 +204,26 @@ pub(crate) fn poke() {
         unsafe { progress(STREAM_NULL) };
     } else {
         let mut flag = 0;
+        let comm = POKED.load(Ordering::Relaxed);
+        if comm == NOWHERE {
+            return;
+        }
         // A look for messages that nobody sends; it makes the host look everywhere.
-        let comm = MPI_Comm::of(POKED.load(Ordering::Relaxed));
-        // SAFETY: the communicator was made by `prepare` and lives until `MPI_Finalize`.
-        unsafe { PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &raw mut flag, MPI_STATUS_IGNORE) };
+        // SAFETY: the communicator lives until `use_comm` or `release` says otherwise.
+        unsafe { PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_Comm::of(comm), &raw mut flag, MPI_STATUS_IGNORE) };
     }
 }
 
 /// The communicator on which a host without a function for it is poked.
-static POKED: AtomicU64 = AtomicU64::new(0);
+static POKED: AtomicU64 = AtomicU64::new(NOWHERE);
+/// There is no communicator: without `MPI_Init`, as long as there is no window.
+const NOWHERE: u64 = 0;
+
+/// Pokes the host on this communicator, which lives until another one is named.
+#[cfg(mpi_sessions)]
+pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
+    POKED.store(comm.map_or(NOWHERE, MPI_Comm::key), Ordering::Relaxed);
+}
 
 /// At `MPI_Init`: makes what [`poke`] needs.
 pub(crate) fn prepare() {
@@ -228,7 +239,7 @@ pub(crate) fn prepare() {
 
 /// Before `MPI_Finalize`: gives back what [`prepare`] made.
 pub(crate) fn release() {
-    let mut comm = MPI_Comm::of(POKED.swap(MPI_COMM_SELF.key(), Ordering::Relaxed));
+    let mut comm = MPI_Comm::of(POKED.swap(NOWHERE, Ordering::Relaxed));
     if comm != MPI_COMM_SELF {
         // SAFETY: made by `prepare`, and not used any more.
         unsafe { PMPI_Comm_free(&raw mut comm) };

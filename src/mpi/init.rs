@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::boundary;
 use super::host::exports;
@@ -67,16 +68,16 @@ fn start_after(code: c_int) -> c_int {
     code
 }
 
-/// Numbers that are agreed at once: settings, whether the host lacks a hook, and the same with their sign changed, so that
+/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a hook, and the same with their sign changed, so that
 /// one maximum tells both ends.
-const AGREED: usize = config::COUNT + 1;
+const AGREED: usize = config::COUNT + 2;
 
 /// # Safety
 /// MPI is initialised, and no other thread is in this library or in MPI.
 unsafe fn start() {
     let (mine, complaints) = Settings::read(look_up);
     let rank = rank_of(MPI_COMM_WORLD);
-    let (settings, loops, differing) = agree(mine);
+    let (settings, [loops, sessions], differing) = agree(mine);
     start_log(rank, &settings);
     if rank == 0 {
         for complaint in &complaints {
@@ -98,26 +99,99 @@ unsafe fn start() {
         hook::prepare();
     }
     request::set_most(settings.max_requests());
-    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve best.
-    drive::agree(loops && settings.serve() != Serve::Off);
-    let mut guard = enter();
-    guard.host = Host { poke: hook::poke, complete: request::complete };
-    guard.settings = Some(settings);
-    drop(guard);
-    if settings.progress_thread() && settings.serve() != Serve::Off {
-        start_thread(level);
-    }
+    request::use_comm(Some(MPI_COMM_SELF));
+    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve best. Sessions that were
+    // opened before could not know what other processes say.
+    drive::agree(loops && (settings.serve() != Serve::Off || sessions));
+    WORLD.store(true, Ordering::Release);
+    set_up(settings, level);
     if rank == 0 {
         log::info!("mpix-rma {} on {}; driven by {}", env!("CARGO_PKG_VERSION"), env!("MPIX_RMA_HOST"), hook::describe());
     }
 }
 
-/// Settings of rank 0, whether calls are to be made in their nonblocking form, and whether settings differed.
-fn agree(mine: Settings) -> (Settings, bool, bool) {
+/// MPI was initialised by `MPI_Init`, and is not finalised yet.
+static WORLD: AtomicBool = AtomicBool::new(false);
+
+/// True between `MPI_Init` and `MPI_Finalize`, when all processes have agreed on the settings.
+pub(crate) fn has_world() -> bool {
+    WORLD.load(Ordering::Acquire)
+}
+
+/// True if settings have been read.
+#[cfg(mpi_sessions)]
+pub(crate) fn is_started() -> bool {
+    enter().settings.is_some()
+}
+
+/// Gives the runtime what it needs, once.
+fn set_up(settings: Settings, level: c_int) {
+    let mut guard = enter();
+    let again = guard.settings.is_some();
+    guard.host = Host { poke: hook::poke, complete: request::complete };
+    guard.settings = Some(settings);
+    drop(guard);
+    if settings.progress_thread() && settings.serve() != Serve::Off && !again {
+        start_thread(level);
+    }
+}
+
+/// Starts us without `MPI_Init`, in one process alone: this one of so many.
+#[cfg(mpi_sessions)]
+pub(crate) fn start_alone(rank: c_int, size: c_int) {
+    let (settings, complaints) = Settings::read(look_up);
+    start_log(rank, &settings);
+    if rank == 0 {
+        for complaint in &complaints {
+            log::warn!("{complaint}");
+        }
+    }
+    let mut level = 0;
+    // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
+    unsafe {
+        PMPI_Query_thread(&raw mut level);
+        datatype::fill();
+    }
+    process::set_multiple(level == MPI_THREAD_MULTIPLE);
+    // Launchers tell how many there are on this node.
+    let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"].iter().find_map(|name| look_up(name)?.parse().ok());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    progress::set_crowded(here.unwrap_or(size as usize) > cores);
+    request::set_most(settings.max_requests());
+    // Where there is nobody else, nothing of ours waits for anybody.
+    drive::agree(!hook::exists() && size > 1);
+    set_up(settings, level);
+    if rank == 0 {
+        log::info!("mpix-rma {} on {}; driven by {}", env!("CARGO_PKG_VERSION"), env!("MPIX_RMA_HOST"), hook::describe());
+    }
+}
+
+/// Ends us in a process that has no `MPI_Finalize` to come to.
+#[cfg(mpi_sessions)]
+pub(crate) fn finish_alone() {
+    complete_rest("MPI_Session_finalize");
+    thread::stop();
+    hook::see_off();
+    enter().settings = None;
+    drive::agree(false);
+}
+
+/// True if a session of the application is or was open.
+fn sessions(ever: bool) -> bool {
+    #[cfg(mpi_sessions)]
+    return if ever { super::session::ever() } else { super::session::is_open() };
+    #[cfg(not(mpi_sessions))]
+    return ever && false;
+}
+
+/// Settings of rank 0; whether calls are to be made in their nonblocking form, and whether there are sessions; and whether settings
+/// differed.
+fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     let mut numbers = [0 as c_int; AGREED];
     for (number, value) in numbers.iter_mut().zip(mine.0) {
         *number = value as c_int;
     }
+    numbers[AGREED - 2] = c_int::from(sessions(true));
     numbers[AGREED - 1] = c_int::from(!hook::exists());
     let mut ends = [0 as c_int; 2 * AGREED];
     for (at, number) in numbers.iter().enumerate() {
@@ -130,8 +204,8 @@ fn agree(mine: Settings) -> (Settings, bool, bool) {
         PMPI_Allreduce(MPI_IN_PLACE, ends.as_mut_ptr().cast::<c_void>(), ends.len() as c_int, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     }
     // One process without a hook is enough: all of them then have to use the same form.
-    let loops = ends[AGREED - 1] != 0;
-    let differing = (0..AGREED - 1).any(|at| ends[at] != -ends[AGREED + at]);
+    let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
+    let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
     if differing {
         // SAFETY: as above; every process has seen the same maxima and comes here.
         unsafe {
@@ -139,7 +213,7 @@ fn agree(mine: Settings) -> (Settings, bool, bool) {
         }
     }
     let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
-    (settings, loops, differing)
+    (settings, [loops, sessions], differing)
 }
 
 /// [PR-2]
@@ -219,6 +293,27 @@ fn finish() {
     if !started {
         return;
     }
+    complete_rest("MPI_Finalize");
+    // Others may need this process until they have come here too. The host's own Finalize would not drive us.
+    // SAFETY: MPI is not finalised yet.
+    unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
+    WORLD.store(false, Ordering::Release);
+    #[cfg(mpi_sessions)]
+    if sessions(false) {
+        // The rest of the program goes on with what does not end now.
+        hook::release();
+        super::session::settle();
+        return;
+    }
+    thread::stop();
+    hook::see_off();
+    hook::release();
+    enter().settings = None;
+    drive::agree(false);
+}
+
+/// Completes what is closed [RQ-2].
+fn complete_rest(call: &str) {
     if !progress::nothing_lives() {
         let epochs_open = {
             let guard = enter();
@@ -226,7 +321,7 @@ fn finish() {
             guard.windows.live().iter().filter(|window| unsafe { window.as_ref() }.engine.has_open_epoch()).count()
         };
         if epochs_open != 0 {
-            log::warn!("MPI_Finalize: epochs are open on {epochs_open} windows; they are abandoned");
+            log::warn!("{call}: epochs are open on {epochs_open} windows; they are abandoned");
         }
         // Closed epochs and freed requests end here. An open epoch may hold back others for ever, so with one open nothing
         // is waited for.
@@ -236,12 +331,4 @@ fn finish() {
             std::thread::yield_now();
         }
     }
-    // Others may need this process until they have come here too. The host's own Finalize would not drive us.
-    // SAFETY: MPI is not finalised yet.
-    unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
-    thread::stop();
-    hook::see_off();
-    hook::release();
-    enter().settings = None;
-    drive::agree(false);
 }

@@ -5,7 +5,7 @@
 //! | `sys`, `shim.c` | the host's types, functions and constants |
 //! | `host` | how the host's functions are reached; both names of each call of ours |
 //! | `fortran` | what Fortran needs beyond `PMPI_*` |
-//! | `init` | `MPI_Init*` and `MPI_Finalize`: settings and agreements |
+//! | `init`, `session` | `MPI_Init*`, `MPI_Finalize` and MPI sessions: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
 //! | `shortcut` | puts and gets of many threads at once |
@@ -32,6 +32,8 @@ mod info;
 mod init;
 mod request;
 mod rma;
+#[cfg(mpi_sessions)]
+mod session;
 mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;

@@ -8,7 +8,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use super::error::Fault;
 use super::hook;
@@ -108,8 +108,17 @@ pub(crate) fn admit() -> Result<(), Fault> {
 /// `request` is a place for a request; MPI is initialised.
 #[inline]
 pub(crate) unsafe fn completed(request: *mut MPI_Request) -> c_int {
-    // SAFETY: no byte is sent; the caller gives the place.
-    unsafe { PMPI_Isend(std::ptr::null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, request) }
+    let comm = MPI_Comm::of(COMM.load(Ordering::Relaxed));
+    // SAFETY: no byte is sent; the caller gives the place; there is a window, so there is a communicator (`use_comm`).
+    unsafe { PMPI_Isend(std::ptr::null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request) }
+}
+
+/// A communicator that is there as long as windows are.
+static COMM: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the communicator on which requests that are complete are made.
+pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
+    COMM.store(comm.map_or(0, MPI_Comm::key), Ordering::Relaxed);
 }
 
 /// Makes a pending request.

@@ -19,7 +19,7 @@ use std::ffi::{c_int, c_void};
 use super::error::{Fault, Place, raise};
 use super::info::{self, ForHost, Unreadable, Wishes};
 use super::sys::*;
-use super::{datatype, drive, hook};
+use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::note_live;
@@ -107,7 +107,8 @@ fn settings() -> Option<Settings> {
 /// Makes a window of ours, or says why not.
 fn create(wanted: &Wanted) -> Made {
     let Some(settings) = settings() else { return Made::Host };
-    if settings.serve() == Serve::Off {
+    // Without MPI_Init the others may have another setting: it is asked for below.
+    if settings.serve() == Serve::Off && init::has_world() {
         return Made::Host;
     }
     if wanted.comm == MPI_COMM_NULL {
@@ -198,7 +199,8 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
         }
     };
     let wishes = wishes.unwrap_or_default();
-    let ours = wishes.serve.unwrap_or(settings.serve() == Serve::All) && c_int::try_from(wanted.disp_unit).is_ok();
+    let served = settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
+    let ours = served && c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
     let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours)];
     // SAFETY: the communicator was checked.
     let code = unsafe { drive::maximum(wanted.comm, &mut votes) };
@@ -214,6 +216,14 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
         log::warn!("{}: the info key mpix_rma differs between processes; the window is left to the host", wanted.call);
     }
     Ok((refused == 0).then_some(wishes))
+}
+
+/// What the host needs to drive windows is there, or can be made.
+fn has_comm() -> bool {
+    #[cfg(mpi_sessions)]
+    return init::has_world() || super::session::settle();
+    #[cfg(not(mpi_sessions))]
+    return init::has_world();
 }
 
 /// The host's window that is the handle of ours.
