@@ -110,6 +110,9 @@
  *   - Windows from MPI_Win_create with MPIX_RMA_CMA=off, or where the system forbids cross-memory attach: the
  *     target carries the operations out, in any MPI call of its own; the origin learns of their end, and tells
  *     others, in its next call.
+ *   - Peers on other nodes are reached by messages through the MPI library (all peers with host_mpi, section 7): the
+ *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
+ *     stay with its origin until the next call on any window, or the next MPI call that waits.
  *
  *
  * 5. LOAD AND STORE
@@ -123,7 +126,8 @@
  *
  * 6. INFO KEYS
  *
- * Given to MPI_Win_allocate or MPI_Win_create, with the same value in all processes. Values: "true" or "1",
+ * Given to MPI_Win_allocate or MPI_Win_create, with the same value in all processes. mpix_rma_transport takes
+ * "auto", "shm" or "host_mpi" and stands for MPIX_RMA_TRANSPORT (section 7) on this window. The others take "true" or "1",
  * "false" or "0". Any other value is MPI_ERR_INFO_VALUE. A key that this list does not name is the host's.
  *
  *   mpix_rma   default: as MPIX_RMA says    the window is served by this library (true) or the host (false)
@@ -155,6 +159,10 @@
  *   MPIX_RMA_PROGRESS      default calls   calls | thread: thread adds a thread of the library that makes progress
  *                                          while the process computes without calling MPI. The host then runs at
  *                                          MPI_THREAD_MULTIPLE, whatever level the program asks for.
+ *   MPIX_RMA_TRANSPORT     default auto    auto | shm | host_mpi: how peers are reached. auto: those on the same
+ *                                          node by shared memory, others by messages through the MPI library; shm:
+ *                                          windows of several nodes are left to the MPI library; host_mpi: all by
+ *                                          messages.
  *
  * They are read at MPI_Init. Where processes see different values, those of rank 0 of MPI_COMM_WORLD hold for all,
  * with a warning.

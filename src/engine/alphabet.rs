@@ -232,6 +232,12 @@ pub trait Port: LockMemory {
     /// have finished. Then a done may follow its transfers at once, and leaves while this process computes [PR-3, FE-2].
     const SIGNALS_FOLLOW: bool = false;
 
+    /// [`SIGNALS_FOLLOW`](Self::SIGNALS_FOLLOW) for one peer, where that is not the same for all.
+    #[inline(always)]
+    fn signals_follow(&self, _peer: Rank) -> bool {
+        Self::SIGNALS_FOLLOW
+    }
+
     /// Starts an operation. Called only for a target that has granted access. A shape is the transport's to end, when the
     /// operation has; until it is posted it stays.
     /// Operations of one origin on one target take effect in the order of these calls where they are accumulates.

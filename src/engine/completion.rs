@@ -196,7 +196,7 @@ impl Window {
             return self.end_access(epoch);
         }
         // [PR-3]: this target does not wait for the others; nor for its transfers, where the done cannot overtake them.
-        if if P::SIGNALS_FOLLOW { leg.head != NIL } else { leg.remote > 0 } {
+        if if port.signals_follow(leg.target) { leg.head != NIL } else { leg.remote > 0 } {
             return;
         }
         leg.finished = true;

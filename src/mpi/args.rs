@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 
 use super::datatype::{Predefined, is_comparable, is_defined, predefined, reduction_of};
 use super::error::Fault;
+use super::shaped;
 use super::sys::*;
 use crate::engine::{Addr, Op, OpKind, Reduction};
 use crate::runtime::Window;
@@ -42,39 +43,15 @@ pub(crate) fn rank(window: &Window, rank: c_int, text: &'static str) -> Checked<
     Err(Fault::new(MPI_ERR_RANK, text))
 }
 
-#[cold]
-fn not_predefined(datatype: MPI_Datatype, null: &'static str, derived: &'static str) -> Fault {
-    if datatype == MPI_DATATYPE_NULL {
-        Fault::new(MPI_ERR_TYPE, null)
-    } else {
-        Fault::new(MPI_ERR_UNSUPPORTED_OPERATION, derived)
-    }
+/// Both datatypes, if both are predefined.
+#[inline(always)]
+fn plain(origin: MPI_Datatype, target: MPI_Datatype) -> Option<(&'static Predefined, &'static Predefined)> {
+    let from = predefined(origin)?;
+    if origin == target { Some((from, from)) } else { Some((from, predefined(target)?)) }
 }
 
 #[inline(always)]
-fn origin_type(datatype: MPI_Datatype) -> Checked<&'static Predefined> {
-    predefined(datatype).ok_or_else(|| {
-        not_predefined(
-            datatype,
-            "origin_datatype is MPI_DATATYPE_NULL",
-            "origin_datatype is not predefined: derived datatypes are not supported on this window",
-        )
-    })
-}
-
-#[inline(always)]
-fn target_type(datatype: MPI_Datatype) -> Checked<&'static Predefined> {
-    predefined(datatype).ok_or_else(|| {
-        not_predefined(
-            datatype,
-            "target_datatype is MPI_DATATYPE_NULL",
-            "target_datatype is not predefined: derived datatypes are not supported on this window",
-        )
-    })
-}
-
-#[inline(always)]
-fn count(count: i64, text: &'static str) -> Checked<u64> {
+pub(super) fn count(count: i64, text: &'static str) -> Checked<u64> {
     u64::try_from(count).map_err(|_| Fault::new(MPI_ERR_COUNT, text))
 }
 
@@ -110,32 +87,35 @@ fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64>
 }
 
 #[inline(always)]
-fn present(address: *const c_void, text: &'static str) -> Checked<Addr> {
+pub(super) fn present(address: *const c_void, text: &'static str) -> Checked<Addr> {
     if address.is_null() {
         return Err(Fault::new(MPI_ERR_BUFFER, text));
     }
     Ok(Addr(address as usize))
 }
 
-/// Two sides of a transfer: the datatype under which it moves, and its bytes.
+/// Bytes on both sides of a transfer, as the target counts them.
 #[inline(always)]
-fn agree(origin: &Buffer, target: &Target) -> Checked<(&'static Predefined, u64)> {
-    let from = origin_type(origin.datatype)?;
+fn agree(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
     if origin.datatype == target.datatype && origin.count == target.count {
         let count = count(origin.count, "origin_count is negative")?;
-        return Ok((from, bytes(from, count)?));
+        return bytes(from, count);
     }
-    agree_apart(origin, target, from)
+    agree_apart(origin, target, from, to)
 }
 
 /// Sides that are written differently: equal sizes are accepted, since MPI_BYTE matches everything.
 #[inline(never)]
-fn agree_apart(origin: &Buffer, target: &Target, from: &'static Predefined) -> Checked<(&'static Predefined, u64)> {
-    let to = target_type(target.datatype)?;
+fn agree_apart(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
     let origin_count = count(origin.count, "origin_count is negative")?;
     let target_count = count(target.count, "target_count is negative")?;
-    let sizes = (origin_count.checked_mul(u64::from(from.size)), target_count.checked_mul(u64::from(to.size)));
-    let (Some(sent), Some(room)) = sizes else {
+    same_size(origin_count.checked_mul(u64::from(from.size)), target_count.checked_mul(u64::from(to.size)))?;
+    bytes(to, target_count)
+}
+
+/// The sizes of two sides. `None`: it passes what can be.
+pub(super) fn same_size(sent: Option<u64>, room: Option<u64>) -> Checked<u64> {
+    let (Some(sent), Some(room)) = (sent, room) else {
         return Err(Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"));
     };
     if sent > room {
@@ -144,13 +124,10 @@ fn agree_apart(origin: &Buffer, target: &Target, from: &'static Predefined) -> C
     if sent < room {
         return Err(Fault::new(MPI_ERR_TYPE, "the origin's data is smaller than target_count of target_datatype"));
     }
-    if from.element != to.element && !(from.is_dense() && to.is_dense()) {
-        return Err(Fault::new(MPI_ERR_TYPE, "origin_datatype and target_datatype do not match"));
-    }
-    Ok((to, bytes(to, target_count)?))
+    Ok(room)
 }
 
-fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Predefined) -> Op {
+pub(super) fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Predefined) -> Op {
     Op {
         origin: Addr(0),
         result: Addr(0),
@@ -166,13 +143,18 @@ fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Predefined) -> 
     }
 }
 
-const BEYOND: &str = "target_rank is outside the window's group";
+pub(super) const BEYOND: &str = "target_rank is outside the window's group";
 
 /// `MPI_Put` and `MPI_Get`. Nothing if nothing is to be moved.
 #[inline(always)]
-pub(crate) fn transfer(window: &Window, kind: OpKind, origin: Buffer, target: Target) -> Checked<Option<Op>> {
+pub(crate) fn transfer(window: &mut Window, kind: OpKind, origin: Buffer, target: Target) -> Checked<Option<Op>> {
+    // Padding, of pairs, is not theirs to move.
+    let dense = |(from, to): &(&Predefined, &Predefined)| from.is_dense() && to.is_dense();
+    let Some((from, datatype)) = plain(origin.datatype, target.datatype).filter(dense) else {
+        return shaped::transfer(window, kind, origin, target);
+    };
     let rank = rank(window, target.rank, BEYOND)?;
-    let (datatype, len) = agree(&origin, &target)?;
+    let len = agree(&origin, &target, from, datatype)?;
     let Some(rank) = rank else { return Ok(None) };
     let at = place(window, rank, target.disp, len)?;
     if len == 0 {
@@ -189,7 +171,7 @@ pub(crate) fn transfer(window: &Window, kind: OpKind, origin: Buffer, target: Ta
 }
 
 #[inline(always)]
-fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
+pub(super) fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
     let Some(code) = reduction_of(handle) else {
         return Err(Fault::new(MPI_ERR_OP, "op is not a predefined operation"));
     };
@@ -201,13 +183,13 @@ fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
 
 /// `MPI_Accumulate`.
 #[inline(always)]
-pub(crate) fn accumulate(window: &Window, origin: Buffer, target: Target, handle: MPI_Op) -> Checked<Option<Op>> {
+pub(crate) fn accumulate(window: &mut Window, origin: Buffer, target: Target, handle: MPI_Op) -> Checked<Option<Op>> {
+    let Some((from, datatype)) = plain(origin.datatype, target.datatype) else {
+        return shaped::accumulate(window, origin, target, handle);
+    };
     let rank = rank(window, target.rank, BEYOND)?;
-    let (datatype, len) = agree_elements(&origin, &target)?;
-    let code = defined(handle, datatype)?;
-    if code == reduction::NO_OP {
-        return Err(Fault::new(MPI_ERR_OP, "op is MPI_NO_OP, which only calls that fetch accept"));
-    }
+    let len = agree_elements(&origin, &target, from, datatype)?;
+    let code = changing(handle, datatype)?;
     let Some(rank) = rank else { return Ok(None) };
     let at = place(window, rank, target.disp, len)?;
     if len == 0 {
@@ -219,32 +201,56 @@ pub(crate) fn accumulate(window: &Window, origin: Buffer, target: Target, handle
     Ok(Some(made))
 }
 
+/// A reduction for a call that does not fetch.
+#[inline(always)]
+pub(super) fn changing(handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
+    match defined(handle, datatype)? {
+        reduction::NO_OP => Err(Fault::new(MPI_ERR_OP, "op is MPI_NO_OP, which only calls that fetch accept")),
+        code => Ok(code),
+    }
+}
+
 /// As [`agree`], for reductions: both sides have elements of one kind.
 #[inline(always)]
-fn agree_elements(origin: &Buffer, target: &Target) -> Checked<(&'static Predefined, u64)> {
-    let (datatype, len) = agree(origin, target)?;
-    if origin.datatype != target.datatype && origin_type(origin.datatype)?.element != datatype.element {
-        return Err(Fault::new(MPI_ERR_TYPE, "origin_datatype and target_datatype are not the same predefined datatype"));
+fn agree_elements(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
+    let len = agree(origin, target, from, to)?;
+    if from.element != to.element {
+        return Err(unlike());
     }
-    Ok((datatype, len))
+    Ok(len)
+}
+
+#[cold]
+pub(super) fn unlike() -> Fault {
+    Fault::new(MPI_ERR_TYPE, "origin_datatype and target_datatype are not the same predefined datatype")
+}
+
+/// The faults of the result buffer are told with its name.
+pub(super) fn of_result(fault: Fault) -> Fault {
+    match fault.text {
+        "origin_count is negative" => Fault::new(fault.class, "result_count is negative"),
+        _ => fault,
+    }
 }
 
 /// `MPI_Get_accumulate`, and `MPI_Fetch_and_op` with one element. With `MPI_NO_OP` the origin is not looked at.
 pub(crate) fn get_accumulate(
-    window: &Window,
+    window: &mut Window,
     origin: Buffer,
     result: Buffer,
     target: Target,
     handle: MPI_Op,
 ) -> Checked<Option<Op>> {
-    let rank = rank(window, target.rank, BEYOND)?;
     let fetches_only = reduction_of(handle) == Some(reduction::NO_OP);
-    let (datatype, len) = agree_elements(&result, &target).map_err(|fault| match fault.text {
-        "origin_count is negative" => Fault::new(fault.class, "result_count is negative"),
-        _ => fault,
-    })?;
+    let both = plain(result.datatype, target.datatype);
+    let sent = if fetches_only { both } else { plain(origin.datatype, target.datatype) };
+    let (Some((back, datatype)), Some((from, _))) = (both, sent) else {
+        return shaped::get_accumulate(window, origin, result, target, handle);
+    };
+    let rank = rank(window, target.rank, BEYOND)?;
+    let len = agree_elements(&result, &target, back, datatype).map_err(of_result)?;
     if !fetches_only {
-        agree_elements(&origin, &target)?;
+        agree_elements(&origin, &target, from, datatype)?;
     }
     let code = defined(handle, datatype)?;
     let Some(rank) = rank else { return Ok(None) };
@@ -313,10 +319,10 @@ pub(crate) fn compare_and_swap(
 #[inline(always)]
 fn one_type(datatype: MPI_Datatype) -> Checked<&'static Predefined> {
     predefined(datatype).ok_or_else(|| {
-        not_predefined(
-            datatype,
-            "datatype is MPI_DATATYPE_NULL",
-            "datatype is not predefined: derived datatypes are not supported on this window",
-        )
+        if datatype == MPI_DATATYPE_NULL {
+            Fault::new(MPI_ERR_TYPE, "datatype is MPI_DATATYPE_NULL")
+        } else {
+            Fault::new(MPI_ERR_TYPE, "datatype is not predefined")
+        }
     })
 }

@@ -3,7 +3,7 @@
 //! Integers and the common floating-point types are reduced by our own arithmetic (`transport::element::native`);
 //! everything else (long double, complex, logical, pairs …) is a foreign code, reduced by the host through
 //! `MPI_Reduce_local`. The codes follow the order of `shim.c`, the same in every process of a job.
-//! Derived datatypes are not in the table.
+//! Derived datatypes are not in the table (`derived`).
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -12,6 +12,7 @@ use super::sys::{self, *};
 use super::table::Table;
 use crate::engine::{Element, Reduction};
 use crate::transport::element::{FIRST_FOREIGN, native, reduction};
+use crate::transport::host_mpi::wire::How;
 
 /// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of `shim.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,19 @@ pub(crate) fn predefined(datatype: MPI_Datatype) -> Option<&'static Predefined> 
 #[inline(always)]
 pub(crate) fn reduction_of(op: MPI_Op) -> Option<Reduction> {
     REDUCTIONS.get(op.key()).copied()
+}
+
+/// What a datatype of `MPI_Type_create_f90_real` and its like stands for.
+pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined> {
+    let kind = match combiner {
+        combiner if combiner == MPI_COMBINER_F90_REAL => Kind::Floating,
+        combiner if combiner == MPI_COMBINER_F90_COMPLEX => Kind::Complex,
+        _ => Kind::Signed,
+    };
+    // SAFETY: the shim exports this many entries.
+    let listed = unsafe { std::slice::from_raw_parts(&raw const sys::mpix_f90_types as *const ListedType, mpix_f90_types_len) };
+    let mut known = listed.iter().filter(|entry| Kind::of(entry.kind) == kind).filter_map(|entry| predefined(entry.handle));
+    known.find(|datatype| u64::from(datatype.size) == size)
 }
 
 /// True if MPI defines the reduction for such a datatype (MPI-4.1 section 6.9.2). Where both hosts allow more than the
@@ -174,6 +188,14 @@ fn native_element(kind: Kind, size: u8) -> Option<Element> {
         (Kind::Byte | Kind::Character, 1) => native::BYTE,
         _ => return None,
     })
+}
+
+/// Extent and span of a foreign element that has this reduction, for
+/// [`host_mpi::Settings`](crate::transport::host_mpi::Settings).
+pub(crate) fn foreign(how: How) -> Option<(u8, u8)> {
+    let key = FOREIGN.get()?.get(usize::from(how.element.0.checked_sub(FIRST_FOREIGN)?))?;
+    let datatype = predefined(MPI_Datatype::of(*key))?;
+    is_defined(how.reduction, datatype).then_some((datatype.extent, datatype.span))
 }
 
 /// `inout = inout (op) input` by the host, for [`transport::element::ForeignReduce`](crate::transport::element::ForeignReduce).

@@ -10,6 +10,7 @@
 //! and never makes progress of the host itself: MPICH 5 ends the job for that under `MPI_THREAD_MULTIPLE`.
 //! All these functions are looked up at run time, so one build serves every version of a family.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
@@ -158,11 +159,28 @@ unsafe extern "C" fn opal_hook() -> c_int {
     c_int::from(catch_unwind(progress::sweep_from_hook).unwrap_or(false))
 }
 
+thread_local! {
+    /// This thread is inside a call of the host that must not make progress.
+    static RESTRICTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True where the host's progress must not be driven: inside its hooks and poll functions.
+pub(crate) fn is_restricted() -> bool {
+    RESTRICTED.get()
+}
+
+/// A sweep that does not call on the host's progress.
+fn restricted_sweep() {
+    let before = RESTRICTED.replace(true);
+    let _ = catch_unwind(progress::sweep_from_hook);
+    RESTRICTED.set(before);
+}
+
 unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
     if HOOK.compare_exchange(LEAVING, OFF, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         return ASYNC_DONE;
     }
-    let _ = catch_unwind(progress::sweep_from_hook);
+    restricted_sweep();
     ASYNC_AGAIN
 }
 
@@ -177,7 +195,7 @@ pub(crate) fn set_looping(looping: bool) -> bool {
 /// Called by MPICH's Test calls, with its own locks held: one sweep, no call into the host.
 unsafe extern "C" fn poll_request(_: *mut c_void, _: *mut MPI_Status) -> c_int {
     if !LOOPING.load(Ordering::Relaxed) {
-        let _ = catch_unwind(progress::sweep_from_hook);
+        restricted_sweep();
     }
     MPI_SUCCESS
 }

@@ -12,6 +12,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use super::sys::*;
 use crate::engine::ReorderFlags;
 use crate::runtime::Hints;
+use crate::runtime::config::Reach;
 
 /// A key of ours, and what is said of a wrong value: the texts of errors are fixed for the life of the process.
 struct Key {
@@ -36,6 +37,9 @@ macro_rules! key {
 
 /// Which windows are ours.
 static SERVE: Key = key!("mpix_rma");
+
+/// How peers are reached.
+static TRANSPORT: Key = Key { name: c"mpix_rma_transport", wrong: "info key mpix_rma_transport takes auto, shm or host_mpi" };
 
 /// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of `read`.
 static FLAGS: [[Key; 4]; 4] = [
@@ -72,6 +76,8 @@ const SHORT: usize = 2;
 pub(crate) struct Wishes {
     /// `mpix_rma`
     pub(crate) serve: Option<bool>,
+    /// `mpix_rma_transport`
+    pub(crate) reach: Option<Reach>,
     /// The reorder flags.
     pub(crate) flags: ReorderFlags,
     /// The standard's keys.
@@ -134,19 +140,21 @@ pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
     }
     // SAFETY: as the caller says.
     unsafe {
-        let serve = value(info, &SERVE)?;
+        let serve = value(info, &SERVE, parse)?;
+        let reach = value(info, &TRANSPORT, parse_reach)?;
         let mut flags = [false; 4];
         for (flag, on) in FLAGS.iter().zip(&mut flags) {
             for spelling in flag {
                 // A host that has no room for the key cannot hold it either.
                 if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
-                    *on |= value(info, spelling)?.unwrap_or(false);
+                    *on |= value(info, spelling, parse)?.unwrap_or(false);
                 }
             }
         }
         let [access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access] = flags;
         Ok(Wishes {
             serve,
+            reach,
             flags: ReorderFlags { access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access },
             asked: asked(info)?,
         })
@@ -337,7 +345,7 @@ const VALUE_MOST: usize = 15;
 
 /// # Safety
 /// `info` is an info object, not null.
-unsafe fn value(info: MPI_Info, key: &Key) -> Result<Option<bool>, Unreadable> {
+unsafe fn value<T>(info: MPI_Info, key: &Key, parse: fn(&[u8]) -> Option<T>) -> Result<Option<T>, Unreadable> {
     let mut text = [0 as c_char; VALUE_MOST + 1];
     let (mut length, mut flag) = (0, 0);
     // SAFETY: as the caller says.
@@ -369,6 +377,12 @@ fn parse(text: &[u8]) -> Option<bool> {
     } else {
         None
     }
+}
+
+fn parse_reach(text: &[u8]) -> Option<Reach> {
+    let words: [&[u8]; 3] = [b"auto", b"shm", b"host_mpi"];
+    let place = words.iter().position(|word| word.eq_ignore_ascii_case(text.trim_ascii()))?;
+    i64::try_from(place).ok().map(Reach::of)
 }
 
 /// The spelling under which the host can hold a key: the short one where a key of ours is too long for it.
@@ -443,5 +457,9 @@ mod tests {
         assert_eq!(parse(b"0"), Some(false));
         assert_eq!(parse(b"yes"), None);
         assert_eq!(parse(b""), None);
+        assert_eq!(parse_reach(b"auto"), Some(Reach::Auto));
+        assert_eq!(parse_reach(b"shm"), Some(Reach::Shm));
+        assert_eq!(parse_reach(b"Host_MPI"), Some(Reach::HostMpi));
+        assert_eq!(parse_reach(b"tcp"), None);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::error::boundary;
 use super::host::exports;
 use super::sys::*;
-use super::{datatype, drive, hook, request};
+use super::{datatype, derived, drive, hook, request};
 use crate::runtime::config::{self, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{enter, progress, thread};
@@ -170,6 +170,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
 #[cfg(mpi_sessions)]
 pub(crate) fn finish_alone() {
     complete_rest("MPI_Session_finalize");
+    derived::release();
     thread::stop();
     hook::see_off();
     enter().settings = None;
@@ -298,6 +299,7 @@ fn finish() {
     // SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
     WORLD.store(false, Ordering::Release);
+    derived::release();
     #[cfg(mpi_sessions)]
     if sessions(false) {
         // The rest of the program goes on with what does not end now.

@@ -10,6 +10,7 @@
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
 //! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
+//! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
 //! | `call`, `error`, `request` | what calls have in common: errors, requests |
 //! | `hook`, `drive`, `blocking` | progress both ways [PR-1] |
 //!
@@ -22,9 +23,13 @@ mod args;
 #[cfg(mpi_host = "mpich")]
 mod blocking;
 pub(crate) mod call;
+mod constructor;
+mod courier;
 mod datatype;
+mod derived;
 mod drive;
 pub(crate) mod error;
+mod flatten;
 mod fortran;
 mod hook;
 pub(crate) mod host;
@@ -34,8 +39,10 @@ mod request;
 mod rma;
 #[cfg(mpi_sessions)]
 mod session;
+mod shaped;
 mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;
+mod transport;
 mod window;

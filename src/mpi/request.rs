@@ -121,6 +121,11 @@ pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
     COMM.store(comm.map_or(0, MPI_Comm::key), Ordering::Relaxed);
 }
 
+/// The communicator that [`use_comm`] has set. Calls on windows find one.
+pub(crate) fn comm_in_use() -> MPI_Comm {
+    MPI_Comm::of(COMM.load(Ordering::Relaxed))
+}
+
 /// Makes a pending request.
 ///
 /// # Safety

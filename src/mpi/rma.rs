@@ -9,7 +9,7 @@ use super::error::Fault;
 use super::host::exports;
 use super::shortcut;
 use super::sys::*;
-use crate::engine::{Op, OpKind, Outcome};
+use crate::engine::{Op, OpKind, Outcome, SyncError};
 use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Window, with_port};
 
@@ -18,11 +18,17 @@ const CALLS_PER_SWEEP: u32 = 64;
 
 /// Checks and issues one operation.
 #[inline(always)]
-fn communicate(mut guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(&Window) -> Result<Option<Op>, Fault>) -> Done {
+fn communicate(
+    mut guard: Guard,
+    mut window: NonNull<Window>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     if let Some(op) = make(ours)? {
-        with_port!(&mut ours.port, port => ours.engine.issue(port, &op))?;
+        if let Err(error) = with_port!(&mut ours.port, port => ours.engine.issue(port, &op)) {
+            return Err(refused(ours, &op, error));
+        }
         ours.open_shortcut(op.target);
     }
     ours.calls = ours.calls.wrapping_add(1);
@@ -32,19 +38,31 @@ fn communicate(mut guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(
     Ok(())
 }
 
+/// The engine has refused an operation, which will never be posted.
+#[cold]
+fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
+    if let Some(shape) = op.shape {
+        window.port.drop_shape(op.target, shape);
+    }
+    error.into()
+}
+
 /// Checks and issues one operation that has a request.
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
     mut window: NonNull<Window>,
     request: *mut MPI_Request,
-    make: impl FnOnce(&Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
     admit(request)?;
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let outcome = match make(ours)? {
-        Some(op) => with_port!(&mut ours.port, port => ours.engine.issue_request(port, &op))?,
+        Some(op) => match with_port!(&mut ours.port, port => ours.engine.issue_request(port, &op)) {
+            Ok(outcome) => outcome,
+            Err(error) => return Err(refused(ours, &op, error)),
+        },
         None => Outcome::Complete,
     };
     if outcome == Outcome::Complete {

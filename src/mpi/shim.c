@@ -56,6 +56,28 @@ K(int, MPI_WIN_FLAVOR_DYNAMIC)
 K(int, MPI_WIN_FLAVOR_SHARED)
 K(int, MPI_WIN_UNIFIED)
 
+K(int, MPI_COMBINER_NAMED)
+K(int, MPI_COMBINER_DUP)
+K(int, MPI_COMBINER_CONTIGUOUS)
+K(int, MPI_COMBINER_VECTOR)
+K(int, MPI_COMBINER_HVECTOR)
+K(int, MPI_COMBINER_INDEXED)
+K(int, MPI_COMBINER_HINDEXED)
+K(int, MPI_COMBINER_INDEXED_BLOCK)
+K(int, MPI_COMBINER_HINDEXED_BLOCK)
+K(int, MPI_COMBINER_STRUCT)
+K(int, MPI_COMBINER_SUBARRAY)
+K(int, MPI_COMBINER_DARRAY)
+K(int, MPI_COMBINER_RESIZED)
+K(int, MPI_COMBINER_F90_REAL)
+K(int, MPI_COMBINER_F90_COMPLEX)
+K(int, MPI_COMBINER_F90_INTEGER)
+K(int, MPI_ORDER_FORTRAN)
+K(int, MPI_DISTRIBUTE_BLOCK)
+K(int, MPI_DISTRIBUTE_CYCLIC)
+K(int, MPI_DISTRIBUTE_DFLT_DARG)
+K(int, MPI_KEYVAL_INVALID)
+
 K(int, MPI_ERR_ARG)
 K(int, MPI_ERR_ASSERT)
 K(int, MPI_ERR_BUFFER)
@@ -212,6 +234,57 @@ const struct mpix_type mpix_types[] = {
     {MPI_2INTEGER, PAIR},
 };
 const size_t mpix_types_len = sizeof mpix_types / sizeof mpix_types[0];
+
+/* What MPI_Type_create_f90_real, _complex and _integer stand for, found by size. */
+const struct mpix_type mpix_f90_types[] = {
+#ifdef MPI_REAL2
+    {MPI_REAL2, FLOATING},
+#endif
+#ifdef MPI_REAL4
+    {MPI_REAL4, FLOATING},
+#endif
+#ifdef MPI_REAL8
+    {MPI_REAL8, FLOATING},
+#endif
+#ifdef MPI_REAL16
+    {MPI_REAL16, FLOATING},
+#endif
+#ifdef MPI_COMPLEX8
+    {MPI_COMPLEX8, COMPLEX},
+#endif
+#ifdef MPI_COMPLEX16
+    {MPI_COMPLEX16, COMPLEX},
+#endif
+#ifdef MPI_COMPLEX32
+    {MPI_COMPLEX32, COMPLEX},
+#endif
+    {MPI_FLOAT, FLOATING},
+    {MPI_DOUBLE, FLOATING},
+    {MPI_LONG_DOUBLE, FLOATING},
+    {MPI_C_FLOAT_COMPLEX, COMPLEX},
+    {MPI_C_DOUBLE_COMPLEX, COMPLEX},
+    {MPI_C_LONG_DOUBLE_COMPLEX, COMPLEX},
+    {MPI_INT8_T, SIGNED},
+    {MPI_INT16_T, SIGNED},
+    {MPI_INT32_T, SIGNED},
+    {MPI_INT64_T, SIGNED},
+#ifdef MPI_INTEGER16
+    {MPI_INTEGER16, SIGNED},
+#endif
+};
+const size_t mpix_f90_types_len = sizeof mpix_f90_types / sizeof mpix_f90_types[0];
+
+/* Constructors that MPI-3.0 removed, which a host may still have for old Fortran programs: INTEGER displacements.
+ * -1 where it has not. */
+#ifdef MPICH_NUMVERSION
+const int mpix_k_MPI_COMBINER_HVECTOR_INTEGER = MPI_COMBINER_HVECTOR_INTEGER;
+const int mpix_k_MPI_COMBINER_HINDEXED_INTEGER = MPI_COMBINER_HINDEXED_INTEGER;
+const int mpix_k_MPI_COMBINER_STRUCT_INTEGER = MPI_COMBINER_STRUCT_INTEGER;
+#else
+const int mpix_k_MPI_COMBINER_HVECTOR_INTEGER = -1;
+const int mpix_k_MPI_COMBINER_HINDEXED_INTEGER = -1;
+const int mpix_k_MPI_COMBINER_STRUCT_INTEGER = -1;
+#endif
 
 /* In the order of the codes in transport/element.rs, `reduction`. */
 const MPI_Op mpix_ops[] = {

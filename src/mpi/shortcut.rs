@@ -41,7 +41,8 @@ pub(crate) unsafe fn none(_: MPI_Win, _: OpKind, _: &Buffer, _: &Target) -> bool
 /// As [`transfer`].
 #[inline]
 unsafe fn copy_by(window: MPI_Win, kind: OpKind, origin: &Buffer, target: &Target) -> Option<()> {
-    let datatype = predefined(origin.datatype).filter(|_| origin.datatype == target.datatype && origin.count == target.count)?;
+    let alike = origin.datatype == target.datatype && origin.count == target.count;
+    let datatype = predefined(origin.datatype).filter(|datatype| alike && datatype.is_dense())?;
     let rank = u32::try_from(target.rank).ok()?;
     let place = shortcut::look(window.key(), rank)?;
     let len = datatype.bytes(u64::try_from(target.count).ok()?)?;

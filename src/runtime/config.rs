@@ -57,10 +57,16 @@ pub static SETTINGS: [Setting; COUNT] = [
         default: "calls",
         doc: "what drives epochs: calls of the application into MPI, or also a thread of the library, for processes that compute without calling MPI (it makes the host run at MPI_THREAD_MULTIPLE)",
     },
+    Setting {
+        name: "MPIX_RMA_TRANSPORT",
+        values: Values::Words(&["auto", "shm", "host_mpi"]),
+        default: "auto",
+        doc: "how peers are reached: by shared memory on one node and by messages through the host else; by shared memory, windows of several nodes being left to the host; or all by messages",
+    },
 ];
 
 /// Settings that there are.
-pub(crate) const COUNT: usize = 5;
+pub(crate) const COUNT: usize = 6;
 
 /// Names a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +82,8 @@ pub enum Id {
     MaxRequests,
     /// `MPIX_RMA_PROGRESS`
     Progress,
+    /// `MPIX_RMA_TRANSPORT`
+    Transport,
 }
 
 /// Which windows are served.
@@ -87,6 +95,29 @@ pub enum Serve {
     Marked,
     /// None: every call goes straight to the host.
     Off,
+}
+
+/// How peers are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// By shared memory on one node, by messages through the host else.
+    Auto,
+    /// By shared memory; windows of several nodes are left to the host.
+    Shm,
+    /// All by messages through the host.
+    HostMpi,
+}
+
+impl Reach {
+    /// From its place among the setting's words, which is also its number in agreements.
+    #[must_use]
+    pub fn of(place: i64) -> Self {
+        match place {
+            1 => Reach::Shm,
+            2 => Reach::HostMpi,
+            _ => Reach::Auto,
+        }
+    }
 }
 
 /// The value of every setting: a word's place in its list, or the number itself.
@@ -147,6 +178,12 @@ impl Settings {
     #[must_use]
     pub fn progress_thread(&self) -> bool {
         self.0[Id::Progress as usize] == 1
+    }
+
+    /// How peers are reached.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        Reach::of(self.0[Id::Transport as usize])
     }
 
     /// Requests that may be alive [RQ-3].

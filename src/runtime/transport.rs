@@ -10,6 +10,8 @@ use std::ffi::CStr;
 
 use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
+use crate::transport::host_mpi::MessageWindow;
+use crate::transport::host_mpi::courier::Courier;
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
 use crate::transport::shm::ShmWindow;
@@ -19,6 +21,8 @@ use crate::transport::shm::ShmWindow;
 pub(crate) enum Transport {
     /// All processes are on one node.
     Shm(ShmWindow),
+    /// Some are reached by messages.
+    Messages(Box<MessageWindow<Box<dyn Courier>>>),
 }
 
 /// Runs `$body` with `$port` bound to the port of a [`Transport`], whichever it is. `$body` is compiled once for each.
@@ -26,6 +30,10 @@ macro_rules! with_port {
     ($transport:expr, $port:ident => $body:expr) => {
         match $transport {
             $crate::runtime::transport::Transport::Shm($port) => $body,
+            $crate::runtime::transport::Transport::Messages(window) => {
+                let $port = &mut **window;
+                $body
+            }
         }
     };
 }
@@ -34,19 +42,28 @@ pub(crate) use with_port;
 impl Transport {
     /// First byte of this process's window memory (0 when it is empty).
     pub(crate) fn base(&self) -> Addr {
-        with_port!(self, port => port.base())
+        match self {
+            Transport::Shm(port) => port.base(),
+            Transport::Messages(port) => port.base(),
+        }
     }
 
     /// Bytes and displacement unit of a process's window memory.
     #[inline(always)]
     pub(crate) fn extent_of(&self, rank: Rank) -> (u64, u32) {
-        with_port!(self, port => port.extent_of(rank))
+        match self {
+            Transport::Shm(port) => port.extent_of(rank),
+            Transport::Messages(port) => port.extent_of(rank),
+        }
     }
 
     /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic windows, whose extent is 0 and
     /// whose memory is attached; the others are told by [`extent_of`](Self::extent_of).
     pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
-        with_port!(self, port => port.reaches(rank, at, len))
+        match self {
+            Transport::Shm(port) => port.reaches(rank, at, len),
+            Transport::Messages(port) => port.reaches(rank, at, len),
+        }
     }
 
     /// Adds memory of this process to a dynamic window.
@@ -61,47 +78,67 @@ impl Transport {
 
     /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
     pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
-        with_port!(self, port => port.address_of(rank))
+        match self {
+            Transport::Shm(port) => port.address_of(rank),
+            Transport::Messages(port) => port.address_of(rank),
+        }
     }
 
     /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
     #[inline]
-    pub(crate) fn add_shape(&mut self, _rank: Rank, shape: Shape) -> Shaped {
-        with_port!(self, port => port.add_shape(shape))
+    pub(crate) fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
+        match self {
+            Transport::Shm(port) => port.add_shape(shape),
+            Transport::Messages(port) => port.add_shape(rank, shape),
+        }
     }
 
     /// Ends the shape of an operation to `rank` that will never be posted.
     #[cold]
-    pub(crate) fn drop_shape(&mut self, _rank: Rank, shaped: Shaped) {
-        with_port!(self, port => port.drop_shape(shaped));
+    pub(crate) fn drop_shape(&mut self, rank: Rank, shaped: Shaped) {
+        match self {
+            Transport::Shm(port) => port.drop_shape(shaped),
+            Transport::Messages(port) => port.drop_shape(rank, shaped),
+        }
     }
 
     /// True if this process reaches the memory of `rank` by load and store.
     #[inline(always)]
     pub(crate) fn load_store(&self, rank: Rank) -> bool {
-        with_port!(self, port => port.load_store(rank))
+        match self {
+            Transport::Shm(port) => port.load_store(rank),
+            Transport::Messages(port) => port.load_store(rank),
+        }
     }
 
     /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
     pub(crate) fn alignment(&self) -> u64 {
-        with_port!(self, port => port.alignment())
+        match self {
+            Transport::Shm(port) => port.alignment(),
+            Transport::Messages(port) => port.alignment(),
+        }
     }
 
     /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it (documented in `mpix_rma.h`).
     pub(crate) fn progresses(&self) -> &'static CStr {
-        with_port!(self, port => port.progresses())
+        match self {
+            Transport::Shm(port) => port.progresses(),
+            Transport::Messages(port) => port.progresses(),
+        }
     }
 
     /// True if put and get are copies by load and store to every target.
     pub(crate) fn is_mapped(&self) -> bool {
         match self {
             Transport::Shm(port) => port.place_of(0).is_some(),
+            Transport::Messages(_) => false,
         }
     }
 
     /// Where the memory of `rank` is in this process, if it [is mapped](Self::is_mapped).
     pub(crate) fn place_of(&self, rank: Rank) -> Option<Place> {
         match self {
+            Transport::Messages(_) => None,
             Transport::Shm(port) => {
                 port.place_of(rank).map(|(base, size, unit)| Place { base: base.0 as u64, size, unit: unit.into() })
             }
@@ -110,7 +147,10 @@ impl Transport {
 
     /// True if peers wait for this process to poll.
     pub(crate) fn needs_polling(&self) -> bool {
-        with_port!(self, port => port.needs_polling())
+        match self {
+            Transport::Shm(port) => port.needs_polling(),
+            Transport::Messages(port) => port.needs_polling(),
+        }
     }
 
     /// Stays with operations that are on their way as long as they move. True if something has finished.
@@ -129,14 +169,42 @@ impl Transport {
         with_port!(self, port => port.verdict())
     }
 
-    /// Ends the window here, after a vote.
+    /// True if nothing of this process is under way to others, though all its operations are complete: asked before the last vote.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        match self {
+            Transport::Shm(_) => true,
+            Transport::Messages(port) => port.is_quiet(),
+        }
+    }
+
+    /// After the last vote: true when nothing is under way between any processes of the window.
+    pub(crate) fn farewell(&mut self) -> bool {
+        match self {
+            Transport::Shm(_) => true,
+            Transport::Messages(port) => port.farewell(),
+        }
+    }
+
+    /// Ends the window here, after a vote and a farewell.
     pub(crate) fn release(self) {
-        with_port!(self, port => port.release());
+        match self {
+            Transport::Shm(port) => port.release(),
+            Transport::Messages(port) => port.release(),
+        }
     }
 
     /// Words for the log.
     pub(crate) fn describe(&self) -> String {
-        with_port!(self, port => port.describe().into())
+        match self {
+            Transport::Shm(port) => port.describe().into(),
+            Transport::Messages(port) => port.describe(),
+        }
+    }
+}
+
+impl From<MessageWindow<Box<dyn Courier>>> for Transport {
+    fn from(port: MessageWindow<Box<dyn Courier>>) -> Self {
+        Transport::Messages(Box::new(port))
     }
 }
 

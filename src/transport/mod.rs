@@ -2,6 +2,7 @@
 
 mod bulk;
 pub mod element;
+pub mod host_mpi;
 pub(crate) mod kernel;
 pub(crate) mod regions;
 pub mod shape;

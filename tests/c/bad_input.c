@@ -70,6 +70,12 @@ static void intact(const char *when)
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* A reduction of the user's, which no RMA call takes. */
+static void add_nothing(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+    (void)in, (void)inout, (void)len, (void)type;
+}
+
 /* Arguments of communication calls, in an epoch that covers `t`. */
 static void arguments(int t)
 {
@@ -104,12 +110,38 @@ static void arguments(int t)
     BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, ONE, t, 0, ONE, MPI_OP_NULL, w.win));
     BAD2(MPI_ERR_OP, MPI_ERR_TYPE, "op", MPI_Accumulate(&value, 1, MPI_DOUBLE, t, 0, 1, MPI_DOUBLE, MPI_BAND, w.win));
     BAD2(MPI_ERR_TYPE, MPI_ERR_OP, "type", MPI_Compare_and_swap(&value, &compare, &result, MPI_DOUBLE, t, 0, w.win));
-    MPI_Datatype pair;
-    MPI(MPI_Type_contiguous(2, MPI_INT64_T, &pair));
+    /* Derived datatypes: not committed, of different elements, where one element is wanted, reaching out of the window. */
+    MPI_Datatype pair, mix;
+    MPI(MPI_Type_vector(2, 1, 3, MPI_INT64_T, &pair));
+    BAD(MPI_ERR_TYPE, "datatype", MPI_Put(&value, 1, pair, t, 0, 1, pair, w.win));
+    BAD(MPI_ERR_TYPE, "datatype", MPI_Get(&result, 2, MPI_INT64_T, t, 0, 1, pair, w.win));
     MPI(MPI_Type_commit(&pair));
-    BAD(MPI_ERR_UNSUPPORTED_OPERATION, "datatype", MPI_Put(&value, 1, pair, t, 0, 1, pair, w.win));
-    BAD(MPI_ERR_UNSUPPORTED_OPERATION, "datatype", MPI_Get(&result, 1, pair, t, 0, 1, pair, w.win));
-    BAD(MPI_ERR_UNSUPPORTED_OPERATION, "datatype", MPI_Accumulate(&value, 1, pair, t, 0, 1, pair, MPI_SUM, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Put(&value, 2, MPI_INT64_T, t, end - 3, 1, pair, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Put(&value, 2, MPI_INT64_T, t, INT64_MAX / 16, 1, pair, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Accumulate(&value, 2, MPI_INT64_T, t, end - 3, 1, pair, MPI_SUM, w.win));
+    BAD(MPI_ERR_DISP, "disp", MPI_Put(&value, 2, MPI_INT64_T, t, -1, 1, pair, w.win));
+    BAD(MPI_ERR_COUNT, "count", MPI_Put(&value, -2, MPI_INT64_T, t, 0, 1, pair, w.win));
+    BAD(MPI_ERR_COUNT, "count", MPI_Get_accumulate(&value, 2, MPI_INT64_T, &result, -2, MPI_INT64_T, t, 0, 1, pair, MPI_SUM, w.win));
+    BAD(MPI_ERR_RANK, "rank", MPI_Put(&value, 2, MPI_INT64_T, ranks, 0, 1, pair, w.win));
+    BAD(MPI_ERR_TRUNCATE, "larger", MPI_Put(&value, 3, MPI_INT64_T, t, 0, 1, pair, w.win));
+    BAD(MPI_ERR_TYPE, "smaller", MPI_Put(&value, 1, MPI_INT64_T, t, 0, 1, pair, w.win));
+    BAD(MPI_ERR_TYPE, "datatype", MPI_Accumulate(&value, 2, MPI_DOUBLE, t, 0, 1, pair, MPI_SUM, w.win));
+    BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, 2, MPI_INT64_T, t, 0, 1, pair, MPI_MAXLOC, w.win));
+    BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, 2, MPI_INT64_T, t, 0, 1, pair, MPI_NO_OP, w.win));
+    BAD(MPI_ERR_BUFFER, "NULL", MPI_Put(NULL, 1, pair, t, 0, 2, MPI_INT64_T, w.win));
+    BAD(MPI_ERR_TYPE, "datatype", MPI_Fetch_and_op(&value, &result, pair, t, 0, MPI_SUM, w.win));
+    BAD(MPI_ERR_TYPE, "datatype", MPI_Compare_and_swap(&value, &compare, &result, pair, t, 0, w.win));
+    MPI(MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 8}, (MPI_Datatype[]){MPI_INT64_T, MPI_DOUBLE}, &mix));
+    MPI(MPI_Type_commit(&mix));
+    BAD(MPI_ERR_TYPE, "datatype", MPI_Accumulate(&value, 1, mix, t, 0, 1, mix, MPI_SUM, w.win));
+    BAD(MPI_ERR_TYPE, "datatype", MPI_Accumulate(&value, 1, mix, t, 0, 1, mix, MPI_REPLACE, w.win));
+    MPI_Op own;
+    MPI(MPI_Op_create(add_nothing, 1, &own));
+    BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, ONE, t, 0, ONE, own, w.win));
+    BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, 2, MPI_INT64_T, t, 0, 1, pair, own, w.win));
+    BAD(MPI_ERR_OP, "op", MPI_Fetch_and_op(&value, &result, MPI_INT64_T, t, 0, own, w.win));
+    MPI(MPI_Op_free(&own));
+    MPI(MPI_Type_free(&mix));
     MPI(MPI_Type_free(&pair));
 }
 

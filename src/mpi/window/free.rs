@@ -66,10 +66,10 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     if objected {
         return Err(Fault::new(MPI_ERR_RMA_SYNC, "an epoch is open on this window in some process"));
     }
-    let guard = wait_until(guard, window, |window| window.engine.is_quiet());
+    let guard = wait_until(guard, window, |window| window.engine.is_quiet() && window.port.is_quiet());
     // Others may still need this process (to copy for them, on created windows) until they are quiet too.
     let (guard, _) = vote(guard, window, false);
-    drop(guard);
+    drop(wait_until(guard, window, |window| window.port.farewell()));
     Ok(())
 }
 

@@ -19,13 +19,14 @@ use std::ffi::{c_int, c_void};
 use super::error::{Fault, Place, raise};
 use super::info::{self, ForHost, Unreadable, Wishes};
 use super::sys::*;
+use super::transport::{self, Unmade};
 use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
-use crate::runtime::config::{Serve, Settings};
+use crate::runtime::config::{Reach, Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
-use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
-use crate::transport::shm::{self, Bootstrap, Memory, ShmWindow};
+use crate::runtime::{Hints, HostHandle, Window, enter};
+use crate::transport::shm::{self, Memory};
 
 mod attributes;
 mod constructors;
@@ -72,33 +73,6 @@ enum Made {
     Failed(c_int),
 }
 
-/// Set-up over the host's collectives.
-struct Collectives {
-    comm: MPI_Comm,
-    rank: Rank,
-    size: u32,
-    /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros and is thrown away.
-    failed: Option<c_int>,
-}
-
-impl Bootstrap for Collectives {
-    fn rank(&self) -> Rank {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        self.size
-    }
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
-        assert_eq!(mine.len() * self.size as usize, all.len());
-        // SAFETY: the communicator is the application's, checked by `create`; the lengths were just compared.
-        let code = unsafe { drive::allgather(self.comm, mine, all) };
-        if code != MPI_SUCCESS {
-            all.fill(0);
-            self.failed.get_or_insert(code);
-        }
-    }
-}
-
 /// Nothing before `MPI_Init` and where that call does not come through us.
 fn settings() -> Option<Settings> {
     enter().settings
@@ -137,17 +111,17 @@ fn create(wanted: &Wanted) -> Made {
         }
         Err(code) => return Made::Failed(code),
     };
-    let mut collectives = Collectives { comm: wanted.comm, rank: rank as Rank, size: size as u32, failed: None };
     let hints = wishes.hints();
-    let memory = wanted.memory(&hints);
-    let transport = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let port = ShmWindow::new(&mut collectives, memory, wanted.disp_unit as u32, transport);
-    if let Some(code) = collectives.failed {
-        return Made::Failed(code);
-    }
-    let port = match port {
-        Ok(port) => Transport::from(port),
-        Err(reason) => {
+    let part = transport::Part {
+        memory: wanted.memory(&hints),
+        bytes: if wanted.flavor == MPI_WIN_FLAVOR_DYNAMIC { 0 } else { wanted.size as u64 },
+        disp_unit: wanted.disp_unit as u32,
+    };
+    let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
+    let port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared) {
+        Ok(port) => port,
+        Err(Unmade::Host(code)) => return Made::Failed(code),
+        Err(Unmade::Unsuitable(reason)) => {
             log::info!("{}: the window is left to the host: {reason}", wanted.call);
             return Made::Host;
         }
@@ -201,13 +175,15 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
     let wishes = wishes.unwrap_or_default();
     let served = settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
     let ours = served && c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
-    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours)];
+    // Without MPI_Init the settings of processes may differ.
+    let reach = wishes.reach.unwrap_or(settings.reach()) as c_int;
+    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours), reach, -reach];
     // SAFETY: the communicator was checked.
     let code = unsafe { drive::maximum(wanted.comm, &mut votes) };
     if code != MPI_SUCCESS {
         return Err(code);
     }
-    let [class, refused, claimed] = votes;
+    let [class, refused, claimed, highest, lowest] = votes;
     if class != 0 {
         let fault = fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
         return Err(raise(wanted.call, Place::Communicator(wanted.comm), fault));
@@ -215,7 +191,11 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
     if refused != 0 && claimed != 0 {
         log::warn!("{}: the info key mpix_rma differs between processes; the window is left to the host", wanted.call);
     }
-    Ok((refused == 0).then_some(wishes))
+    if highest != -lowest {
+        log::warn!("{}: the transport asked for differs between processes; the default is used", wanted.call);
+    }
+    let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
+    Ok((refused == 0).then_some(Wishes { reach: Some(reach), ..wishes }))
 }
 
 /// What the host needs to drive windows is there, or can be made.

@@ -61,6 +61,20 @@ pub(crate) unsafe fn combine_pieces(combine: &Combine, input: *const u8, inout: 
     }
 }
 
+/// Exchanges pieces of the first side for what the second one held, and combines them into it: [`Combine::exchange_apply`].
+///
+/// # Safety
+/// As [`combine_pieces`], and the first side must be writable.
+pub(crate) unsafe fn exchange_pieces(combine: &Combine, data: *mut u8, inout: *mut u8, pieces: &Pieces) {
+    let Pieces { at, stride, len, count } = *pieces;
+    let (mut data, mut inout) = (data.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
+    for _ in 0..count {
+        // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
+        unsafe { combine.exchange_apply(data, inout, len as usize) };
+        (data, inout) = (data.wrapping_offset(stride[0] as isize), inout.wrapping_offset(stride[1] as isize));
+    }
+}
+
 /// Copies all data of one side to another, which has as many.
 ///
 /// # Safety

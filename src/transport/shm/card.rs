@@ -132,6 +132,13 @@ pub(super) fn decode_failure(number: u64) -> Option<Failure> {
     Step::from_code((number >> 32) as u8).map(|step| Failure { step, errno: number as u32 as i32 })
 }
 
+/// Numbers of this process's node and process namespace, never all 0: processes that have the same can share memory. `None` where the system
+/// does not tell.
+#[must_use]
+pub fn node() -> Option<[u64; 3]> {
+    identity().ok().map(|node| node.0)
+}
+
 /// This process's node and process namespace. Read once: neither can change.
 pub(super) fn identity() -> Result<Node, Failure> {
     static NODE: OnceLock<Node> = OnceLock::new();

@@ -131,30 +131,37 @@ pub(super) struct Tag {
     pub(super) element: Element,
     pub(super) reduction: Reduction,
     pub(super) extent: u8,
+    /// The payload is a list of places with the data (`list`); the slot's displacement says nothing.
+    pub(super) listed: bool,
 }
+
+/// Marks a listed payload, beside the kind.
+const LISTED: u8 = 0x80;
 
 impl Tag {
     #[inline(always)]
-    pub(super) fn of(op: &Op) -> Self {
-        Tag { kind: op.kind, element: op.element, reduction: op.reduction, extent: op.extent }
+    pub(super) fn of(op: &Op, listed: bool) -> Self {
+        Tag { kind: op.kind, element: op.element, reduction: op.reduction, extent: op.extent, listed }
     }
 
     #[inline(always)]
     pub(super) fn encode(self) -> u32 {
-        u32::from_le_bytes([self.kind as u8, self.element.0, self.reduction.0, self.extent])
+        let kind = self.kind as u8 | if self.listed { LISTED } else { 0 };
+        u32::from_le_bytes([kind, self.element.0, self.reduction.0, self.extent])
     }
 
     #[inline(always)]
     pub(super) fn decode(tag: u32) -> Self {
         let [kind, element, reduction, extent] = tag.to_le_bytes();
-        let kind = match kind {
+        let listed = kind & LISTED != 0;
+        let kind = match kind & !LISTED {
             0 => OpKind::Put,
             1 => OpKind::Get,
             2 => OpKind::Accumulate,
             3 => OpKind::GetAccumulate,
             _ => OpKind::CompareAndSwap,
         };
-        Tag { kind, element: Element(element), reduction: Reduction(reduction), extent }
+        Tag { kind, element: Element(element), reduction: Reduction(reduction), extent, listed }
     }
 
     /// How the elements are combined.
@@ -172,8 +179,10 @@ mod tests {
     #[test]
     fn tags_travel() {
         for kind in [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap] {
-            let tag = Tag { kind, element: Element(200), reduction: Reduction(13), extent: 32 };
-            assert_eq!(Tag::decode(tag.encode()), tag);
+            for listed in [false, true] {
+                let tag = Tag { kind, element: Element(200), reduction: Reduction(13), extent: 32, listed };
+                assert_eq!(Tag::decode(tag.encode()), tag);
+            }
         }
     }
 

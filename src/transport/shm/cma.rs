@@ -133,7 +133,12 @@ impl Batch {
 
     /// Adds an operation: `len` bytes between `local` here and `remote` there.
     pub(super) fn push(&mut self, local: *mut u8, remote: u64, len: usize) {
-        self.count += 1;
+        self.push_part(local, remote, len, true);
+    }
+
+    /// Adds a part of an operation; `last` ends it.
+    pub(super) fn push_part(&mut self, local: *mut u8, remote: u64, len: usize, last: bool) {
+        self.count += usize::from(last);
         self.pieces.push(Piece { local, remote, len, upto: self.count });
     }
 

@@ -8,6 +8,7 @@ use crate::transport::kernel::{compare_swap_in_place, copy};
 
 use super::acc;
 use super::channel::{Channel, SLOTS, Tag};
+use super::list::List;
 use super::protocol::{AccumulateLock, published};
 use super::shared::Shared;
 
@@ -100,6 +101,11 @@ unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, share
     let (disp, len, payload) = unsafe { slot.fields() };
     let len = len as usize;
     let data = channel.data(slot, payload);
+    if tag.listed {
+        // SAFETY: the origin has checked all places against this window; the payload is ours.
+        unsafe { apply_list(tag, data, base, shared) };
+        return len;
+    }
     let target = base.wrapping_add(disp as usize);
     match tag.kind {
         // SAFETY: the origin has checked displacement and length against this window; the payload holds `len` bytes.
@@ -113,6 +119,19 @@ unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, share
         }
     }
     len
+}
+
+/// Applies a slot with a list of places.
+///
+/// # Safety
+/// As [`apply`]: `payload` is a list, and its places lie in the memory at `base`.
+#[inline(never)]
+unsafe fn apply_list(tag: Tag, payload: *mut u8, base: *mut u8, shared: &Shared) {
+    let combine = tag.combine(shared.foreign);
+    let copies = matches!(tag.kind, OpKind::Put | OpKind::Get);
+    let _held = (!copies).then(|| AccumulateLock(&shared.blocks.rank(shared.me).accumulate.0).hold());
+    // SAFETY: the caller's promise, and the lock [AT-1].
+    unsafe { List::read(payload).apply(tag.kind, &combine, base) };
 }
 
 /// Applies an atomic operation to mapped memory, under its lock [AT-1].

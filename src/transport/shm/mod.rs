@@ -31,6 +31,7 @@ mod channel;
 mod cma;
 mod inbox;
 mod layout;
+mod list;
 mod outbox;
 mod pool;
 #[doc(hidden)]
@@ -43,6 +44,7 @@ mod traffic;
 mod vote;
 mod words;
 
+pub use card::node;
 pub use setup::{Bootstrap, Memory, Settings, SetupError};
 
 /// One window in one process over shared memory.
@@ -141,6 +143,11 @@ impl ShmWindow {
     pub fn extent_of(&self, rank: Rank) -> (u64, u32) {
         let info = &self.mapped.blocks.rank(rank).info.0;
         (info.size, info.disp_unit)
+    }
+
+    /// Takes the accumulate lock of this process's memory, for work on it in the name of a process that does not share it [LK-7].
+    pub(crate) fn hold_accumulate(&self) -> protocol::Hold<'_> {
+        AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate.0).hold()
     }
 
     /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed: inside its window, or attached to it.
@@ -343,7 +350,7 @@ impl Port for ShmWindow {
             return self.direct(op);
         }
         let traffic = self.traffic.as_mut().expect("a created window with several processes has traffic");
-        traffic.post(op, ticket)
+        traffic.post(op, ticket, &mut self.shapes)
     }
 
     /// [FE-2] What is complete was written by this CPU, or released to it by who applied it; so this

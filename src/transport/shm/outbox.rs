@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
+use crate::engine::{Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
 use crate::transport::element::{FIRST_FOREIGN, reduction};
 use crate::transport::kernel::{copy, whole};
+use crate::transport::shape::{Shape, Shapes, moves};
 
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
+use super::list::{self, List, PLACES_MAX, Place};
 use super::protocol::publish;
 
 /// Bytes up to which an operation goes as one piece: less than that is not worth a second slot.
@@ -37,10 +39,21 @@ struct Entry {
     last: bool,
     /// The payload area is free up to here when the slot is.
     payload_end: u64,
+    /// The operation's shape, if it has one, and the number of the slot's first byte among its data.
+    shape: Option<Shaped>,
+    from: u64,
 }
 
-const EMPTY: Entry =
-    Entry { result: std::ptr::null_mut(), data: std::ptr::null(), len: 0, ticket: 0, last: false, payload_end: 0 };
+const EMPTY: Entry = Entry {
+    result: std::ptr::null_mut(),
+    data: std::ptr::null(),
+    len: 0,
+    ticket: 0,
+    last: false,
+    payload_end: 0,
+    shape: None,
+    from: 0,
+};
 
 /// A long operation that is being cut into pieces.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +89,10 @@ pub(super) struct Outbox {
     /// Operations collected to make room, not yet reported; at most [`UNREPORTED`].
     finished: VecDeque<Ticket>,
     watch: Watch,
+    /// Of operations that were begun.
+    shapes: Shapes,
+    /// Places of the slot that is being filled; kept for its memory.
+    places: Vec<Place>,
     /// In the list of outboxes with something in flight.
     pub(super) active: bool,
 }
@@ -112,6 +129,8 @@ impl Outbox {
             sent: None,
             finished: VecDeque::with_capacity(UNREPORTED),
             watch: Watch { idle: 0, patience: PATIENCE, beat: beat.load(Relaxed) },
+            shapes: Shapes::new(),
+            places: Vec::new(),
             active: false,
         }
     }
@@ -171,6 +190,13 @@ impl Outbox {
         true
     }
 
+    /// As [`begin`](Self::begin); the shape is ours from then on.
+    pub(super) fn begin_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> bool {
+        let Some(shape) = op.shape.filter(|_| self.feed.is_none() && self.sent.is_none()) else { return false };
+        let shape = self.shapes.add(shapes.take(shape));
+        self.begin(&Op { shape: Some(shape), ..*op }, ticket)
+    }
+
     /// Sends what waits as far as there is room, and makes room where the target has applied. True if
     /// anything moved.
     pub(super) fn advance(&mut self) -> bool {
@@ -215,15 +241,27 @@ impl Outbox {
     fn send_waiting(&mut self) -> bool {
         let Some(Feed { op, ticket, at: first }) = self.feed else { return false };
         let len = op.len as usize;
-        let piece = whole((len / 4).clamp(PIECE_MIN, PIECE_MAX), op.extent);
+        let piece = (len / 4).clamp(PIECE_MIN, PIECE_MAX);
         let mut at = first;
-        while at < len {
-            let part = piece.min(len - at);
-            let last = (at + part == len).then_some(ticket);
-            if !self.send(&op, at, part, last) {
-                break;
+        if let Some(shape) = op.shape {
+            let unit = self.shapes.get(shape).target.layout().map_or(op.extent, |(layout, _)| layout.unit());
+            let piece = whole(piece & !63, unit);
+            while at < len {
+                match self.send_shaped(&op, shape, at, piece.min(len - at), ticket) {
+                    0 => break,
+                    part => at += part,
+                }
             }
-            at += part;
+        } else {
+            let piece = whole(piece, op.extent);
+            while at < len {
+                let part = piece.min(len - at);
+                let last = (at + part == len).then_some(ticket);
+                if !self.send(&op, at, part, last) {
+                    break;
+                }
+                at += part;
+            }
         }
         self.feed = (at < len).then_some(Feed { op, ticket, at });
         if self.feed.is_none() && !has_result(&op) {
@@ -278,10 +316,83 @@ impl Outbox {
             ticket: last.map_or(0, |ticket| ticket.0),
             last: last.is_some(),
             payload_end: self.payload_given,
+            shape: None,
+            from: 0,
         };
-        publish(&slot.stamp, self.tail, Tag::of(op).encode());
+        publish(&slot.stamp, self.tail, Tag::of(op, false).encode());
         self.tail += 1;
         true
+    }
+
+    /// Fills and publishes one slot with the data of a shaped operation from number `at` on, `most` bytes or fewer; gives how many,
+    /// 0 if there is no room. Whole elements go in, if `most` is a number of those.
+    fn send_shaped(&mut self, op: &Op, shaped: Shaped, at: usize, most: usize, ticket: Ticket) -> usize {
+        if self.tail - self.collected == SLOTS as u64 {
+            return 0;
+        }
+        let mut places = std::mem::take(&mut self.places);
+        places.clear();
+        let Shape { target, disp, .. } = self.shapes.get(shaped);
+        let (mut walk, mut part) = (target.walk(at as u64), 0);
+        while part < most
+            && places.len() < PLACES_MAX
+            && let Some(runs) = walk.next_runs((most - part) as u64)
+        {
+            let disp = disp.wrapping_add(runs.at) as u64;
+            places.push(Place { disp, stride: runs.stride, len: runs.len as u32, count: runs.count as u32 });
+            part += (runs.len * runs.count) as usize;
+        }
+        let listed = !matches!(places[..], [Place { count: 1, .. }]);
+        let before = if listed { list::head(places.len()) } else { 0 };
+        let sent = match self.reserve(before + part) {
+            Some(payload) => {
+                self.fill_shaped(op, shaped, (at, part), (&places, listed), payload, ticket);
+                part
+            }
+            None => 0,
+        };
+        self.places = places;
+        sent
+    }
+
+    /// Fills and publishes the slot at the tail, whose payload is reserved.
+    fn fill_shaped(
+        &mut self,
+        op: &Op,
+        shaped: Shaped,
+        (at, part): (usize, usize),
+        (places, listed): (&[Place], bool),
+        payload: u32,
+        ticket: Ticket,
+    ) {
+        let channel = self.channel();
+        let slot = channel.slot(self.tail);
+        let mut data = channel.data(slot, payload);
+        let sends = op.kind != OpKind::Get && !(op.kind == OpKind::GetAccumulate && op.reduction == reduction::NO_OP);
+        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and so is the payload, by `reserve`,
+        // which aligns it. The buffers are valid for their sides [EP-8].
+        unsafe {
+            slot.fill(places[0].disp, part as u32, payload);
+            if listed {
+                data = List::write(data, places);
+            }
+            if let Some(origin) = self.shapes.get(shaped).origin.as_ref().filter(|_| sends) {
+                moves::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
+            }
+        }
+        let last = at + part == op.len as usize;
+        self.entries[self.tail as usize % SLOTS] = Entry {
+            result: if has_result(op) { op.result.0 as *mut u8 } else { std::ptr::null_mut() },
+            data,
+            len: part as u32,
+            ticket: if last { ticket.0 } else { 0 },
+            last,
+            payload_end: self.payload_given,
+            shape: Some(shaped),
+            from: at as u64,
+        };
+        publish(&slot.stamp, self.tail, Tag::of(op, listed).encode());
+        self.tail += 1;
     }
 
     /// Gives `need` bytes of the payload area to the slot about to be filled.
@@ -386,14 +497,31 @@ impl Outbox {
     #[inline(always)]
     fn collect(&mut self) {
         debug_assert!(self.collected < self.applied);
-        let Entry { result, data, len, payload_end, .. } = *self.oldest();
-        if !result.is_null() {
+        let Entry { result, data, len, payload_end, shape, .. } = *self.oldest();
+        if let Some(shaped) = shape {
+            self.collect_shaped(shaped);
+        } else if !result.is_null() {
             // SAFETY: the result buffer is valid until the operation is complete [EP-8]; the payload is the
             // origin's again, because the position is applied.
             unsafe { copy(data, result, len as usize) };
         }
         self.payload_freed = payload_end;
         self.collected += 1;
+    }
+}
+
+impl Outbox {
+    /// Copies out the results of the oldest slot, which has a shape; after the last one the shape ends.
+    #[inline(never)]
+    fn collect_shaped(&mut self, shaped: Shaped) {
+        let Entry { result, data, len, last, from, .. } = *self.oldest();
+        if let Some(side) = &self.shapes.get(shaped).result {
+            // SAFETY: as in `collect`; the result buffer may lie at displacements from the null address.
+            unsafe { moves::unpack(data, result, side, from, len as usize) };
+        }
+        if last {
+            self.shapes.take(shaped);
+        }
     }
 }
 

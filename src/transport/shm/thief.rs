@@ -11,6 +11,7 @@ use super::acc::HOLD;
 use super::channel::{Channel, Tag};
 use super::cma::{self, Batch, Way};
 use super::inbox::combine_slot;
+use super::list::{List, combine_packed};
 use super::protocol::{AccumulateLock, published};
 
 /// Memory read for a batch of atomic operations although no operation needs it, to save system calls.
@@ -66,9 +67,11 @@ impl Thief {
         let first = drain.position();
         let mut position = first;
         while position < end {
-            let run = match loot(channel, position).tag.kind {
+            let tag = loot(channel, position).tag;
+            let run = match tag.kind {
                 OpKind::Put => self.copies(channel, position, end, victim, Way::Write),
                 OpKind::Get => self.copies(channel, position, end, victim, Way::Read),
+                _ if tag.listed => self.scattered(channel, position, victim, foreign),
                 _ => self.atomics(channel, position, end, victim, foreign),
             };
             let (next, error) = match run {
@@ -95,6 +98,11 @@ impl Thief {
                 break;
             }
             match way {
+                _ if tag.listed => {
+                    // SAFETY: published by this process itself, and the drain is held.
+                    let list = unsafe { List::read(data) };
+                    self.push_list(list, victim);
+                }
                 Way::Write => self.batch.push_over(data, victim.base + disp, len),
                 Way::Read => self.batch.push(data, victim.base + disp, len),
             }
@@ -105,6 +113,41 @@ impl Thief {
             Ok(()) => Ok(position),
             Err((whole, error)) => Err((first + whole as u64, error)),
         }
+    }
+
+    /// Adds a list to the batch as one operation.
+    fn push_list(&mut self, list: List<'_>, victim: Victim<'_>) {
+        let mut runs = list.runs().peekable();
+        while let Some((disp, len, data)) = runs.next() {
+            self.batch.push_part(data, victim.base + disp, len, runs.peek().is_none());
+        }
+    }
+
+    /// One atomic operation on a list of places: as [`atomics`](Self::atomics). Gives the position after it.
+    fn scattered(
+        &mut self,
+        channel: &Channel,
+        position: u64,
+        victim: Victim<'_>,
+        foreign: ForeignReduce,
+    ) -> Result<u64, (u64, io::Error)> {
+        let Loot { tag, len, data, .. } = loot(channel, position);
+        // SAFETY: published by this process itself, and the drain is held.
+        let list = unsafe { List::read(data) };
+        self.scratch.resize(len, 0);
+        let packed = List { data: self.scratch.as_mut_ptr(), ..list };
+        let _held = AccumulateLock(victim.lock).hold();
+        for way in [Way::Read, Way::Write] {
+            self.batch.clear();
+            self.push_list(packed, victim);
+            // SAFETY: the scratch memory has room for all data.
+            unsafe { self.batch.run(way, victim.pid) }.map_err(|(_, error)| (position, error))?;
+            if way == Way::Read {
+                // SAFETY: the list is ours, the drain being held; the scratch memory holds the target's elements, packed.
+                unsafe { combine_packed(list, tag, &tag.combine(foreign), packed.data) };
+            }
+        }
+        Ok(position + 1)
     }
 
     /// Atomic operations from `first` on that lie close together: read, combined here and written back, in
@@ -150,7 +193,7 @@ fn hull(channel: &Channel, first: u64, end: u64) -> (u64, u64, u64) {
     let mut position = first + 1;
     while position < end {
         let Loot { tag, disp, len, .. } = loot(channel, position);
-        if matches!(tag.kind, OpKind::Put | OpKind::Get) {
+        if tag.listed || matches!(tag.kind, OpKind::Put | OpKind::Get) {
             break;
         }
         let (wider_from, wider_to) = (from.min(disp), to.max(disp + len as u64));

@@ -11,6 +11,7 @@ use std::io;
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
+use crate::transport::shape::Shapes;
 
 use super::cma;
 use super::inbox::Inbox;
@@ -68,7 +69,10 @@ impl Traffic {
 
     /// Starts an operation on another process's memory.
     #[inline]
-    pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
+    pub(super) fn post(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+        if op.shape.is_some() {
+            return self.post_shaped(op, ticket, shapes);
+        }
         if op.len == 0 {
             return Posted::Complete;
         }
@@ -109,6 +113,22 @@ impl Traffic {
         }
         self.activate(index);
         self.stay_with(index, |outbox| outbox.waiting().is_none());
+        self.outboxes[index as usize].posted(op, ticket)
+    }
+
+    /// As [`post_long`](Self::post_long) where the bytes are not one run on both sides; a short one is not stayed with.
+    #[inline(never)]
+    fn post_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+        let index = self.outbox_of(op.target);
+        if !self.outboxes[index as usize].begin_shaped(op, ticket, shapes) {
+            return Posted::NoResource;
+        }
+        self.activate(index);
+        if op.len > SHORT as u64 {
+            self.stay_with(index, |outbox| outbox.waiting().is_none());
+        } else {
+            self.outboxes[index as usize].advance();
+        }
         self.outboxes[index as usize].posted(op, ticket)
     }
 
@@ -243,7 +263,7 @@ impl Traffic {
         }
         let moved = if outbox.look() { Help::Moved } else { Help::Nothing };
         match outbox.waiting() {
-            Some((op, at)) if is_copy(op) => {
+            Some((op, at)) if is_copy(op) && op.shape.is_none() => {
                 let op = *op;
                 if !self.copy(&op, at) {
                     return moved;

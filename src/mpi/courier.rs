@@ -1,0 +1,382 @@
+//! Carries the packets and bulk messages of one window over the host's point-to-point messages.
+//!
+//! Each window that needs it has a communicator of its own, so nothing of the application can be mistaken for ours, and windows do
+//! not disturb each other. A few receives are always posted; they match in the order in which they were posted, so only the first is
+//! looked at. All requests are asked about in one call, which is also what drives the host.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+
+use smallvec::SmallVec;
+
+use super::hook;
+use super::sys::*;
+use crate::engine::{Addr, Rank};
+use crate::transport::host_mpi::courier::{Bulk, Courier, Stream};
+use crate::transport::host_mpi::wire::{PACKET, Packet};
+
+/// Receives that are posted.
+const POSTED: usize = 8;
+/// Packets under way from which on operations are refused.
+const BUSY: usize = 256;
+/// Packets that are kept for later ones.
+const KEPT: usize = 64;
+
+const PACKETS: c_int = 0;
+
+fn tag(stream: Stream) -> c_int {
+    1 + stream as c_int
+}
+
+/// What a request of the host is for.
+#[derive(Debug)]
+enum Work {
+    /// A receive of any packet.
+    Arrival(Packet),
+    Sent(Packet),
+    BulkSent(Bulk),
+    /// From whom, and how many bytes there are to be.
+    BulkReceived(Bulk, Rank, usize),
+}
+
+/// One window's messages.
+#[derive(Debug)]
+pub(crate) struct HostCourier {
+    comm: MPI_Comm,
+    /// Requests and what they are for. The first is the receive that was posted first.
+    requests: Vec<MPI_Request>,
+    work: Vec<Work>,
+    /// The other receives, in the order in which they were posted.
+    posted: VecDeque<(MPI_Request, Packet)>,
+    /// Where the host says which requests are complete.
+    indices: Vec<c_int>,
+    statuses: Vec<MPI_Status>,
+
+    sending: usize,
+    arrived: VecDeque<(Rank, Packet)>,
+    moved: VecDeque<Bulk>,
+    failures: VecDeque<String>,
+    spare: Vec<Packet>,
+    vote: Option<Vote>,
+}
+
+// SAFETY: the host's handles may be used in any thread; calls are made by one at a time.
+unsafe impl Send for HostCourier {}
+
+/// A vote under way; the host reads and writes the two numbers.
+#[derive(Debug)]
+struct Vote {
+    request: MPI_Request,
+    numbers: Box<[c_int; 2]>,
+}
+
+/// A status without content.
+fn blank() -> MPI_Status {
+    // SAFETY: a status is integers; any are valid.
+    unsafe { std::mem::zeroed() }
+}
+
+impl HostCourier {
+    /// Takes over a communicator of the window's processes, in which errors return.
+    pub(crate) fn new(comm: MPI_Comm) -> Self {
+        let mut courier = HostCourier {
+            comm,
+            requests: Vec::new(),
+            work: Vec::new(),
+            posted: VecDeque::new(),
+            indices: Vec::new(),
+            statuses: Vec::new(),
+            sending: 0,
+            arrived: VecDeque::new(),
+            moved: VecDeque::new(),
+            failures: VecDeque::new(),
+            spare: Vec::new(),
+            vote: None,
+        };
+        for _ in 0..POSTED {
+            courier.post(Packet::new());
+        }
+        courier
+    }
+
+    fn failed(&mut self, call: &str, code: c_int) {
+        self.failures.push_back(format!("host_mpi: {call} of the host failed with {code}"));
+    }
+
+    /// Posts a receive behind the others.
+    fn post(&mut self, mut packet: Packet) {
+        packet.bytes.clear();
+        packet.bytes.reserve(PACKET);
+        let mut request = MPI_REQUEST_NULL;
+        let place = packet.bytes.as_mut_ptr().cast::<c_void>();
+        // SAFETY: the packet has room for so many bytes, and is not touched until the request is complete.
+        let code = unsafe { PMPI_Irecv(place, PACKET as c_int, MPI_BYTE, MPI_ANY_SOURCE, PACKETS, self.comm, &raw mut request) };
+        if code != MPI_SUCCESS {
+            return self.failed("MPI_Irecv", code);
+        }
+        if self.requests.is_empty() {
+            self.requests.push(request);
+            self.work.push(Work::Arrival(packet));
+        } else if self.requests[0] == MPI_REQUEST_NULL {
+            // All had come in.
+            self.requests[0] = request;
+            self.work[0] = Work::Arrival(packet);
+        } else {
+            self.posted.push_back((request, packet));
+        }
+    }
+
+    fn add(&mut self, request: MPI_Request, work: Work) {
+        debug_assert!(!self.requests.is_empty(), "the first place is that of a receive");
+        self.requests.push(request);
+        self.work.push(work);
+    }
+
+    /// Asks once about all requests. True if a packet has come in.
+    fn ask(&mut self) -> bool {
+        let count = self.requests.len();
+        if count == 0 {
+            return false;
+        }
+        if self.indices.len() < count {
+            self.indices.resize(count.next_power_of_two(), 0);
+            self.statuses.resize(count.next_power_of_two(), blank());
+        }
+        let mut complete = 0;
+        // SAFETY: all lists have `count` entries; what the requests use lives in `work` or is the library's until they are complete.
+        let code = unsafe {
+            PMPI_Testsome(
+                count as c_int,
+                self.requests.as_mut_ptr(),
+                &raw mut complete,
+                self.indices.as_mut_ptr(),
+                self.statuses.as_mut_ptr(),
+            )
+        };
+        // With an error in one of them the others are complete all the same.
+        if code != MPI_SUCCESS {
+            self.failed("MPI_Testsome", code);
+        }
+        if complete <= 0 || complete == MPI_UNDEFINED {
+            return false;
+        }
+        let mut done: SmallVec<[(usize, MPI_Status); 8]> =
+            (0..complete as usize).map(|at| (self.indices[at] as usize, self.statuses[at])).collect();
+        // Places are filled from the end, so the highest goes first.
+        done.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let mut arrived = false;
+        for (at, status) in done {
+            if at == 0 {
+                arrived = true;
+                self.take_arrived(&status);
+            } else {
+                self.requests.swap_remove(at);
+                let work = self.work.swap_remove(at);
+                self.finish(work, &status);
+            }
+        }
+        arrived
+    }
+
+    /// Bytes that a receive has brought.
+    fn bytes(&mut self, status: &MPI_Status) -> usize {
+        let mut count = 0;
+        // SAFETY: the status is that of a receive of bytes.
+        let code = unsafe { PMPI_Get_count(&raw const *status, MPI_BYTE, &raw mut count) };
+        if code != MPI_SUCCESS {
+            self.failed("MPI_Get_count", code);
+        }
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    /// The receive in the first place is complete: the next one takes its place.
+    fn take_arrived(&mut self, status: &MPI_Status) {
+        let (request, next) = self.posted.pop_front().unwrap_or((MPI_REQUEST_NULL, Packet::default()));
+        self.requests[0] = request;
+        let Work::Arrival(mut packet) = std::mem::replace(&mut self.work[0], Work::Arrival(next)) else {
+            unreachable!("the first place is that of a receive")
+        };
+        let bytes = self.bytes(status);
+        if bytes > packet.bytes.capacity() {
+            return self.give_back(packet);
+        }
+        // SAFETY: the host has written so many bytes into the packet, which has room for them.
+        unsafe { packet.bytes.set_len(bytes) };
+        self.arrived.push_back((status.MPI_SOURCE as Rank, packet));
+    }
+
+    /// Another request is complete.
+    fn finish(&mut self, work: Work, status: &MPI_Status) {
+        match work {
+            Work::Arrival(_) => unreachable!("a receive stands in the first place"),
+            Work::Sent(packet) => {
+                self.sending -= 1;
+                self.keep(packet);
+            }
+            Work::BulkSent(bulk) => {
+                self.sending -= 1;
+                self.moved.push_back(bulk);
+            }
+            Work::BulkReceived(bulk, peer, len) => {
+                let bytes = self.bytes(status);
+                if bytes != len {
+                    self.failures.push_back(format!(
+                        "a message of process {peer} of the window is refused: it has {bytes} bytes where {len} were announced"
+                    ));
+                }
+                self.moved.push_back(bulk);
+            }
+        }
+    }
+
+    fn keep(&mut self, packet: Packet) {
+        if self.spare.len() < KEPT {
+            self.spare.push(packet);
+        }
+    }
+}
+
+impl Courier for HostCourier {
+    fn packet(&mut self) -> Packet {
+        let mut packet = self.spare.pop().unwrap_or_else(Packet::new);
+        packet.clear();
+        packet
+    }
+
+    fn send(&mut self, peer: Rank, packet: Packet) {
+        let mut request = MPI_REQUEST_NULL;
+        let (place, len) = (packet.bytes.as_ptr().cast::<c_void>(), packet.bytes.len() as c_int);
+        // SAFETY: the packet is kept until the request is complete.
+        let code = unsafe { PMPI_Isend(place, len, MPI_BYTE, peer as c_int, PACKETS, self.comm, &raw mut request) };
+        if code != MPI_SUCCESS {
+            return self.failed("MPI_Isend", code);
+        }
+        self.sending += 1;
+        self.add(request, Work::Sent(packet));
+    }
+
+    fn is_busy(&self) -> bool {
+        self.sending >= BUSY
+    }
+
+    fn receive(&mut self) -> Option<(Rank, Packet)> {
+        self.arrived.pop_front()
+    }
+
+    fn give_back(&mut self, packet: Packet) {
+        self.post(packet);
+    }
+
+    fn drive(&mut self) {
+        if hook::is_restricted() {
+            return;
+        }
+        // One after the other, since only the first receive is looked at; no more than are posted.
+        while self.ask() && self.arrived.len() < POSTED {}
+    }
+
+    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
+        let mut request = MPI_REQUEST_NULL;
+        let from = from.0 as *const c_void;
+        // SAFETY: the caller's promise.
+        let code = unsafe { PMPI_Isend(from, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.comm, &raw mut request) };
+        if code != MPI_SUCCESS {
+            self.moved.push_back(bulk);
+            return self.failed("MPI_Isend", code);
+        }
+        self.sending += 1;
+        self.add(request, Work::BulkSent(bulk));
+    }
+
+    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+        let mut request = MPI_REQUEST_NULL;
+        let to = to.0 as *mut c_void;
+        // SAFETY: the caller's promise.
+        let code = unsafe { PMPI_Irecv(to, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.comm, &raw mut request) };
+        if code != MPI_SUCCESS {
+            self.moved.push_back(bulk);
+            return self.failed("MPI_Irecv", code);
+        }
+        self.add(request, Work::BulkReceived(bulk, peer, len));
+    }
+
+    fn next_bulk(&mut self) -> Option<Bulk> {
+        self.moved.pop_front()
+    }
+
+    fn next_failure(&mut self) -> Option<String> {
+        self.failures.pop_front()
+    }
+
+    fn vote(&mut self, objection: bool) {
+        debug_assert!(self.vote.is_none(), "a second vote before the verdict on the first");
+        let mut vote = Vote { request: MPI_REQUEST_NULL, numbers: Box::new([c_int::from(objection), 0]) };
+        let [mine, all] = &mut *vote.numbers;
+        // SAFETY: the two numbers live on the heap until the request is complete, and nobody else uses them.
+        let code = unsafe {
+            PMPI_Iallreduce(
+                (&raw const *mine).cast(),
+                (&raw mut *all).cast(),
+                1,
+                MPI_INT,
+                MPI_MAX,
+                self.comm,
+                &raw mut vote.request,
+            )
+        };
+        if code != MPI_SUCCESS {
+            self.failed("MPI_Iallreduce", code);
+        }
+        self.vote = Some(vote);
+    }
+
+    fn verdict(&mut self) -> Option<bool> {
+        if hook::is_restricted() {
+            return None;
+        }
+        let vote = self.vote.as_mut()?;
+        let mut flag = 0;
+        // SAFETY: the request is that of the vote, or null after an error.
+        let code = unsafe { PMPI_Test(&raw mut vote.request, &raw mut flag, MPI_STATUS_IGNORE) };
+        if code == MPI_SUCCESS && flag == 0 {
+            return None;
+        }
+        let vote = self.vote.take()?;
+        if code != MPI_SUCCESS {
+            self.failed("MPI_Test", code);
+        }
+        // SAFETY: written by the host, whose request is complete.
+        Some(unsafe { std::ptr::read_volatile(&raw const vote.numbers[1]) } != 0)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.sending == 0
+    }
+
+    fn release(&mut self) {
+        let mut receives: Vec<(MPI_Request, Packet)> = self.posted.drain(..).collect();
+        for (request, work) in self.requests.drain(..).zip(self.work.drain(..)) {
+            if let Work::Arrival(packet) = work {
+                receives.push((request, packet));
+            }
+        }
+        for (mut request, packet) in receives {
+            let mut flag = 0;
+            // SAFETY: the requests are receives that were posted here; nothing is under way that they could match.
+            unsafe {
+                if request != MPI_REQUEST_NULL {
+                    PMPI_Cancel(&raw mut request);
+                    PMPI_Test(&raw mut request, &raw mut flag, MPI_STATUS_IGNORE);
+                }
+            }
+            if request != MPI_REQUEST_NULL {
+                // Not cancelled yet: the host may still look at the packet.
+                std::mem::forget(packet);
+                // SAFETY: as above.
+                unsafe { PMPI_Request_free(&raw mut request) };
+            }
+        }
+        // SAFETY: the communicator was made for this window, and all its processes have come here.
+        unsafe { PMPI_Comm_free(&raw mut self.comm) };
+    }
+}

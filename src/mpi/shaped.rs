@@ -1,0 +1,271 @@
+//! Arguments of communication calls with derived datatypes, checked before anything moves.
+//!
+//! What turns out to be one run of bytes on each side becomes a plain operation. Everything else gets a shape.
+
+use super::args::{BEYOND, Buffer, Target, changing, count, defined, of_result, op, present, rank, same_size, unlike};
+use super::datatype::{Predefined, predefined, reduction_of};
+use super::derived::{self, Datatype};
+use super::error::Fault;
+use super::flatten::{Elements, View};
+use super::sys::*;
+use crate::engine::{Addr, Op, OpKind};
+use crate::runtime::Window;
+use crate::transport::element::{native, reduction};
+use crate::transport::shape::{Runs, Shape, Side};
+
+type Checked<T> = Result<T, Fault>;
+
+/// Addresses below are nobody's: a buffer there is a null pointer with displacements.
+const FIRST_PAGE: i64 = 4096;
+
+/// A datatype of either kind, and how often it comes.
+struct Items<'a> {
+    datatype: &'a Datatype,
+    elements: Elements,
+    count: u64,
+}
+
+impl<'a> Items<'a> {
+    fn new(datatype: MPI_Datatype, items: i64, null: &'static str, negative: &'static str) -> Checked<Self> {
+        if datatype == MPI_DATATYPE_NULL {
+            return Err(Fault::new(MPI_ERR_TYPE, null));
+        }
+        let known = derived::known(datatype)?;
+        // Several predefined datatypes may share a layout, and differ in their reductions.
+        let elements = predefined(datatype).map_or(known.elements, Elements::Alike);
+        Ok(Items { datatype: known, elements, count: count(items, negative)? })
+    }
+
+    fn origin(buffer: &Buffer) -> Checked<Self> {
+        Self::new(buffer.datatype, buffer.count, "origin_datatype is MPI_DATATYPE_NULL", "origin_count is negative")
+    }
+
+    fn result(buffer: &Buffer) -> Checked<Self> {
+        Self::new(buffer.datatype, buffer.count, "result_datatype is MPI_DATATYPE_NULL", "origin_count is negative")
+            .map_err(of_result)
+    }
+
+    fn target(target: &Target) -> Checked<Self> {
+        Self::new(target.datatype, target.count, "target_datatype is MPI_DATATYPE_NULL", "target_count is negative")
+    }
+
+    fn layout(&self, view: View) -> &std::sync::Arc<crate::transport::shape::Layout> {
+        if view == View::Data { &self.datatype.data } else { &self.datatype.units }
+    }
+
+    /// Bytes of data.
+    fn size(&self, view: View) -> Option<u64> {
+        self.layout(view).size_of(self.count)
+    }
+
+    fn side(&self, view: View) -> Side {
+        Side::items(self.layout(view).clone(), self.count)
+    }
+
+    /// First and last byte, as displacements.
+    fn bounds(&self, view: View) -> Checked<(i64, i64)> {
+        let too_large = || Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses");
+        self.layout(view).bounds_of(self.count).ok_or_else(too_large)
+    }
+
+    /// The one predefined datatype of which it is made.
+    fn element(&self) -> Checked<Option<&'static Predefined>> {
+        match self.elements {
+            Elements::Alike(predefined) => Ok(Some(predefined)),
+            Elements::None => Ok(None),
+            Elements::Mixed => {
+                Err(Fault::new(MPI_ERR_TYPE, "a derived datatype in a reduction has elements of different predefined datatypes"))
+            }
+        }
+    }
+
+    /// Checks the address of a buffer: `MPI_BOTTOM` is null, and goes with displacements that are addresses.
+    fn address(&self, buffer: &Buffer, view: View, null: &'static str) -> Checked<Addr> {
+        let (low, _) = self.bounds(view)?;
+        if buffer.address.is_null() && low < FIRST_PAGE {
+            return present(buffer.address, null);
+        }
+        Ok(Addr(buffer.address as usize))
+    }
+}
+
+/// Displacement of the target's items in its window; all their bytes lie there.
+#[allow(clippy::unnecessary_cast, reason = "addresses are not i64 on every host")]
+fn place(window: &Window, rank: u32, disp: MPI_Aint, target: &Items<'_>, view: View) -> Checked<i64> {
+    let disp = disp as i64;
+    if disp < 0 {
+        return Err(Fault::new(MPI_ERR_DISP, "target_disp is negative"));
+    }
+    let (low, high) = target.bounds(view)?;
+    let (size, unit) = window.port.extent_of(rank);
+    let at = disp.checked_mul(i64::from(unit));
+    let lies_within = |at: &i64| {
+        let begins = at.checked_add(low).is_some_and(|first| first >= 0);
+        begins && at.checked_add(high).is_some_and(|end| end as u64 <= size) && *at as u64 <= size
+    };
+    match at.filter(lies_within) {
+        Some(at) => Ok(at),
+        None => attached_place(window, rank, disp, target, view),
+    }
+}
+
+/// As [`place`], in a dynamic window: displacements are addresses, and the target must have attached what is there, which may be
+/// several regions.
+#[cold]
+#[inline(never)]
+fn attached_place(window: &Window, rank: u32, at: i64, target: &Items<'_>, view: View) -> Checked<i64> {
+    if window.attributes.flavor != MPI_WIN_FLAVOR_DYNAMIC {
+        let text = "target_disp, target_count and target_datatype reach beyond the target's window";
+        return Err(Fault::new(MPI_ERR_RMA_RANGE, text));
+    }
+    let reaches = |(low, high): (i64, i64)| {
+        let (Some(first), Some(end)) = (at.checked_add(low), at.checked_add(high)) else { return false };
+        first >= 0 && window.port.reaches(rank, first as u64, (end - first) as u64)
+    };
+    let side = target.side(view);
+    let mut walk = side.walk(0);
+    // Each run by itself where not all of them lie in one region.
+    let each = |runs: Runs| {
+        (0..runs.count as i64).all(|number| {
+            let low = runs.at + number * runs.stride;
+            reaches((low, low + runs.len as i64))
+        })
+    };
+    let whole = |runs: &Runs| runs.bounds().is_some_and(reaches);
+    if reaches(side.bounds()) || std::iter::from_fn(|| walk.next_runs(u64::MAX)).all(|runs| whole(&runs) || each(runs)) {
+        Ok(at)
+    } else {
+        Err(Fault::new(MPI_ERR_RMA_RANGE, "the target has not attached all of the memory that target_datatype reaches"))
+    }
+}
+
+/// `MPI_Put` and `MPI_Get`.
+#[inline(never)]
+pub(super) fn transfer(window: &mut Window, kind: OpKind, origin: Buffer, target: Target) -> Checked<Option<Op>> {
+    let rank = rank(window, target.rank, BEYOND)?;
+    let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
+    let view = View::Data;
+    let len = same_size(here.size(view), there.size(view))?;
+    let Some(rank) = rank else { return Ok(None) };
+    let disp = place(window, rank, target.disp, &there, view)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let address = here.address(&origin, view, "origin_addr is NULL")?;
+    let (near, far) = (here.side(view), there.side(view));
+    let mut made = Op { element: native::BYTE, extent: 1, len, ..op(kind, rank, 0, len, byte()) };
+    let address = if let (Some(first), Some(at)) = (near.run(), far.run()) {
+        made.disp = (disp + at) as u64;
+        Addr(address.0.wrapping_add(first as usize))
+    } else {
+        let (origin, result) = if kind == OpKind::Put { (Some(near), None) } else { (None, Some(near)) };
+        made.shape = Some(window.port.add_shape(rank, Shape { origin, result, target: far, disp }));
+        address
+    };
+    if kind == OpKind::Put {
+        made.origin = address;
+    } else {
+        made.result = address;
+    }
+    Ok(Some(made))
+}
+
+/// `MPI_Accumulate`.
+#[inline(never)]
+pub(super) fn accumulate(window: &mut Window, origin: Buffer, target: Target, handle: MPI_Op) -> Checked<Option<Op>> {
+    let rank = rank(window, target.rank, BEYOND)?;
+    let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
+    let element = alike(&[&here, &there])?;
+    let len = same_size(here.size(View::Elements), there.size(View::Elements))?;
+    let code = changing(handle, element)?;
+    reduce(window, OpKind::Accumulate, rank, (&target, &there), len, element, [Some((&origin, &here)), None]).map(|made| {
+        made.map(|mut made| {
+            made.reduction = code;
+            made
+        })
+    })
+}
+
+/// `MPI_Get_accumulate`. With `MPI_NO_OP` the origin is not looked at.
+#[inline(never)]
+pub(super) fn get_accumulate(
+    window: &mut Window,
+    origin: Buffer,
+    result: Buffer,
+    target: Target,
+    handle: MPI_Op,
+) -> Checked<Option<Op>> {
+    let rank = rank(window, target.rank, BEYOND)?;
+    let fetches_only = reduction_of(handle) == Some(reduction::NO_OP);
+    let (back, there) = (Items::result(&result)?, Items::target(&target)?);
+    let here = if fetches_only { None } else { Some(Items::origin(&origin)?) };
+    let mut element = alike(&[&back, &there])?;
+    let view = View::Elements;
+    let len = same_size(back.size(view), there.size(view))?;
+    if let Some(here) = &here {
+        element = alike(&[here, &back, &there])?;
+        same_size(here.size(view), there.size(view))?;
+    }
+    let code = defined(handle, element)?;
+    let buffers = [here.as_ref().map(|here| (&origin, here)), Some((&result, &back))];
+    let made = reduce(window, OpKind::GetAccumulate, rank, (&target, &there), len, element, buffers)?;
+    Ok(made.map(|mut made| {
+        made.reduction = code;
+        made
+    }))
+}
+
+/// The predefined datatype of which all of them are made; any, if they have no data.
+fn alike(items: &[&Items<'_>]) -> Checked<&'static Predefined> {
+    let mut found: Option<&'static Predefined> = None;
+    for element in items.iter().filter_map(|items| items.element().transpose()) {
+        let element = element?;
+        match found {
+            Some(known) if known.element != element.element => return Err(unlike()),
+            Some(_) => {}
+            None => found = Some(element),
+        }
+    }
+    Ok(found.unwrap_or_else(byte))
+}
+
+fn byte() -> &'static Predefined {
+    predefined(MPI_BYTE).expect("every host has MPI_BYTE")
+}
+
+/// A reduction; `buffers`: what is sent, and where the result goes.
+fn reduce(
+    window: &mut Window,
+    kind: OpKind,
+    rank: Option<u32>,
+    (target, there): (&Target, &Items<'_>),
+    len: u64,
+    element: &Predefined,
+    buffers: [Option<(&Buffer, &Items<'_>)>; 2],
+) -> Checked<Option<Op>> {
+    let view = View::Elements;
+    let Some(rank) = rank else { return Ok(None) };
+    let disp = place(window, rank, target.disp, there, view)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let texts = ["origin_addr is NULL", "result_addr is NULL"];
+    let mut addresses = [Addr(0); 2];
+    let mut sides = [None, None];
+    for (at, (buffer, items)) in buffers.iter().enumerate().filter_map(|(at, given)| given.map(|given| (at, given))) {
+        addresses[at] = items.address(buffer, view, texts[at])?;
+        sides[at] = Some(items.side(view));
+    }
+    let far = there.side(view);
+    let mut made = op(kind, rank, 0, len, element);
+    let runs = sides.each_ref().map(|side| side.as_ref().map_or(Some(0), Side::run));
+    if let ([Some(first), Some(second)], Some(at)) = (runs, far.run()) {
+        made.disp = (disp + at) as u64;
+        addresses = [Addr(addresses[0].0.wrapping_add(first as usize)), Addr(addresses[1].0.wrapping_add(second as usize))];
+    } else {
+        let [origin, result] = sides;
+        made.shape = Some(window.port.add_shape(rank, Shape { origin, result, target: far, disp }));
+    }
+    [made.origin, made.result] = addresses;
+    Ok(Some(made))
+}

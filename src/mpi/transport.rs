@@ -1,0 +1,231 @@
+//! Chooses and makes the transport of a window: for each peer, shared memory where both are on one node, else messages.
+//!
+//! Everything here is collective over the window's communicator, and comes to the same answer in every process.
+
+use std::ffi::c_int;
+
+use super::courier::HostCourier;
+use super::sys::*;
+use super::{datatype, drive};
+use crate::engine::Rank;
+use crate::runtime::Transport;
+use crate::runtime::config::Reach;
+use crate::transport::host_mpi::courier::Courier;
+use crate::transport::host_mpi::members::{Extents, Members};
+use crate::transport::host_mpi::{self, MessageWindow};
+use crate::transport::shm::{self, Bootstrap, Memory, SetupError, ShmWindow};
+
+/// Set-up over the host's collectives.
+pub(crate) struct Collectives {
+    comm: MPI_Comm,
+    rank: Rank,
+    size: u32,
+    /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros and is thrown away.
+    failed: Option<c_int>,
+}
+
+impl Collectives {
+    /// Over a live communicator.
+    pub(crate) fn over(comm: MPI_Comm) -> Self {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: the caller's communicator.
+        unsafe {
+            PMPI_Comm_rank(comm, &raw mut rank);
+            PMPI_Comm_size(comm, &raw mut size);
+        }
+        Self { comm, rank: rank as Rank, size: size as u32, failed: None }
+    }
+
+    fn maximum(&mut self, mut value: c_int) -> c_int {
+        // SAFETY: the communicator is live.
+        let code = unsafe { drive::maximum(self.comm, std::slice::from_mut(&mut value)) };
+        if code != MPI_SUCCESS {
+            self.failed.get_or_insert(code);
+        }
+        value
+    }
+}
+
+impl Bootstrap for Collectives {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
+        assert_eq!(mine.len() * self.size as usize, all.len());
+        // SAFETY: the communicator is live; the lengths were just compared.
+        let code = unsafe { drive::allgather(self.comm, mine, all) };
+        if code != MPI_SUCCESS {
+            all.fill(0);
+            self.failed.get_or_insert(code);
+        }
+    }
+}
+
+/// Set-up of a process by itself.
+struct Alone;
+
+impl Bootstrap for Alone {
+    fn rank(&self) -> Rank {
+        0
+    }
+    fn size(&self) -> u32 {
+        1
+    }
+    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
+        all.copy_from_slice(mine);
+    }
+}
+
+/// Why there is no transport.
+#[derive(Debug)]
+pub(crate) enum Unmade {
+    /// The window is left to the host, for this reason.
+    Unsuitable(SetupError),
+    /// The host failed.
+    Host(c_int),
+}
+
+/// What this process puts in a window.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) memory: Memory,
+    pub(crate) bytes: u64,
+    pub(crate) disp_unit: u32,
+}
+
+/// Makes the transport of a window of the processes of `comm`.
+///
+/// # Errors
+/// No process has a transport, for the same reason.
+pub(crate) fn make(comm: MPI_Comm, part: Part, reach: Reach, settings: shm::Settings) -> Result<Transport, Unmade> {
+    let mut all = Collectives::over(comm);
+    // Alone there is nobody to send to.
+    if reach != Reach::HostMpi || all.size == 1 {
+        let port = ShmWindow::new(&mut all, part.memory, part.disp_unit, settings);
+        if let Some(code) = all.failed {
+            return Err(Unmade::Host(code));
+        }
+        match port {
+            Ok(port) => return Ok(port.into()),
+            Err(reason) if reach == Reach::Shm || all.size == 1 => return Err(Unmade::Unsuitable(reason)),
+            Err(reason) if matches!(part.memory, Memory::Share { .. }) => return Err(Unmade::Unsuitable(reason)),
+            Err(SetupError::NotOneNode) => return by_messages(&mut all, part, true, settings),
+            Err(reason) => log::info!("messages instead of shared memory: {reason}"),
+        }
+    }
+    by_messages(&mut all, part, false, settings)
+}
+
+/// Bytes that tell a process's node and memory.
+const CARD: usize = 3 * 8 + 8 + 4 + 4;
+
+/// A window some of whose peers are reached by messages; with `near`, those on this node are not.
+fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Settings) -> Result<Transport, Unmade> {
+    let mut card = [0; CARD];
+    for (place, number) in card.chunks_exact_mut(8).zip(shm::node().unwrap_or_default()) {
+        place.copy_from_slice(&number.to_ne_bytes());
+    }
+    card[24..32].copy_from_slice(&part.bytes.to_ne_bytes());
+    card[32..36].copy_from_slice(&part.disp_unit.to_ne_bytes());
+    let mut cards = vec![0; CARD * all.size as usize];
+    all.allgather(&card, &mut cards);
+    let cards = || cards.chunks_exact(CARD);
+    let extents = Extents::new(cards().map(|card| {
+        let bytes = u64::from_ne_bytes(card[24..32].try_into().expect("eight bytes"));
+        (bytes, u32::from_ne_bytes(card[32..36].try_into().expect("four bytes")))
+    }));
+    // A process that does not know its node has none in common with anybody.
+    let known = card[..24].iter().any(|byte| *byte != 0);
+    let mates: Vec<Rank> = (0..)
+        .zip(cards())
+        .filter(|(rank, other)| *rank == all.rank || near && known && other[..24] == card[..24])
+        .map(|(rank, _)| rank)
+        .collect();
+
+    let comm = private(all)?;
+    let mut mates = (mates, near);
+    let shares = matches!(part.memory, Memory::Share { .. });
+    let mut port = match (near, shares) {
+        (true, _) => node_window(all, comm, &mates.0, part, settings),
+        // The memory is shared by all, whichever way operations go.
+        (false, true) => ShmWindow::new(all, part.memory, part.disp_unit, settings).ok(),
+        (false, false) => None,
+    };
+    if !near && port.is_some() {
+        mates.0 = (0..all.size).collect();
+    }
+    if all.maximum(c_int::from(port.is_none())) != 0 {
+        if shares {
+            free(comm);
+            return Err(Unmade::Unsuitable(SetupError::NotOneNode));
+        }
+        // What fails on one node is done without on all of them.
+        mates = (vec![all.rank], false);
+        port = ShmWindow::new(&mut Alone, part.memory, part.disp_unit, settings)
+            .inspect_err(|reason| log::info!("no memory for the window: {reason}"))
+            .ok();
+        if all.maximum(c_int::from(port.is_none())) != 0 {
+            free(comm);
+            let reason = "the memory of a process".into();
+            return Err(Unmade::Unsuitable(SetupError::System { call: "mmap", rank: all.rank, reason }));
+        }
+    }
+    if let Some(code) = all.failed {
+        free(comm);
+        return Err(Unmade::Host(code));
+    }
+    let port = port.expect("every process has one");
+    let (mates, near) = mates;
+    let members = Members::new(all.rank, all.size, mates, near);
+    let courier: Box<dyn Courier> = Box::new(HostCourier::new(comm));
+    let host = host_mpi::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
+    Ok(MessageWindow::new(courier, members, port, extents, host).into())
+}
+
+/// A communicator of the same processes that nobody else sends on. Not a duplicate, which would call the application's functions
+/// for attributes.
+fn private(all: &Collectives) -> Result<MPI_Comm, Unmade> {
+    let (mut group, mut comm) = (MPI_GROUP_NULL, MPI_COMM_NULL);
+    // SAFETY: the communicator is live, and all of its processes come here.
+    unsafe {
+        drive::assemble(all.comm);
+        let mut code = PMPI_Comm_group(all.comm, &raw mut group);
+        if code == MPI_SUCCESS {
+            code = PMPI_Comm_create(all.comm, group, &raw mut comm);
+            PMPI_Group_free(&raw mut group);
+        }
+        if code != MPI_SUCCESS {
+            return Err(Unmade::Host(code));
+        }
+        PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    }
+    Ok(comm)
+}
+
+/// The window of the processes of this node.
+fn node_window(all: &Collectives, comm: MPI_Comm, mates: &[Rank], part: Part, settings: shm::Settings) -> Option<ShmWindow> {
+    let mut node = MPI_COMM_NULL;
+    // SAFETY: the communicator was just made, and all of its processes come here.
+    let code = unsafe {
+        drive::assemble(comm);
+        PMPI_Comm_split(comm, mates[0] as c_int, all.rank as c_int, &raw mut node)
+    };
+    if code != MPI_SUCCESS {
+        return None;
+    }
+    let mut some = Collectives::over(node);
+    let port = ShmWindow::new(&mut some, part.memory, part.disp_unit, settings);
+    free(node);
+    if let Err(reason) = &port {
+        log::info!("messages instead of shared memory on a node: {reason}");
+    }
+    port.ok().filter(|_| some.failed.is_none())
+}
+
+fn free(mut comm: MPI_Comm) {
+    // SAFETY: a communicator that was made here, and that nobody uses any more.
+    unsafe { PMPI_Comm_free(&raw mut comm) };
+}

@@ -1,0 +1,118 @@
+//! What carries messages between the processes of a window.
+
+use std::fmt::Debug;
+
+use super::wire::Packet;
+use crate::engine::{Addr, Rank};
+
+/// Which of the two streams of bulk messages of an ordered pair. In each, the n-th that is sent is the n-th that is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Stream {
+    /// Data of puts: from origin to target.
+    Put = 0,
+    /// Data of gets: from target to origin.
+    Get = 1,
+}
+
+/// Names one bulk message that is on its way, to the one who sends it or the one who receives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bulk(pub u32);
+
+/// Carries packets and bulk messages, in order for each ordered pair of processes, and votes. Nothing here waits.
+pub trait Courier: Debug {
+    /// A packet without records, to be filled and sent.
+    fn packet(&mut self) -> Packet;
+
+    /// Sends a packet. It is the courier's.
+    fn send(&mut self, peer: Rank, packet: Packet);
+
+    /// True if so much is under way that operations are better refused for now.
+    fn is_busy(&self) -> bool;
+
+    /// The next packet that has come in, and who sent it. To be given back.
+    fn receive(&mut self) -> Option<(Rank, Packet)>;
+
+    /// Gives back a packet that came in.
+    fn give_back(&mut self, packet: Packet);
+
+    /// Drives what is under way. To be called before the questions about what has come in and what has gone.
+    fn drive(&mut self);
+
+    /// Sends bytes of the caller's memory without copying them, where that can be had.
+    ///
+    /// # Safety
+    /// The memory must stay valid and unchanged until [`next_bulk`](Self::next_bulk) has given the message.
+    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk);
+
+    /// Receives into the caller's memory. A message of another length is an error of the peer.
+    ///
+    /// # Safety
+    /// The memory must stay valid, and nobody else's, until [`next_bulk`](Self::next_bulk) has given the message.
+    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk);
+
+    /// The next bulk message that was sent or received.
+    fn next_bulk(&mut self) -> Option<Bulk>;
+
+    /// What went wrong below, once, in words.
+    fn next_failure(&mut self) -> Option<String>;
+
+    /// Deposits this process's vote in a nonblocking collective vote of all processes of the window ...
+    fn vote(&mut self, objection: bool);
+
+    /// ... and gives the verdict (true: somebody objected) once all have voted.
+    fn verdict(&mut self) -> Option<bool>;
+
+    /// True if nothing that this process has sent is under way.
+    fn is_quiet(&self) -> bool;
+
+    /// Ends it: what was to be received is given up.
+    fn release(&mut self);
+}
+
+impl Courier for Box<dyn Courier> {
+    fn packet(&mut self) -> Packet {
+        (**self).packet()
+    }
+    fn send(&mut self, peer: Rank, packet: Packet) {
+        (**self).send(peer, packet);
+    }
+    fn is_busy(&self) -> bool {
+        (**self).is_busy()
+    }
+    fn receive(&mut self) -> Option<(Rank, Packet)> {
+        (**self).receive()
+    }
+    fn give_back(&mut self, packet: Packet) {
+        (**self).give_back(packet);
+    }
+    fn drive(&mut self) {
+        (**self).drive();
+    }
+    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).send_bulk(peer, stream, from, len, bulk) }
+    }
+    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).receive_bulk(peer, stream, to, len, bulk) }
+    }
+    fn next_bulk(&mut self) -> Option<Bulk> {
+        (**self).next_bulk()
+    }
+    fn next_failure(&mut self) -> Option<String> {
+        (**self).next_failure()
+    }
+    fn vote(&mut self, objection: bool) {
+        (**self).vote(objection);
+    }
+    fn verdict(&mut self) -> Option<bool> {
+        (**self).verdict()
+    }
+    fn is_quiet(&self) -> bool {
+        (**self).is_quiet()
+    }
+    fn release(&mut self) {
+        (**self).release();
+    }
+}
