@@ -97,9 +97,9 @@
  * communication of the MPI library as well. A process that is inside such a call never delays anybody.
  *
  * On shared memory, without any call of the target:
- *   - put, get and accumulate on windows from MPI_Win_allocate;
- *   - the same on windows from MPI_Win_create where cross-memory attach is permitted: while the target is away,
- *     the origin does its work, in its own calls;
+ *   - put, get and accumulate on windows from MPI_Win_allocate and MPI_Win_allocate_shared;
+ *   - the same on windows from MPI_Win_create and MPI_Win_create_dynamic where cross-memory attach is permitted:
+ *     while the target is away, the origin does its work, in its own calls;
  *   - acquiring and releasing locks, after first contact. Whoever releases a lock hands it over.
  *
  * What does need a call, and whose:
@@ -107,12 +107,24 @@
  *     computes after MPIX_Win_iunlock while its lock has not been granted yet delays those who queue behind it
  *     until its next MPI call: the lock reaches it, but its transfers and the release are its own work.
  *   - A fence of P processes takes about log2(P) steps, and each process takes part in each.
- *   - Windows from MPI_Win_create with MPIX_RMA_CMA=off, or where the system forbids cross-memory attach: the
- *     target carries the operations out, in any MPI call of its own; the origin learns of their end, and tells
- *     others, in its next call.
+ *   - Windows from MPI_Win_create and MPI_Win_create_dynamic with MPIX_RMA_CMA=off, or where the system forbids
+ *     cross-memory attach: the target carries the operations out, in any MPI call of its own; the origin learns of
+ *     their end, and tells others, in its next call.
  *   - Peers on other nodes are reached by messages through the MPI library (all peers with host_mpi, section 7): the
  *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
  *     stay with its origin until the next call on any window, or the next MPI call that waits.
+ *
+ * Which of these a window is, MPI_Win_get_info tells under the key mpix_rma_progress, the weakest for any target:
+ *
+ *   load_store           transfers, accumulates, locks and flushes end without any call of the target
+ *   cross_memory_attach  the same; while the target is away, the origin needs a few microseconds more for each
+ *                        call that completes operations, and long accumulates are done by the origin's processor
+ *   progress_thread      the target's progress thread does its part (MPIX_RMA_PROGRESS=thread)
+ *   target_calls         transfers and accumulates wait for a call of the target; so do locks where a target is
+ *                        reached by messages through the MPI library
+ *
+ * Not driven on a host without a progress hook (MPICH before 4.3) are MPI_Comm_create_from_group and its kin, which
+ * have no nonblocking form and no communicator: complete what others may wait for before you call them.
  *
  *
  * 5. LOAD AND STORE
@@ -123,12 +135,19 @@
  * or MPIX_Win_ilock_all, loads and stores are allowed once an MPIX_Win_iflush (or MPI_Win_flush) of that target
  * has completed. A flush never completes before the lock is granted.
  *
+ * MPI_Win_shared_query tells where that memory is, for windows from MPI_Win_allocate_shared, MPI_Win_allocate and
+ * MPI_Win_create (MPI-4.1 12.2.3): memory that cannot be reached has size 0 and address NULL. MPI_PROC_NULL stands for the
+ * lowest rank with memory that can be reached.
+ *
+ * In windows from MPI_Win_create_dynamic, displacements are addresses of the target. An operation may reach over several
+ * attached regions that are neighbours. It is checked where it is called: memory must be attached by then, as MPI says.
+ *
  *
  * 6. INFO KEYS
  *
- * Given to MPI_Win_allocate or MPI_Win_create, with the same value in all processes. mpix_rma_transport takes
- * "auto", "shm" or "host_mpi" and stands for MPIX_RMA_TRANSPORT (section 7) on this window. The others take "true" or "1",
- * "false" or "0". Any other value is MPI_ERR_INFO_VALUE. A key that this list does not name is the host's.
+ * Given to the call that makes a window, with the same value in all processes. mpix_rma_transport takes
+ * "auto", "shm" or "host_mpi" and stands for MPIX_RMA_TRANSPORT (section 7) on this window. The others of ours take "true" or "1",
+ * "false" or "0". Any other value is MPI_ERR_INFO_VALUE. A key that this section does not name is the host's.
  *
  *   mpix_rma   default: as MPIX_RMA says    the window is served by this library (true) or the host (false)
  *
@@ -145,6 +164,18 @@
  * accepted too, and so are the short keys mpix_a_a_a_r, mpix_a_a_e_r, mpix_e_a_e_r, mpix_e_a_a_r. (Open MPI's own
  * limit for keys is 35 characters. MPI_Info_set and its kin of this library store the long keys there under the short
  * ones, which is what MPI_Info_get_nthkey then shows.)
+ *
+ * The standard's keys. MPI_Win_set_info may change all but the last; values that they do not take are passed over.
+ * MPI_Win_get_info gives what is in force, beside the keys of the host and mpix_rma_progress (section 4).
+ *
+ *   no_locks                      locks then give MPI_ERR_RMA_SYNC
+ *   accumulate_ordering           taken note of: all four orders are always kept
+ *   accumulate_ops                taken note of: any mix of operations is atomic
+ *   same_size, same_disp_unit     taken note of
+ *   mpi_accumulate_granularity    taken note of
+ *   alloc_shared_noncontig        true: each process's part begins a page; false: the parts follow one another directly
+ *   mpi_minimum_memory_alignment  of memory that the window allocates; a power of two. Pages in any case, but for the
+ *                                 parts of contiguous shared windows, which lie where the one before ends
  *
  *
  * 7. ENVIRONMENT
@@ -165,7 +196,8 @@
  *                                          messages.
  *
  * They are read at MPI_Init. Where processes see different values, those of rank 0 of MPI_COMM_WORLD hold for all,
- * with a warning.
+ * with a warning. A program that uses MPI sessions and not MPI_Init reads them at its first session: give all processes
+ * the same. So must jobs that connect (MPI_Comm_spawn, MPI_Comm_connect): MPIX_RMA=off in one of them alone is an error.
  *
  *
  * 8. ERRORS
@@ -181,16 +213,19 @@
  *   MPI_ERR_LOCKTYPE   neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE
  *   MPI_ERR_ASSERT     an assertion that the call does not know
  *   MPI_ERR_DISP       negative displacement           (communication calls)
- *   MPI_ERR_RMA_RANGE  beyond the target's window      (communication calls)
+ *   MPI_ERR_RMA_RANGE  beyond the target's window, or memory that the target has not attached (communication calls)
+ *   MPI_ERR_RMA_ATTACH memory that is attached already, or at MPI_Win_detach was not; or no room to attach more
+ *   MPI_ERR_RMA_FLAVOR MPI_Win_attach and MPI_Win_detach on a window that is not dynamic, MPI_Win_shared_query on one that is
+ *   MPI_ERR_COMM       an intercommunicator            (window creation)
  *   MPI_ERR_RMA_SYNC   the call does not fit the epochs that are open: complete without start, wait without
  *                      post, unlock without lock, a second lock of one target, start within an access epoch,
  *                      post within an exposure epoch, flush outside a lock or lock_all epoch, communication
- *                      outside an epoch that covers the target, MPI_Win_free with an open epoch
+ *                      outside an epoch that covers the target, MPI_Win_free with an open epoch, a lock on a
+ *                      window with no_locks=true
  *   MPI_ERR_NO_MEM     too many requests are alive, see section 9
- *   MPI_ERR_INFO_VALUE a value of section 6 that is none (window creation)
+ *   MPI_ERR_INFO_VALUE a value of section 6 that is none (window creation, MPI_Win_set_info)
  *   MPI_ERR_UNSUPPORTED_OPERATION
- *                      the window is not served by this library (section 6 and 7, and windows from
- *                      MPI_Win_allocate_shared and MPI_Win_create_dynamic), or a datatype is not predefined
+ *                      the window is not served by this library (section 6 and 7), or a datatype is not predefined
  *
  * MPI_Error_string names the argument or the state.
  *
@@ -392,6 +427,9 @@ int PMPIX_Win_iflush_all(MPI_Win win, MPI_Request *request);
 int PMPIX_Win_iflush_local(int rank, MPI_Win win, MPI_Request *request);
 int PMPIX_Win_iflush_local_all(MPI_Win win, MPI_Request *request);
 int PMPIX_Get_version(int *major, int *minor, int *patch);
+
+/* Notified access */
+#include "mpix_notify.h"
 
 #ifdef __cplusplus
 }

@@ -118,6 +118,14 @@ pub(crate) fn has_world() -> bool {
     WORLD.load(Ordering::Acquire)
 }
 
+/// The host says that all processes of `MPI_COMM_WORLD` are on one node.
+static ONE_NODE: AtomicBool = AtomicBool::new(false);
+
+/// True if the host knows of one node only. The same in all processes of `MPI_COMM_WORLD`.
+pub(crate) fn on_one_node() -> bool {
+    ONE_NODE.load(Ordering::Acquire)
+}
+
 /// True if settings have been read.
 #[cfg(mpi_sessions)]
 pub(crate) fn is_started() -> bool {
@@ -250,6 +258,9 @@ fn is_crowded() -> bool {
             return false;
         }
         PMPI_Comm_size(node, &raw mut ranks);
+        let mut all = 0;
+        PMPI_Comm_size(MPI_COMM_WORLD, &raw mut all);
+        ONE_NODE.store(ranks == all, Ordering::Release);
         PMPI_Allreduce(
             MPI_IN_PLACE,
             (&raw mut cores).cast(),
@@ -320,10 +331,11 @@ fn complete_rest(call: &str) {
         let epochs_open = {
             let guard = enter();
             // SAFETY: live windows are owned by the registry, and the guard is held.
-            guard.windows.live().iter().filter(|window| unsafe { window.as_ref() }.engine.has_open_epoch()).count()
+            let engines = guard.windows.live().iter().map(|window| unsafe { &window.as_ref().engine });
+            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters_from(0)).count()
         };
         if epochs_open != 0 {
-            log::warn!("{call}: epochs are open on {epochs_open} windows; they are abandoned");
+            log::warn!("{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned");
         }
         // Closed epochs and freed requests end here. An open epoch may hold back others for ever, so with one open nothing
         // is waited for.

@@ -196,6 +196,42 @@ static void shapes_of_regions(void)
     munmap(far, huge), free(block);
 }
 
+/* A datatype with absolute displacements, from MPI_BOTTOM, over regions with gaps between them. */
+static void absolute(void)
+{
+    int64_t *block = calloc(100, sizeof *block), out[3] = {10 + me, 20 + me, 30 + me};
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks, lengths[3] = {1, 1, 1};
+    MPI_Aint all[64], there[3];
+    MPI_Datatype places;
+    for (int i = 0; i < 3; i++)
+        MPI(MPI_Win_attach(win, &block[40 * i], sizeof *block));
+    swap_addresses(block, all);
+    for (int i = 0; i < 3; i++)
+        there[i] = all[right] + 320 * i;
+    MPI(MPI_Type_create_hindexed(3, lengths, there, MPI_INT64_T, &places));
+    MPI(MPI_Type_commit(&places));
+    MPI(MPI_Win_fence(0, win));
+    MPI(MPI_Put(out, 3, MPI_INT64_T, right, 0, 1, places, win));
+    MPI(MPI_Win_fence(0, win));
+    MPI(MPI_Accumulate(out, 3, MPI_INT64_T, right, 0, 1, places, MPI_SUM, win));
+    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
+    for (int i = 0; i < 3; i++)
+        EXPECT(block[40 * i] == 2 * (10 * (i + 1) + left), "absolute %d: %lld", i, (long long)block[40 * i]);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_detach(win, &block[40]));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win));
+    EXPECT(class_of(MPI_Put(out, 3, MPI_INT64_T, right, 0, 1, places, win)) == MPI_ERR_RMA_RANGE, "absolute, one detached");
+    MPI(MPI_Win_unlock(right, win));
+    MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_detach(win, block));
+    MPI(MPI_Win_detach(win, &block[80]));
+    MPI(MPI_Type_free(&places));
+    free(block);
+}
+
 #define REFUSED(call, class) EXPECT(class_of(call) == (class), "%s: class %d", #call, class_of(call))
 
 /* What is not attached is not touched, whoever asks for it; what is attached wrongly is not attached. */
@@ -307,6 +343,7 @@ int main(int argc, char **argv)
     operations();
     many_regions();
     shapes_of_regions();
+    absolute();
     refusals();
     while_others_wait();
     operations();

@@ -65,11 +65,13 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info
             if info_used.is_null() {
                 return Err(Fault::new(MPI_ERR_ARG, "info_used is NULL"));
             }
+            let threads = guard.settings.is_some_and(|settings| settings.progress_thread());
             let (hints, alignment, progress) = {
                 // SAFETY: found under this guard, and no other reference to it is alive.
                 let window: &Window = unsafe { window.as_ref() };
                 (window.hints, window.port.alignment(), window.port.progresses())
             };
+            let progress = if threads && progress == c"target_calls" { c"progress_thread" } else { progress };
             drop(guard);
             // SAFETY: the window is live, and the place is the application's.
             if unsafe { PMPI_Win_get_info(win, info_used) } != MPI_SUCCESS {

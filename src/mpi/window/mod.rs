@@ -7,14 +7,16 @@
 //! | `attributes`, `hints` | what can be asked of a window, and its info keys |
 //! | `free` | its end |
 //!
-//! The handle of a window of ours is a real window of the host, made by its cheapest constructor (allocate, of no bytes;
-//! the only one that works everywhere: Open MPI 4 refuses the others on one process). So attributes, info, name, group and
+//! The handle of a window of ours is a real window of the host, made by its cheapest constructor (of no bytes; allocate and
+//! allocate_shared alone work everywhere: Open MPI 4 refuses the others on one process). So attributes, info, name, group and
 //! error handler work by themselves; only the attributes that describe the memory are answered here.
 //!
 //! Whether a window is ours is agreed by all its processes before anything is made, and a wrong argument in one process
 //! gives an error in all.
 
 use std::ffi::{c_int, c_void};
+
+use smallvec::SmallVec;
 
 use super::error::{Fault, Place, raise};
 use super::info::{self, ForHost, Unreadable, Wishes};
@@ -25,7 +27,7 @@ use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Reach, Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
-use crate::runtime::{Hints, HostHandle, Window, enter};
+use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
 use crate::transport::shm::{self, Memory};
 
 mod attributes;
@@ -35,6 +37,7 @@ mod hints;
 mod memory;
 
 pub(crate) use attributes::MPI_Win_get_attr;
+pub(crate) use free::vote;
 
 /// What the application asks for.
 struct Wanted {
@@ -126,7 +129,7 @@ fn create(wanted: &Wanted) -> Made {
             return Made::Host;
         }
     };
-    let (handle, code) = host_window(wanted);
+    let (handle, code) = host_window(wanted, &port);
     if code != MPI_SUCCESS {
         return Made::Failed(code);
     }
@@ -206,17 +209,43 @@ fn has_comm() -> bool {
     return init::has_world();
 }
 
-/// The host's window that is the handle of ours.
-fn host_window(wanted: &Wanted) -> (MPI_Win, c_int) {
+/// The host's window that is the handle of ours. The address that the host gives for the memory of no bytes is of no use.
+fn host_window(wanted: &Wanted, port: &Transport) -> (MPI_Win, c_int) {
     let mut handle = MPI_WIN_NULL;
     let mut nothing: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the communicator and info were checked; the places are ours. The address that the host gives for the
-    // memory of no bytes is of no use.
+    // SAFETY: the communicator and info were checked; the places are ours.
     let code = unsafe {
         let info = ForHost::of(wanted.info);
-        PMPI_Win_allocate(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
+        let make = if matches!(port, Transport::Shm(_)) && may_share(wanted.comm) {
+            PMPI_Win_allocate_shared
+        } else {
+            PMPI_Win_allocate
+        };
+        make(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
     };
     (handle, code)
+}
+
+/// True if the host makes shared windows on this communicator, and that is better. Open MPI 4 does it in two thirds of the time, and
+/// does not confuse windows that two parts of a communicator make at once. But it refuses where it knows of several nodes, even
+/// if we do not. The same in all processes.
+fn may_share(comm: MPI_Comm) -> bool {
+    if cfg!(not(mpi_host = "openmpi")) || !init::has_world() || !init::on_one_node() {
+        return false;
+    }
+    let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
+    // SAFETY: the communicators are live, the groups are given back, and both lists have `size` entries.
+    unsafe {
+        PMPI_Comm_group(comm, &raw mut group);
+        PMPI_Comm_group(MPI_COMM_WORLD, &raw mut world);
+        PMPI_Group_size(group, &raw mut size);
+        let own: SmallVec<[c_int; 64]> = (0..size).collect();
+        let mut there: SmallVec<[c_int; 64]> = SmallVec::from_elem(MPI_UNDEFINED, own.len());
+        let status = PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
+        PMPI_Group_free(&raw mut group);
+        PMPI_Group_free(&raw mut world);
+        status == MPI_SUCCESS && !there.contains(&MPI_UNDEFINED)
+    }
 }
 
 /// Calls the host's constructor, and notes its window.

@@ -2,7 +2,8 @@
 //!
 //! Attaching is local: nobody is told by a message. Each process keeps its regions, sorted, in a table that the others map when they
 //! first want to reach it, and checks an operation against the table of its target before anything moves. So memory that is not
-//! attached is refused where the call is made, whatever its target does meanwhile.
+//! attached is refused where the call is made, whatever its target does meanwhile. A program that detaches memory while others
+//! still use it is wrong, and only the target can notice: its inbox looks again, and leaves out what it may not touch any more.
 //!
 //! The table has one writer and any number of readers, and a version that is odd while it is being written: a reader that finds
 //! another version after reading than before reads again. It is a memory file of its own, made at the first attachment, which
@@ -10,6 +11,7 @@
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
 
 use hashbrown::HashMap;
 
@@ -31,7 +33,8 @@ const ENTRY: u64 = 16;
 pub(super) struct Attached {
     blocks: Blocks,
     me: Rank,
-    own: Regions,
+    /// Shared with the inbox of this process.
+    own: Rc<RefCell<Regions>>,
     table: Option<Table>,
     views: RefCell<HashMap<Rank, View>>,
 }
@@ -53,15 +56,21 @@ struct View {
 
 impl Attached {
     pub(super) fn new(blocks: Blocks, me: Rank) -> Self {
-        Attached { blocks, me, own: Regions::default(), table: None, views: RefCell::default() }
+        Attached { blocks, me, own: Rc::default(), table: None, views: RefCell::default() }
+    }
+
+    /// What this process has attached, for whoever applies the operations of others here.
+    pub(super) fn own(&self) -> Rc<RefCell<Regions>> {
+        Rc::clone(&self.own)
     }
 
     /// Attaches memory of this process.
     pub(super) fn attach(&mut self, start: u64, len: u64) -> Result<(), Refusal> {
-        if self.own.sorted().len() as u64 >= self.room() {
+        if self.own.borrow().sorted().len() as u64 >= self.room() {
             self.grow()?;
         }
-        if let Some(at) = self.own.attach(start, len)? {
+        let place = self.own.borrow_mut().attach(start, len)?;
+        if let Some(at) = place {
             self.publish(at);
         }
         Ok(())
@@ -69,7 +78,8 @@ impl Attached {
 
     /// Detaches what was attached at this address.
     pub(super) fn detach(&mut self, start: u64) -> Result<(), Refusal> {
-        if let Some(at) = self.own.detach(start)? {
+        let place = self.own.borrow_mut().detach(start)?;
+        if let Some(at) = place {
             self.publish(at);
         }
         Ok(())
@@ -81,7 +91,7 @@ impl Attached {
             return true;
         }
         if rank == self.me {
-            return self.own.cover(start, len);
+            return self.own.borrow().cover(start, len);
         }
         let block = self.blocks.rank(rank);
         let mut views = self.views.borrow_mut();
@@ -123,12 +133,13 @@ impl Attached {
         words.version.store(version + 1, Relaxed);
         // Nothing below is seen before the version is odd.
         fence(Release);
-        for (at, region) in self.own.sorted().iter().enumerate().skip(first) {
+        let own = self.own.borrow();
+        for (at, region) in own.sorted().iter().enumerate().skip(first) {
             let [start, end] = entry(&table.segment, at);
             start.store(region.start, Relaxed);
             end.store(region.end, Relaxed);
         }
-        words.count.store(self.own.sorted().len() as u64, Relaxed);
+        words.count.store(own.sorted().len() as u64, Relaxed);
         words.version.store(version + 2, Release);
     }
 }
@@ -192,5 +203,96 @@ impl View {
             let [start, end] = entry(segment, at);
             Region { start: start.load(Relaxed), end: end.load(Relaxed) }
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    use super::*;
+    use crate::transport::shm::words::{Header, PairBlock, RankBlock, RankInfo};
+
+    /// The words of a window of two ranks that are both this process.
+    struct Words(Vec<u128>);
+
+    impl Words {
+        fn new() -> Self {
+            let bytes = size_of::<Header>() + 2 * size_of::<RankBlock>() + 4 * size_of::<PairBlock>() + 64;
+            Words(vec![0; bytes.div_ceil(16)])
+        }
+
+        fn blocks(&mut self) -> Blocks {
+            let start = self.0.as_mut_ptr().cast::<u8>();
+            let header = start.wrapping_add(start.align_offset(64));
+            let ranks = header.wrapping_add(size_of::<Header>());
+            let pairs = ranks.wrapping_add(2 * size_of::<RankBlock>());
+            // SAFETY: aligned, zeroed, long enough, and kept by the test as long as it uses them.
+            let blocks = unsafe { Blocks::new(header.cast(), ranks.cast(), pairs.cast(), 2) };
+            for rank in 0..2 {
+                blocks.introduce(rank, RankInfo { memory: 0, size: 0, disp_unit: 1, pid: std::process::id() as i32 });
+            }
+            blocks
+        }
+    }
+
+    #[test]
+    fn others_see_what_is_attached() {
+        let mut words = Words::new();
+        let blocks = words.blocks();
+        let (mut owner, other) = (Attached::new(blocks, 0), Attached::new(blocks, 1));
+        assert!(!other.covers(0, 1000, 1) && other.covers(0, 1000, 0));
+        // More than one table of the first size, in an order that is not that of the addresses.
+        for at in (0..2000u64).rev() {
+            owner.attach(at * 100, 50).unwrap();
+            assert!(other.covers(0, at * 100, 50) && owner.covers(0, at * 100, 50));
+            assert!(!other.covers(0, at * 100 + 49, 2) && !owner.covers(0, at * 100 + 49, 2));
+        }
+        assert_eq!(owner.attach(149, 1), Err(Refusal::Overlaps));
+        for at in (0..2000u64).step_by(3) {
+            owner.detach(at * 100).unwrap();
+            assert!(!other.covers(0, at * 100, 1));
+        }
+        assert_eq!(owner.detach(0), Err(Refusal::Unknown));
+        assert!(other.covers(0, 199_900, 50) && !other.covers(1, 100, 1));
+    }
+
+    /// What does not change is found at every moment, and what is never there at none.
+    #[test]
+    fn looks_during_changes_are_true() {
+        struct Shared(Blocks);
+        // SAFETY: one thread writes the words of rank 0, by atomics; the other only reads them.
+        unsafe impl Send for Shared {}
+        let mut words = Words::new();
+        let blocks = words.blocks();
+        let mut owner = Attached::new(blocks, 0);
+        for at in 0..40u64 {
+            owner.attach(10_000 + at * 1000, 100).unwrap();
+        }
+        let over = AtomicBool::new(false);
+        let shared = Shared(blocks);
+        std::thread::scope(|scope| {
+            let over = &over;
+            scope.spawn(move || {
+                let shared = shared;
+                let other = Attached::new(shared.0, 1);
+                while !over.load(SeqCst) {
+                    for at in 0..40u64 {
+                        assert!(other.covers(0, 10_000 + at * 1000, 100));
+                        assert!(!other.covers(0, 10_000 + at * 1000 + 100, 1));
+                        assert!(!other.covers(0, 10_000 + at * 1000 + 50, 100));
+                    }
+                }
+            });
+            for turn in 0..300u64 {
+                for at in 0..40u64 {
+                    owner.attach(10_500 + (at * 7 + turn) % 40 * 1000, 100).unwrap();
+                }
+                for at in 0..40u64 {
+                    owner.detach(10_500 + at * 1000).unwrap();
+                }
+            }
+            over.store(true, SeqCst);
+        });
     }
 }

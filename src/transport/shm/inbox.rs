@@ -1,10 +1,14 @@
 //! The target's end of all channels to it.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use crate::engine::{OpKind, Rank};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::transport::element::ForeignReduce;
 use crate::transport::kernel::{compare_swap_in_place, copy};
+use crate::transport::regions::Regions;
 
 use super::acc;
 use super::channel::{Channel, SLOTS, Tag};
@@ -25,9 +29,15 @@ pub(super) struct Inbox {
     contacts: u32,
     origins: Vec<Rank>,
     cursor: usize,
+    /// Dynamic windows: what this process has attached.
+    attached: Option<Rc<RefCell<Regions>>>,
 }
 
 impl Inbox {
+    pub(super) fn new(attached: Option<Rc<RefCell<Regions>>>) -> Self {
+        Inbox { attached, ..Inbox::default() }
+    }
+
     /// Applies what has come in, from a bounded number of origins, a bounded number of operations each.
     #[inline]
     pub(super) fn poll(&mut self, shared: &Shared) -> bool {
@@ -47,7 +57,7 @@ impl Inbox {
             self.cursor += 1;
             let head = channel.ends().peek();
             if published(&channel.slot(head).stamp, head).is_some() {
-                moved |= serve(channel, shared);
+                moved |= serve(channel, shared, self.attached.as_deref());
             }
         }
         moved
@@ -69,7 +79,7 @@ impl Inbox {
 }
 
 /// Applies a channel's operations to this process's memory, at most a channelful.
-fn serve(channel: &Channel, shared: &Shared) -> bool {
+fn serve(channel: &Channel, shared: &Shared, attached: Option<&RefCell<Regions>>) -> bool {
     let Some(mut drain) = channel.ends().try_drain() else {
         return false; // The origin does it itself just now.
     };
@@ -78,6 +88,13 @@ fn serve(channel: &Channel, shared: &Shared) -> bool {
     let mut untold = 0;
     while position - first < SLOTS as u64 {
         let Some(tag) = published(&channel.slot(position).stamp, position) else { break };
+        if let Some(attached) = attached
+            // SAFETY: as below.
+            && !unsafe { may_apply(channel, position, Tag::decode(tag), &attached.borrow()) }
+        {
+            position += 1;
+            continue;
+        }
         // SAFETY: the stamp was seen under the drain, so the slot and its payload are ours to use.
         untold += unsafe { apply(channel, position, Tag::decode(tag), shared.base, shared) };
         position += 1;
@@ -88,6 +105,35 @@ fn serve(channel: &Channel, shared: &Shared) -> bool {
     }
     drain.advance(position);
     position != first
+}
+
+/// True if this process still has attached what a slot works on; else the slot fetches zeros, and does nothing. Its origin has seen
+/// the memory attached, so the program has detached it too early.
+///
+/// # Safety
+/// As [`apply`].
+#[inline(never)]
+unsafe fn may_apply(channel: &Channel, position: u64, tag: Tag, attached: &Regions) -> bool {
+    let slot = channel.slot(position);
+    // SAFETY: read access is the caller's.
+    let (disp, len, payload) = unsafe { slot.fields() };
+    let mut data = channel.data(slot, payload);
+    let covered = if tag.listed {
+        // SAFETY: the payload is a list, and the caller's.
+        let list = unsafe { List::read(data) };
+        data = list.data;
+        list.runs().all(|(at, len, _)| attached.cover(at, len as u64))
+    } else {
+        attached.cover(disp, u64::from(len))
+    };
+    if !covered {
+        log::error!("an operation on {len} bytes at {disp:#x} is left out: the memory was detached before it was complete");
+        if tag.kind != OpKind::Put && tag.kind != OpKind::Accumulate {
+            // SAFETY: the payload has room for as many bytes as are moved, and is the caller's.
+            unsafe { data.write_bytes(0, len as usize) };
+        }
+    }
+    covered
 }
 
 /// Applies one slot to this process's memory at `base`; gives the bytes it moved.
@@ -112,6 +158,7 @@ unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, share
         OpKind::Put => unsafe { copy(data, target, len) },
         // SAFETY: as above.
         OpKind::Get => unsafe { copy(target, data, len) },
+        OpKind::Notify => shared.raise(shared.me, disp),
         _ => {
             let lock = &shared.blocks.rank(shared.me).accumulate.0;
             // SAFETY: as above.
@@ -160,7 +207,7 @@ pub(super) unsafe fn combine_slot(tag: Tag, data: *mut u8, target: *mut u8, len:
             OpKind::Accumulate => combine.apply(data, target, len),
             OpKind::GetAccumulate => combine.exchange_apply(data, target, len),
             OpKind::CompareAndSwap => compare_swap_in_place(target, data, len),
-            OpKind::Put | OpKind::Get => debug_assert!(false, "not atomic"),
+            OpKind::Put | OpKind::Get | OpKind::Notify => debug_assert!(false, "not atomic"),
         }
     }
 }

@@ -6,14 +6,18 @@
 //! that is allowed; long puts and gets then leave out the channel. Accumulates never do, so that those of
 //! one origin keep their order and there is one path for atomic operations [AT-1].
 
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
+use crate::transport::regions::Regions;
 use crate::transport::shape::Shapes;
 
 use super::cma;
+use super::counters::Counters;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
 use super::shared::Shared;
@@ -55,11 +59,12 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new(shared: Shared, attach: bool) -> Self {
+    /// `attached`: what this process has attached, if it is a dynamic window.
+    pub(super) fn new(shared: Shared, attach: bool, attached: Option<Rc<RefCell<Regions>>>) -> Self {
         Traffic {
             shared,
             attach,
-            inbox: Inbox::default(),
+            inbox: Inbox::new(attached),
             outboxes: Vec::new(),
             active: Vec::new(),
             cursor: 0,
@@ -73,7 +78,7 @@ impl Traffic {
         if op.shape.is_some() {
             return self.post_shaped(op, ticket, shapes);
         }
-        if op.len == 0 {
+        if op.len == 0 && op.kind != OpKind::Notify {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
@@ -178,6 +183,15 @@ impl Traffic {
         }
     }
 
+    /// Other notification counters are in force.
+    ///
+    /// # Safety
+    /// As [`Shared::set_counters`].
+    pub(super) unsafe fn set_counters(&mut self, counters: Option<&Counters>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.set_counters(counters) };
+    }
+
     /// Where the outbox to `target` is. It is noted in the pair's block, which only this process reads:
     /// no search, and no table as long as the window is wide.
     #[inline(always)]
@@ -252,7 +266,8 @@ impl Traffic {
     fn help(&mut self, index: u32) -> Help {
         let outbox = &mut self.outboxes[index as usize];
         let block = self.shared.blocks.rank(outbox.target);
-        let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0 };
+        let (rank, shared) = (outbox.target, &self.shared);
+        let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0, rank, shared };
         match self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
             Ok(Drained::Done) => {}
             Ok(Drained::Held) => return Help::Interrupted,
