@@ -18,6 +18,7 @@ use crate::transport::shm::{CounterStep, ShmWindow};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the common one is not reached through a pointer")]
 pub(crate) enum Transport {
     /// All processes are on one node.
     Shm(ShmWindow),
