@@ -185,12 +185,16 @@ pub(crate) fn finish_alone() {
     drive::agree(false);
 }
 
-/// True if a session of the application is or was open.
+/// True if a session of the application is open, or was `ever`.
+#[cfg(mpi_sessions)]
 fn sessions(ever: bool) -> bool {
-    #[cfg(mpi_sessions)]
-    return if ever { super::session::ever() } else { super::session::is_open() };
-    #[cfg(not(mpi_sessions))]
-    return ever && false;
+    if ever { super::session::ever() } else { super::session::is_open() }
+}
+
+/// This host has no sessions.
+#[cfg(not(mpi_sessions))]
+fn sessions(_: bool) -> bool {
+    false
 }
 
 /// Settings of rank 0; whether calls are to be made in their nonblocking form, and whether there are sessions; and whether settings

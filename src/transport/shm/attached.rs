@@ -163,7 +163,7 @@ impl View {
             {
                 return true;
             }
-            if version % 2 == 0 {
+            if version.is_multiple_of(2) {
                 let found = self.look(words, pid, start, len);
                 // What was read belongs to this version if it is still the same.
                 fence(Acquire);

@@ -97,7 +97,7 @@ impl ShmWindow {
             // the traffic.
             let shared =
                 unsafe { Shared::new(mapped.blocks, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
-            let own = attached.as_ref().map(|attached: &Box<Attached>| attached.own());
+            let own = attached.as_deref().map(Attached::own);
             Box::new(Traffic::new(shared, mapped.cma, own))
         });
         Ok(ShmWindow { traffic, attached, allocated, me, base, settings, voter, shapes: Shapes::new(), mapped })
