@@ -428,6 +428,9 @@ int PMPIX_Win_iflush_local(int rank, MPI_Win win, MPI_Request *request);
 int PMPIX_Win_iflush_local_all(MPI_Win win, MPI_Request *request);
 int PMPIX_Get_version(int *major, int *minor, int *patch);
 
+/* Notified access */
+#include "mpix_notify.h"
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 #![allow(non_snake_case, unreachable_pub)]
 
 mod fortran;
+mod notify;
 
 use std::ffi::c_int;
 

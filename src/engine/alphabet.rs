@@ -29,6 +29,8 @@ pub enum OpKind {
     GetAccumulate,
     /// result = target; if target == compare then target = origin
     CompareAndSwap,
+    /// counter `disp` of the target += 1, behind all that was posted to this target before [`Port::counter`]
+    Notify,
 }
 
 /// Code of a predefined datatype (`transport::element`); opaque to the engine.
@@ -249,6 +251,13 @@ pub trait Port: LockMemory {
 
     /// Reads the word that `peer` writes in this process (acquire). 0 before the first signal.
     fn observe(&mut self, peer: Rank, word: Word) -> u64;
+
+    /// Reads a counter of this process (acquire): how many [`OpKind::Notify`] have come in for it. What this process's peers have posted
+    /// before them, to this process, has taken effect: puts are visible, gets have read. 0 where the port has no counters.
+    fn counter(&mut self, index: u32) -> u64 {
+        let _ = index;
+        0
+    }
 
     /// Drives the transport: incoming work, outgoing pieces. True if anything moved.
     fn poll(&mut self) -> bool;

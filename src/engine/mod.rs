@@ -13,6 +13,7 @@ mod fence;
 mod flush;
 pub mod lock;
 mod locking;
+mod notify;
 mod peer;
 mod procedure;
 mod record;
@@ -24,5 +25,6 @@ mod sweep;
 mod window;
 
 pub use alphabet::*;
+pub use notify::Notified;
 pub use report::Waits;
 pub use window::Window;

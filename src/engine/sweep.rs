@@ -45,6 +45,9 @@ impl Window {
         if !self.lock_gate.is_empty() {
             self.advance_gate(port);
         }
+        if self.notifications.are_awaited() {
+            self.look_at_watches(port);
+        }
         self.run(port);
         moved || self.moves != before
     }

@@ -8,6 +8,7 @@ use super::epoch::{Epoch, Kind, Leg, Locking};
 use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::Flush;
+use super::notify::Notifications;
 use super::peer::Peers;
 use super::procedure::Procedures;
 use super::record::Records;
@@ -91,6 +92,7 @@ pub struct Window {
     pub(super) procedures: Procedures,
     pub(super) fences: u64,
     pub(super) barrier: Option<Barrier>,
+    pub(super) notifications: Notifications,
     /// Legs with queued operations that the transport had no resource for.
     pub(super) stalled: Vec<(Key, u32)>,
     /// Signals that the transport had no resource for. Words only rise: the latest value is sent.
@@ -134,11 +136,17 @@ impl Window {
             procedures: Procedures::new(),
             fences: 0,
             barrier: None,
+            notifications: Notifications::default(),
             stalled: Vec::new(),
             unsent: Vec::new(),
             recheck: false,
             moves: 0,
         }
+    }
+
+    /// Rank of this process.
+    pub fn rank(&self) -> Rank {
+        self.me
     }
 
     /// Reports each completed request once, in the order of completion.

@@ -335,10 +335,11 @@ fn complete_rest(call: &str) {
         let epochs_open = {
             let guard = enter();
             // SAFETY: live windows are owned by the registry, and the guard is held.
-            guard.windows.live().iter().filter(|window| unsafe { window.as_ref() }.engine.has_open_epoch()).count()
+            let engines = guard.windows.live().iter().map(|window| unsafe { &window.as_ref().engine });
+            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters_from(0)).count()
         };
         if epochs_open != 0 {
-            log::warn!("{call}: epochs are open on {epochs_open} windows; they are abandoned");
+            log::warn!("{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned");
         }
         // Closed epochs and freed requests end here. An open epoch may hold back others for ever, so with one open nothing
         // is waited for.

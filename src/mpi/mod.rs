@@ -8,6 +8,7 @@
 //! | `init`, `session` | `MPI_Init*`, `MPI_Finalize` and MPI sessions: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
+//! | `notify` | the notifying forms of the communication calls |
 //! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
 //! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
@@ -35,6 +36,7 @@ mod hook;
 pub(crate) mod host;
 mod info;
 mod init;
+mod notify;
 mod request;
 mod rma;
 #[cfg(mpi_sessions)]
@@ -45,4 +47,4 @@ pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;
 mod transport;
-mod window;
+pub(crate) mod window;

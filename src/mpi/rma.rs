@@ -16,26 +16,22 @@ use crate::runtime::{Guard, Window, with_port};
 /// Communication calls between two sweeps over the rest of the process: a program may do nothing else for long [PR-1].
 const CALLS_PER_SWEEP: u32 = 64;
 
-/// Checks and issues one operation.
+/// Issues one operation.
 #[inline(always)]
-fn communicate(
-    mut guard: Guard,
-    mut window: NonNull<Window>,
-    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
-) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    if let Some(op) = make(ours)? {
-        if let Err(error) = with_port!(&mut ours.port, port => ours.engine.issue(port, &op)) {
-            return Err(refused(ours, &op, error));
-        }
-        ours.open_shortcut(op.target);
+pub(super) fn issue(window: &mut Window, op: &Op) -> Done {
+    match with_port!(&mut window.port, port => window.engine.issue(port, op)) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(refused(window, op, error)),
     }
-    ours.calls = ours.calls.wrapping_add(1);
-    if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
-        sweep(&mut guard);
+}
+
+/// Issues one operation that has a request.
+#[inline(always)]
+pub(super) fn issue_request(window: &mut Window, op: &Op) -> Result<Outcome, Fault> {
+    match with_port!(&mut window.port, port => window.engine.issue_request(port, op)) {
+        Ok(outcome) => Ok(outcome),
+        Err(error) => Err(refused(window, op, error)),
     }
-    Ok(())
 }
 
 /// The engine has refused an operation, which will never be posted.
@@ -45,6 +41,30 @@ fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
         window.port.drop_shape(op.target, shape);
     }
     error.into()
+}
+
+/// Ends a communication call.
+#[inline(always)]
+pub(super) fn count_call(mut guard: Guard, mut window: NonNull<Window>) {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    ours.calls = ours.calls.wrapping_add(1);
+    if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
+        sweep(&mut guard);
+    }
+}
+
+/// Checks and issues one operation.
+#[inline(always)]
+fn communicate(guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>) -> Done {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    if let Some(op) = make(ours)? {
+        issue(ours, &op)?;
+        ours.open_shortcut(op.target);
+    }
+    count_call(guard, window);
+    Ok(())
 }
 
 /// Checks and issues one operation that has a request.
@@ -59,10 +79,7 @@ fn communicate_request(
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let outcome = match make(ours)? {
-        Some(op) => match with_port!(&mut ours.port, port => ours.engine.issue_request(port, &op)) {
-            Ok(outcome) => outcome,
-            Err(error) => return Err(refused(ours, &op, error)),
-        },
+        Some(op) => issue_request(ours, &op)?,
         None => Outcome::Complete,
     };
     if outcome == Outcome::Complete {

@@ -24,6 +24,8 @@ pub(crate) struct State {
     pub(crate) host: Host,
     /// Settings, agreed over the job.
     pub(crate) settings: Option<Settings>,
+    /// Looks at values since a sweep.
+    pub(crate) polls: u32,
 }
 
 struct Process {
@@ -42,7 +44,12 @@ unsafe impl Sync for Process {}
 static PROCESS: Process = Process {
     inside: AtomicBool::new(false),
     multiple: AtomicBool::new(false),
-    state: UnsafeCell::new(State { windows: Registry::new(), host: Host { poke: || (), complete: |_| () }, settings: None }),
+    state: UnsafeCell::new(State {
+        windows: Registry::new(),
+        host: Host { poke: || (), complete: |_| () },
+        settings: None,
+        polls: 0,
+    }),
 };
 
 /// The right to use the process's state. Not `Send`: it belongs to the thread that entered.

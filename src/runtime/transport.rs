@@ -14,7 +14,7 @@ use crate::transport::host_mpi::MessageWindow;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
-use crate::transport::shm::ShmWindow;
+use crate::transport::shm::{CounterStep, ShmWindow};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -158,6 +158,36 @@ impl Transport {
     #[inline]
     pub(crate) fn settle(&mut self) -> bool {
         with_port!(self, port => port.settle())
+    }
+
+    /// Notification counters of a process.
+    #[inline(always)]
+    pub(crate) fn counters_of(&self, rank: Rank) -> u32 {
+        match self {
+            Transport::Shm(port) => port.counters_of(rank),
+            Transport::Messages(_) => 0,
+        }
+    }
+
+    /// True if processes can have notification counters.
+    pub(crate) fn can_count(&self) -> bool {
+        matches!(self, Transport::Shm(_))
+    }
+
+    /// A step of making counters; see [`ShmWindow::make_counters`].
+    pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
+        match self {
+            Transport::Shm(port) => port.make_counters(step, number),
+            Transport::Messages(_) => Err("the window has peers that are reached by messages".into()),
+        }
+    }
+
+    /// Ends the making of counters.
+    pub(crate) fn counters_made(&mut self, agreed: bool) {
+        match self {
+            Transport::Shm(port) => port.counters_made(agreed),
+            Transport::Messages(_) => {}
+        }
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.

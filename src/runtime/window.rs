@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use super::process::{Host, multiple};
 use super::shortcut::{self, Shortcut};
 use super::transport::{Transport, with_port};
-use crate::engine::{self, Outcome, Rank, RequestId};
+use crate::engine::{self, Notified, Outcome, Rank, RequestId};
 
 /// A window handle of the host, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +76,33 @@ impl Default for Hints {
     }
 }
 
+/// Where a wait for counters tells what it has found: the application's places, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub(crate) index: *mut libc::c_int,
+    pub(crate) value: *mut i64,
+}
+
+impl Places {
+    pub(crate) fn none() -> Self {
+        Self { index: std::ptr::null_mut(), value: std::ptr::null_mut() }
+    }
+
+    /// # Safety
+    /// Each place is NULL or may be written.
+    pub(crate) unsafe fn write(self, found: Notified) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !self.index.is_null() {
+                self.index.write(found.index as libc::c_int);
+            }
+            if !self.value.is_null() {
+                self.value.write(found.value as i64);
+            }
+        }
+    }
+}
+
 /// One window that we serve.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -108,6 +135,8 @@ pub(crate) struct Window {
     idle_since: Option<Instant>,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<HostRequest>>,
+    /// Where pending waits for counters tell what they find, by the request's index.
+    places: HashMap<u32, Places>,
 }
 
 impl Window {
@@ -137,6 +166,7 @@ impl Window {
             idle: 0,
             idle_since: None,
             requests: Vec::new(),
+            places: HashMap::new(),
         }
     }
 
@@ -169,12 +199,30 @@ impl Window {
         self.requests[at] = Some(request);
     }
 
+    /// Notes where a pending wait for counters tells what it finds.
+    pub(crate) fn promise(&mut self, id: RequestId, places: Places) {
+        if !places.index.is_null() || !places.value.is_null() {
+            self.places.insert(id.index, places);
+        }
+    }
+
+    /// Rank of this process.
+    pub(crate) fn rank(&self) -> Rank {
+        self.engine.rank()
+    }
+
     /// Tells the host about the requests that the engine has completed. True if there were any.
     #[inline]
     pub(crate) fn report(&mut self, host: &Host) -> bool {
         let mut any = false;
         while let Some(id) = self.engine.next_completed() {
             any = true;
+            if let Some(found) = self.engine.found(id)
+                && let Some(places) = self.places.remove(&id.index)
+            {
+                // SAFETY: the application's places, which are the library's until this request is complete, as the header says.
+                unsafe { places.write(found) };
+            }
             // Blocking calls wait on requests of the engine that the host knows nothing of.
             if let Some(request) = self.requests.get_mut(id.index as usize).and_then(Option::take) {
                 (host.complete)(request);

@@ -11,6 +11,7 @@
 //! | LK-1 to LK-6 | `locks`, and `tests/loom_lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
 //! | RQ-4, RQ-5, R-forms | `requests` |
+//! | notifications | `notify` |
 //! | wrong calls | `errors` |
 //! | "no resource" | `resources` |
 //! | what a wait says of itself [EP-10] | `waits` |
@@ -30,6 +31,7 @@ mod flush;
 mod lifecycle;
 mod locks;
 mod matching;
+mod notify;
 mod patterns;
 mod program;
 mod programs;

@@ -61,10 +61,13 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
 fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let objection = ours.engine.has_open_epoch() || ours.waiting != 0;
+    let objection = ours.engine.has_open_epoch() || ours.engine.awaits_counters_from(0) || ours.waiting != 0;
     let (guard, objected) = vote(guard, window, objection);
     if objected {
-        return Err(Fault::new(MPI_ERR_RMA_SYNC, "an epoch is open on this window in some process"));
+        return Err(Fault::new(
+            MPI_ERR_RMA_SYNC,
+            "an epoch is open on this window in some process, or a wait for a counter pending",
+        ));
     }
     let guard = wait_until(guard, window, |window| window.engine.is_quiet() && window.port.is_quiet());
     // Others may still need this process (to copy for them, on created windows) until they are quiet too.
@@ -74,7 +77,7 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
 }
 
 /// A collective vote: true if somebody objects. Every process has come to it then.
-pub(super) fn vote(guard: Guard, mut window: NonNull<Window>, objection: bool) -> (Guard, bool) {
+pub(crate) fn vote(guard: Guard, mut window: NonNull<Window>, objection: bool) -> (Guard, bool) {
     // SAFETY: found under this guard, and no other reference to it is alive.
     unsafe { window.as_mut() }.port.vote(objection);
     let mut verdict = None;

@@ -37,6 +37,7 @@ mod hints;
 mod memory;
 
 pub(crate) use attributes::MPI_Win_get_attr;
+pub(crate) use free::vote;
 
 /// What the application asks for.
 struct Wanted {

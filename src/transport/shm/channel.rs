@@ -159,7 +159,8 @@ impl Tag {
             1 => OpKind::Get,
             2 => OpKind::Accumulate,
             3 => OpKind::GetAccumulate,
-            _ => OpKind::CompareAndSwap,
+            4 => OpKind::CompareAndSwap,
+            _ => OpKind::Notify,
         };
         Tag { kind, element: Element(element), reduction: Reduction(reduction), extent, listed }
     }

@@ -158,6 +158,7 @@ unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, share
         OpKind::Put => unsafe { copy(data, target, len) },
         // SAFETY: as above.
         OpKind::Get => unsafe { copy(target, data, len) },
+        OpKind::Notify => shared.raise(shared.me, disp),
         _ => {
             let lock = &shared.blocks.rank(shared.me).accumulate.0;
             // SAFETY: as above.
@@ -206,7 +207,7 @@ pub(super) unsafe fn combine_slot(tag: Tag, data: *mut u8, target: *mut u8, len:
             OpKind::Accumulate => combine.apply(data, target, len),
             OpKind::GetAccumulate => combine.exchange_apply(data, target, len),
             OpKind::CompareAndSwap => compare_swap_in_place(target, data, len),
-            OpKind::Put | OpKind::Get => debug_assert!(false, "not atomic"),
+            OpKind::Put | OpKind::Get | OpKind::Notify => debug_assert!(false, "not atomic"),
         }
     }
 }

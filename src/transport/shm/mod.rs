@@ -19,6 +19,7 @@ use super::regions::Refusal;
 use super::shape::{Shape, Shapes, moves};
 use attached::Attached;
 use card::Kind;
+use counters::{Counters, Making};
 use protocol::AccumulateLock;
 use setup::Mapped;
 use shared::Shared;
@@ -29,6 +30,7 @@ mod attached;
 mod card;
 mod channel;
 mod cma;
+mod counters;
 mod inbox;
 mod layout;
 mod list;
@@ -46,6 +48,17 @@ mod words;
 
 pub use card::node;
 pub use setup::{Bootstrap, Memory, Settings, SetupError};
+
+/// Steps of [`ShmWindow::make_counters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterStep {
+    /// Says how many this process wants.
+    Want,
+    /// Makes the memory.
+    Create,
+    /// Maps it.
+    Map,
+}
 
 /// One window in one process over shared memory.
 ///
@@ -68,6 +81,9 @@ pub struct ShmWindow {
     traffic: Option<Box<Traffic>>,
     /// Dynamic windows: what each process has attached.
     attached: Option<Box<Attached>>,
+    /// Notification counters, if there are any.
+    counters: Option<Box<Counters>>,
+    making: Making,
 }
 
 // SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the application's
@@ -100,7 +116,8 @@ impl ShmWindow {
             let own = attached.as_deref().map(Attached::own);
             Box::new(Traffic::new(shared, mapped.cma, own))
         });
-        Ok(ShmWindow { traffic, attached, allocated, me, base, settings, voter, shapes: Shapes::new(), mapped })
+        let (counters, making) = (None, Making::default());
+        Ok(ShmWindow { traffic, attached, allocated, me, base, settings, voter, shapes: Shapes::new(), counters, making, mapped })
     }
 
     /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more. As dropping
@@ -222,6 +239,52 @@ impl ShmWindow {
         !self.allocated && self.mapped.size > 1
     }
 
+    /// Notification counters of a process.
+    #[must_use]
+    #[inline(always)]
+    pub fn counters_of(&self, rank: Rank) -> u32 {
+        self.counters.as_ref().map_or(0, |counters| counters.number(rank))
+    }
+
+    /// Collective, in steps with a [`vote`](Self::vote) after each, in which whoever has failed objects: gives each process
+    /// `number` counters of its own. After the last step, and after an objection, [`counters_made`](Self::counters_made). Nobody
+    /// notifies meanwhile.
+    ///
+    /// # Errors
+    /// The memory cannot be had, in words.
+    pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
+        let (blocks, me) = (self.mapped.blocks, self.me);
+        let done = match step {
+            CounterStep::Want => {
+                self.making.want(blocks, me, number);
+                Ok(())
+            }
+            CounterStep::Create => self.making.create(blocks, me),
+            CounterStep::Map => self.making.map(blocks, me, self.mapped.size, self.counters.as_deref()),
+        };
+        done.map_err(counters::reason)
+    }
+
+    /// Ends the making of counters: with the new ones, or with those that there were.
+    pub fn counters_made(&mut self, agreed: bool) {
+        let made = std::mem::take(&mut self.making).done();
+        if agreed {
+            self.counters = made.map(Box::new);
+            if let Some(traffic) = &mut self.traffic {
+                // SAFETY: they stay where they are, and until they are replaced, here, or the window is dropped with its traffic.
+                unsafe { traffic.set_counters(self.counters.as_deref()) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn raise(&self, op: &Op) -> Posted {
+        if let Some(counters) = &self.counters {
+            counters.raise(op.target, op.disp as u32);
+        }
+        Posted::Complete
+    }
+
     /// Nonblocking collective vote, used to tear down: deposits this process's vote ...
     pub fn vote(&mut self, objection: bool) {
         self.voter.vote(self.mapped.blocks.header(), objection);
@@ -266,6 +329,7 @@ impl ShmWindow {
             OpKind::Put => unsafe { copy(origin, target, len) },
             // SAFETY: as above.
             OpKind::Get => unsafe { copy(target, result, len) },
+            OpKind::Notify => return self.raise(op),
             _ => self.direct_atomic(op, target),
         }
         Posted::Complete
@@ -366,6 +430,11 @@ impl Port for ShmWindow {
     #[inline]
     fn observe(&mut self, peer: Rank, word: Word) -> u64 {
         self.mapped.blocks.pair(self.me, peer).signals.0[word as usize].load(Acquire)
+    }
+
+    #[inline]
+    fn counter(&mut self, index: u32) -> u64 {
+        self.counters.as_ref().map_or(0, |counters| counters.sum(self.me, index))
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use crate::sync::Ordering::{Relaxed, Release};
 use crate::transport::element::ForeignReduce;
 
 use super::channel::Channel;
+use super::counters::Counters;
 use super::layout::contact_words;
 use super::words::Blocks;
 
@@ -20,6 +21,8 @@ pub(super) struct Shared {
     size: u32,
     contacts: *const AtomicU64,
     channels: *const Channel,
+    /// Of the window, as long as these are in force; null if there are none.
+    counters: *const Counters,
 }
 
 impl Shared {
@@ -35,7 +38,24 @@ impl Shared {
         base: *mut u8,
         foreign: ForeignReduce,
     ) -> Self {
-        Shared { blocks, me, base, foreign, size, contacts, channels }
+        Shared { blocks, me, base, foreign, size, contacts, channels, counters: std::ptr::null() }
+    }
+
+    /// Other counters are in force.
+    ///
+    /// # Safety
+    /// They live until this is called again, or as long as the result is used.
+    pub(super) unsafe fn set_counters(&mut self, counters: Option<&Counters>) {
+        self.counters = counters.map_or(std::ptr::null(), std::ptr::from_ref);
+    }
+
+    /// Raises a counter, after everything that was done to the memory of `rank` before.
+    #[inline]
+    pub(super) fn raise(&self, rank: Rank, index: u64) {
+        // SAFETY: null, or alive by the promise of `set_counters`.
+        if let Some(counters) = unsafe { self.counters.as_ref() } {
+            counters.raise(rank, index as u32);
+        }
     }
 
     /// The channel from `origin` to `target`. Channels to one target are neighbours.

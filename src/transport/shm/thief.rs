@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::engine::OpKind;
+use crate::engine::{OpKind, Rank};
 use crate::sync::AtomicU32;
 use crate::transport::element::ForeignReduce;
 
@@ -13,6 +13,7 @@ use super::cma::{self, Batch, Way};
 use super::inbox::combine_slot;
 use super::list::{List, combine_packed};
 use super::protocol::{AccumulateLock, published};
+use super::shared::Shared;
 
 /// Memory read for a batch of atomic operations although no operation needs it, to save system calls.
 const SLACK: u64 = 4096;
@@ -25,6 +26,9 @@ pub(super) struct Victim<'a> {
     pub(super) base: u64,
     /// Its accumulate lock.
     pub(super) lock: &'a AtomicU32,
+    /// Its rank, and what it shares with this process.
+    pub(super) rank: Rank,
+    pub(super) shared: &'a Shared,
 }
 
 /// Memory for the batches, kept.
@@ -71,6 +75,10 @@ impl Thief {
             let run = match tag.kind {
                 OpKind::Put => self.copies(channel, position, end, victim, Way::Write),
                 OpKind::Get => self.copies(channel, position, end, victim, Way::Read),
+                OpKind::Notify => {
+                    victim.shared.raise(victim.rank, loot(channel, position).disp);
+                    Ok(position + 1)
+                }
                 _ if tag.listed => self.scattered(channel, position, victim, foreign),
                 _ => self.atomics(channel, position, end, victim, foreign),
             };
@@ -193,7 +201,7 @@ fn hull(channel: &Channel, first: u64, end: u64) -> (u64, u64, u64) {
     let mut position = first + 1;
     while position < end {
         let Loot { tag, disp, len, .. } = loot(channel, position);
-        if tag.listed || matches!(tag.kind, OpKind::Put | OpKind::Get) {
+        if tag.listed || matches!(tag.kind, OpKind::Put | OpKind::Get | OpKind::Notify) {
             break;
         }
         let (wider_from, wider_to) = (from.min(disp), to.max(disp + len as u64));

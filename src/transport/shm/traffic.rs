@@ -17,6 +17,7 @@ use crate::transport::regions::Regions;
 use crate::transport::shape::Shapes;
 
 use super::cma;
+use super::counters::Counters;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
 use super::shared::Shared;
@@ -77,7 +78,7 @@ impl Traffic {
         if op.shape.is_some() {
             return self.post_shaped(op, ticket, shapes);
         }
-        if op.len == 0 {
+        if op.len == 0 && op.kind != OpKind::Notify {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
@@ -182,6 +183,15 @@ impl Traffic {
         }
     }
 
+    /// Other notification counters are in force.
+    ///
+    /// # Safety
+    /// As [`Shared::set_counters`].
+    pub(super) unsafe fn set_counters(&mut self, counters: Option<&Counters>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.set_counters(counters) };
+    }
+
     /// Where the outbox to `target` is. It is noted in the pair's block, which only this process reads:
     /// no search, and no table as long as the window is wide.
     #[inline(always)]
@@ -256,7 +266,8 @@ impl Traffic {
     fn help(&mut self, index: u32) -> Help {
         let outbox = &mut self.outboxes[index as usize];
         let block = self.shared.blocks.rank(outbox.target);
-        let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0 };
+        let (rank, shared) = (outbox.target, &self.shared);
+        let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0, rank, shared };
         match self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
             Ok(Drained::Done) => {}
             Ok(Drained::Held) => return Help::Interrupted,

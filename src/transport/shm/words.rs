@@ -62,6 +62,17 @@ pub(super) struct RankBlock {
     pub(super) licence: Line<LicenceWords>,
     /// Dynamic windows: what the rank has attached.
     pub(super) regions: Line<RegionWords>,
+    pub(super) counters: Line<CounterWords>,
+}
+
+/// What the processes tell each other when they make notification counters; see [`super::counters`].
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct CounterWords {
+    /// Counters that the rank wants.
+    pub(super) wanted: AtomicU64,
+    /// Rank 0: descriptor of the counters' memory in its process.
+    pub(super) file: AtomicU64,
 }
 
 /// Where a rank's table of attached memory is, and how much of it holds; see [`super::attached`]. Written by the rank alone.
@@ -125,7 +136,7 @@ pub(super) struct LockNode {
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Header>() == 256);
-    assert!(size_of::<RankBlock>() == 512);
+    assert!(size_of::<RankBlock>() == 576);
     assert!(size_of::<PairBlock>() == 128);
 };
 

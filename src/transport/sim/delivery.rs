@@ -108,6 +108,7 @@ impl Network {
         match message.purpose {
             _ if message.back => 0,
             Purpose::Access(_, Atomic::Swap(_) | Atomic::Add(_) | Atomic::CompareSwap { .. }) => unit,
+            Purpose::Notify => unit,
             Purpose::Accumulate | Purpose::Fetch => {
                 unit + (u128::from(message.bytes) * u128::from(self.parameters.accumulate_byte_fs) / 1000) as Time
             }
@@ -304,7 +305,7 @@ impl Network {
         }
         let Message { origin, target, window, .. } = message;
         match message.purpose {
-            Purpose::Put | Purpose::Accumulate | Purpose::Get | Purpose::Fetch => {
+            Purpose::Put | Purpose::Accumulate | Purpose::Get | Purpose::Fetch | Purpose::Notify => {
                 self.take_effect(id, &message);
                 let fetches = matches!(message.purpose, Purpose::Get | Purpose::Fetch);
                 if fetches && message.value > SHORT_ANSWER {
@@ -348,6 +349,10 @@ impl Network {
     }
 
     fn take_effect(&mut self, id: u32, message: &Message) {
+        if message.purpose == Purpose::Notify {
+            self.words.notify(message.window, message.target, message.value as u32);
+            self.wake(message.target);
+        }
         let lost = message.purpose == Purpose::Put && self.fails(Fault::LosePut);
         let again = message.purpose == Purpose::Accumulate && self.fails(Fault::RepeatAccumulate);
         let Some(memory) = &mut self.memory else { return };
@@ -407,7 +412,7 @@ impl Network {
                 self.packets[origin as usize].push_back(packet);
                 self.wake(origin);
             }
-            Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch => {
+            Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch | Purpose::Notify => {
                 if let Some(op) = self.memory.as_mut().and_then(|memory| memory.unload(id, origin))
                     && matches!(message.purpose, Purpose::Get | Purpose::Fetch)
                 {

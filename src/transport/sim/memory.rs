@@ -67,7 +67,7 @@ impl Memory {
     /// True if the operation reads its origin buffer: a fetch without operation, and a get, do not.
     fn reads_origin(op: &Op) -> bool {
         match op.kind {
-            OpKind::Get => false,
+            OpKind::Get | OpKind::Notify => false,
             OpKind::GetAccumulate => op.reduction != reduction::NO_OP,
             OpKind::Put | OpKind::Accumulate | OpKind::CompareAndSwap => true,
         }
@@ -97,12 +97,15 @@ impl Memory {
     pub(super) fn apply(&mut self, message: u32, window: u32, times: u32) -> Op {
         let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
         let op = cargo.op;
+        if op.kind == OpKind::Notify {
+            return op;
+        }
         let there = &mut self.windows[window as usize][op.target as usize][op.disp as usize..][..op.len as usize];
-        let old = if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { there.to_vec() };
+        let old = if matches!(op.kind, OpKind::Put | OpKind::Accumulate | OpKind::Notify) { Vec::new() } else { there.to_vec() };
         match op.kind {
             OpKind::Put if times == 0 => {}
             OpKind::Put => there.copy_from_slice(&cargo.data),
-            OpKind::Get => {}
+            OpKind::Get | OpKind::Notify => {}
             OpKind::Accumulate => {
                 (0..times).for_each(|_| reduce(op.element, op.reduction, there, &cargo.data));
             }

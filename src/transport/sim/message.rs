@@ -15,6 +15,8 @@ pub(super) enum Purpose {
     Accumulate,
     /// Accumulates and compare-and-swaps with a result.
     Fetch,
+    /// Raises a counter.
+    Notify,
     Signal(Word),
     /// An access to a lock word.
     Access(LockWord, Atomic),
@@ -54,7 +56,7 @@ pub(super) struct Message {
     pub(super) inlined: bool,
     /// On the wire, in this direction.
     pub(super) bytes: u64,
-    /// Of a signal; of an access, what the word held; of a packet, what it says.
+    /// Of a signal; of an access, what the word held; of a packet, what it says; of a notification, which counter.
     pub(super) value: u64,
 }
 

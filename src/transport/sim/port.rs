@@ -83,6 +83,7 @@ impl<'a> SimPort<'a> {
             OpKind::Accumulate => (Purpose::Accumulate, op.len),
             OpKind::Get => (Purpose::Get, WORD),
             OpKind::GetAccumulate | OpKind::CompareAndSwap => (Purpose::Fetch, op.len),
+            OpKind::Notify => (Purpose::Notify, WORD),
         };
         // Only what is stored at the target has a local stage of its own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
@@ -91,7 +92,7 @@ impl<'a> SimPort<'a> {
         let message = Message {
             ticket: if early { NIL } else { ticket.0 },
             bytes,
-            value: op.len,
+            value: if op.kind == OpKind::Notify { op.disp } else { op.len },
             inlined: inlined || op.kind == OpKind::Get,
             ..self.message(op.target, purpose, path)
         };
@@ -189,6 +190,10 @@ impl Port for SimPort<'_> {
 
     fn observe(&mut self, peer: Rank, word: Word) -> u64 {
         self.net.words.seen(self.window, self.me, peer, word)
+    }
+
+    fn counter(&mut self, index: u32) -> u64 {
+        self.net.words.counter(self.window, self.me, index)
     }
 
     fn poll(&mut self) -> bool {

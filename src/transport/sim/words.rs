@@ -56,6 +56,8 @@ fn two(high: u32, low: u32) -> u64 {
 #[derive(Default)]
 pub(super) struct Words {
     words: Map<Place, u64>,
+    /// Notification counters, by window and rank, and by number.
+    counters: Map<(u64, u32), u64>,
 }
 
 /// Room for what a word is, beside the window's number.
@@ -123,6 +125,16 @@ impl Words {
                 0
             }
         }
+    }
+
+    /// A notification has come.
+    pub(super) fn notify(&mut self, window: u32, rank: u32, index: u32) {
+        *self.counters.entry((two(window, rank), index)).or_insert(0) += 1;
+    }
+
+    /// Notifications that have come.
+    pub(super) fn counter(&self, window: u32, rank: u32, index: u32) -> u64 {
+        self.counters.get(&(two(window, rank), index)).copied().unwrap_or(0)
     }
 
     /// Words that are not 0.

@@ -2,7 +2,7 @@
 
 use mpix_rma::engine::*;
 
-use super::{EpochId, Kind, Meaning, Model};
+use super::{EpochId, Kind, Meaning, Model, OpId};
 
 impl Model {
     /// What must be true at once when a signal is given to the transport.
@@ -73,7 +73,30 @@ impl Model {
             Meaning::Operation(op) => {
                 assert!(self.ops[*op].local.is_some(), "[completion] an R-form request completes too early")
             }
+            Meaning::Counters { first, number, sum } => {
+                let risen = (*first..first + number).any(|index| self.counter(rank, index) >= *sum);
+                assert!(risen, "[completion] rank {rank} was told of notifications that have not come: {meaning:?}");
+            }
         }
+    }
+
+    /// No notification before its data.
+    pub(super) fn check_notification(&self, id: OpId) {
+        let notification = &self.ops[id];
+        for &op in self.epochs[notification.epoch].ops.iter().filter(|&&op| op < id) {
+            let before = &self.ops[op];
+            assert!(
+                before.target != notification.target || before.remote.is_some(),
+                "[completion] a notification of rank {} overtakes what was called before it: {before:?}",
+                notification.rank
+            );
+        }
+    }
+
+    /// Notifications that have come to a counter.
+    pub fn counter(&self, rank: Rank, index: u32) -> u64 {
+        let came = |op: &&super::OpRecord| op.target == rank && op.notifies == Some(index.into()) && op.remote.is_some();
+        self.ops.iter().filter(came).count() as u64
     }
 
     fn complete_epoch(&mut self, epoch: EpochId) {

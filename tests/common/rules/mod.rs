@@ -72,6 +72,8 @@ pub struct OpRecord {
     pub rank: Rank,
     pub target: Rank,
     pub epoch: EpochId,
+    /// It raises this counter.
+    pub notifies: Option<u64>,
     pub posted: Option<Time>,
     pub local: Option<Time>,
     pub remote: Option<Time>,
@@ -104,6 +106,12 @@ pub enum Meaning {
         epochs: Vec<EpochId>,
     },
     Operation(OpId),
+    /// One of these counters has risen to so much since the window was made.
+    Counters {
+        first: u32,
+        number: u32,
+        sum: u64,
+    },
 }
 
 /// To be checked once the completions of the running engine call are known.
@@ -243,7 +251,8 @@ impl Model {
             .or(me.fence)
             .expect("the script issues an operation outside any epoch");
         let id = self.ops.len();
-        self.ops.push(OpRecord { rank, target: op.target, epoch, posted: None, local: None, remote: None });
+        let notifies = (op.kind == OpKind::Notify).then_some(op.disp);
+        self.ops.push(OpRecord { rank, target: op.target, epoch, notifies, posted: None, local: None, remote: None });
         self.epochs[epoch].ops.push(id);
         if let Kind::Fence(number) = self.epochs[epoch].kind {
             self.fence_ops.entry(number).or_default().push(id);
@@ -287,6 +296,9 @@ impl Model {
     pub fn op_remote(&mut self, id: OpId, now: Time) {
         assert!(self.ops[id].remote.is_none());
         self.ops[id].remote = Some(now);
+        if self.ops[id].notifies.is_some() {
+            self.check_notification(id);
+        }
     }
 
     pub fn signalled(&mut self, from: Rank, to: Rank, word: Word, value: u64) {

@@ -175,6 +175,9 @@ pub struct Net {
     ops: HashMap<OpId, Op>,
     /// Accumulates of a pair take effect in order of posting.
     last_accumulate: HashMap<(Rank, Rank), Time>,
+    /// When the last operation of a pair takes effect, of those posted so far.
+    last_effect: HashMap<(Rank, Rank), Time>,
+    counters: HashMap<(Rank, u32), u64>,
     seen: HashMap<(Rank, Rank, Word), u64>,
     sent: HashMap<(Rank, Rank, Word), (u64, Time)>,
     lock_words: BTreeMap<(Rank, LockWord), u64>,
@@ -222,6 +225,8 @@ impl Net {
             carried: HashMap::new(),
             ops: HashMap::new(),
             last_accumulate: HashMap::new(),
+            last_effect: HashMap::new(),
+            counters: HashMap::new(),
             seen: HashMap::new(),
             sent: HashMap::new(),
             lock_words: BTreeMap::new(),
@@ -337,7 +342,7 @@ impl Net {
             Event::Local { op, ticket } => {
                 let record = self.ops[&op];
                 match record.kind {
-                    OpKind::Put | OpKind::Accumulate => {
+                    OpKind::Put | OpKind::Accumulate | OpKind::Notify => {
                         let data = self.read_origin(&record);
                         self.carried.insert(op, data);
                     }
@@ -379,6 +384,9 @@ impl Net {
     }
 
     fn read_origin(&self, op: &Op) -> Vec<u8> {
+        if op.kind == OpKind::Notify {
+            return Vec::new();
+        }
         self.bufs[Buf::of(op.origin).0][..op.len as usize].to_vec()
     }
 
@@ -401,6 +409,10 @@ impl Net {
     }
 
     fn apply_storing(&mut self, op: &Op, data: &[u8]) {
+        if op.kind == OpKind::Notify {
+            *self.counters.entry((op.target, op.disp as u32)).or_insert(0) += 1;
+            return;
+        }
         let cells = &mut self.mem[op.target as usize][Self::target_range(op)];
         match op.kind {
             OpKind::Put => cells.copy_from_slice(data),
@@ -507,9 +519,12 @@ impl Port for RankPort<'_> {
         }
         net.model.op_posted(id, op, net.now);
 
-        let fetching = !matches!(op.kind, OpKind::Put | OpKind::Accumulate);
-        let atomic = !matches!(op.kind, OpKind::Put | OpKind::Get);
-        let ordered_after = if atomic { net.last_accumulate.get(&pair).copied().unwrap_or(0) } else { 0 };
+        let fetching = !matches!(op.kind, OpKind::Put | OpKind::Accumulate | OpKind::Notify);
+        let notifies = op.kind == OpKind::Notify;
+        let atomic = !matches!(op.kind, OpKind::Put | OpKind::Get | OpKind::Notify);
+        // A notification takes effect behind whatever was posted before it.
+        let before = if notifies { &net.last_effect } else { &net.last_accumulate };
+        let ordered_after = if atomic || notifies { before.get(&pair).copied().unwrap_or(0) } else { 0 };
         // Complete at once only where no older accumulate of the pair is still under way.
         if link.mode == Mode::Immediate && ordered_after <= net.now {
             if fetching {
@@ -539,6 +554,11 @@ impl Port for RankPort<'_> {
             net.last_accumulate.insert(pair, *effect);
             remote = remote.max(local);
         }
+        if notifies {
+            remote = remote.max(ordered_after);
+        }
+        let latest = net.last_effect.entry(pair).or_insert(0);
+        *latest = (*latest).max(remote);
         assert!(net.tickets.insert((me, ticket)), "ticket {ticket:?} of rank {me} is still in use");
         net.ops.insert(id, *op);
         *net.in_flight.entry(pair).or_insert(0) += 1;
@@ -552,6 +572,10 @@ impl Port for RankPort<'_> {
         net.schedule(local, Event::Local { op: id, ticket });
         net.schedule(remote, Event::Remote { op: id, ticket });
         Posted::Pending
+    }
+
+    fn counter(&mut self, index: u32) -> u64 {
+        self.net.counters.get(&(self.me, index)).copied().unwrap_or(0)
     }
 
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {

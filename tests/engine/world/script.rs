@@ -121,6 +121,16 @@ impl RankMut<'_> {
         let epoch = self.world.net.model.of(self.me).lock_all.take();
         self.closing(epoch, |w, p| w.unlock_all(p))
     }
+    /// Waits for one of some counters that were never reset.
+    pub fn await_counters(&mut self, first: u32, number: u32, sum: u64) -> Req {
+        self.with_request(Meaning::Counters { first, number, sum }, |w, p| Ok(w.await_counters(p, first, number, sum).0))
+    }
+    pub fn counter(&mut self, index: u32) -> u64 {
+        self.world.raw(self.me, |w, p| w.counter(p, index))
+    }
+    pub fn reset_counter(&mut self, index: u32) -> u64 {
+        self.world.raw(self.me, |w, p| w.reset_counter(p, index))
+    }
     pub fn fence(&mut self) -> Req {
         self.fence_with(NO_ASSERT)
     }
@@ -174,6 +184,10 @@ impl World {
         (id, req)
     }
 
+    /// A bare notification.
+    pub fn notify(&mut self, me: Rank, target: Rank, counter: u32) -> OpId {
+        self.issue(me, byte_op(OpKind::Notify, target, counter.into(), 0))
+    }
     pub fn put(&mut self, me: Rank, target: Rank, disp: usize, data: &[u8]) -> OpId {
         let op = self.put_op(target, disp, data);
         self.issue(me, op)

@@ -1,0 +1,263 @@
+/*
+ * mpix_notify.h - notified access: operations that tell their target, and waiting to be told
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Included by mpix_rma.h.
+ *
+ * Sources
+ *   [draft]  MPI Forum, notified RMA (drafted for MPI 5.1, section 12.6): the counters and their calls.
+ *   [GASPI]  gaspi_notify_waitsome, and TAGASPI (2021), sections II.B to IV: waiting for some of many.
+ *
+ * COUNTERS
+ *
+ * Each process of a window may have notification counters, numbered from 0, as many as it asks for in
+ * MPIX_Win_set_num_notify. An operation in its notifying form does what its plain form does and then adds 1 to a
+ * counter of its target. Counters have 64 bits.
+ *
+ * The counter rises only after the data of that operation, and of all operations that the same process issued
+ * towards the same target before, are visible at the target; for a get, after the target's memory has been read.
+ * Whoever has seen the count, by any call of this file, may read the data, as after MPI_Win_sync. No other
+ * synchronisation is needed for that, in active-target epochs neither.
+ *
+ * A notification belongs to the epoch of its operation: in an epoch that is recorded it is given once the epoch has
+ * begun; a flush or a closing call is complete when it has been given. With a reorder flag on, counts do not tell
+ * epochs apart. Notifying forms may be called in every kind of epoch; the [draft] has them in passive ones only.
+ *
+ * An operation without data (0 elements) gives its notification all the same; towards MPI_PROC_NULL nothing happens.
+ *
+ * Notifications are never lost and never counted twice, however many come while their target looks elsewhere.
+ * They need no call of the target on MPI_Win_allocate and MPI_Win_allocate_shared windows. On windows of other kinds an
+ * origin that computes after a notifying call may delay the notification until its next call, as it may delay
+ * small puts (mpix_rma.h, section 4).
+ *
+ * Served: windows whose processes are all on one node. Elsewhere MPIX_Win_set_num_notify gives
+ * MPI_ERR_UNSUPPORTED_OPERATION in all processes.
+ *
+ * Errors of all calls: MPI_ERR_WIN, MPI_ERR_UNSUPPORTED_OPERATION (a window of the host); MPI_ERR_ARG for a NULL place, for
+ * an index that is no counter, and for counters of a process that has none. Checked before anything moves.
+ */
+#ifndef MPIX_NOTIFY_H
+#define MPIX_NOTIFY_H
+
+#ifndef MPIX_RMA_H
+#error "include mpix_rma.h"
+#endif
+
+/* ---- Operations ---------------------------------------------------------------------------------------------- */
+
+/*
+ * MPIX_Put_notify, MPIX_Get_notify, MPIX_Accumulate_notify, MPIX_Get_accumulate_notify, and with requests
+ * MPIX_Rput_notify, MPIX_Rget_notify, MPIX_Raccumulate_notify, MPIX_Rget_accumulate_notify -
+ * the notifying forms of MPI's communication calls [draft; MPI 12.3]
+ *
+ *   notification_idx   counter of the target that is raised: 0 to its number of counters - 1
+ *   the others         as in the plain call
+ *
+ * The R forms give a request that completes when the origin's buffers may be used again and results are in place, which
+ * may be before the notification is given. Errors: those of the plain call, MPI_ERR_ARG (notification_idx).
+ */
+int MPIX_Put_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                    target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx, MPI_Win win);
+int MPIX_Get_notify(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                    target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx, MPI_Win win);
+int MPIX_Accumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                           MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                           notification_idx, MPI_Win win);
+int MPIX_Get_accumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void
+                               *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint
+                               target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                               notification_idx, MPI_Win win);
+int MPIX_Rput_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx,
+                     MPI_Win win, MPI_Request *request);
+int MPIX_Rget_notify(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                     target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx, MPI_Win win,
+                     MPI_Request *request);
+int MPIX_Raccumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                            MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                            notification_idx, MPI_Win win, MPI_Request *request);
+int MPIX_Rget_accumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void
+                                *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank,
+                                MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                                notification_idx, MPI_Win win, MPI_Request *request);
+
+/*
+ * With large counts [MPI 2.5.8]: MPIX_Put_notify_c, MPIX_Get_notify_c, MPIX_Accumulate_notify_c,
+ * MPIX_Get_accumulate_notify_c, MPIX_Rput_notify_c, MPIX_Rget_notify_c, MPIX_Raccumulate_notify_c,
+ * MPIX_Rget_accumulate_notify_c
+ */
+int MPIX_Put_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                      MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                      notification_idx, MPI_Win win);
+int MPIX_Get_notify_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                      MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                      notification_idx, MPI_Win win);
+int MPIX_Accumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int
+                             target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
+                             MPI_Op op, int notification_idx, MPI_Win win);
+int MPIX_Get_accumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void
+                                 *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank,
+                                 MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op
+                                 op, int notification_idx, MPI_Win win);
+int MPIX_Rput_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                       notification_idx, MPI_Win win, MPI_Request *request);
+int MPIX_Rget_notify_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                       notification_idx, MPI_Win win, MPI_Request *request);
+int MPIX_Raccumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int
+                              target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
+                              MPI_Op op, int notification_idx, MPI_Win win, MPI_Request *request);
+int MPIX_Rget_accumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void
+                                  *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank,
+                                  MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op
+                                  op, int notification_idx, MPI_Win win, MPI_Request *request);
+
+/* MPIX_Fetch_and_op_notify, MPIX_Compare_and_swap_notify - the same for one element */
+int MPIX_Fetch_and_op_notify(const void *origin_addr, void *result_addr, MPI_Datatype datatype, int target_rank,
+                             MPI_Aint target_disp, MPI_Op op, int notification_idx, MPI_Win win);
+int MPIX_Compare_and_swap_notify(const void *origin_addr, const void *compare_addr, void *result_addr, MPI_Datatype
+                                 datatype, int target_rank, MPI_Aint target_disp, int notification_idx, MPI_Win win);
+
+/* MPIX_Notify - a notification alone, behind what this process issued towards the target before */
+int MPIX_Notify(int target_rank, int notification_idx, MPI_Win win);
+
+/* ---- Counters ------------------------------------------------------------------------------------------------ */
+
+/*
+ * MPIX_Win_set_num_notify - give this process counters
+ *
+ *   info      MPI_INFO_NULL, or hints, of which none is known yet
+ *   num       counters of this process; may differ between processes. 0: none
+ *
+ * Collective over the window's group; blocks until all have called. Counts of counters that stay are kept. Counters on
+ * cache lines of their own up to 512 of a process, side by side beyond. If one process cannot, none changes, and all get
+ * an error: MPI_ERR_ARG (num is negative), MPI_ERR_RMA_SYNC (operations of the caller are not complete, or a wait for a
+ * counter that would go is pending), MPI_ERR_NO_MEM; MPI_ERR_ARG where it is another process that cannot.
+ */
+int MPIX_Win_set_num_notify(MPI_Win win, MPI_Info info, int num);
+
+/* MPIX_Win_get_num_notify - tell how many counters a process has. Error: MPI_ERR_RANK. */
+int MPIX_Win_get_num_notify(MPI_Win win, int rank, int *num);
+
+/*
+ * MPIX_Win_get_notify_value - tell the value of a counter of this process: notifications since the last reset
+ *
+ * May be called again and again: it makes progress.
+ */
+int MPIX_Win_get_notify_value(MPI_Win win, int notification_idx, MPI_Count *value);
+
+/* MPIX_Win_reset_notify_value - tell the value of a counter of this process and make it 0, in one: no count is lost */
+int MPIX_Win_reset_notify_value(MPI_Win win, int notification_idx, MPI_Count *value);
+
+/* ---- Waiting ------------------------------------------------------------------------------------------------- */
+
+/*
+ * MPIX_Win_notify_ithreshold - wait for a counter of this process
+ *
+ *   expected  value that it must have, or pass; at least 0
+ *
+ * Never blocks. The request is one of the MPI library, for all its wait and test calls, together with any others. It
+ * completes when the counter's value is at least `expected`. The counter stays as it is. A reset while the wait is pending
+ * counts: the value begins at 0 again. Any number of waits may be pending, on one counter too.
+ * MPI_Win_free with a wait pending gives MPI_ERR_RMA_SYNC in all processes.
+ * Errors: MPI_ERR_ARG (expected is negative), MPI_ERR_NO_MEM.
+ */
+int MPIX_Win_notify_ithreshold(MPI_Win win, int notification_idx, MPI_Count expected, MPI_Request *request);
+
+/* MPIX_Win_notify_threshold - the same, blocking: the shortest way from a notification to its data */
+int MPIX_Win_notify_threshold(MPI_Win win, int notification_idx, MPI_Count expected);
+
+/* MPIX_Win_notify_test_threshold - the same as a question */
+int MPIX_Win_notify_test_threshold(MPI_Win win, int notification_idx, MPI_Count expected, int *flag);
+
+/*
+ * MPIX_Win_notify_iwaitsome - wait for any of some counters of this process [GASPI]
+ *
+ *   first, num   the counters first to first + num - 1
+ *   idx, value   out, when the request is complete: the first of them that was not 0, and its value. The library's
+ *                until then
+ *
+ * Never blocks; the request is as above. The counter keeps its value: MPIX_Win_reset_notify_value takes it.
+ * Errors: MPI_ERR_ARG (num is not positive), MPI_ERR_NO_MEM.
+ */
+int MPIX_Win_notify_iwaitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value, MPI_Request *request);
+
+/* MPIX_Win_notify_waitsome - the same, blocking */
+int MPIX_Win_notify_waitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value);
+
+/* MPIX_Win_notify_testsome - the same as a question; idx and value are set where flag is */
+int MPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value, int *flag);
+
+/* ---- Names for tools ----------------------------------------------------------------------------------------- */
+
+int PMPIX_Put_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx,
+                     MPI_Win win);
+int PMPIX_Get_notify(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                     target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx, MPI_Win win);
+int PMPIX_Accumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                            MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                            notification_idx, MPI_Win win);
+int PMPIX_Get_accumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void
+                                *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank,
+                                MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                                notification_idx, MPI_Win win);
+int PMPIX_Rput_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                      MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx,
+                      MPI_Win win, MPI_Request *request);
+int PMPIX_Rget_notify(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                      target_disp, int target_count, MPI_Datatype target_datatype, int notification_idx, MPI_Win win,
+                      MPI_Request *request);
+int PMPIX_Raccumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                             MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                             notification_idx, MPI_Win win, MPI_Request *request);
+int PMPIX_Rget_accumulate_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void
+                                 *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank,
+                                 MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, int
+                                 notification_idx, MPI_Win win, MPI_Request *request);
+int PMPIX_Put_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                       notification_idx, MPI_Win win);
+int PMPIX_Get_notify_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                       notification_idx, MPI_Win win);
+int PMPIX_Accumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int
+                              target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
+                              MPI_Op op, int notification_idx, MPI_Win win);
+int PMPIX_Get_accumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void
+                                  *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank,
+                                  MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op
+                                  op, int notification_idx, MPI_Win win);
+int PMPIX_Rput_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int
+                        target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                        notification_idx, MPI_Win win, MPI_Request *request);
+int PMPIX_Rget_notify_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                        MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                        notification_idx, MPI_Win win, MPI_Request *request);
+int PMPIX_Raccumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int
+                               target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype
+                               target_datatype, MPI_Op op, int notification_idx, MPI_Win win, MPI_Request *request);
+int PMPIX_Rget_accumulate_notify_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void
+                                   *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int
+                                   target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype
+                                   target_datatype, MPI_Op op, int notification_idx, MPI_Win win, MPI_Request
+                                   *request);
+int PMPIX_Fetch_and_op_notify(const void *origin_addr, void *result_addr, MPI_Datatype datatype, int target_rank,
+                              MPI_Aint target_disp, MPI_Op op, int notification_idx, MPI_Win win);
+int PMPIX_Compare_and_swap_notify(const void *origin_addr, const void *compare_addr, void *result_addr, MPI_Datatype
+                                  datatype, int target_rank, MPI_Aint target_disp, int notification_idx, MPI_Win win);
+int PMPIX_Notify(int target_rank, int notification_idx, MPI_Win win);
+int PMPIX_Win_set_num_notify(MPI_Win win, MPI_Info info, int num);
+int PMPIX_Win_get_num_notify(MPI_Win win, int rank, int *num);
+int PMPIX_Win_get_notify_value(MPI_Win win, int notification_idx, MPI_Count *value);
+int PMPIX_Win_reset_notify_value(MPI_Win win, int notification_idx, MPI_Count *value);
+int PMPIX_Win_notify_ithreshold(MPI_Win win, int notification_idx, MPI_Count expected, MPI_Request *request);
+int PMPIX_Win_notify_threshold(MPI_Win win, int notification_idx, MPI_Count expected);
+int PMPIX_Win_notify_test_threshold(MPI_Win win, int notification_idx, MPI_Count expected, int *flag);
+int PMPIX_Win_notify_iwaitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value, MPI_Request *request);
+int PMPIX_Win_notify_waitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value);
+int PMPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value, int *flag);
+
+#endif /* MPIX_NOTIFY_H */

@@ -1,0 +1,288 @@
+//! Counters of notified access, and waiting for them.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use crate::engine::{Notified, Outcome};
+use crate::mpi::call::{Done, admit, deliver, on_our_window};
+use crate::mpi::error::Fault;
+use crate::mpi::host::exports;
+use crate::mpi::sys::*;
+use crate::mpi::window::vote;
+use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::window::Places;
+use crate::runtime::{Guard, Window, with_port};
+use crate::transport::shm::CounterStep;
+
+/// Counters of this process, checked.
+#[derive(Clone, Copy)]
+struct Range {
+    first: u32,
+    number: u32,
+    expected: u64,
+}
+
+/// The counters `first` to `first + number - 1` of this process.
+fn own(window: &Window, first: c_int, number: c_int, expected: MPI_Count) -> Result<Range, Fault> {
+    let there = window.port.counters_of(window.rank());
+    let (Ok(first), Ok(number)) = (u32::try_from(first), u32::try_from(number)) else {
+        return Err(Fault::new(MPI_ERR_ARG, "the index or number of counters is negative"));
+    };
+    if number == 0 {
+        return Err(Fault::new(MPI_ERR_ARG, "the number of counters is 0"));
+    }
+    if there == 0 {
+        return Err(Fault::new(MPI_ERR_ARG, "this process has no counters on the window (MPIX_Win_set_num_notify)"));
+    }
+    if first >= there || number > there - first {
+        return Err(Fault::new(MPI_ERR_ARG, "the index is beyond the counters of this process (MPIX_Win_get_num_notify)"));
+    }
+    let Ok(expected) = u64::try_from(expected) else {
+        return Err(Fault::new(MPI_ERR_ARG, "expected is negative"));
+    };
+    Ok(Range { first, number, expected })
+}
+
+fn present<T>(place: *mut T, text: &'static str) -> Result<*mut T, Fault> {
+    if place.is_null() { Err(Fault::new(MPI_ERR_ARG, text)) } else { Ok(place) }
+}
+
+fn look(window: &mut Window, range: Range) -> Option<Notified> {
+    with_port!(&mut window.port, port => window.engine.look_at_counters(port, range.first, range.number, range.expected))
+}
+
+/// Waits, blocking. The counters are all that is looked at until they have not moved for a while.
+fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Option<Notified> {
+    let mut found = None;
+    drop(wait_until(guard, window, |window| {
+        for _ in 0..LOOKS {
+            found = look(window, range);
+            if found.is_some() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }));
+    found
+}
+
+/// Looks at counters alone between two looks at everything: they are what a blocking wait is for, and each is a load.
+const LOOKS: u32 = 16;
+
+/// A test: drives everything when it finds nothing, since a program may do nothing else [PR-1].
+fn test(mut guard: Guard, mut window: NonNull<Window>, range: Range) -> Option<Notified> {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let found = look(unsafe { window.as_mut() }, range);
+    if found.is_none() {
+        sweep(&mut guard);
+        let poke = guard.host.poke;
+        drop(guard);
+        poke();
+    }
+    found
+}
+
+/// # Safety
+/// The places are NULL or the caller's to write.
+unsafe fn tell(places: Places, found: Notified) {
+    // SAFETY: the caller's promise.
+    unsafe { places.write(found) }
+}
+
+/// Starts to wait, and gives a request.
+fn start(guard: Guard, mut window: NonNull<Window>, range: Range, places: Places, request: *mut MPI_Request) -> Done {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    let (outcome, found) = with_port!(&mut ours.port, port => {
+        ours.engine.await_counters(port, range.first, range.number, range.expected)
+    });
+    match (outcome, found) {
+        // SAFETY: the application's places, of which it has been said that they are written by the end of the request.
+        (_, Some(found)) => unsafe { tell(places, found) },
+        (Outcome::Pending(id), None) => ours.promise(id, places),
+        (Outcome::Complete, None) => {}
+    }
+    // SAFETY: the place was checked by the caller, and the window was found under this guard.
+    unsafe { deliver(guard, window, outcome, request) }
+}
+
+/// Gives every process counters of its own.
+fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    let wanted = u32::try_from(number).unwrap_or(0);
+    let mut fault = if !ours.port.can_count() {
+        let text = "windows with peers that are reached by messages have no counters yet";
+        Some(Fault::new(MPI_ERR_UNSUPPORTED_OPERATION, text))
+    } else if number < 0 {
+        Some(Fault::new(MPI_ERR_ARG, "num is negative"))
+    } else if ours.engine.awaits_counters_from(wanted) {
+        Some(Fault::new(MPI_ERR_RMA_SYNC, "a wait for a counter that would go is pending"))
+    } else if ours.engine.has_operations() {
+        Some(Fault::new(MPI_ERR_RMA_SYNC, "operations of this process are not complete"))
+    } else {
+        None
+    };
+    let mut guard = guard;
+    let mut objected = false;
+    for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
+        if fault.is_none() {
+            // SAFETY: as above; the vote below gives the guard up and comes back with one.
+            if let Err(reason) = unsafe { window.as_mut() }.port.make_counters(step, wanted) {
+                log::warn!("MPIX_Win_set_num_notify: {reason}");
+                fault = Some(Fault::new(MPI_ERR_NO_MEM, "the counters' memory cannot be had"));
+            }
+        }
+        (guard, objected) = vote(guard, window, fault.is_some());
+        if objected {
+            break;
+        }
+    }
+    // SAFETY: as above.
+    let ours = unsafe { window.as_mut() };
+    ours.port.counters_made(!objected);
+    if !objected {
+        ours.engine.forget_counters_from(wanted);
+    }
+    drop(guard);
+    match fault {
+        Some(fault) => Err(fault),
+        None if objected => Err(Fault::new(MPI_ERR_ARG, "another process of the window cannot set its counters")),
+        None => Ok(()),
+    }
+}
+
+/// Defines calls, exported under both names.
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) = $body:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `win` is a window handle; places for results are NULL (an error) or have room.
+        #[inline(always)]
+        pub unsafe extern "C" fn $name(win: MPI_Win, $($arg: $type),*) -> c_int {
+            on_our_window(stringify!($name), win, $body)
+        }
+        exports! { $name(win: MPI_Win, $($arg: $type),*); }
+    )*};
+}
+
+calls! {
+    /// Collective: gives this process `num` counters, and every other one as many as it asks for. Counts are kept.
+    MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard, window| {
+        let _ = info;
+        set_number(guard, window, num)
+    };
+    /// Tells how many counters a process has.
+    MPIX_Win_get_num_notify(rank: c_int, num: *mut c_int) = |_guard, window| {
+        let place = present(num, "num is NULL")?;
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        let window = unsafe { window.as_ref() };
+        let Ok(rank) = u32::try_from(rank).map_err(|_| ()).and_then(|rank| if rank < window.size { Ok(rank) } else { Err(()) }) else {
+            return Err(Fault::new(MPI_ERR_RANK, "rank is outside the window's group"));
+        };
+        // SAFETY: checked above. There are no more than an int says.
+        unsafe { place.write(window.port.counters_of(rank) as c_int) };
+        Ok(())
+    };
+    /// Tells the value of a counter of this process.
+    MPIX_Win_get_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |guard, mut window| {
+        let place = present(value, "value is NULL")?;
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        let ours = unsafe { window.as_mut() };
+        let range = own(ours, notification_idx, 1, 0)?;
+        let seen = with_port!(&mut ours.port, port => ours.engine.counter(port, range.first));
+        // SAFETY: checked above.
+        unsafe { place.write(seen as MPI_Count) };
+        polled(guard);
+        Ok(())
+    };
+    /// Takes the value of a counter of this process, which is then 0.
+    MPIX_Win_reset_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |guard, mut window| {
+        let place = present(value, "value is NULL")?;
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        let ours = unsafe { window.as_mut() };
+        let range = own(ours, notification_idx, 1, 0)?;
+        let seen = with_port!(&mut ours.port, port => ours.engine.reset_counter(port, range.first));
+        // SAFETY: checked above.
+        unsafe { place.write(seen as MPI_Count) };
+        polled(guard);
+        Ok(())
+    };
+    /// Complete when the counter is at least `expected`.
+    MPIX_Win_notify_ithreshold(notification_idx: c_int, expected: MPI_Count, request: *mut MPI_Request) = |guard, window| {
+        admit(request)?;
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
+        start(guard, window, range, Places::none(), request)
+    };
+    /// Returns when the counter is at least `expected`.
+    MPIX_Win_notify_threshold(notification_idx: c_int, expected: MPI_Count) = |guard, window| {
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
+        block(guard, window, range);
+        Ok(())
+    };
+    /// Tells whether the counter is at least `expected`.
+    MPIX_Win_notify_test_threshold(notification_idx: c_int, expected: MPI_Count, flag: *mut c_int) = |guard, window| {
+        let flag = present(flag, "flag is NULL")?;
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
+        let found = test(guard, window, range);
+        // SAFETY: checked above.
+        unsafe { flag.write(c_int::from(found.is_some())) };
+        Ok(())
+    };
+    /// Complete when one of `num` counters from `first` on is not 0; `idx` and `value` then tell which, and what it was.
+    MPIX_Win_notify_iwaitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count, request: *mut MPI_Request) =
+        |guard, window| {
+            admit(request)?;
+            let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
+            // SAFETY: found under the guard, and no other reference to it is alive.
+            let range = own(unsafe { window.as_ref() }, first, num, 1)?;
+            start(guard, window, range, places, request)
+        };
+    /// Returns when one of `num` counters from `first` on is not 0.
+    MPIX_Win_notify_waitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count) = |guard, window| {
+        let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
+        // SAFETY: found under the guard, and no other reference to it is alive.
+        let range = own(unsafe { window.as_ref() }, first, num, 1)?;
+        if let Some(found) = block(guard, window, range) {
+            // SAFETY: checked above.
+            unsafe { tell(places, found) };
+        }
+        Ok(())
+    };
+    /// Tells whether one of `num` counters from `first` on is not 0.
+    MPIX_Win_notify_testsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count, flag: *mut c_int) =
+        |guard, window| {
+            let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
+            let flag = present(flag, "flag is NULL")?;
+            // SAFETY: found under the guard, and no other reference to it is alive.
+            let range = own(unsafe { window.as_ref() }, first, num, 1)?;
+            let found = test(guard, window, range);
+            // SAFETY: checked above.
+            unsafe {
+                flag.write(c_int::from(found.is_some()));
+                if let Some(found) = found {
+                    tell(places, found);
+                }
+            }
+            Ok(())
+        };
+}
+
+/// After a look at a value: a program may do nothing else [PR-1].
+fn polled(mut guard: Guard) {
+    guard.polls = guard.polls.wrapping_add(1);
+    if guard.polls.is_multiple_of(POLLS_PER_SWEEP) {
+        sweep(&mut guard);
+        let poke = guard.host.poke;
+        drop(guard);
+        poke();
+    }
+}
+
+/// Looks at values between two sweeps.
+const POLLS_PER_SWEEP: u32 = 8;

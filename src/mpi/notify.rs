@@ -1,0 +1,246 @@
+//! Notifying forms of the communication calls: the plain call's operation, then one that raises a counter of its target.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use super::args::{self, Buffer, Target};
+use super::call::{Done, admit, deliver, on_our_window};
+use super::error::Fault;
+use super::host::exports;
+use super::rma::{count_call, issue, issue_request};
+use super::sys::*;
+use crate::engine::{Addr, Element, Op, OpKind, Outcome, Reduction};
+use crate::runtime::{Guard, Window};
+
+/// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
+#[inline(always)]
+fn notification(window: &Window, target: c_int, index: c_int) -> Result<Option<Op>, Fault> {
+    let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")? else { return Ok(None) };
+    let number = window.port.counters_of(rank);
+    match u32::try_from(index) {
+        Ok(index) if index < number => Ok(Some(Op {
+            origin: Addr(0),
+            result: Addr(0),
+            compare: Addr(0),
+            disp: u64::from(index),
+            len: 0,
+            target: rank,
+            kind: OpKind::Notify,
+            element: Element(0),
+            reduction: Reduction(0),
+            extent: 1,
+            shape: None,
+        })),
+        _ => Err(no_counter(number)),
+    }
+}
+
+#[cold]
+fn no_counter(number: u32) -> Fault {
+    if number == 0 {
+        return Fault::new(MPI_ERR_ARG, "the target has no counters on this window (MPIX_Win_set_num_notify)");
+    }
+    Fault::new(MPI_ERR_ARG, "notification_idx is not below the target's number of counters (MPIX_Win_get_num_notify)")
+}
+
+/// Checks and issues one operation and its notification.
+#[inline(always)]
+fn communicate(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    target: c_int,
+    index: c_int,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    let behind = notification(ours, target, index)?;
+    if let Some(op) = make(ours)? {
+        issue(ours, &op)?;
+    }
+    // In the epoch of the operation, which is there: this is not refused where that was not.
+    if let Some(op) = behind {
+        issue(ours, &op)?;
+    }
+    count_call(guard, window);
+    Ok(())
+}
+
+/// The same with a request for the operation.
+#[inline(always)]
+fn communicate_request(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    request: *mut MPI_Request,
+    target: c_int,
+    index: c_int,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
+    admit(request)?;
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    let behind = notification(ours, target, index)?;
+    let outcome = match make(ours)? {
+        Some(op) => issue_request(ours, &op)?,
+        None => Outcome::Complete,
+    };
+    if let Some(op) = behind {
+        issue(ours, &op)?;
+    }
+    // SAFETY: `admit` has seen the place, and the window was found under this guard.
+    unsafe { deliver(guard, window, outcome, request) }
+}
+
+/// The forms of one type of count.
+macro_rules! counted {
+    ($count:ty; $($put:ident $get:ident $accumulate:ident $get_accumulate:ident $form:ident ($($request:ident: $type:ty)?);)*) => {$(
+        counted! { @transfer $put OpKind::Put, *const c_void, $count, $form ($($request: $type)?) }
+        counted! { @transfer $get OpKind::Get, *mut c_void, $count, $form ($($request: $type)?) }
+        /// Reduces data into a target's window and tells the target.
+        ///
+        /// # Safety
+        /// As MPI says of the plain call.
+        #[inline(always)]
+        pub unsafe extern "C" fn $accumulate(
+            origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+            target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, notification_idx: c_int,
+            win: MPI_Win $(, $request: $type)?
+        ) -> c_int {
+            let origin = Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype };
+            let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            on_our_window(stringify!($accumulate), win, |guard, window| {
+                $form(guard, window, $($request,)? target_rank, notification_idx, |window| {
+                    args::accumulate(window, origin, target, op)
+                })
+            })
+        }
+        /// Fetches a target's data, reduces ours into it and tells the target.
+        ///
+        /// # Safety
+        /// As MPI says of the plain call.
+        #[inline(always)]
+        pub unsafe extern "C" fn $get_accumulate(
+            origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, result_addr: *mut c_void,
+            result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
+            target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, notification_idx: c_int, win: MPI_Win
+            $(, $request: $type)?
+        ) -> c_int {
+            let origin = Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype };
+            let result = Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype };
+            let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            on_our_window(stringify!($get_accumulate), win, |guard, window| {
+                $form(guard, window, $($request,)? target_rank, notification_idx, |window| {
+                    args::get_accumulate(window, origin, result, target, op)
+                })
+            })
+        }
+        exports! {
+            $accumulate(
+                origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+                target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, notification_idx: c_int,
+                win: MPI_Win $(, $request: $type)?);
+            $get_accumulate(
+                origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, result_addr: *mut c_void,
+                result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
+                target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, notification_idx: c_int, win: MPI_Win
+                $(, $request: $type)?);
+        }
+    )*};
+    (@transfer $name:ident $kind:expr, $pointer:ty, $count:ty, $form:ident ($($request:ident: $type:ty)?)) => {
+        /// Moves data between this process and a target's window and tells the target.
+        ///
+        /// # Safety
+        /// As MPI says of the plain call.
+        #[inline(always)]
+        pub unsafe extern "C" fn $name(
+            origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+            target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, notification_idx: c_int, win: MPI_Win
+            $(, $request: $type)?
+        ) -> c_int {
+            let origin = Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
+            let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            on_our_window(stringify!($name), win, |guard, window| {
+                $form(guard, window, $($request,)? target_rank, notification_idx, |window| {
+                    args::transfer(window, $kind, origin, target)
+                })
+            })
+        }
+        exports! {
+            $name(origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
+                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, notification_idx: c_int,
+                  win: MPI_Win $(, $request: $type)?);
+        }
+    };
+}
+
+counted! { c_int;
+    MPIX_Put_notify MPIX_Get_notify MPIX_Accumulate_notify MPIX_Get_accumulate_notify communicate ();
+    MPIX_Rput_notify MPIX_Rget_notify MPIX_Raccumulate_notify MPIX_Rget_accumulate_notify communicate_request (request: *mut MPI_Request);
+}
+
+counted! { MPI_Count;
+    MPIX_Put_notify_c MPIX_Get_notify_c MPIX_Accumulate_notify_c MPIX_Get_accumulate_notify_c communicate ();
+    MPIX_Rput_notify_c MPIX_Rget_notify_c MPIX_Raccumulate_notify_c MPIX_Rget_accumulate_notify_c communicate_request (request: *mut MPI_Request);
+}
+
+/// Fetches one element of a target, reduces ours into it and tells the target.
+///
+/// # Safety
+/// As MPI says of the plain call.
+#[inline(always)]
+pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    op: MPI_Op,
+    notification_idx: c_int,
+    win: MPI_Win,
+) -> c_int {
+    on_our_window("MPIX_Fetch_and_op_notify", win, |guard, window| {
+        communicate(guard, window, target_rank, notification_idx, |window| {
+            args::fetch_and_op(window, origin_addr, result_addr, datatype, target_rank, target_disp, op)
+        })
+    })
+}
+
+/// Compares and swaps one element of a target, fetches it, and tells the target.
+///
+/// # Safety
+/// As MPI says of the plain call.
+#[inline(always)]
+pub unsafe extern "C" fn MPIX_Compare_and_swap_notify(
+    origin_addr: *const c_void,
+    compare_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    notification_idx: c_int,
+    win: MPI_Win,
+) -> c_int {
+    on_our_window("MPIX_Compare_and_swap_notify", win, |guard, window| {
+        communicate(guard, window, target_rank, notification_idx, |window| {
+            let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
+            args::compare_and_swap(window, buffers, datatype, target_rank, target_disp)
+        })
+    })
+}
+
+/// Tells the target.
+///
+/// # Safety
+/// `win` is a window handle.
+#[inline(always)]
+pub unsafe extern "C" fn MPIX_Notify(target_rank: c_int, notification_idx: c_int, win: MPI_Win) -> c_int {
+    on_our_window("MPIX_Notify", win, |guard, window| communicate(guard, window, target_rank, notification_idx, |_| Ok(None)))
+}
+
+exports! {
+    MPIX_Fetch_and_op_notify(origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
+        target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, notification_idx: c_int, win: MPI_Win);
+    MPIX_Compare_and_swap_notify(origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void,
+        datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, notification_idx: c_int, win: MPI_Win);
+    MPIX_Notify(target_rank: c_int, notification_idx: c_int, win: MPI_Win);
+}

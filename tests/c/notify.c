@@ -1,0 +1,400 @@
+/*
+ * Notified access: counters rise behind their data in every kind of epoch, waits of every form end, wrong calls are refused.
+ *
+ *   notify CASE    CASE: epochs | calls | waits | some | reset | overload | wrong
+ */
+#include "check.h"
+
+enum { CELLS = 4096, COUNTERS = 8 };
+static Window w;
+
+static int64_t *cells(void) { return w.base; }
+
+static MPI_Count value_of(int idx)
+{
+    MPI_Count value = -1;
+    MPI(MPIX_Win_get_notify_value(w.win, idx, &value));
+    return value;
+}
+
+static void open_window(int kind)
+{
+    w = window(kind, CELLS * (MPI_Aint)sizeof(int64_t), sizeof(int64_t));
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
+}
+
+/* Right neighbour puts; each checks the count, then at once the data: nothing else synchronises the two. */
+static void put_right(int64_t value, int count, int idx)
+{
+    static int64_t data[CELLS];
+    for (int i = 0; i < count; i++)
+        data[i] = value + i;
+    MPI(MPIX_Put_notify(data, count, MPI_INT64_T, (me + 1) % ranks, 0, count, MPI_INT64_T, idx, w.win));
+}
+
+static void expect_data(int64_t value, int count, const char *where)
+{
+    int wrong = 0;
+    for (int i = 0; i < count; i++)
+        wrong += load64(cells() + i) != value + i;
+    EXPECT(!wrong, "%s: %d of %d cells were not there with the count", where, wrong, count);
+}
+
+static void epochs(void)
+{
+    static const int sizes[] = {1, 3, 100, CELLS};
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    MPI_Count count = 0;
+    MPI_Group to = group_one(right), from = group_one(left);
+    for (int s = 0; s < 4; s++)
+        for (int mix = 0; mix <= NB_ALL; mix += 5) {
+            int n = sizes[s];
+            int64_t value = 1000 * (s * 16 + mix + 1);
+            MPI_Request r[2];
+            MPI(MPI_Barrier(MPI_COMM_WORLD));
+            MPI(MPI_Win_fence(0, w.win));
+            put_right(value, n, 1);
+            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
+            expect_data(value, n, "fence");
+            MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+
+            do_post(mix, from, 0, w.win);
+            do_start(mix, to, 0, w.win);
+            put_right(value + 1, n, 1);
+            do_complete(mix, w.win, &r[0]);
+            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
+            expect_data(value + 1, n, "access");
+            do_wait(mix, w.win, &r[1]);
+            MPI(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
+            MPI(MPI_Barrier(MPI_COMM_WORLD));
+
+            do_lock(mix, MPI_LOCK_EXCLUSIVE, right, w.win);
+            put_right(value + 2, n, 1);
+            do_unlock(mix, right, w.win, &r[0]);
+            finish(&r[0]);
+            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
+            expect_data(value + 2, n, "lock");
+            MPI(MPI_Barrier(MPI_COMM_WORLD));
+
+            do_lock_all(mix, w.win);
+            put_right(value + 3, n, 1);
+            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
+            expect_data(value + 3, n, "lock_all");
+            do_unlock_all(mix, w.win, &r[0]);
+            finish(&r[0]);
+            EXPECT(value_of(1) == count, "counter is %ld, not %ld", (long)value_of(1), (long)count);
+        }
+
+    /* Deferred: an origin closes three epochs before the first is exposed. The counts come one by one. */
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI_Request r[3];
+    int64_t values[3] = {71, 72, 73};
+    if (me % 2 == 0 && right != 0 && ranks > 1) {
+        for (int i = 0; i < 3; i++) {
+            do_start(NB_ALL, to, 0, w.win);
+            MPI(MPIX_Put_notify(&values[i], 1, MPI_INT64_T, right, i, 1, MPI_INT64_T, 2, w.win));
+            do_complete(NB_ALL, w.win, &r[i]);
+        }
+        tell(right, 1);
+        MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
+    } else if (me % 2) {
+        hear(left, 1);
+        EXPECT(value_of(2) == 0, "notified by an epoch that has not begun");
+        for (int i = 0; i < 3; i++) {
+            do_post(NB_ALL, from, 0, w.win);
+            MPI(MPIX_Win_notify_threshold(w.win, 2, i + 1));
+            EXPECT(load64(cells() + i) == 71 + i, "deferred put %d: %ld", i, (long)load64(cells() + i));
+            do_wait(NB_ALL, w.win, &r[i]);
+        }
+        MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
+    }
+    MPI(MPI_Group_free(&to));
+    MPI(MPI_Group_free(&from));
+}
+
+/* Each call in its notifying form: its own effect, and one notification. */
+static void calls(void)
+{
+    MPI_Count before[COUNTERS];
+    int64_t one = 1, ten = 10, back = -1, compare = 11;
+    MPI_Request r;
+    MPI_Datatype pairs;
+    MPI(MPI_Type_vector(2, 1, 2, MPI_INT64_T, &pairs));
+    MPI(MPI_Type_commit(&pairs));
+    int right = (me + 1) % ranks;
+    for (int i = 0; i < COUNTERS; i++)
+        before[i] = value_of(i);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    memset(w.base, 0, 64);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_lock_all(0, w.win));
+    MPI(MPIX_Accumulate_notify(&one, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, MPI_SUM, 0, w.win));
+    MPI(MPIX_Get_accumulate_notify(&ten, 1, MPI_INT64_T, &back, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, MPI_SUM, 0, w.win));
+    MPI(MPI_Win_flush(right, w.win));
+    EXPECT(back == 1, "get_accumulate: %ld", (long)back);
+    MPI(MPIX_Compare_and_swap_notify(&one, &compare, &back, MPI_INT64_T, right, 0, 0, w.win));
+    MPI(MPI_Win_flush(right, w.win));
+    EXPECT(back == 11, "compare_and_swap: %ld", (long)back);
+    MPI(MPIX_Fetch_and_op_notify(&ten, &back, MPI_INT64_T, right, 0, MPI_SUM, 0, w.win));
+    MPI(MPI_Win_flush(right, w.win));
+    EXPECT(back == 1, "fetch_and_op: %ld", (long)back);
+    MPI(MPIX_Get_notify(&back, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, 0, w.win));
+    MPI(MPI_Win_flush(right, w.win));
+    EXPECT(back == 11, "get: %ld", (long)back);
+    MPI(MPIX_Rput_notify(&ten, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, 3, w.win, &r));
+    finish(&r);
+    MPI(MPI_Win_flush(right, w.win));
+    MPI(MPIX_Rget_notify(&back, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, 3, w.win, &r));
+    finish(&r);
+    EXPECT(back == 10, "rget: %ld", (long)back);
+    MPI(MPIX_Raccumulate_notify(&one, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, MPI_SUM, 3, w.win, &r));
+    finish(&r);
+    MPI(MPIX_Rget_accumulate_notify(&one, 1, MPI_INT64_T, &back, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, MPI_SUM, 3, w.win, &r));
+    finish(&r);
+    EXPECT(back == 11, "rget_accumulate: %ld", (long)back);
+    MPI(MPIX_Put_notify_c(&ten, 1, MPI_INT64_T, right, 2, 1, MPI_INT64_T, 4, w.win));
+    MPI(MPIX_Rput_notify_c(&ten, 1, MPI_INT64_T, right, 3, 1, MPI_INT64_T, 4, w.win, &r));
+    finish(&r);
+    int64_t both[3] = {5, 6, 7};
+    MPI(MPIX_Put_notify(both, 1, pairs, right, 4, 1, pairs, 5, w.win));
+    MPI(MPIX_Put_notify(NULL, 0, MPI_INT64_T, right, 0, 0, MPI_INT64_T, 5, w.win));
+    MPI(MPIX_Notify(right, 5, w.win));
+    MPI(MPIX_Notify(me, 6, w.win));
+    MPI(MPIX_Put_notify(both, 1, MPI_INT64_T, MPI_PROC_NULL, 0, 1, MPI_INT64_T, 6, w.win));
+    MPI(MPIX_Notify(MPI_PROC_NULL, 6, w.win));
+    MPI(MPI_Win_unlock_all(w.win));
+    static const int expected[COUNTERS] = {5, 0, 0, 4, 2, 3, 1, 0};
+    for (int i = 0; i < COUNTERS; i++) {
+        MPI(MPIX_Win_notify_threshold(w.win, i, before[i] + expected[i]));
+        EXPECT(value_of(i) == before[i] + expected[i], "counter %d rose by %ld, not %d", i, (long)(value_of(i) - before[i]), expected[i]);
+    }
+    EXPECT(load64(cells() + 4) == 5 && load64(cells() + 6) == 7 && load64(cells() + 5) == 0, "derived datatype");
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Type_free(&pairs));
+}
+
+/* Requests that wait for counts, in one list with those of the host and of epochs. */
+static void waits(void)
+{
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    MPI_Count base = value_of(0);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    for (int turn = 0; turn < 200; turn++) {
+        int64_t value = turn, in = -1;
+        int flag;
+        MPI_Request r[5];
+        MPI(MPIX_Win_notify_ithreshold(w.win, 0, base + turn + 1, &r[0]));
+        MPI(MPIX_Win_notify_ithreshold(w.win, 0, base, &r[1])); /* so already */
+        MPI(MPI_Irecv(&in, 1, MPI_INT64_T, left, 7, MPI_COMM_WORLD, &r[2]));
+        do_lock(turn % 2 ? NB_ALL : 0, MPI_LOCK_SHARED, right, w.win);
+        MPI(MPIX_Put_notify(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, 0, w.win));
+        MPI(MPIX_Win_iunlock(right, w.win, &r[3]));
+        MPI(MPI_Isend(&value, 1, MPI_INT64_T, right, 7, MPI_COMM_WORLD, &r[4]));
+        MPI(MPI_Test(&r[1], &flag, MPI_STATUS_IGNORE));
+        EXPECT(flag, "a threshold that is reached gives a complete request");
+        MPI(MPI_Waitall(5, r, MPI_STATUSES_IGNORE));
+        EXPECT(load64(cells()) >= turn && in == turn, "turn %d: %ld and %ld", turn, (long)load64(cells()), (long)in);
+        MPI(MPIX_Win_notify_test_threshold(w.win, 0, base + turn + 1, &flag));
+        EXPECT(flag, "reached and not found so");
+        MPI(MPIX_Win_notify_test_threshold(w.win, 0, base + turn + 1000, &flag));
+        EXPECT(!flag, "not reached and found so");
+    }
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+/* Notifications on many counters; each is taken once, by whoever finds it. */
+static void some(void)
+{
+    enum { MANY = 1000 };
+    int right = (me + 1) % ranks, seen[MANY] = {0};
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, MANY));
+    MPI(MPI_Win_lock_all(0, w.win));
+    for (int i = 0; i < MANY; i++) {
+        int idx = (i * 7) % MANY;
+        MPI(MPIX_Notify(right, idx, w.win));
+    }
+    for (int i = 0; i < MANY; i++) {
+        int idx = -1, flag = 0;
+        MPI_Count value = -1, taken = -1;
+        MPI_Request r;
+        switch (i % 3) {
+        case 0: MPI(MPIX_Win_notify_waitsome(w.win, 0, MANY, &idx, &value)); break;
+        case 1:
+            MPI(MPIX_Win_notify_iwaitsome(w.win, 0, MANY, &idx, &value, &r));
+            finish(&r);
+            break;
+        default:
+            while (!flag)
+                MPI(MPIX_Win_notify_testsome(w.win, 0, MANY, &idx, &value, &flag));
+        }
+        REQUIRE(idx >= 0 && idx < MANY && value == 1);
+        MPI(MPIX_Win_reset_notify_value(w.win, idx, &taken));
+        EXPECT(taken == 1 && !seen[idx]++, "counter %d: %ld, seen %d times", idx, (long)taken, seen[idx]);
+    }
+    int idx = 0, flag = 1;
+    MPI_Count value;
+    MPI(MPIX_Win_notify_testsome(w.win, 0, MANY, &idx, &value, &flag));
+    EXPECT(!flag, "counter %d is told of again", idx);
+    MPI(MPI_Win_unlock_all(w.win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+/* Resets while others add: nothing is lost, nothing comes twice. */
+static void reset(void)
+{
+    enum { EACH = 2000 };
+    MPI_Count sum = 0, value;
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_lock_all(0, w.win));
+    for (int i = 0; i < EACH; i++) {
+        for (int target = 0; target < ranks; target++)
+            MPI(MPIX_Notify(target, 7, w.win));
+        if (i % 3 == me % 3) {
+            MPI(MPIX_Win_reset_notify_value(w.win, 7, &value));
+            sum += value;
+        }
+    }
+    while (sum < (MPI_Count)EACH * ranks) {
+        MPI(MPIX_Win_reset_notify_value(w.win, 7, &value));
+        sum += value;
+    }
+    MPI(MPI_Win_unlock_all(w.win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPIX_Win_reset_notify_value(w.win, 7, &value));
+    sum += value;
+    EXPECT(sum == (MPI_Count)EACH * ranks, "%ld notifications, not %ld", (long)sum, (long)EACH * ranks);
+    /* Counts of counters that stay are kept; those that go and come again begin at 0. */
+    MPI(MPI_Win_lock_all(0, w.win));
+    MPI(MPIX_Notify(me, 2, w.win));
+    MPI(MPIX_Notify(me, 7, w.win));
+    MPI(MPI_Win_unlock_all(w.win));
+    MPI_Count two = value_of(2);
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3));
+    EXPECT(value_of(2) == two, "a counter that stays has lost its count");
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
+    EXPECT(value_of(2) == two && value_of(7) == 0, "counts after a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
+}
+
+/* A target that does not look: it computes until the last notification is there, by its own memory alone. */
+static void overload(void)
+{
+    const int many = w.kind == ALLOCATED ? 1000000 : 100000;
+    if (me == 0) {
+        int64_t value;
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, w.win));
+        for (int i = 1; i <= many; i++) {
+            value = i;
+            MPI(MPIX_Put_notify(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, 3, w.win));
+            MPI(MPI_Win_flush_local(1, w.win));
+        }
+        MPI(MPI_Win_unlock(1, w.win));
+        tell(1, 1);
+    } else if (me == 1) {
+        if (w.kind == ALLOCATED)
+            while (load64(cells()) != many)
+                ;
+        hear(0, 1);
+        MPI_Count seen = value_of(3);
+        EXPECT(seen == many && load64(cells()) == many, "%ld of %d, cell %ld", (long)seen, many, (long)load64(cells()));
+    }
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+#define REFUSED(class, call)                                                                                           \
+    do {                                                                                                               \
+        int code_ = (call);                                                                                            \
+        EXPECT(code_ != MPI_SUCCESS && class_of(code_) == (class), "%s: class %d, not " #class, #call,                 \
+               code_ == MPI_SUCCESS ? 0 : class_of(code_));                                                            \
+    } while (0)
+
+static void wrong(void)
+{
+    int64_t value = 5;
+    int flag, idx, n = -1;
+    MPI_Count count;
+    MPI_Request r = MPI_REQUEST_NULL, pending;
+    MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_RETURN));
+    memset(w.base, 0, 64);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_lock_all(0, w.win));
+    REFUSED(MPI_ERR_ARG, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, COUNTERS, w.win));
+    REFUSED(MPI_ERR_ARG, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, -1, w.win));
+    REFUSED(MPI_ERR_ARG, MPIX_Notify(0, COUNTERS, w.win));
+    REFUSED(MPI_ERR_RANK, MPIX_Notify(ranks, 0, w.win));
+    REFUSED(MPI_ERR_RANK, MPIX_Put_notify(&value, 1, MPI_INT64_T, ranks, 0, 1, MPI_INT64_T, 0, w.win));
+    REFUSED(MPI_ERR_RMA_RANGE, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, CELLS, 1, MPI_INT64_T, 0, w.win));
+    REFUSED(MPI_ERR_ARG, MPIX_Rput_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, w.win, NULL));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_ithreshold(w.win, 0, -1, &r));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_ithreshold(w.win, COUNTERS, 1, &r));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_ithreshold(w.win, 0, 1, NULL));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_threshold(w.win, -1, 1));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitsome(w.win, 0, 0, &idx, &count, &r));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitsome(w.win, 1, COUNTERS, &idx, &count, &r));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitsome(w.win, 0, 1, NULL, &count, &r));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_testsome(w.win, 0, 1, &idx, &count, NULL));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_get_notify_value(w.win, COUNTERS, &count));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_get_notify_value(w.win, 0, NULL));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_reset_notify_value(w.win, -2, &count));
+    REFUSED(MPI_ERR_RANK, MPIX_Win_get_num_notify(w.win, ranks, &n));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_get_num_notify(w.win, 0, NULL));
+    MPI(MPI_Win_unlock_all(w.win));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, w.win));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Notify(0, 0, w.win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    EXPECT(r == MPI_REQUEST_NULL, "a refused call has made a request");
+    EXPECT(load64(cells()) == 0, "a refused call has moved data");
+    for (int i = 0; i < COUNTERS; i++)
+        EXPECT(value_of(i) == 0, "a refused call has raised counter %d", i);
+
+    /* A wrong argument of one process fails in all of them, and changes nothing. */
+    REFUSED(MPI_ERR_ARG, MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == ranks - 1 ? -5 : 3));
+    MPI(MPIX_Win_get_num_notify(w.win, ranks - 1, &n));
+    EXPECT(n == COUNTERS, "%d counters", n);
+    if (me == 0)
+        MPI(MPIX_Win_notify_ithreshold(w.win, 5, 1, &pending));
+    int code = MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3);
+    EXPECT(class_of(code) == (me == 0 ? MPI_ERR_RMA_SYNC : MPI_ERR_ARG), "fewer counters with a wait pending: class %d", class_of(code));
+    MPI_Win copy = w.win;
+    code = MPI_Win_free(&copy);
+    EXPECT(class_of(code) == MPI_ERR_RMA_SYNC && copy == w.win, "free with a wait pending: class %d", class_of(code));
+    if (me == 0) {
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
+        MPI(MPIX_Notify(0, 5, w.win));
+        MPI(MPI_Win_unlock(0, w.win));
+        MPI(MPI_Wait(&pending, MPI_STATUS_IGNORE));
+    }
+    /* Different numbers; none at all. */
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == 0 ? 0 : 600 + me));
+    for (int rank = 0; rank < ranks; rank++) {
+        MPI(MPIX_Win_get_num_notify(w.win, rank, &n));
+        EXPECT(n == (rank == 0 ? 0 : 600 + rank), "rank %d has %d counters", rank, n);
+    }
+    if (me == 0)
+        REFUSED(MPI_ERR_ARG, MPIX_Win_notify_test_threshold(w.win, 0, 1, &flag));
+    MPI(MPI_Win_lock_all(0, w.win));
+    REFUSED(MPI_ERR_ARG, MPIX_Notify(0, 0, w.win));
+    if (ranks > 1)
+        MPI(MPIX_Notify(1, 600, w.win));
+    MPI(MPI_Win_unlock_all(w.win));
+    if (me == 1)
+        MPI(MPIX_Win_notify_threshold(w.win, 600, ranks));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } all[] = {{"epochs", epochs}, {"calls", calls}, {"waits", waits}, {"some", some}, {"reset", reset}, {"overload", overload}, {"wrong", wrong}};
+    test_begin(&argc, &argv);
+    REQUIRE(argc == 2);
+    int ran = 0;
+    for (unsigned c = 0; c < sizeof all / sizeof all[0]; c++)
+        for (int kind = 0; kind < KINDS && !strcmp(argv[1], all[c].name); kind++, ran++) {
+            open_window(kind);
+            all[c].run();
+            window_free(&w);
+        }
+    REQUIRE(ran == KINDS);
+    return test_end();
+}

@@ -1,0 +1,179 @@
+//! Notifications: counters rise behind the data, in every kind of epoch, and waits for them end when they have.
+
+use mpix_rma::engine::*;
+
+use crate::world::*;
+
+/// The notification is fast, the put before it slow: the count waits for the data.
+#[test]
+fn a_notification_comes_behind_its_data() {
+    let mut w = World::new(2);
+    w.net.script_latencies(0, 1, &[500, 10]);
+    w.rank(0).shared(1);
+    let put = w.put(0, 1, 0, &[7]);
+    w.notify(0, 1, 3);
+    let wait = w.rank(1).await_counters(3, 1, 1);
+    w.run_to(499);
+    assert!(w.remote(put).is_none() && !w.done(wait) && w.rank(1).counter(3) == 0);
+    w.run_to(501);
+    assert!(w.done(wait) && w.rank(1).counter(3) == 1 && w.mem(1, 0, 1) == [7]);
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
+/// A get has read the target's memory when the target is told.
+#[test]
+fn a_notification_comes_behind_a_get() {
+    let mut w = World::new(2);
+    w.net.script_latencies(0, 1, &[300, 1]);
+    w.rank(0).shared(1);
+    let (get, _) = w.get(0, 1, 0, 1);
+    w.notify(0, 1, 0);
+    w.run_to(100);
+    assert!(w.remote(get).is_none() && w.rank(1).counter(0) == 0);
+    w.drive();
+    assert_eq!(w.rank(1).counter(0), 1);
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
+/// Deferred epochs keep their notifications, and give them after activation, in order.
+#[test]
+fn deferred_epochs_notify_after_they_are_activated() {
+    let mut w = World::new(2);
+    for epoch in 0..3 {
+        w.rank(0).start(&[1]);
+        w.put(0, 1, epoch, &[epoch as u8 + 1]);
+        w.notify(0, 1, 5);
+        w.rank(0).complete();
+    }
+    w.drive();
+    assert_eq!(w.rank(1).counter(5), 0, "nothing is exposed yet");
+    for epoch in 0..3 {
+        w.rank(1).post(&[0]);
+        w.rank(1).wait();
+        w.drive();
+        assert_eq!(w.rank(1).counter(5), epoch + 1);
+    }
+    w.finish();
+}
+
+/// Each kind of epoch can notify, also a process itself.
+#[test]
+fn every_kind_of_epoch_notifies() {
+    let mut w = World::new(2);
+    for me in 0..2 {
+        w.rank(me).fence();
+    }
+    w.notify(0, 1, 0);
+    w.notify(1, 1, 0);
+    for me in 0..2 {
+        w.rank(me).fence_with(Assert { nosucceed: true, ..Assert::default() });
+    }
+    w.drive();
+    assert_eq!(w.rank(1).counter(0), 2);
+    w.rank(1).post(&[0, 1]);
+    for me in 0..2 {
+        w.rank(me).start(&[1]);
+        w.notify(me, 1, 0);
+        w.rank(me).complete();
+    }
+    w.rank(1).wait();
+    w.drive();
+    assert_eq!(w.rank(1).counter(0), 4);
+    w.rank(0).exclusive(1);
+    w.notify(0, 1, 0);
+    w.rank(0).unlock(1);
+    w.drive();
+    w.rank(0).lock_all();
+    w.notify(0, 1, 0);
+    w.rank(0).unlock_all();
+    w.drive();
+    assert_eq!(w.rank(1).counter(0), 6);
+    w.finish();
+}
+
+/// An epoch is not complete before its notifications are.
+#[test]
+fn closing_waits_for_notifications() {
+    let mut w = World::new(2);
+    w.net.script_latencies(0, 1, &[400]);
+    w.rank(0).shared(1);
+    w.notify(0, 1, 0);
+    let flush = w.rank(0).flush(1);
+    let unlock = w.rank(0).unlock(1);
+    w.run_to(399);
+    assert!(!w.done(flush) && !w.done(unlock));
+    w.drive();
+    assert!(w.done(flush) && w.done(unlock));
+    w.finish();
+}
+
+/// A reset gives what had come and moves the base: what comes later counts from 0, and nothing is lost between two resets.
+#[test]
+fn a_reset_loses_nothing() {
+    let mut w = World::new(3);
+    w.net.default_link = Link { op_latency: 7, ..Link::with_mode(Mode::Pending) };
+    let mut taken = 0;
+    for me in [0, 1] {
+        w.rank(me).lock_all();
+    }
+    for turn in 0..50 {
+        w.notify(0, 2, 1);
+        w.notify(1, 2, 1);
+        w.run_to(turn * 3);
+        taken += w.rank(2).reset_counter(1);
+    }
+    for me in [0, 1] {
+        w.rank(me).unlock_all();
+    }
+    w.drive();
+    taken += w.rank(2).reset_counter(1);
+    assert_eq!((taken, w.rank(2).counter(1)), (100, 0));
+    w.finish();
+}
+
+/// The first counter of a range that has come to something is named, with its value.
+#[test]
+fn waiting_for_some_names_the_counter() {
+    let mut w = World::new(2);
+    w.net.script_latencies(0, 1, &[20, 10]);
+    w.rank(0).shared(1);
+    w.notify(0, 1, 6);
+    let (outcome, found) = w.raw(1, |window, port| window.await_counters(port, 4, 4, 1));
+    let (Outcome::Pending(request), None) = (outcome, found) else { panic!("{outcome:?}, {found:?}") };
+    while w.window(1).is_pending(request) {
+        let later = w.now() + 1;
+        w.net.wake_at(later);
+        w.net.advance();
+        w.raw(0, |window, port| window.progress(port));
+        w.raw(1, |window, port| window.progress(port));
+    }
+    assert_eq!(w.raw(1, |window, _| window.next_completed()), Some(request));
+    assert_eq!(w.raw(1, |window, _| window.found(request)), Some(Notified { index: 6, value: 1 }));
+    assert_eq!(w.raw(1, |window, _| window.found(request)), None, "told once");
+    let (outcome, found) = w.raw(1, |window, port| window.await_counters(port, 4, 4, 1));
+    assert_eq!((outcome, found), (Outcome::Complete, Some(Notified { index: 6, value: 1 })));
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
+/// A wait that is pending keeps the window awake, and says which counters it needs.
+#[test]
+fn a_pending_wait_is_known() {
+    let mut w = World::new(2);
+    let wait = w.rank(1).await_counters(2, 3, 2);
+    assert!(!w.window(1).is_quiet());
+    assert!(w.window(1).awaits_counters_from(0) && w.window(1).awaits_counters_from(4));
+    assert!(!w.window(1).awaits_counters_from(5));
+    w.rank(0).shared(1);
+    w.notify(0, 1, 4);
+    w.notify(0, 1, 3);
+    w.drive();
+    assert!(!w.done(wait), "one each is not two of one");
+    w.notify(0, 1, 4);
+    w.drive();
+    assert!(w.done(wait) && w.window(1).is_quiet());
+    w.rank(0).unlock(1);
+    w.finish();
+}
