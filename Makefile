@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency overhead lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-valgrind clean
+.PHONY: help prefixes deps build install demo latency overhead lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -31,7 +31,7 @@ help: ## this list
 	@echo "  DEMO     options of microbench/demo.py, e.g. DEMO='--delay-us 2000 --iterations 20'"
 	@echo "  LATENCY, OVERHEAD, LU, TRANSACTIONS, SIMULATE  options of microbench/latency.py, overhead.py, lu.py, transactions.py, simulate.py"
 	@echo "  SIMULATE options of microbench/simulate.py, e.g. SIMULATE='--only lu'"
-	@echo "  ONLY     regular expression: make test-c runs these entries of tests/c/testlist only"
+	@echo "  ONLY     regular expression: make test-c and test-conformance run these entries only; FULL=1: test-conformance runs all"
 
 deps: ## install what is missing (as root, by apt), or name the packages
 	@HOSTS="$(HOSTS)" CARGO="$(CARGO)" .ci/deps
@@ -87,6 +87,7 @@ test: deps ## all tests; the last line counts the C programs
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-loom
 	$(MAKE) --no-print-directory test-small
+	$(MAKE) --no-print-directory test-conformance
 	$(MAKE) --no-print-directory test-c
 
 test-lint: ## formatting and lints, with and without the host glue
@@ -128,6 +129,11 @@ test-schedule: ## the communication of LU and transactions against the rules of 
 C_HOSTS = $(foreach h,$(HOSTS),--host $h)
 test-c: prefixes ## C programs under mpiexec, 1 to 4 ranks
 	$(PYTHON) tests/c/run.py $(C_HOSTS) $(if $(ONLY),--only '$(ONLY)')
+
+test-conformance: deps prefixes ## tests that others wrote (MPICH's, mpi4py's), by our library; FULL=1: all of them in all ways
+	@set -e; for h in $(HOSTS); do echo "building MPICH's tests for $$h (target/conformance/$$h)"; JOBS=$(JOBS) tests/conformance/build target/conformance $$h target/prefix-$$h; done
+	$(PYTHON) tests/conformance/run.py $(C_HOSTS) $(if $(FULL),--full) $(if $(ONLY),--only '$(ONLY)') --results target/conformance/results.tsv
+	$(PYTHON) tests/conformance/mpi4py.py $(C_HOSTS) $(if $(FULL),--ranks 1 --ranks 2 --ranks 4 --transport shm --transport host_mpi,--ranks 2)
 
 test-valgrind: prefixes ## C programs under valgrind (slow)
 	$(PYTHON) tests/c/run.py $(C_HOSTS) --tag sanitize --slowdown 30 $(if $(ONLY),--only '$(ONLY)') --wrap "$(CURDIR)/.ci/valgrind"

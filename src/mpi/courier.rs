@@ -238,7 +238,7 @@ impl HostCourier {
 
 impl Courier for HostCourier {
     fn packet(&mut self) -> Packet {
-        let mut packet = self.spare.pop().unwrap_or_else(Packet::new);
+        let mut packet = self.spare.pop().unwrap_or_default();
         packet.clear();
         packet
     }
