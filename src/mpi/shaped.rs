@@ -177,6 +177,7 @@ pub(super) fn accumulate(window: &mut Window, origin: Buffer, target: Target, ha
     let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
     let element = alike(&[&here, &there])?;
     let len = same_size(here.size(View::Elements), there.size(View::Elements))?;
+    let Some(element) = element else { return nothing(handle) };
     let code = changing(handle, element)?;
     reduce(window, OpKind::Accumulate, rank, (&target, &there), len, element, [Some((&origin, &here)), None]).map(|made| {
         made.map(|mut made| {
@@ -206,6 +207,7 @@ pub(super) fn get_accumulate(
         element = alike(&[here, &back, &there])?;
         same_size(here.size(view), there.size(view))?;
     }
+    let Some(element) = element else { return nothing(handle) };
     let code = defined(handle, element)?;
     let buffers = [here.as_ref().map(|here| (&origin, here)), Some((&result, &back))];
     let made = reduce(window, OpKind::GetAccumulate, rank, (&target, &there), len, element, buffers)?;
@@ -215,8 +217,17 @@ pub(super) fn get_accumulate(
     }))
 }
 
-/// The predefined datatype of which all of them are made; any, if they have no data.
-fn alike(items: &[&Items<'_>]) -> Checked<&'static Predefined> {
+/// A reduction of datatypes that have no elements.
+#[cold]
+fn nothing(handle: MPI_Op) -> Checked<Option<Op>> {
+    match reduction_of(handle) {
+        Some(_) => Ok(None),
+        None => defined(handle, byte()).map(|_| None),
+    }
+}
+
+/// The predefined datatype of which all of them are made, if they have elements.
+fn alike(items: &[&Items<'_>]) -> Checked<Option<&'static Predefined>> {
     let mut found: Option<&'static Predefined> = None;
     for element in items.iter().filter_map(|items| items.element().transpose()) {
         let element = element?;
@@ -226,7 +237,7 @@ fn alike(items: &[&Items<'_>]) -> Checked<&'static Predefined> {
             None => found = Some(element),
         }
     }
-    Ok(found.unwrap_or_else(byte))
+    Ok(found)
 }
 
 fn byte() -> &'static Predefined {
