@@ -155,6 +155,7 @@ pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done
         window.waiting += 1;
     }
     let mut patience = Patience::new();
+    let mut driven;
     loop {
         {
             // SAFETY: `waiting` keeps the window in the registry, and the guard is held.
@@ -164,13 +165,14 @@ pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done
                 window.waiting -= 1;
                 return guard;
             }
+            driven = window.port.drives_host();
         }
         let round = patience.round();
         if round {
             sweep(&mut guard);
         }
         drop(guard);
-        if round {
+        if round && !driven {
             (host.poke)();
         }
         patience.pause();

@@ -154,6 +154,12 @@ impl Transport {
         }
     }
 
+    /// True if a sweep over the window drives the host as well.
+    #[inline]
+    pub(crate) fn drives_host(&self) -> bool {
+        matches!(self, Transport::Messages(_))
+    }
+
     /// Stays with operations that are on their way as long as they move. True if something has finished.
     #[inline]
     pub(crate) fn settle(&mut self) -> bool {

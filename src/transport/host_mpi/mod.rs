@@ -37,7 +37,7 @@ use courier::Courier;
 use link::Link;
 use members::{Extents, Members};
 use origin::{Flight, Part, Use};
-use wire::{How, Malformed};
+use wire::{How, Malformed, Packet};
 
 pub mod courier;
 mod link;
@@ -97,6 +97,8 @@ pub struct MessageWindow<C> {
     /// Where elements of the host's are laid out as it wants them.
     scratch: Vec<u128>,
     refused: VecDeque<Refused>,
+    /// Packets that were taken in; given back by the next poll, since replies and completions are waited for and this is not.
+    taken: Vec<Packet>,
     /// Something was refused: what is under way may never end.
     broken: bool,
 }
@@ -128,6 +130,7 @@ impl<C: Courier> MessageWindow<C> {
             answers: VecDeque::new(),
             scratch: Vec::new(),
             refused: VecDeque::new(),
+            taken: Vec::new(),
             broken: false,
         }
     }
@@ -158,6 +161,9 @@ impl<C: Courier> MessageWindow<C> {
 
     /// Takes in what has come, sends what waits. True if anything moved.
     fn drive(&mut self) -> bool {
+        for packet in self.taken.drain(..) {
+            self.courier.give_back(packet);
+        }
         self.courier.drive();
         let mut moved = self.take_packets();
         while let Some(bulk) = self.courier.next_bulk() {

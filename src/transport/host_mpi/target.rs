@@ -32,7 +32,7 @@ impl<C: Courier> MessageWindow<C> {
                     }
                 }
             }
-            self.courier.give_back(packet);
+            self.taken.push(packet);
         }
         true
     }
