@@ -210,11 +210,11 @@ pub(super) fn changing(handle: MPI_Op, datatype: &Predefined) -> Checked<Reducti
     }
 }
 
-/// As [`agree`], for reductions: both sides have elements of one kind.
+/// As [`agree`], for reductions: both sides have elements of one kind, if any.
 #[inline(always)]
 fn agree_elements(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
     let len = agree(origin, target, from, to)?;
-    if from.element != to.element {
+    if len != 0 && from.element != to.element {
         return Err(unlike());
     }
     Ok(len)
