@@ -225,7 +225,7 @@
  *   MPI_ERR_NO_MEM     too many requests are alive, see section 9
  *   MPI_ERR_INFO_VALUE a value of section 6 that is none (window creation, MPI_Win_set_info)
  *   MPI_ERR_UNSUPPORTED_OPERATION
- *                      the window is not served by this library (section 6 and 7), or a datatype is not predefined
+ *                      the window is not served by this library (section 6 and 7)
  *
  * MPI_Error_string names the argument or the state.
  *
@@ -238,7 +238,10 @@
  * repeated as soon as some have completed. Epochs with blocking calls, and requests complete at birth, do not
  * count.
  *
- * Datatypes: all predefined ones, in contiguous counts. Derived datatypes are not served yet (section 8).
+ * Datatypes: all predefined ones, and derived ones of every constructor on both sides of put, get, accumulate and
+ * get_accumulate. A derived datatype is taken apart once, when it is first used here, and may be freed as soon as the
+ * call has returned, also in a deferred epoch. Accumulates of one process on one location of a target take effect in
+ * the order of the calls (rar, raw, war, waw), whatever their datatypes and counts.
  *
  * Threads: every call may be made by any thread, as the level given by MPI_Init_thread permits.
  */

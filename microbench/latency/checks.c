@@ -124,3 +124,66 @@ bool get_accumulate_is_right(struct bench *b, size_t bytes, uint64_t batch, long
         right &= fetched[i] == rounds - 1;
     return right;
 }
+
+/* Words of a strided operation and of what lies between: a number for each. */
+static int64_t word_at(uint64_t batch, int rank, int at)
+{
+    return (int64_t)(batch * 1000003 + (uint64_t)rank * 10007 + (uint64_t)at);
+}
+
+void prepare_strided(struct bench *b, size_t bytes, uint64_t batch)
+{
+    (void)bytes;
+    hold_own_window(b);
+    for (int at = 0; at < 2 * STRIDED_BLOCKS; at++) {
+        ((int64_t *)b->local)[at] = word_at(batch, b->rank, at);
+        ((int64_t *)b->base)[at] = word_at(batch, b->rank + RANKS, at);
+    }
+    release_own_window(b);
+}
+
+static bool strided_words(const char *memory, uint64_t batch, int in, int between)
+{
+    for (int at = 0; at < 2 * STRIDED_BLOCKS; at++)
+        if (((const int64_t *)memory)[at] != word_at(batch, at % 2 == 0 ? in : between, at))
+            return false;
+    return true;
+}
+
+bool strided_put_is_right(struct bench *b, size_t bytes, uint64_t batch, long rounds)
+{
+    (void)bytes, (void)rounds;
+    if (b->rank != TARGET)
+        return true;
+    hold_own_window(b);
+    bool right = strided_words(b->base, batch, ORIGIN, TARGET + RANKS);
+    release_own_window(b);
+    return right;
+}
+
+bool strided_get_is_right(struct bench *b, size_t bytes, uint64_t batch, long rounds)
+{
+    (void)bytes, (void)rounds;
+    return b->rank != ORIGIN || strided_words(b->local, batch, TARGET + RANKS, ORIGIN);
+}
+
+void prepare_strided_sum(struct bench *b, size_t bytes, uint64_t batch)
+{
+    prepare_strided(b, bytes, batch);
+    hold_own_window(b);
+    memset(b->base, 0, 2 * STRIDED_BLOCKS * sizeof(int64_t));
+    release_own_window(b);
+}
+
+bool strided_sum_is_right(struct bench *b, size_t bytes, uint64_t batch, long rounds)
+{
+    (void)bytes;
+    if (b->rank != TARGET)
+        return true;
+    bool right = true;
+    hold_own_window(b);
+    for (int at = 0; at < 2 * STRIDED_BLOCKS && right; at++)
+        right = ((const int64_t *)b->base)[at] == (at % 2 == 0 ? rounds * word_at(batch, ORIGIN, at) : 0);
+    release_own_window(b);
+    return right;
+}

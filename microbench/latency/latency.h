@@ -18,6 +18,8 @@ enum window_kind { ALLOCATED, CREATED, WINDOW_KINDS, SHARED = WINDOW_KINDS, DYNA
 
 enum { LARGEST = 1 << 20 }; /* bytes of one operation, at most */
 
+enum { STRIDED_BLOCKS = 1000 }; /* of 8 bytes, 16 bytes apart */
+
 /* What the machine allows, in microseconds. */
 enum sized { BYTES_8, BYTES_4K, BYTES_64K, BYTES_1M, SIZES };
 extern const size_t size_in_bytes[SIZES];
@@ -92,6 +94,12 @@ void prepare_sum(struct bench *, size_t bytes, uint64_t batch);
 bool sum_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
 bool fetch_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
 bool get_accumulate_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+
+void prepare_strided(struct bench *, size_t bytes, uint64_t batch);
+bool strided_put_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+bool strided_get_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
+void prepare_strided_sum(struct bench *, size_t bytes, uint64_t batch);
+bool strided_sum_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
 
 /* Puts by several threads of the origin at once, in millions a second of all together. Collective, under MPI_THREAD_MULTIPLE. */
 struct outcome time_threads(struct bench *, int threads, const struct timing *);

@@ -162,6 +162,50 @@ static void leave_all(struct bench *b)
         MPI_Win_unlock_all(b->win);
 }
 
+/* A column of a matrix: blocks of 8 bytes, every other one, on both sides. */
+
+static MPI_Datatype column;
+
+static void enter_strided(struct bench *b)
+{
+    MPI_Type_vector(STRIDED_BLOCKS, 1, 2, MPI_INT64_T, &column);
+    MPI_Type_commit(&column);
+    enter_shared(b);
+}
+
+static void leave_strided(struct bench *b)
+{
+    leave_shared(b);
+    MPI_Type_free(&column);
+}
+
+static void put_strided_flush(struct bench *b, size_t bytes, long rounds)
+{
+    (void)bytes;
+    for (long i = 0; i < rounds; i++) {
+        MPI_Put(b->local, 1, column, TARGET, 0, 1, column, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+static void get_strided_flush(struct bench *b, size_t bytes, long rounds)
+{
+    (void)bytes;
+    for (long i = 0; i < rounds; i++) {
+        MPI_Get(b->local, 1, column, TARGET, 0, 1, column, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
+static void accumulate_strided_flush(struct bench *b, size_t bytes, long rounds)
+{
+    (void)bytes;
+    for (long i = 0; i < rounds; i++) {
+        MPI_Accumulate(b->local, 1, column, TARGET, 0, 1, column, MPI_SUM, b->win);
+        MPI_Win_flush(TARGET, b->win);
+    }
+}
+
 /* Limits. Memory of created windows is reached by a system call, or by asking the target, which
  * takes the cache line there and back. */
 
@@ -203,9 +247,16 @@ static double copies(const struct limits *l, enum window_kind kind, enum sized s
     return 1.0 / l->copy[size];
 }
 
+/* Each block is moved by itself. */
+static double blocks_moved(const struct limits *l, enum window_kind kind, enum sized size)
+{
+    return moved(l, kind, size) + (STRIDED_BLOCKS - 1) * l->copy[size];
+}
+
 #define FENCED enter_fence, leave_fence
 #define LOCKED enter_shared, leave_shared
 #define LOCKED_ALL enter_all, leave_all
+#define STRIDED enter_strided, leave_strided
 #define OUTSIDE NULL, NULL
 
 const struct scenario scenarios[] = {
@@ -237,6 +288,12 @@ const struct scenario scenarios[] = {
      prepare_get, get_is_right, moved},
     {"put_rate_8", BYTES_8, RATE, PUTS_PER_FLUSH, {many_puts_flush, NULL}, LOCKED,
      prepare_put, put_is_right, copies},
+    {"put_strided_1000x8_flush", BYTES_8, TIME, 1, {put_strided_flush, NULL}, STRIDED,
+     prepare_strided, strided_put_is_right, blocks_moved},
+    {"get_strided_1000x8_flush", BYTES_8, TIME, 1, {get_strided_flush, NULL}, STRIDED,
+     prepare_strided, strided_get_is_right, blocks_moved},
+    {"accumulate_strided_1000x8_flush", BYTES_8, TIME, 1, {accumulate_strided_flush, NULL}, STRIDED,
+     prepare_strided_sum, strided_sum_is_right, blocks_moved},
     {"fetch_and_op_flush_8", BYTES_8, TIME, 1, {fetch_and_op_flush, NULL}, LOCKED,
      prepare_sum, fetch_is_right, atomic_or_asked},
     {"accumulate_flush_8", BYTES_8, TIME, 1, {accumulate_flush, NULL}, LOCKED,

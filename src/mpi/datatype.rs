@@ -97,7 +97,7 @@ pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined>
 }
 
 /// True if MPI defines the reduction for such a datatype (MPI-4.1 section 6.9.2). Where both hosts allow more than the
-/// standard, so do we: logical reductions of Fortran and multi-language integers.
+/// standard, so do we: logical reductions of Fortran and multi-language integers, and `MPI_CHAR` as an integer.
 pub(crate) fn is_defined(op: Reduction, datatype: &Predefined) -> bool {
     use Kind::{Byte, Complex, Floating, Logical, Pair, Signed, Unsigned};
     match op {

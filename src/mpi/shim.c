@@ -117,7 +117,7 @@ struct mpix_type {
 const struct mpix_type mpix_types[] = {
     {MPI_BYTE, BYTE},
     {MPI_PACKED, CHARACTER},
-    {MPI_CHAR, CHARACTER},
+    {MPI_CHAR, SIGNED}, /* a character to the standard, an integer to the hosts and to programs */
     {MPI_WCHAR, CHARACTER},
     {MPI_CHARACTER, CHARACTER},
     {MPI_SIGNED_CHAR, SIGNED},

@@ -63,7 +63,33 @@ impl Combine {
             if len >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
                 return combine_wide(self.element, self.reduction, input, inout, len);
             }
-            combine(self.element, self.reduction, input, inout, len);
+            combine(self.element, self.reduction, input, inout, Span::one(len));
+        }
+    }
+
+    /// [`apply`](Self::apply) over `count` pieces of `len` bytes, that lie so many bytes apart on each side.
+    ///
+    /// # Safety
+    /// As [`apply`](Self::apply), for each piece.
+    #[inline]
+    pub(crate) unsafe fn apply_strided(
+        &self,
+        mut input: *const u8,
+        mut inout: *mut u8,
+        len: usize,
+        count: usize,
+        apart: [isize; 2],
+    ) {
+        let native = self.element.0 < FIRST_FOREIGN && !matches!(self.reduction, reduction::REPLACE | reduction::NO_OP);
+        // SAFETY: the caller's promise; piece `i` lies a stride after the one before.
+        unsafe {
+            if native && len < WIDE {
+                return combine(self.element, self.reduction, input, inout, Span { len, count, apart });
+            }
+            for _ in 0..count {
+                self.apply(input, inout, len);
+                (input, inout) = (input.wrapping_offset(apart[0]), inout.wrapping_offset(apart[1]));
+            }
         }
     }
 
@@ -121,14 +147,13 @@ pub(crate) fn whole(bytes: usize, extent: u8) -> usize {
 const FETCH_BLOCK: usize = 8 * 1024;
 
 /// Exchanged at a time, on the stack.
-const EXCHANGE_BLOCK: usize = 1024;
+pub(crate) const EXCHANGE_BLOCK: usize = 1024;
 
 /// Aligned for every element.
 #[repr(align(64))]
-struct Aligned<T>(T);
+pub(crate) struct Aligned<T>(pub(crate) T);
 
 /// Bytes from which wider registers than the baseline's pay.
-#[cfg(target_arch = "x86_64")]
 const WIDE: usize = 256;
 
 /// [`combine`], compiled for 32-byte registers.
@@ -139,28 +164,43 @@ const WIDE: usize = 256;
 #[target_feature(enable = "avx2")]
 unsafe fn combine_wide(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { combine(element, reduction, input, inout, len) }
+    unsafe { combine(element, reduction, input, inout, Span::one(len)) }
 }
 
-/// `inout = inout (op) input` over `len` bytes of native elements.
+/// `count` pieces of `len` bytes, that lie so many bytes apart on each side.
+#[derive(Clone, Copy)]
+struct Span {
+    len: usize,
+    count: usize,
+    apart: [isize; 2],
+}
+
+impl Span {
+    #[inline(always)]
+    fn one(len: usize) -> Self {
+        Span { len, count: 1, apart: [0; 2] }
+    }
+}
+
+/// `inout = inout (op) input` over pieces of native elements.
 ///
 /// # Safety
 /// As [`each`].
 #[inline(always)]
-unsafe fn combine(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, len: usize) {
-    // SAFETY: the caller's promise, divided by the extent where counts are meant.
+unsafe fn combine(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, span: Span) {
+    // SAFETY: the caller's promise.
     unsafe {
         match element {
-            native::I8 => integer::<i8>(reduction, input, inout, len),
-            native::U8 | native::BYTE => integer::<u8>(reduction, input, inout, len),
-            native::I16 => integer::<i16>(reduction, input, inout, len / 2),
-            native::U16 => integer::<u16>(reduction, input, inout, len / 2),
-            native::I32 => integer::<i32>(reduction, input, inout, len / 4),
-            native::U32 => integer::<u32>(reduction, input, inout, len / 4),
-            native::I64 => integer::<i64>(reduction, input, inout, len / 8),
-            native::U64 => integer::<u64>(reduction, input, inout, len / 8),
-            native::F32 => floating::<f32>(reduction, input, inout, len / 4),
-            native::F64 => floating::<f64>(reduction, input, inout, len / 8),
+            native::I8 => integer::<i8>(reduction, input, inout, span),
+            native::U8 | native::BYTE => integer::<u8>(reduction, input, inout, span),
+            native::I16 => integer::<i16>(reduction, input, inout, span),
+            native::U16 => integer::<u16>(reduction, input, inout, span),
+            native::I32 => integer::<i32>(reduction, input, inout, span),
+            native::U32 => integer::<u32>(reduction, input, inout, span),
+            native::I64 => integer::<i64>(reduction, input, inout, span),
+            native::U64 => integer::<u64>(reduction, input, inout, span),
+            native::F32 => floating::<f32>(reduction, input, inout, span),
+            native::F64 => floating::<f64>(reduction, input, inout, span),
             _ => debug_assert!(false, "{element:?} is not a native element"),
         }
     }
@@ -169,15 +209,25 @@ unsafe fn combine(element: Element, reduction: Reduction, input: *const u8, inou
 /// Applies `f(inout, input)` element by element.
 ///
 /// # Safety
-/// Both pointers must be valid for `count` elements, aligned or not, without overlap.
+/// Both pointers must be valid for all pieces, aligned or not, without overlap of one with the other.
 #[inline(always)]
-unsafe fn each<T: Copy>(input: *const T, inout: *mut T, count: usize, f: impl Fn(T, T) -> T) {
-    for i in 0..count {
-        // SAFETY: `i < count`.
-        unsafe {
-            let at = inout.add(i);
-            at.write_unaligned(f(at.read_unaligned(), input.add(i).read_unaligned()));
+unsafe fn each<T: Copy>(input: *const u8, inout: *mut u8, span: Span, f: impl Fn(T, T) -> T) {
+    let (mut input, mut inout) = (input, inout);
+    // SAFETY: `at` is an element of the present piece.
+    let step = |input: *const T, inout: *mut T, at: usize| unsafe {
+        let place = inout.add(at);
+        place.write_unaligned(f(place.read_unaligned(), input.add(at).read_unaligned()));
+    };
+    let elements = span.len / size_of::<T>();
+    for _ in 0..span.count {
+        if elements == 1 {
+            step(input.cast(), inout.cast(), 0);
+        } else {
+            for at in 0..elements {
+                step(input.cast(), inout.cast(), at);
+            }
         }
+        (input, inout) = (input.wrapping_offset(span.apart[0]), inout.wrapping_offset(span.apart[1]));
     }
 }
 
@@ -208,21 +258,20 @@ integers!(i8 u8 i16 u16 i32 u32 i64 u64);
 /// # Safety
 /// As [`each`].
 #[inline(always)]
-unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mut u8, count: usize) {
-    let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
+unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mut u8, span: Span) {
     // SAFETY: the caller's promise.
     unsafe {
         match reduction {
-            reduction::SUM => each(input, inout, count, T::add),
-            reduction::PROD => each(input, inout, count, T::mul),
-            reduction::MIN => each(input, inout, count, |a, b| if b < a { b } else { a }),
-            reduction::MAX => each(input, inout, count, |a, b| if b > a { b } else { a }),
-            reduction::LAND => each(input, inout, count, |a, b| T::from_truth(a.truth() & b.truth())),
-            reduction::LOR => each(input, inout, count, |a, b| T::from_truth(a.truth() | b.truth())),
-            reduction::LXOR => each(input, inout, count, |a, b| T::from_truth(a.truth() ^ b.truth())),
-            reduction::BAND => each(input, inout, count, |a, b| a & b),
-            reduction::BOR => each(input, inout, count, |a, b| a | b),
-            reduction::BXOR => each(input, inout, count, |a, b| a ^ b),
+            reduction::SUM => each::<T>(input, inout, span, T::add),
+            reduction::PROD => each::<T>(input, inout, span, T::mul),
+            reduction::MIN => each::<T>(input, inout, span, |a, b| if b < a { b } else { a }),
+            reduction::MAX => each::<T>(input, inout, span, |a, b| if b > a { b } else { a }),
+            reduction::LAND => each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() & b.truth())),
+            reduction::LOR => each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() | b.truth())),
+            reduction::LXOR => each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() ^ b.truth())),
+            reduction::BAND => each::<T>(input, inout, span, |a, b| a & b),
+            reduction::BOR => each::<T>(input, inout, span, |a, b| a | b),
+            reduction::BXOR => each::<T>(input, inout, span, |a, b| a ^ b),
             _ => debug_assert!(false, "{reduction:?} is not defined for integers"),
         }
     }
@@ -231,18 +280,17 @@ unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mu
 /// # Safety
 /// As [`each`].
 #[inline(always)]
-unsafe fn floating<T>(reduction: Reduction, input: *const u8, inout: *mut u8, count: usize)
+unsafe fn floating<T>(reduction: Reduction, input: *const u8, inout: *mut u8, span: Span)
 where
     T: Copy + PartialOrd + std::ops::Add<Output = T> + std::ops::Mul<Output = T>,
 {
-    let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
     // SAFETY: the caller's promise.
     unsafe {
         match reduction {
-            reduction::SUM => each(input, inout, count, |a, b| a + b),
-            reduction::PROD => each(input, inout, count, |a, b| a * b),
-            reduction::MIN => each(input, inout, count, |a, b| if b < a { b } else { a }),
-            reduction::MAX => each(input, inout, count, |a, b| if b > a { b } else { a }),
+            reduction::SUM => each::<T>(input, inout, span, |a, b| a + b),
+            reduction::PROD => each::<T>(input, inout, span, |a, b| a * b),
+            reduction::MIN => each::<T>(input, inout, span, |a, b| if b < a { b } else { a }),
+            reduction::MAX => each::<T>(input, inout, span, |a, b| if b > a { b } else { a }),
             _ => debug_assert!(false, "{reduction:?} is not defined for floating point"),
         }
     }

@@ -71,6 +71,8 @@ pub struct Cells {
     /// Per origin: a cell that it alone writes, and one that it alone accumulates to; with the values as they are in its order.
     pub last: BTreeMap<Rank, (usize, u64)>,
     pub sequence: BTreeMap<Rank, (usize, u64)>,
+    /// Per origin: memory that it alone accumulates to, with any datatypes; with its words.
+    pub block: BTreeMap<Rank, (usize, Vec<u64>)>,
 }
 
 /// Requests that nobody has waited for, with the operations whose buffers are free then.
@@ -181,6 +183,9 @@ impl Generator {
                 windows: Vec::new(),
                 calls,
                 plans: Vec::new(),
+                sides: Vec::new(),
+                words: Vec::new(),
+                regions: Vec::new(),
                 begin: Vec::new(),
                 end: Vec::new(),
                 groups: Vec::new(),
@@ -225,6 +230,7 @@ impl Generator {
             election: None,
             last: BTreeMap::new(),
             sequence: BTreeMap::new(),
+            block: BTreeMap::new(),
         }
     }
 
@@ -489,6 +495,9 @@ impl Generator {
 
     /// What the shared cells must hold at the end.
     fn conclude(&mut self, window: u32, rank: Rank) {
+        for (disp, words) in self.cells(window, rank).block.values().cloned().collect::<Vec<_>>() {
+            self.block_ends(window, rank, disp, &words);
+        }
         let content = |disp, value| Content { window, rank, disp, len: 8, value };
         let cells = &self.cells[window as usize][rank as usize];
         let program = &mut self.program;

@@ -22,6 +22,7 @@ mod program;
 #[path = "../common/rules/mod.rs"]
 mod rules;
 mod run;
+mod shapes;
 mod transactions;
 mod watcher;
 mod weather;
@@ -200,6 +201,8 @@ fn broken_promises_are_seen() {
         (Fault::EarlyFinish, "completion"),
         (Fault::LosePut, "memory"),
         (Fault::RepeatAccumulate, "memory"),
+        (Fault::CutShape, "memory"),
+        (Fault::DelayAccumulate, "memory completion"),
         (Fault::StaleTail, "exclusion"),
         (Fault::KeepCredit, "liveness leak"),
     ];

@@ -35,7 +35,7 @@ impl Open {
     }
 }
 
-const NO_OP: Plan = Plan {
+pub const NO_OP: Plan = Plan {
     window: 0,
     target: 0,
     kind: OpKind::Put,
@@ -45,6 +45,7 @@ const NO_OP: Plan = Plan {
     source: Source::Nothing,
     compare: 0,
     expect: Expect::Open,
+    sides: None,
 };
 
 impl Generator {
@@ -66,7 +67,7 @@ impl Generator {
     /// Some operations to `target`.
     pub fn operations(&mut self, open: &mut Open, target: Rank) {
         for _ in 0..self.rng.u32(0..4) {
-            match self.rng.u8(0..12) {
+            match self.rng.u8(0..15) {
                 0..=2 => self.own_put(open, target),
                 3 => self.own_accumulate(open, target),
                 4 => self.count_up(open, target),
@@ -75,6 +76,8 @@ impl Generator {
                 7 => self.elect(open, target),
                 8 => self.last(open, target),
                 9 => self.sequence(open, target),
+                10 | 11 => self.own_shaped(open, target),
+                12 => self.shaped_sequence(open, target),
                 _ => self.flush(open, target),
             }
         }

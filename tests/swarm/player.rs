@@ -6,14 +6,16 @@ use std::rc::Rc;
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Moment, Script, Step};
 use mpix_rma::transport::element::native;
+use mpix_rma::transport::shape::Shape;
 use mpix_rma::transport::sim::{Network, Time, US};
 
 use super::program::*;
+use super::shapes::{ELEMENT, words_of};
 
 /// What fills a buffer that is free again.
 const SCRIBBLE: u8 = 0xa5;
 /// What a result buffer holds before.
-const UNFETCHED: u8 = 0xee;
+pub const UNFETCHED: u8 = 0xee;
 /// A loop of tests computes between them, twice as long each time, up to this.
 pub const TEST_PAUSE_MAX: Time = 16 * US;
 
@@ -43,6 +45,9 @@ impl Player {
             let (_, result) = self.buffers.borrow()[get].expect("a get that was issued");
             u64::from_ne_bytes(net.private(self.me, result, 8).try_into().expect("8 bytes"))
         };
+        if let Some(which) = plan.sides {
+            return self.shaped_op(id, &plan, &Rc::clone(&self.program.sides[which as usize]), net);
+        }
         let data = match plan.source {
             Source::Nothing => Vec::new(),
             Source::Value(value) => bytes_of(value, plan.len),
@@ -74,10 +79,46 @@ impl Player {
         }
     }
 
+    /// The same for one with datatypes: elements where the sides say, and something else between them.
+    fn shaped_op(&mut self, id: OpId, plan: &Plan, sides: &Sides, net: &mut Network) -> Op {
+        let place = |net: &mut Network, places: &Places, filler: u8, words: &[u64]| {
+            let at = net.allocate(self.me, places.span);
+            let memory = net.private_mut(self.me, at, places.span);
+            memory.fill(filler);
+            for (number, word) in words.iter().enumerate() {
+                memory[places.at(number)..][..WORD].copy_from_slice(&word.to_ne_bytes());
+            }
+            Addr(at.0 + places.before)
+        };
+        let words = match plan.source {
+            Source::Value(value) => words_of(value, plan.len / WORD),
+            _ => Vec::new(),
+        };
+        let sends = matches!(plan.kind, OpKind::Put | OpKind::Accumulate | OpKind::GetAccumulate);
+        let fetches = matches!(plan.kind, OpKind::Get | OpKind::GetAccumulate);
+        let origin = if sends { place(net, &sides.origin, SCRIBBLE, &words) } else { Addr(0) };
+        let result = if fetches { place(net, &sides.result, UNFETCHED, &[]) } else { Addr(0) };
+        self.buffers.borrow_mut()[id] = Some((origin, result));
+        let shape = net.add_shape(Shape {
+            origin: sends.then(|| sides.origin.side.clone()),
+            result: fetches.then(|| sides.result.side.clone()),
+            target: sides.target.side.clone(),
+            disp: plan.disp as i64,
+        });
+        let (len, target, kind) = (plan.len as u64, plan.target, plan.kind);
+        let (element, reduction, extent, shape) = (ELEMENT, plan.reduction, WORD as u8, Some(shape));
+        Op { origin, result, compare: Addr(0), disp: 0, len, target, kind, element, reduction, extent, shape }
+    }
+
     fn scribble(&self, ids: &[OpId], net: &mut Network) {
         for &id in ids {
             if let Some((origin, _)) = self.buffers.borrow()[id].filter(|(origin, _)| origin.0 != 0) {
-                net.private_mut(self.me, origin, self.program.plans[id].len).fill(SCRIBBLE);
+                let plan = &self.program.plans[id];
+                let (before, len) = plan.sides.map_or((0, plan.len), |which| {
+                    let places = &self.program.sides[which as usize].origin;
+                    (places.before, places.span)
+                });
+                net.private_mut(self.me, Addr(origin.0 - before), len).fill(SCRIBBLE);
             }
         }
     }

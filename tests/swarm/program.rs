@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Slot, Step, WindowSpec};
 use mpix_rma::transport::sim::Time;
+
+pub use super::shapes::{Places, Region, Sides, WORD};
 
 /// An operation, numbered in the program.
 pub type OpId = usize;
@@ -26,6 +29,8 @@ pub enum Expect {
     /// Nothing, or what a [`Group`] says.
     Open,
     Exactly(u64),
+    /// These of the program's words, element by element.
+    Words(u32),
 }
 
 /// An operation before its buffers have addresses.
@@ -40,6 +45,8 @@ pub struct Plan {
     pub source: Source,
     pub compare: u64,
     pub expect: Expect,
+    /// Derived datatypes: which of the program's sides; `disp` is where the target's items are.
+    pub sides: Option<u32>,
 }
 
 /// One thing that a rank does.
@@ -89,6 +96,10 @@ pub struct Program {
     pub windows: Vec<WindowSpec>,
     pub calls: Vec<Vec<Call>>,
     pub plans: Vec<Plan>,
+    pub sides: Vec<Rc<Sides>>,
+    pub words: Vec<Vec<u64>>,
+    /// Memory afterwards, with what lies between.
+    pub regions: Vec<Region>,
     /// Memory before.
     pub begin: Vec<Content>,
     /// Memory afterwards.

@@ -1,7 +1,7 @@
 //! Moving the bytes of sides: between two of them, and to and from a packed form.
 
 use super::cursor::{Pair, Pieces, Runs, Side};
-use crate::transport::kernel::{Combine, copy};
+use crate::transport::kernel::{Aligned, Combine, EXCHANGE_BLOCK, copy};
 
 /// Copies pieces from the first side to the second.
 ///
@@ -53,12 +53,10 @@ unsafe fn each<T: Copy>(from: *const u8, from_stride: isize, to: *mut u8, to_str
 #[inline]
 pub(crate) unsafe fn combine_pieces(combine: &Combine, input: *const u8, inout: *mut u8, pieces: &Pieces) {
     let Pieces { at, stride, len, count } = *pieces;
-    let (mut input, mut inout) = (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
-    for _ in 0..count {
-        // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
-        unsafe { combine.apply(input, inout, len as usize) };
-        (input, inout) = (input.wrapping_offset(stride[0] as isize), inout.wrapping_offset(stride[1] as isize));
-    }
+    let (input, inout) = (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
+    let apart = [stride[0] as isize, stride[1] as isize];
+    // SAFETY: the caller's promise.
+    unsafe { combine.apply_strided(input, inout, len as usize, count as usize, apart) }
 }
 
 /// Exchanges pieces of the first side for what the second one held, and combines them into it: [`Combine::exchange_apply`].
@@ -66,12 +64,32 @@ pub(crate) unsafe fn combine_pieces(combine: &Combine, input: *const u8, inout: 
 /// # Safety
 /// As [`combine_pieces`], and the first side must be writable.
 pub(crate) unsafe fn exchange_pieces(combine: &Combine, data: *mut u8, inout: *mut u8, pieces: &Pieces) {
-    let Pieces { at, stride, len, count } = *pieces;
-    let (mut data, mut inout) = (data.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
-    for _ in 0..count {
-        // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
-        unsafe { combine.exchange_apply(data, inout, len as usize) };
-        (data, inout) = (data.wrapping_offset(stride[0] as isize), inout.wrapping_offset(stride[1] as isize));
+    let Pieces { mut at, stride, len, count } = *pieces;
+    let some = (EXCHANGE_BLOCK as u64 / len).min(count);
+    if some < 2 {
+        for _ in 0..count {
+            let (data, inout) = (data.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
+            // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
+            unsafe { combine.exchange_apply(data, inout, len as usize) };
+            at = [at[0].wrapping_add(stride[0]), at[1].wrapping_add(stride[1])];
+        }
+        return;
+    }
+    let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
+    let old = old.0.as_mut_ptr();
+    let mut left = count;
+    while left > 0 {
+        let part = some.min(left);
+        let kept = len as i64;
+        // SAFETY: as above; so many pieces fit the block.
+        unsafe {
+            copy_pieces(inout, old, &Pieces { at: [at[1], 0], stride: [stride[1], kept], len, count: part });
+            combine_pieces(combine, data, inout, &Pieces { at, stride, len, count: part });
+            copy_pieces(old, data, &Pieces { at: [0, at[0]], stride: [kept, stride[0]], len, count: part });
+        }
+        let by = |side: usize| at[side].wrapping_add((part as i64).wrapping_mul(stride[side]));
+        at = [by(0), by(1)];
+        left -= part;
     }
 }
 

@@ -353,11 +353,33 @@ impl Network {
             self.words.notify(message.window, message.target, message.value as u32);
             self.wake(message.target);
         }
+        let atomic = matches!(message.purpose, Purpose::Accumulate | Purpose::Fetch);
+        if atomic && self.delayed.is_none() && self.fails(Fault::DelayAccumulate) {
+            self.delayed = Some(id);
+            return;
+        }
         let lost = message.purpose == Purpose::Put && self.fails(Fault::LosePut);
         let again = message.purpose == Purpose::Accumulate && self.fails(Fault::RepeatAccumulate);
+        self.apply(id, message, if lost { 0 } else { 1 + u32::from(again) });
+        let pair = |message: &Message| (message.origin, message.target, message.window);
+        if let Some(late) = self.delayed.filter(|late| atomic && pair(&self.messages[*late]) == pair(message)) {
+            self.catch_up(late);
+        }
+    }
+
+    fn apply(&mut self, id: u32, message: &Message, times: u32) {
+        let shaped = self.memory.as_ref().is_some_and(|memory| memory.is_shaped(id));
+        let short = shaped && self.fails(Fault::CutShape);
         let Some(memory) = &mut self.memory else { return };
-        let op = memory.apply(id, message.window, if lost { 0 } else { 1 + u32::from(again) });
+        let op = memory.apply(id, message.window, times, short);
         self.happens(message.window, message.origin, What::Effect(op));
+    }
+
+    /// An operation that was delayed against the rules takes effect.
+    fn catch_up(&mut self, id: u32) {
+        self.delayed = None;
+        let message = self.messages[id];
+        self.apply(id, &message, 1);
     }
 
     /// A signal is there.
@@ -394,13 +416,17 @@ impl Network {
         {
             self.happens(message.window, message.origin, What::Local(op));
         }
-        if self.parameters.local_stage && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
+        let told = self.parameters.local_stage && message.ticket != NIL;
+        if told && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
             self.tell(message.window, message.origin).finished.push_back((Ticket(message.ticket), Stage::Local));
         }
     }
 
     /// A message is acknowledged or answered.
     fn done(&mut self, id: u32) {
+        if self.delayed == Some(id) {
+            self.catch_up(id);
+        }
         let message = self.messages[id];
         let Message { origin, window, ticket, .. } = message;
         self.messages.remove(id);

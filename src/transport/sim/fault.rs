@@ -22,6 +22,10 @@ pub enum Fault {
     LosePut,
     /// An accumulate takes effect twice.
     RepeatAccumulate,
+    /// The last byte that an operation with a shape writes is left out.
+    CutShape,
+    /// An accumulate takes effect after the next one of its origin at its target.
+    DelayAccumulate,
     /// An exchange on the tail of a lock queue finds it empty, whatever was there.
     StaleTail,
     /// A credit does not come back.

@@ -1,8 +1,10 @@
 //! The bytes of a world that carries any.
 
 use super::words::Map;
-use crate::engine::{Addr, Element, Op, OpKind, Reduction};
+use crate::engine::{Addr, Element, Op, OpKind, Reduction, Shaped};
 use crate::transport::element::{native, reduction};
+use crate::transport::shape::moves::{gathered, scatter};
+use crate::transport::shape::{Shape, Shapes, Side};
 
 /// What operations move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,7 @@ const BASE: usize = 64;
 /// An operation under way, with the bytes that it carries at the moment.
 struct Cargo {
     op: Op,
+    shape: Option<Shape>,
     data: Vec<u8>,
     compare: Vec<u8>,
 }
@@ -30,15 +33,39 @@ pub(super) struct Memory {
     windows: Vec<Vec<Vec<u8>>>,
     private: Vec<Vec<u8>>,
     cargo: Map<u32, Cargo>,
+    /// Of operations that have not set out.
+    shapes: Shapes,
+}
+
+/// The side of a shape, or as many bytes as the operation has.
+fn side(side: Option<&Side>, op: &Op) -> Side {
+    side.cloned().unwrap_or_else(|| Side::flat(op.len))
+}
+
+/// Where the operation goes at its target: the first item, and the side.
+fn there(op: &Op, shape: Option<&Shape>) -> (usize, Side) {
+    match shape {
+        Some(shape) => (usize::try_from(shape.disp).expect("items begin in the window"), shape.target.clone()),
+        None => (op.disp as usize, Side::flat(op.len)),
+    }
 }
 
 impl Memory {
     pub(super) fn new(ranks: u32) -> Self {
-        Memory { windows: Vec::new(), private: vec![Vec::new(); ranks as usize], cargo: Map::default() }
+        Memory { windows: Vec::new(), private: vec![Vec::new(); ranks as usize], cargo: Map::default(), shapes: Shapes::new() }
     }
 
     pub(super) fn add_window(&mut self, bytes: usize) {
         self.windows.push(vec![vec![0; bytes]; self.private.len()]);
+    }
+
+    pub(super) fn add_shape(&mut self, shape: Shape) -> Shaped {
+        self.shapes.add(shape)
+    }
+
+    /// Shapes of operations that have not set out.
+    pub(super) fn shapes(&self) -> usize {
+        self.shapes.len()
     }
 
     pub(super) fn allocate(&mut self, rank: u32, bytes: usize) -> Addr {
@@ -75,7 +102,8 @@ impl Memory {
 
     /// An operation sets out as this message; its origin's bytes stay where they are.
     pub(super) fn embark(&mut self, message: u32, op: &Op) {
-        self.cargo.insert(message, Cargo { op: *op, data: Vec::new(), compare: Vec::new() });
+        let shape = op.shape.map(|shaped| self.shapes.take(shaped));
+        self.cargo.insert(message, Cargo { op: *op, shape, data: Vec::new(), compare: Vec::new() });
     }
 
     /// Takes the origin's bytes along: later changes of its buffers are not seen.
@@ -85,7 +113,8 @@ impl Memory {
         let memory = &self.private[origin as usize];
         let taken = |at: Addr| memory[at.0 - BASE..][..op.len as usize].to_vec();
         if Self::reads_origin(&op) {
-            cargo.data = taken(op.origin);
+            let origin = side(cargo.shape.as_ref().and_then(|shape| shape.origin.as_ref()), &op);
+            cargo.data = gathered(memory, op.origin.0 - BASE, &origin);
         }
         if op.kind == OpKind::CompareAndSwap {
             cargo.compare = taken(op.compare);
@@ -93,50 +122,72 @@ impl Memory {
         Some(op)
     }
 
-    /// The operation takes effect at its target; what it fetches becomes its cargo.
-    pub(super) fn apply(&mut self, message: u32, window: u32, times: u32) -> Op {
+    /// The operation takes effect at its target, so often; what it fetches becomes its cargo. `short`: the last byte of what a
+    /// shaped one writes stays as it was.
+    pub(super) fn apply(&mut self, message: u32, window: u32, times: u32, short: bool) -> Op {
         let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
         let op = cargo.op;
         if op.kind == OpKind::Notify {
             return op;
         }
-        let there = &mut self.windows[window as usize][op.target as usize][op.disp as usize..][..op.len as usize];
-        let old = if matches!(op.kind, OpKind::Put | OpKind::Accumulate | OpKind::Notify) { Vec::new() } else { there.to_vec() };
+        let (base, target) = there(&op, cargo.shape.as_ref());
+        let memory = &mut self.windows[window as usize][op.target as usize];
+        let old = gathered(memory, base, &target);
+        let mut new = old.clone();
         match op.kind {
             OpKind::Put if times == 0 => {}
-            OpKind::Put => there.copy_from_slice(&cargo.data),
+            OpKind::Put => new.copy_from_slice(&cargo.data),
             OpKind::Get | OpKind::Notify => {}
-            OpKind::Accumulate => {
-                (0..times).for_each(|_| reduce(op.element, op.reduction, there, &cargo.data));
-            }
+            OpKind::Accumulate => (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &cargo.data)),
             OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
-            OpKind::GetAccumulate => reduce(op.element, op.reduction, there, &cargo.data),
+            OpKind::GetAccumulate => reduce(op.element, op.reduction, &mut new, &cargo.data),
             OpKind::CompareAndSwap => {
                 if old == cargo.compare {
-                    there.copy_from_slice(&cargo.data);
+                    new.copy_from_slice(&cargo.data);
                 }
             }
         }
-        cargo.data = old;
+        if short && let (Some(last), Some(byte)) = (new.last_mut(), old.last()) {
+            *last = *byte;
+        }
+        if op.kind != OpKind::Get {
+            scatter(&new, memory, base, &target);
+        }
+        cargo.data = if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { old };
         op
+    }
+
+    /// True if the operation under way has a shape.
+    pub(super) fn is_shaped(&self, message: u32) -> bool {
+        self.cargo.get(&message).is_some_and(|cargo| cargo.shape.is_some())
     }
 
     /// The operation is over: what it fetched goes to its result buffer.
     pub(super) fn unload(&mut self, message: u32, origin: u32) -> Option<Op> {
-        let cargo = self.cargo.remove(&message)?;
-        if !cargo.data.is_empty() {
-            self.private_mut(origin, cargo.op.result, cargo.data.len()).copy_from_slice(&cargo.data);
+        let Cargo { op, shape, data, .. } = self.cargo.remove(&message)?;
+        if !data.is_empty() {
+            let result = side(shape.as_ref().and_then(|shape| shape.result.as_ref()), &op);
+            scatter(&data, &mut self.private[origin as usize], op.result.0 - BASE, &result);
         }
-        Some(cargo.op)
+        Some(op)
     }
 
     /// Put or get inside a node: a copy.
     pub(super) fn copy(&mut self, window: u32, origin: u32, op: &Op) {
-        let there = &mut self.windows[window as usize][op.target as usize][op.disp as usize..][..op.len as usize];
+        let shape = op.shape.map(|shaped| self.shapes.take(shaped));
+        let (base, target) = there(op, shape.as_ref());
+        let memory = &mut self.windows[window as usize][op.target as usize];
         let private = &mut self.private[origin as usize];
+        let near = |of: fn(&Shape) -> Option<&Side>| side(shape.as_ref().and_then(of), op);
         match op.kind {
-            OpKind::Put => there.copy_from_slice(&private[op.origin.0 - BASE..][..op.len as usize]),
-            OpKind::Get => private[op.result.0 - BASE..][..op.len as usize].copy_from_slice(there),
+            OpKind::Put => {
+                let data = gathered(private, op.origin.0 - BASE, &near(|shape| shape.origin.as_ref()));
+                scatter(&data, memory, base, &target);
+            }
+            OpKind::Get => {
+                let data = gathered(memory, base, &target);
+                scatter(&data, private, op.result.0 - BASE, &near(|shape| shape.result.as_ref()));
+            }
             _ => unreachable!("only puts and gets are copies"),
         }
     }

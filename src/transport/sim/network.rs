@@ -12,7 +12,8 @@ use super::port::SimPort;
 use super::queue::{Kind, Queue};
 use super::words::{Words, fold};
 use super::{Carry, Disorder, Parameters, Time};
-use crate::engine::{Addr, Change, LockTicket, LockWord, Stage, Ticket};
+use crate::engine::{Addr, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
+use crate::transport::shape::Shape;
 
 /// What a window of a rank has been told and has not looked at.
 #[derive(Default)]
@@ -110,6 +111,8 @@ pub struct Network {
     pub(super) trace: u64,
     pub(super) happenings: Option<VecDeque<Happening>>,
     pub(super) faulty: Option<Faulty>,
+    /// A message whose effect comes too late ([`Fault::DelayAccumulate`](super::Fault::DelayAccumulate)).
+    pub(super) delayed: Option<u32>,
 }
 
 impl Network {
@@ -144,6 +147,7 @@ impl Network {
             trace: 0,
             happenings: None,
             faulty: None,
+            delayed: None,
         }
     }
 
@@ -324,6 +328,20 @@ impl Network {
     /// So many bytes of a rank's own memory, zeroed. Without bytes: an address that nothing stands behind.
     pub fn allocate(&mut self, rank: u32, bytes: usize) -> Addr {
         self.memory.as_mut().map_or(Addr(0), |memory| memory.allocate(rank, bytes))
+    }
+
+    /// Keeps the shape of an operation that is about to be issued, until the operation sets out.
+    ///
+    /// # Panics
+    /// If no bytes are carried.
+    pub fn add_shape(&mut self, shape: Shape) -> Shaped {
+        self.memory.as_mut().expect("shapes are of bytes").add_shape(shape)
+    }
+
+    /// Shapes of operations that have not set out.
+    #[must_use]
+    pub fn shapes(&self) -> usize {
+        self.memory.as_ref().map_or(0, Memory::shapes)
     }
 
     /// True if operations carry bytes.

@@ -39,6 +39,7 @@ pub fn check<S: Script>(world: &mut World<S>) {
         let intent = word(0, LockWord::Intent);
         assert_eq!(intent >> 32, intent & u64::from(u32::MAX), "[leak] lock_alls that wait in window {window}");
     }
+    assert_eq!(world.net().shapes(), 0, "[leak] shapes of operations");
     assert_eq!(world.net().in_flight(), 0, "[leak] messages");
     assert_eq!(world.net().credits_out(), 0, "[leak] credits");
 }

@@ -1,8 +1,9 @@
 //! Memory, and what operations have fetched, against what MPI's rules allow.
 
+use mpix_rma::engine::Addr;
 use mpix_rma::transport::sim::Network;
 
-use crate::player::{Buffers, see};
+use crate::player::{Buffers, UNFETCHED, see};
 use crate::program::*;
 
 /// Checks everything at the end of a run.
@@ -11,14 +12,33 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
         let (_, result) = buffers.borrow()[id].expect("every operation was issued");
         u64::from_ne_bytes(net.private(owners[id], result, 8).try_into().expect("8 bytes"))
     };
+    let fetched_words = |id: OpId, plan: &Plan| {
+        let (_, result) = buffers.borrow()[id].expect("every operation was issued");
+        let places =
+            plan.sides.map_or_else(|| Places::flat(plan.len / WORD), |which| program.sides[which as usize].result.clone());
+        let memory = net.private(owners[id], Addr(result.0 - places.before), places.span);
+        let word = |at: usize| u64::from_ne_bytes(memory[places.at(at)..][..WORD].try_into().expect("a word"));
+        let mut between = memory.to_vec();
+        (0..places.words.len()).for_each(|at| between[places.at(at)..][..WORD].fill(UNFETCHED));
+        assert!(between.iter().all(|byte| *byte == UNFETCHED), "[memory] operation {id} wrote between its results: {plan:?}");
+        (0..places.words.len()).map(word).collect::<Vec<u64>>()
+    };
+    for Region { window, rank, disp, bytes } in &program.regions {
+        let there = &net.window(*window, *rank)[*disp..][..bytes.len()];
+        if let Some(at) = there.iter().zip(bytes).position(|(one, other)| one != other) {
+            panic!("[memory] window {window} of rank {rank}, byte {at} from {disp} on is {} and not {}", there[at], bytes[at]);
+        }
+    }
     for content in &program.end {
         see(content, net, "at the end");
     }
     for (id, plan) in program.plans.iter().enumerate() {
-        if let Expect::Exactly(value) = plan.expect {
-            let found = fetched(id);
-            assert_eq!(found, value, "[memory] operation {id} of rank {} has fetched this: {plan:?}", owners[id]);
-        }
+        let found = match plan.expect {
+            Expect::Open => continue,
+            Expect::Exactly(value) => (vec![fetched(id)], vec![value]),
+            Expect::Words(which) => (fetched_words(id, plan), program.words[which as usize].clone()),
+        };
+        assert_eq!(found.0, found.1, "[memory] operation {id} of rank {} has fetched this: {plan:?}", owners[id]);
     }
     let cell = |content: &Content| {
         let bytes = &net.window(content.window, content.rank)[content.disp..][..8];
