@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency overhead lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-small test-schedule test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps build install demo latency overhead lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -88,6 +88,7 @@ test: deps ## all tests; the last line counts the C programs
 	$(MAKE) --no-print-directory test-loom
 	$(MAKE) --no-print-directory test-small
 	$(MAKE) --no-print-directory test-conformance
+	$(MAKE) --no-print-directory test-netns
 	$(MAKE) --no-print-directory test-c
 
 test-lint: ## formatting and lints, with and without the host glue
@@ -129,6 +130,13 @@ test-schedule: ## the communication of LU and transactions against the rules of 
 C_HOSTS = $(foreach h,$(HOSTS),--host $h)
 test-c: prefixes ## C programs under mpiexec, 1 to 4 ranks
 	$(PYTHON) tests/c/run.py $(C_HOSTS) $(if $(ONLY),--only '$(ONLY)')
+
+# On one host after the other: mpiexec is the same script for all.
+test-netns: prefixes ## C programs on two nodes that are network namespaces of this machine (as root; else skipped)
+	@if $(PYTHON) tests/netns/nodes.py --check; then \
+	    $(foreach h,$(HOSTS),MPIX_MPIEXEC=mpiexec.$h $(PYTHON) tests/netns/nodes.py $(PYTHON) tests/c/run.py --list tests/netns/testlist \
+	        --host $h --mpiexec $h=$(CURDIR)/tests/netns/mpiexec $(if $(ONLY),--only '$(ONLY)') &&) true; \
+	else echo "SKIP test-netns: this machine does not allow network namespaces"; fi
 
 test-conformance: deps prefixes ## tests that others wrote (MPICH's, mpi4py's), by our library; FULL=1: all of them in all ways
 	@set -e; for h in $(HOSTS); do echo "building MPICH's tests for $$h (target/conformance/$$h)"; JOBS=$(JOBS) tests/conformance/build target/conformance $$h target/prefix-$$h; done

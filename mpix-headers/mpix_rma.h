@@ -110,6 +110,8 @@
  *   - Windows from MPI_Win_create and MPI_Win_create_dynamic with MPIX_RMA_CMA=off, or where the system forbids
  *     cross-memory attach: the target carries the operations out, in any MPI call of its own; the origin learns of
  *     their end, and tells others, in its next call.
+ *   - What a peer on another node has attached to a dynamic window is known to that peer alone. An operation on other
+ *     memory is refused there, and the window's waiting calls give MPI_ERR_INTERN, not MPI_ERR_RMA_RANGE at the call.
  *   - Peers on other nodes are reached by messages through the MPI library (all peers with host_mpi, section 7): the
  *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
  *     stay with its origin until the next call on any window, or the next MPI call that waits.

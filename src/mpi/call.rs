@@ -80,11 +80,18 @@ fn not_a_window(call: &'static str) -> c_int {
 
 /// Waits until the outcome is complete.
 #[inline(always)]
-pub(crate) fn block(guard: Guard, window: NonNull<Window>, outcome: Outcome) -> Guard {
-    match outcome {
-        Outcome::Complete => guard,
-        Outcome::Pending(id) => wait_until(guard, window, |window| !window.engine.is_pending(id)),
+pub(crate) fn block(guard: Guard, window: NonNull<Window>, outcome: Outcome) -> Result<Guard, Fault> {
+    let Outcome::Pending(id) = outcome else { return Ok(guard) };
+    let mut broken = false;
+    let guard = wait_until(guard, window, |window| {
+        let pending = window.engine.is_pending(id);
+        broken = pending && window.port.is_broken();
+        !pending || broken
+    });
+    if broken {
+        return Err(Fault::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer"));
     }
+    Ok(guard)
 }
 
 /// The place for a request must be there before anything happens, and so must room for it [RQ-3].
@@ -157,7 +164,7 @@ unsafe fn deliver_pending(mut guard: Guard, mut window: NonNull<Window>, outcome
         Err(status) => {
             // The epoch is closed and cannot be opened again: the call becomes the blocking one.
             log::warn!("the host could not make a generalized request (error {status}); waiting instead");
-            drop(block(guard, window, outcome));
+            drop(block(guard, window, outcome).map_err(|fault| log::error!("{}", fault.text)));
             // SAFETY: as the caller says.
             let _ = unsafe { deliver_complete(request) };
         }

@@ -185,13 +185,13 @@ pub(crate) fn finish_alone() {
     drive::agree(false);
 }
 
-/// True if a session of the application is or was open.
+/// True if a session of the application is open, or was `ever`.
 #[cfg(mpi_sessions)]
 fn sessions(ever: bool) -> bool {
     if ever { super::session::ever() } else { super::session::is_open() }
 }
 
-/// This host has none.
+/// This host has no sessions.
 #[cfg(not(mpi_sessions))]
 fn sessions(_: bool) -> bool {
     false

@@ -215,18 +215,19 @@ pub(super) fn get_accumulate(
     }))
 }
 
-/// The predefined datatype of which all of them are made; any, if they have no data.
+/// The predefined datatype of which all of them are made; any that reductions are defined for, if they have no data.
 fn alike(items: &[&Items<'_>]) -> Checked<&'static Predefined> {
+    let nothing = items.iter().all(|items| items.size(View::Elements) == Some(0));
     let mut found: Option<&'static Predefined> = None;
     for element in items.iter().filter_map(|items| items.element().transpose()) {
         let element = element?;
         match found {
-            Some(known) if known.element != element.element => return Err(unlike()),
+            Some(known) if known.element != element.element && !nothing => return Err(unlike()),
             Some(_) => {}
             None => found = Some(element),
         }
     }
-    Ok(found.unwrap_or_else(byte))
+    Ok(found.unwrap_or_else(|| predefined(MPI_INT).expect("every host has MPI_INT")))
 }
 
 fn byte() -> &'static Predefined {

@@ -203,7 +203,7 @@ fn blocking(
         |guard, mut ours| {
             // SAFETY: found under this guard, and no other reference to it is alive.
             let outcome = body(unsafe { ours.as_mut() })?;
-            drop(block(guard, ours, outcome));
+            drop(block(guard, ours, outcome)?);
             Ok(())
         },
         host,

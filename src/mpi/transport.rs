@@ -137,26 +137,23 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
         let bytes = u64::from_ne_bytes(card[24..32].try_into().expect("eight bytes"));
         (bytes, u32::from_ne_bytes(card[32..36].try_into().expect("four bytes")))
     }));
+    // The processes of a node share a segment, whichever way operations go: programs may ask for memory that is allocated, and what is
+    // attached to a dynamic window is seen there.
+    let shares = matches!(part.memory, Memory::Share { .. });
     // A process that does not know its node has none in common with anybody.
     let known = card[..24].iter().any(|byte| *byte != 0);
     let mates: Vec<Rank> = (0..)
         .zip(cards())
-        .filter(|(rank, other)| *rank == all.rank || near && known && other[..24] == card[..24])
+        .filter(|(rank, other)| *rank == all.rank || known && other[..24] == card[..24])
         .map(|(rank, _)| rank)
         .collect();
 
-    let comm = private(all)?;
-    let mut mates = (mates, near);
-    let shares = matches!(part.memory, Memory::Share { .. });
-    let mut port = match (near, shares) {
-        (true, _) => node_window(all, comm, &mates.0, part, settings),
-        // The memory is shared by all, whichever way operations go.
-        (false, true) => ShmWindow::new(all, part.memory, part.disp_unit, settings).ok(),
-        (false, false) => None,
-    };
-    if !near && port.is_some() {
-        mates.0 = (0..all.size).collect();
+    if shares && mates.len() != all.size as usize {
+        return Err(Unmade::Unsuitable(SetupError::NotOneNode));
     }
+    let comm = private(all)?;
+    let mut port = node_window(all, comm, &mates, part, settings);
+    let mut mates = (mates, near);
     if all.maximum(c_int::from(port.is_none())) != 0 {
         if shares {
             free(comm);

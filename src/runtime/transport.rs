@@ -200,6 +200,15 @@ impl Transport {
         with_port!(self, port => port.verdict())
     }
 
+    /// True if a message of a peer was refused, or one to a peer: what is under way may never end. The log has named the peer.
+    #[inline]
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            Transport::Shm(_) => false,
+            Transport::Messages(port) => port.is_broken(),
+        }
+    }
+
     /// True if nothing of this process is under way to others, though all its operations are complete: asked before the last vote.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {

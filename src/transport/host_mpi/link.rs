@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use super::courier::Courier;
 use super::wire::{Header, Packet};
+use crate::engine::slab::Key;
 use crate::engine::{Op, Rank, Ticket, Word};
 use crate::transport::shape::Shape;
 
@@ -47,6 +48,15 @@ pub(super) struct Feed {
     pub(super) flight: Option<u32>,
 }
 
+/// An operation that is complete when so many are done.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) number: u64,
+    pub(super) ticket: Ticket,
+    /// Its bulk messages, which must have left as well: until then the host reads the origin's buffer.
+    pub(super) flight: Option<Key>,
+}
+
 /// The words of a pair of processes that share no memory: those that this process owns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Words {
@@ -76,7 +86,7 @@ pub(super) struct Link {
     pub(super) done: u64,
     pub(super) asked: u64,
     /// Operations that are complete when so many are done.
-    pub(super) waiting: VecDeque<(u64, Ticket)>,
+    pub(super) waiting: VecDeque<Waiting>,
     pub(super) feed: Option<Feed>,
     pub(super) bulks: u32,
     pub(super) parts: u32,
@@ -221,7 +231,7 @@ impl Link {
 
     /// Sends what there is; a packet of nothing but the header if there is nothing and the peer is to be asked or told.
     pub(super) fn flush_or_tell(&mut self, courier: &mut impl Courier) {
-        let ask = self.waiting.back().is_some_and(|(last, _)| *last > self.asked);
+        let ask = self.waiting.back().is_some_and(|last| last.number > self.asked);
         self.flush(courier, ask);
         let owes = self.tell
             || self.taken - self.told_taken >= CREDITS / 2
@@ -249,7 +259,7 @@ impl Link {
             && self.queue.is_empty()
             && self.feed.is_none()
             && !self.tell
-            && self.waiting.back().is_none_or(|(last, _)| *last <= self.asked)
+            && self.waiting.back().is_none_or(|last| last.number <= self.asked)
     }
 
     /// True if all that this process has sent has arrived, as the peer says.

@@ -97,6 +97,8 @@ pub struct MessageWindow<C> {
     /// Where elements of the host's are laid out as it wants them.
     scratch: Vec<u128>,
     refused: VecDeque<Refused>,
+    /// Something was refused: what is under way may never end.
+    broken: bool,
 }
 
 // SAFETY: the raw addresses are those of operations that the application has issued, whose buffers are the library's until
@@ -126,6 +128,7 @@ impl<C: Courier> MessageWindow<C> {
             answers: VecDeque::new(),
             scratch: Vec::new(),
             refused: VecDeque::new(),
+            broken: false,
         }
     }
 
@@ -213,7 +216,7 @@ impl<C: Courier> MessageWindow<C> {
     /// attached to a dynamic window is known to the peer, which refuses the rest.
     #[must_use]
     pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
-        self.members.near(rank).is_none_or(|rank| self.near.reaches(rank, at, len))
+        self.members.place_of(rank).is_none_or(|place| self.near.reaches(place, at, len))
     }
 
     /// Adds memory of this process to a dynamic window.
@@ -277,6 +280,12 @@ impl<C: Courier> MessageWindow<C> {
     /// A message that was refused since the last call.
     pub fn next_refused(&mut self) -> Option<Refused> {
         self.refused.pop_front()
+    }
+
+    /// True if a message was refused, here or by a peer: what is under way may never end.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.

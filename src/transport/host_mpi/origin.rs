@@ -1,7 +1,7 @@
 //! Operations of this process on the memory of peers: cut into records, and what comes back.
 
 use super::courier::{Bulk, Courier, Stream};
-use super::link::{BULKS, FETCHED, Feed, PARTS, WAITING};
+use super::link::{BULKS, FETCHED, Feed, PARTS, WAITING, Waiting};
 use super::wire::{BULK, How, Malformed, Packet, Place};
 use super::{Link, MessageWindow};
 use crate::engine::{Op, OpKind, Posted, Stage, Ticket};
@@ -28,6 +28,8 @@ pub(super) struct Flight {
     awaited: u32,
     /// All its records were made.
     fed: bool,
+    /// It is done at the target.
+    acknowledged: bool,
 }
 
 /// What a reply is to bring.
@@ -74,7 +76,7 @@ impl<C: Courier> MessageWindow<C> {
             // SAFETY: the record has room for the bytes; the origin's buffer is valid until the operation is complete [EP-8].
             unsafe { copy(op.origin.0 as *const u8, to.as_mut_ptr(), op.len as usize) };
             link.issued += 1;
-            link.waiting.push_back((link.issued, ticket));
+            link.waiting.push_back(Waiting { number: link.issued, ticket, flight: None });
             self.list(index);
             return Posted::Local;
         }
@@ -149,7 +151,8 @@ impl<C: Courier> MessageWindow<C> {
         let Feed { op, ticket, flight, shape, .. } = feed;
         let link = &mut self.links[index as usize];
         if !has_result(&op) {
-            link.waiting.push_back((link.issued, ticket));
+            let flight = flight.and_then(|flight| self.flights.key_at(flight));
+            link.waiting.push_back(Waiting { number: link.issued, ticket, flight });
         }
         let Some(flight) = flight else {
             // Everything was copied.
@@ -168,14 +171,22 @@ impl<C: Courier> MessageWindow<C> {
     fn landed(&mut self, index: u32) {
         let key = self.flights.key_at(index).expect("a flight that lands");
         let flight = self.flights.take(key).expect("just found");
-        // The end of a put is told by the acknowledgement.
-        let stage = if has_result(&flight.op) { Stage::Remote } else { Stage::Local };
+        // The end of a put is told by the acknowledgement, if it has not come before.
+        let stage = if has_result(&flight.op) || flight.acknowledged { Stage::Remote } else { Stage::Local };
         self.finished.push_back((flight.ticket, stage));
     }
 
     fn flight_of(&mut self, index: u32, feed: &mut Feed) -> u32 {
         *feed.flight.get_or_insert_with(|| {
-            let flight = Flight { ticket: feed.ticket, link: index, op: feed.op, shape: None, awaited: 0, fed: false };
+            let flight = Flight {
+                ticket: feed.ticket,
+                link: index,
+                op: feed.op,
+                shape: None,
+                awaited: 0,
+                fed: false,
+                acknowledged: false,
+            };
             self.flights.insert(flight).index
         })
     }
@@ -316,12 +327,11 @@ impl<C: Courier> MessageWindow<C> {
             return Err(Malformed::NotSent);
         }
         link.done = link.done.max(done);
-        while let Some(&(number, ticket)) = link.waiting.front() {
-            if number > link.done {
-                break;
+        while let Some(Waiting { ticket, flight, .. }) = link.waiting.pop_front_if(|first| first.number <= link.done) {
+            match flight.and_then(|flight| self.flights.get_mut(flight)) {
+                Some(flight) => flight.acknowledged = true,
+                None => self.finished.push_back((ticket, Stage::Remote)),
             }
-            link.waiting.pop_front();
-            self.finished.push_back((ticket, Stage::Remote));
         }
         if link.waiting.is_empty() && link.waiting.capacity() > KEEP {
             link.waiting = std::collections::VecDeque::new();

@@ -41,8 +41,14 @@ impl<C: Courier> MessageWindow<C> {
     #[cold]
     fn refuse(&mut self, peer: Rank, index: Option<u32>, reason: Malformed) {
         if let Some(index) = index {
-            self.links[index as usize].broken = true;
+            let link = &mut self.links[index as usize];
+            link.broken = true;
+            if reason != Malformed::RefusedThere {
+                link.reply(&mut self.courier, 0).refusal();
+                link.flush(&mut self.courier, false);
+            }
         }
+        self.broken = true;
         let refused = Refused { peer, reason };
         log::error!("{refused}");
         self.refused.push_back(refused);
@@ -159,6 +165,7 @@ impl<C: Courier> MessageWindow<C> {
                 self.answers.push_back((LockTicket(ticket), value));
                 return Ok(());
             }
+            Record::Refusal => return Err(Malformed::RefusedThere),
             Record::Farewell => {
                 link.left = true;
                 return Ok(());

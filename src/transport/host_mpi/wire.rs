@@ -63,6 +63,9 @@ pub enum Malformed {
     /// The peer has sent more than it had credits for.
     #[error("the peer has sent more than was agreed")]
     TooMuch,
+    /// The peer has refused what this process has sent.
+    #[error("the peer says that it has refused a message of this process")]
+    RefusedThere,
 }
 
 /// Bytes of a target's window: `count` runs of `len` bytes, `stride` apart.
@@ -147,6 +150,8 @@ pub enum Record<'a> {
     Answer(u32, u64),
     /// The sender sends nothing more.
     Farewell,
+    /// The sender has refused a message of the receiver's, and takes nothing more from it.
+    Refusal,
 }
 
 /// Everything that stands before the records.
@@ -175,6 +180,7 @@ mod kind {
     pub(super) const ACCESS: u8 = 10;
     pub(super) const ANSWER: u8 = 11;
     pub(super) const FAREWELL: u8 = 12;
+    pub(super) const REFUSAL: u8 = 13;
 }
 
 /// A packet being written, or one that came in.
@@ -337,6 +343,11 @@ impl Packet {
     pub fn farewell(&mut self) {
         self.head([kind::FAREWELL, 0, 0, 0], 0, 0, 0);
     }
+
+    /// Appends [`Record::Refusal`].
+    pub fn refusal(&mut self) {
+        self.head([kind::REFUSAL, 0, 0, 0], 0, 0, 0);
+    }
 }
 
 fn encode_word(word: LockWord) -> (u8, u8, Rank) {
@@ -463,6 +474,7 @@ impl<'a> Reader<'a> {
             }
             kind::ANSWER => Record::Answer(id, self.number()?),
             kind::FAREWELL => Record::Farewell,
+            kind::REFUSAL => Record::Refusal,
             _ => return Err(Malformed::UnknownKind),
         };
         Ok(Some(record))

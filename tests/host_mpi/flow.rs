@@ -1,0 +1,103 @@
+//! Flow control: what a target has not taken out is bounded.
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::host_mpi::CREDITS;
+
+use crate::world::*;
+
+#[test]
+fn a_late_target_holds_its_origin_back() {
+    const PUTS: u64 = 1_000_000;
+    let mut memories = vec![Vec::new(), vec![0u8; 8 * 4096]];
+    let (hub, mut w) = windows(&mut memories, 1);
+    let mut flight = Flight::default();
+    let (mut posted, mut refused) = (0u64, 0u64);
+    let values: Vec<u64> = (0..PUTS).collect();
+    let put = |at: u64| Op { origin: Addr(&raw const values[at as usize] as usize), ..op(OpKind::Put, 1, at % 4096 * 8, 8) };
+    // The target does nothing.
+    for _ in 0..PUTS {
+        if flight.try_post(&mut w[0], &put(posted)) {
+            posted += 1;
+        } else {
+            refused += 1;
+            w[0].poll();
+            flight.collect(&mut w[0]);
+        }
+    }
+    assert!(refused > 0 && posted < PUTS);
+    assert!(
+        hub.lock().unwrap().waiting_for(1) as u64 <= 2 * CREDITS + 2,
+        "packets of the host: {}",
+        hub.lock().unwrap().waiting_for(1)
+    );
+    // It comes back.
+    while posted < PUTS || flight.open > 0 {
+        if posted == PUTS || !flight.try_post(&mut w[0], &put(posted)) {
+            w.iter_mut().for_each(|window| _ = window.poll());
+            flight.collect(&mut w[0]);
+        } else {
+            posted += 1;
+        }
+    }
+    end(&hub, w);
+    let last = PUTS - PUTS % 4096;
+    for at in 0..4096u64 {
+        let expected = if last + at < PUTS { last + at } else { last + at - 4096 };
+        assert_eq!(u64::from_ne_bytes(memories[1][8 * at as usize..][..8].try_into().unwrap()), expected);
+    }
+}
+
+#[test]
+fn small_puts_share_packets() {
+    let mut memories = vec![Vec::new(), vec![0u8; 4096]];
+    let (hub, mut w) = windows(&mut memories, 1);
+    let mut flight = Flight::default();
+    let value = 5u64;
+    for at in 0..300 {
+        let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, at, 8) };
+        while !flight.try_post(&mut w[0], &put) {}
+    }
+    while flight.open > 0 {
+        w.iter_mut().for_each(|window| _ = window.poll());
+        flight.collect(&mut w[0]);
+    }
+    // One with the puts, one with the acknowledgement.
+    assert!(hub.lock().unwrap().sent <= 4, "{} packets", hub.lock().unwrap().sent);
+    end(&hub, w);
+}
+
+/// Gets of more than their target may send at once, from all sides.
+#[test]
+fn everybody_fetches_from_everybody() {
+    for seed in 0..5 {
+        let ranks = 4u32;
+        let mut memories: Vec<Vec<u8>> = (0..ranks).map(|rank| vec![rank as u8; 300_000]).collect();
+        let (hub, mut w) = windows(&mut memories, seed);
+        let mut flights: Vec<Flight> = (0..ranks).map(|_| Flight::default()).collect();
+        let mut results = vec![vec![9u8; 15_000 * 30]; (ranks * ranks) as usize];
+        for round in 0..30usize {
+            for me in 0..ranks as usize {
+                for target in 0..ranks {
+                    let result = &mut results[me * ranks as usize + target as usize][round * 15_000..][..15_000];
+                    let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, target, round as u64, 15_000) };
+                    while !flights[me].try_post(&mut w[me], &get) {
+                        for (window, flight) in w.iter_mut().zip(&mut flights) {
+                            window.poll();
+                            flight.collect(window);
+                        }
+                    }
+                }
+            }
+        }
+        while flights.iter().any(|flight| flight.open > 0) {
+            for (window, flight) in w.iter_mut().zip(&mut flights) {
+                window.poll();
+                flight.collect(window);
+            }
+        }
+        end(&hub, w);
+        for (at, result) in results.iter().enumerate() {
+            assert!(result.iter().all(|byte| usize::from(*byte) == at % ranks as usize), "seed {seed}, pair {at}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Messages that are not what they should be: refused with the peer's name, and nothing outside the window is touched.
+//!
+//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test host_mpi fuzz -- --nocapture`; to run more: `MPIX_FUZZ_SEEDS=<number>`.
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::host_mpi::wire::*;
+
+use crate::world::*;
+
+fn how() -> How {
+    How { element: native::U64, reduction: reduction::SUM, extent: 8 }
+}
+
+/// A packet with one record of each kind.
+fn one_of_each(counted: bool) -> Packet {
+    let mut packet = Packet::new();
+    packet.put(Place::flat(8, 16)).fill(1);
+    packet.put(Place { disp: 64, len: 8, stride: -16, count: 3 }).fill(2);
+    packet.get(Place::flat(0, 24), 4);
+    packet.accumulate(Place::flat(16, 8), how()).fill(3);
+    packet.fetch(Place::flat(24, 8), how(), 5, true).fill(4);
+    packet.fetch(Place::flat(24, 8), How { reduction: reduction::NO_OP, ..how() }, 6, false);
+    packet.swap(Place::flat(32, 8), 7).fill(5);
+    packet.signal(Word::Done, 9);
+    packet.access(LockWord::Next { target: 1, parity: 1 }, Atomic::CompareSwap { expected: 1, new: 2 }, 3);
+    packet.access(LockWord::Tail, Atomic::Load, 4);
+    packet.seal(Header { ack_wanted: true, counted, taken: 0, done: 0 });
+    packet
+}
+
+fn records(bytes: &[u8]) -> Result<usize, Malformed> {
+    let (_, mut reader) = Reader::new(bytes)?;
+    let mut records = 0;
+    while reader.next_record()?.is_some() {
+        records += 1;
+    }
+    Ok(records)
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let packet = one_of_each(true);
+    let (header, mut reader) = Reader::new(&packet.bytes).unwrap();
+    assert_eq!(header, Header { ack_wanted: true, counted: true, taken: 0, done: 0 });
+    assert_eq!(reader.next_record(), Ok(Some(Record::Put(Place::flat(8, 16), &[1; 16]))));
+    let place = Place { disp: 64, len: 8, stride: -16, count: 3 };
+    assert_eq!(reader.next_record(), Ok(Some(Record::Put(place, &[2; 24]))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Get(Place::flat(0, 24), 4))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Accumulate(Place::flat(16, 8), how(), &[3; 8]))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Fetch(Place::flat(24, 8), how(), 5, &[4; 8]))));
+    let no_op = How { reduction: reduction::NO_OP, ..how() };
+    assert_eq!(reader.next_record(), Ok(Some(Record::Fetch(Place::flat(24, 8), no_op, 6, &[]))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Swap(Place::flat(32, 8), 7, &[5; 16]))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Signal(Word::Done, 9))));
+    let access = Atomic::CompareSwap { expected: 1, new: 2 };
+    assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Next { target: 1, parity: 1 }, access, 3))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Tail, Atomic::Load, 4))));
+    assert_eq!(reader.next_record(), Ok(None));
+    let mut packet = Packet::new();
+    packet.put_bulk(Place::flat(1, BULK));
+    packet.get_bulk(Place::flat(2, 3));
+    packet.reply(8, 5).fill(6);
+    packet.answer(9, 10);
+    packet.farewell();
+    packet.seal(Header::default());
+    let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
+    assert_eq!(reader.next_record(), Ok(Some(Record::PutBulk(Place::flat(1, BULK)))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::GetBulk(Place::flat(2, 3)))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Reply(8, &[6; 5]))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Answer(9, 10))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Farewell)));
+}
+
+#[test]
+fn every_truncation_is_noticed() {
+    let packet = one_of_each(true);
+    let whole = records(&packet.bytes).unwrap();
+    let mut ends = 0;
+    for len in 0..packet.bytes.len() {
+        match records(&packet.bytes[..len]) {
+            Err(Malformed::Truncated | Malformed::NotAPacket) => {}
+            // Between two records nothing is missing that could be known.
+            Ok(fewer) => {
+                assert!(fewer < whole, "{len} bytes");
+                ends += 1;
+            }
+            Err(other) => panic!("{len} bytes: {other}"),
+        }
+    }
+    assert_eq!(ends, whole);
+}
+
+#[test]
+fn places_that_wrap_around_lie_nowhere() {
+    for place in [
+        Place::flat(u64::MAX, 1),
+        Place::flat(u64::MAX - 7, 8),
+        Place::flat(0, u64::MAX),
+        Place { disp: 0, len: 8, stride: -8, count: 2 },
+        Place { disp: 8, len: 8, stride: i64::MIN, count: 2 },
+        Place { disp: 8, len: 8, stride: i64::MAX, count: u32::MAX },
+        Place { disp: 90, len: 8, stride: 8, count: 2 },
+        Place { disp: 93, len: 8, stride: -93, count: 2 },
+    ] {
+        assert!(!place.lies_in(100), "{place:?}");
+    }
+    assert!(Place { disp: 92, len: 8, stride: -92, count: 2 }.lies_in(100));
+}
+
+/// The first thing that a window of 128 bytes says about a packet.
+fn verdict(packet: &[u8]) -> Option<Malformed> {
+    let mut memories = vec![vec![0u8; 128]; 3];
+    let (hub, mut w) = windows(&mut memories, 1);
+    hub.lock().unwrap().delay = 0;
+    hub.lock().unwrap().inject(2, 1, packet.to_vec());
+    w[1].poll();
+    let refused = w[1].next_refused()?;
+    assert_eq!(refused.peer, 2);
+    assert!(refused.to_string().contains("process 2"));
+    assert!(memories.iter().flatten().all(|byte| *byte == 0), "a refused message has changed memory");
+    Some(refused.reason)
+}
+
+fn sealed(write: impl FnOnce(&mut Packet)) -> Vec<u8> {
+    let mut packet = Packet::new();
+    write(&mut packet);
+    packet.seal(Header { counted: true, ..Header::default() });
+    packet.bytes
+}
+
+#[test]
+fn refusals_name_the_peer_and_the_reason() {
+    let outside = |place| sealed(move |packet| packet.put(place).fill(1));
+    assert_eq!(verdict(&outside(Place::flat(121, 8))), Some(Malformed::OutsideWindow));
+    assert_eq!(verdict(&outside(Place::flat(u64::MAX - 3, 8))), Some(Malformed::OutsideWindow));
+    let strided = Place { disp: 120, len: 8, stride: 8, count: 2 };
+    assert_eq!(verdict(&outside(strided)), Some(Malformed::OutsideWindow));
+    assert_eq!(verdict(&sealed(|packet| packet.get(Place::flat(128, 1), 0))), Some(Malformed::OutsideWindow));
+    assert_eq!(verdict(&sealed(|packet| packet.put_bulk(Place::flat(0, 129)))), Some(Malformed::OutsideWindow));
+    assert_eq!(verdict(&sealed(|packet| packet.get_bulk(Place::flat(1, 128)))), Some(Malformed::OutsideWindow));
+    let unknown = How { element: Element(200), ..how() };
+    assert_eq!(
+        verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 8), unknown).fill(1))),
+        Some(Malformed::UnknownReduction)
+    );
+    let float = How { element: native::F64, reduction: reduction::BXOR, extent: 8 };
+    assert_eq!(verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 8), float).fill(1))), Some(Malformed::UnknownReduction));
+    assert_eq!(verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 9), how()).fill(1))), Some(Malformed::Lengths));
+    assert_eq!(verdict(&sealed(|packet| packet.reply(0, 8).fill(1))), Some(Malformed::NotAsked));
+    assert_eq!(verdict(&sealed(|packet| packet.answer(0, 8))), Some(Malformed::NotAsked));
+    let word = LockWord::Grant { target: 3 };
+    assert_eq!(verdict(&sealed(|packet| packet.access(word, Atomic::Load, 0))), Some(Malformed::UnknownWord));
+    assert_eq!(verdict(&sealed(|packet| packet.access(LockWord::Holders, Atomic::Load, 0))), Some(Malformed::UnknownWord));
+    let mut early = Packet::new();
+    early.seal(Header { taken: 1, ..Header::default() });
+    assert_eq!(verdict(&early.bytes), Some(Malformed::NotSent));
+    early.seal(Header { done: 1, ..Header::default() });
+    assert_eq!(verdict(&early.bytes), Some(Malformed::NotSent));
+    assert_eq!(verdict(b"hello"), Some(Malformed::NotAPacket));
+    assert_eq!(verdict(&[]), Some(Malformed::NotAPacket));
+}
+
+/// Random bytes, and packets that were right once: the victim neither panics nor touches what is not its window's.
+#[test]
+fn fuzz() {
+    let only = std::env::var("MPIX_FUZZ_SEED").ok().map(|seed| seed.parse().expect("MPIX_FUZZ_SEED is a number"));
+    let many = std::env::var("MPIX_FUZZ_SEEDS").map_or(3000, |many| many.parse().expect("MPIX_FUZZ_SEEDS is a number"));
+    let seeds: Vec<u64> = only.map_or((1..=many).collect(), |seed| vec![seed]);
+    for seed in seeds {
+        let result = std::panic::catch_unwind(|| attack(seed));
+        assert!(result.is_ok(), "seed {seed}; replay: MPIX_FUZZ_SEED={seed} cargo test --test host_mpi fuzz -- --nocapture");
+    }
+}
+
+fn attack(seed: u64) {
+    const WINDOW: usize = 256;
+    const FENCE: usize = 4096;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    // The window lies in the middle of memory that must stay as it is.
+    let mut memories: Vec<Vec<u8>> = vec![vec![0xA5; WINDOW + 2 * FENCE]; 2];
+    let (hub, mut w) = windows_inside(&mut memories, FENCE, WINDOW, seed);
+    // Something is under way that replies could be mistaken for.
+    let mut results = [0u8; 64];
+    let mut flight = Flight::default();
+    let get = Op { result: Addr(results.as_mut_ptr() as usize), ..op(OpKind::Get, 0, 0, 64) };
+    flight.try_post(&mut w[1], &get);
+    let _ = w[1].atomic(0, LockWord::Tail, Atomic::Load, LockTicket(3));
+    w[1].poll();
+    for _ in 0..rng.usize(1..40) {
+        let bytes = match rng.u8(0..4) {
+            0 => (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect(),
+            1 => {
+                // A good header, then anything.
+                let mut bytes = one_of_each(true).bytes[..HEADER].to_vec();
+                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..14) } else { rng.u8(..) }));
+                bytes
+            }
+            _ => mutated(&mut rng),
+        };
+        hub.lock().unwrap().inject(0, 1, bytes);
+        w[1].poll();
+        flight.collect(&mut w[1]);
+        while let Some((ticket, _)) = w[1].next_answer() {
+            assert_eq!(ticket, LockTicket(3));
+        }
+        while let Some(refused) = w[1].next_refused() {
+            assert_eq!(refused.peer, 0);
+        }
+    }
+    drop(w);
+    for memory in &memories {
+        let outside = memory[..FENCE].iter().chain(&memory[FENCE + WINDOW..]);
+        assert!(outside.copied().all(|byte| byte == 0xA5), "memory outside the window was touched");
+    }
+}
+
+/// A good packet with some bytes changed.
+fn mutated(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = one_of_each(rng.bool()).bytes;
+    for _ in 0..rng.usize(1..6) {
+        let at = rng.usize(0..bytes.len());
+        match rng.u8(0..4) {
+            0 => bytes[at] ^= 1 << rng.u8(0..8),
+            1 => bytes[at] = rng.u8(..),
+            2 => bytes.truncate(at.max(1)),
+            _ => {
+                let extreme = [0, 1, u64::MAX, i64::MAX as u64, 1 << 32, 255][rng.usize(0..6)];
+                let at = at & !7;
+                if at + 8 <= bytes.len() {
+                    bytes[at..at + 8].copy_from_slice(&extreme.to_ne_bytes());
+                }
+            }
+        }
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    bytes
+}

@@ -1,0 +1,183 @@
+//! Couriers between windows in one process: messages go through memory, late and in any order that MPI allows.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use mpix_rma::engine::{Addr, Rank};
+use mpix_rma::transport::host_mpi::courier::{Bulk, Courier, Stream};
+use mpix_rma::transport::host_mpi::wire::Packet;
+
+type Pair = (Rank, Rank);
+
+/// One end of a bulk message.
+#[derive(Debug)]
+struct End {
+    memory: usize,
+    len: usize,
+    bulk: Bulk,
+}
+
+/// What is under way.
+#[derive(Debug)]
+pub struct Hub {
+    rng: fastrand::Rng,
+    /// How often something is not delivered yet, in eighths.
+    pub delay: u8,
+    packets: HashMap<Pair, VecDeque<Vec<u8>>>,
+    bulks: HashMap<(Pair, Stream), (VecDeque<End>, VecDeque<End>)>,
+    moved: HashMap<Rank, VecDeque<Bulk>>,
+    failures: HashMap<Rank, VecDeque<String>>,
+    votes: Vec<(u32, bool)>,
+    ranks: u32,
+    /// Packets that were sent.
+    pub sent: u64,
+}
+
+impl Hub {
+    pub fn new(ranks: u32, seed: u64) -> Arc<Mutex<Hub>> {
+        Arc::new(Mutex::new(Hub {
+            rng: fastrand::Rng::with_seed(seed),
+            delay: 2,
+            packets: HashMap::new(),
+            bulks: HashMap::new(),
+            moved: HashMap::new(),
+            failures: HashMap::new(),
+            votes: Vec::new(),
+            ranks,
+            sent: 0,
+        }))
+    }
+
+    /// A packet, whatever it holds.
+    pub fn inject(&mut self, from: Rank, to: Rank, bytes: Vec<u8>) {
+        self.packets.entry((from, to)).or_default().push_back(bytes);
+    }
+
+    /// Packets that wait for a process.
+    pub fn waiting_for(&self, rank: Rank) -> usize {
+        self.packets.iter().filter(|(pair, _)| pair.1 == rank).map(|(_, queue)| queue.len()).sum()
+    }
+
+    /// True if nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.packets.values().all(VecDeque::is_empty) && self.bulks.values().all(|ends| ends.0.is_empty() && ends.1.is_empty())
+    }
+
+    fn late(&mut self) -> bool {
+        self.rng.u8(0..8) < self.delay
+    }
+
+    fn meet(&mut self, pair: Pair, stream: Stream) {
+        let ends = self.bulks.entry((pair, stream)).or_default();
+        while !ends.0.is_empty() && !ends.1.is_empty() {
+            let (sent, wanted) = (ends.0.pop_front().unwrap(), ends.1.pop_front().unwrap());
+            if sent.len == wanted.len {
+                // SAFETY: both memories are valid until the messages are told to have moved.
+                unsafe { std::ptr::copy_nonoverlapping(sent.memory as *const u8, wanted.memory as *mut u8, sent.len) };
+            } else {
+                self.failures.entry(pair.1).or_default().push_back(format!("{} bytes, not {}", sent.len, wanted.len));
+            }
+            self.moved.entry(pair.0).or_default().push_back(sent.bulk);
+            self.moved.entry(pair.1).or_default().push_back(wanted.bulk);
+        }
+    }
+}
+
+/// One process's end.
+#[derive(Debug)]
+pub struct HubCourier {
+    pub hub: Arc<Mutex<Hub>>,
+    pub me: Rank,
+    round: usize,
+}
+
+impl HubCourier {
+    pub fn new(hub: &Arc<Mutex<Hub>>, me: Rank) -> Self {
+        HubCourier { hub: Arc::clone(hub), me, round: 0 }
+    }
+}
+
+impl Courier for HubCourier {
+    fn packet(&mut self) -> Packet {
+        Packet::new()
+    }
+
+    fn send(&mut self, peer: Rank, packet: Packet) {
+        let mut hub = self.hub.lock().unwrap();
+        hub.sent += 1;
+        hub.inject(self.me, peer, packet.bytes);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.hub.lock().unwrap().rng.u8(0..16) == 0
+    }
+
+    fn receive(&mut self) -> Option<(Rank, Packet)> {
+        let mut hub = self.hub.lock().unwrap();
+        if hub.late() {
+            return None;
+        }
+        let mut from: Vec<Rank> =
+            hub.packets.iter().filter(|(pair, queue)| pair.1 == self.me && !queue.is_empty()).map(|(pair, _)| pair.0).collect();
+        from.sort_unstable();
+        let from = *from.get(hub.rng.usize(0..from.len().max(1)))?;
+        let bytes = hub.packets.get_mut(&(from, self.me))?.pop_front()?;
+        Some((from, Packet { bytes }))
+    }
+
+    fn give_back(&mut self, _: Packet) {}
+
+    fn drive(&mut self) {}
+
+    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
+        let mut hub = self.hub.lock().unwrap();
+        let pair = (self.me, peer);
+        hub.bulks.entry((pair, stream)).or_default().0.push_back(End { memory: from.0, len, bulk });
+        hub.meet(pair, stream);
+    }
+
+    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+        let mut hub = self.hub.lock().unwrap();
+        let pair = (peer, self.me);
+        hub.bulks.entry((pair, stream)).or_default().1.push_back(End { memory: to.0, len, bulk });
+        hub.meet(pair, stream);
+    }
+
+    fn next_bulk(&mut self) -> Option<Bulk> {
+        let mut hub = self.hub.lock().unwrap();
+        if hub.late() {
+            return None;
+        }
+        hub.moved.get_mut(&self.me)?.pop_front()
+    }
+
+    fn next_failure(&mut self) -> Option<String> {
+        self.hub.lock().unwrap().failures.get_mut(&self.me)?.pop_front()
+    }
+
+    fn vote(&mut self, objection: bool) {
+        let mut hub = self.hub.lock().unwrap();
+        if hub.votes.len() <= self.round {
+            hub.votes.push((0, false));
+        }
+        let votes = &mut hub.votes[self.round];
+        (votes.0, votes.1) = (votes.0 + 1, votes.1 | objection);
+    }
+
+    fn verdict(&mut self) -> Option<bool> {
+        let hub = self.hub.lock().unwrap();
+        let (votes, objected) = *hub.votes.get(self.round)?;
+        if votes < hub.ranks {
+            return None;
+        }
+        drop(hub);
+        self.round += 1;
+        Some(objected)
+    }
+
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
+    fn release(&mut self) {}
+}

@@ -1,0 +1,13 @@
+//! The transport over messages, with the processes of a window in one thread or in several, and messages that go through memory.
+
+#![cfg(not(loom))]
+#![allow(unreachable_pub, reason = "a test binary exports nothing")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+
+mod data;
+mod epochs;
+mod flow;
+mod fuzz;
+mod hub;
+mod words;
+mod world;
