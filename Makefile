@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency overhead lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps build install demo latency overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,7 +29,7 @@ help: ## this list
 	@echo "  MPICC    compiler wrapper of the MPI library that make install builds for ($(MPICC))"
 	@echo "  CARGO, PYTHON, JOBS"
 	@echo "  DEMO     options of microbench/demo.py, e.g. DEMO='--delay-us 2000 --iterations 20'"
-	@echo "  LATENCY, OVERHEAD, LU, TRANSACTIONS, SIMULATE  options of microbench/latency.py, overhead.py, lu.py, transactions.py, simulate.py"
+	@echo "  LATENCY, OVERHEAD, NOTIFY, LU, TRANSACTIONS, SIMULATE  options of microbench/latency.py, overhead.py, notify.py, lu.py, transactions.py, simulate.py"
 	@echo "  SIMULATE options of microbench/simulate.py, e.g. SIMULATE='--only lu'"
 	@echo "  ONLY     regular expression: make test-c and test-conformance run these entries only; FULL=1: test-conformance runs all"
 
@@ -65,6 +65,9 @@ latency: deps prefixes ## plain hosts and the library side by side
 
 overhead: deps prefixes ## what being preloaded costs messages, collectives, and windows of the host
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(OVERHEAD)
+
+notify: deps prefixes ## notified puts beside messages and puts with flags
+	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(NOTIFY)
 
 lu: deps prefixes ## LU decomposition: plain hosts, blocking and nonblocking epochs
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(LU)
@@ -118,6 +121,7 @@ test-small: prefixes simulator test-schedule ## the benchmarks in a small size, 
 	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) --quick --results target/results-small
+	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/simulate.py --quick --no-figures --results target/results-small/simulated

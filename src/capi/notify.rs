@@ -60,15 +60,15 @@ fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Option<Notified
             if found.is_some() {
                 return true;
             }
-            std::hint::spin_loop();
         }
         false
     }));
     found
 }
 
-/// Looks at counters alone between two looks at everything: they are what a blocking wait is for, and each is a load.
-const LOOKS: u32 = 16;
+/// Looks at counters alone between two looks at everything: they are what a blocking wait is for, and each is a load. Without pauses,
+/// which take longer on some processors than a counter takes to come.
+const LOOKS: u32 = 64;
 
 /// A test: drives everything when it finds nothing, since a program may do nothing else [PR-1].
 fn test(mut guard: Guard, mut window: NonNull<Window>, range: Range) -> Option<Notified> {

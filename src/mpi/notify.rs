@@ -55,6 +55,9 @@ fn communicate(
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let behind = notification(ours, target, index)?;
+    if let Some(op) = &behind {
+        ours.port.prepare_notification(op.target, op.disp as u32);
+    }
     if let Some(op) = make(ours)? {
         issue(ours, &op)?;
     }

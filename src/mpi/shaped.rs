@@ -177,6 +177,7 @@ pub(super) fn accumulate(window: &mut Window, origin: Buffer, target: Target, ha
     let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
     let element = alike(&[&here, &there])?;
     let len = same_size(here.size(View::Elements), there.size(View::Elements))?;
+    let Some(element) = element else { return nothing(handle) };
     let code = changing(handle, element)?;
     reduce(window, OpKind::Accumulate, rank, (&target, &there), len, element, [Some((&origin, &here)), None]).map(|made| {
         made.map(|mut made| {
@@ -206,6 +207,7 @@ pub(super) fn get_accumulate(
         element = alike(&[here, &back, &there])?;
         same_size(here.size(view), there.size(view))?;
     }
+    let Some(element) = element else { return nothing(handle) };
     let code = defined(handle, element)?;
     let buffers = [here.as_ref().map(|here| (&origin, here)), Some((&result, &back))];
     let made = reduce(window, OpKind::GetAccumulate, rank, (&target, &there), len, element, buffers)?;
@@ -215,19 +217,27 @@ pub(super) fn get_accumulate(
     }))
 }
 
-/// The predefined datatype of which all of them are made; any that reductions are defined for, if they have no data.
-fn alike(items: &[&Items<'_>]) -> Checked<&'static Predefined> {
-    let nothing = items.iter().all(|items| items.size(View::Elements) == Some(0));
+/// A reduction of datatypes that have no elements.
+#[cold]
+fn nothing(handle: MPI_Op) -> Checked<Option<Op>> {
+    match reduction_of(handle) {
+        Some(_) => Ok(None),
+        None => defined(handle, byte()).map(|_| None),
+    }
+}
+
+/// The predefined datatype of which all of them are made, if they have elements.
+fn alike(items: &[&Items<'_>]) -> Checked<Option<&'static Predefined>> {
     let mut found: Option<&'static Predefined> = None;
     for element in items.iter().filter_map(|items| items.element().transpose()) {
         let element = element?;
         match found {
-            Some(known) if known.element != element.element && !nothing => return Err(unlike()),
+            Some(known) if known.element != element.element => return Err(unlike()),
             Some(_) => {}
             None => found = Some(element),
         }
     }
-    Ok(found.unwrap_or_else(|| predefined(MPI_INT).expect("every host has MPI_INT")))
+    Ok(found)
 }
 
 fn byte() -> &'static Predefined {

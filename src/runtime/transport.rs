@@ -169,6 +169,14 @@ impl Transport {
         }
     }
 
+    /// A notification is about to be posted, behind an operation: makes it cheaper where it can.
+    #[inline(always)]
+    pub(crate) fn prepare_notification(&self, rank: Rank, index: u32) {
+        if let Transport::Shm(port) = self {
+            port.prepare_notification(rank, index);
+        }
+    }
+
     /// True if processes can have notification counters.
     pub(crate) fn can_count(&self) -> bool {
         matches!(self, Transport::Shm(_))

@@ -179,6 +179,16 @@ __attribute__((unused)) static void hear(int rank, int tag)
 __attribute__((unused)) static int64_t load64(const void *at) { return __atomic_load_n((const int64_t *)at, __ATOMIC_ACQUIRE); }
 __attribute__((unused)) static void store64(void *at, int64_t v) { __atomic_store_n((int64_t *)at, v, __ATOMIC_RELEASE); }
 
+/* Computes, outside MPI, until the word is `value`. */
+__attribute__((unused)) static void compute_until(const void *word, int64_t value)
+{
+    double x = 1;
+    while (load64(word) != value)
+        for (int i = 0; i < 1000; i++)
+            x = x * 1.0000001 + 1e-9;
+    __asm__ volatile("" : : "g"(&x) : "memory");
+}
+
 /* Small deterministic numbers, the same in every process that starts from the same seed. */
 __attribute__((unused)) static uint64_t next_random(uint64_t *state)
 {

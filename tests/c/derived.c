@@ -5,6 +5,7 @@
  * derived allocated|created [ROUNDS]
  */
 #include "check.h"
+#include <sys/mman.h>
 
 enum { CONSTRUCTORS = 21, MEMORY = 96 * 1024, MIDDLE = MEMORY / 2, SCALE = 8 };
 
@@ -399,6 +400,33 @@ static void elements(void)
     MPI(MPI_Type_free(&even));
 }
 
+/* Nothing at all is legal, in every form. */
+static void nothing(void)
+{
+    MPI_Datatype empty, hollow;
+    int untouched = 7;
+    MPI(MPI_Type_contiguous(0, MPI_INT, &empty));
+    MPI(MPI_Type_create_resized(empty, 0, 64, &hollow));
+    MPI(MPI_Type_commit(&hollow));
+    MPI(MPI_Put(NULL, 3, hollow, peer, 0, 5, hollow, w.win));
+    MPI(MPI_Get(NULL, 0, MPI_INT, peer, 0, 5, hollow, w.win));
+    MPI(MPI_Accumulate(NULL, 3, hollow, peer, 0, 0, MPI_INT, MPI_SUM, w.win));
+    MPI(MPI_Accumulate(NULL, 3, hollow, peer, 0, 1, hollow, MPI_SUM, w.win));
+    MPI(MPI_Get_accumulate(NULL, 3, hollow, &untouched, 2, hollow, peer, 0, 1, hollow, MPI_MAX, w.win));
+    MPI(MPI_Type_free(&hollow));
+    MPI(MPI_Type_free(&empty));
+    MPI(MPI_Type_vector(3, 1, 2, MPI_INT, &hollow));
+    MPI(MPI_Type_commit(&hollow));
+    MPI(MPI_Put(NULL, 0, hollow, peer, 0, 0, hollow, w.win));
+    MPI(MPI_Accumulate(NULL, 0, hollow, peer, 0, 0, MPI_INT, MPI_SUM, w.win));
+    MPI(MPI_Put(&untouched, 1, hollow, MPI_PROC_NULL, 0, 3, MPI_INT, w.win));
+    MPI(MPI_Get(&untouched, 1, hollow, MPI_PROC_NULL, 0, 1, hollow, w.win));
+    MPI(MPI_Accumulate(&untouched, 1, hollow, MPI_PROC_NULL, 0, 1, hollow, MPI_SUM, w.win));
+    MPI(MPI_Win_flush(peer, w.win));
+    MPI(MPI_Type_free(&hollow));
+    EXPECT(untouched == 7, "an operation on nothing wrote something");
+}
+
 /* MPI_BOTTOM with displacements that are addresses, as origin and as result. */
 static void bottom(void)
 {
@@ -555,6 +583,43 @@ static void large_counts(void)
 static void large_counts(void) {}
 #endif
 
+/* Elements a gigabyte apart: displacements pass 32 bits, and little memory is touched. */
+static void far_apart(void)
+{
+    const MPI_Aint far = (MPI_Aint)1 << 30, size = 4 * far + 4096;
+    double numbers[5] = {1, 2, 3, 4, 5}, seen[15];
+    void *memory = NULL;
+    MPI_Win win;
+    MPI_Datatype t, spread;
+    if (kind == CREATED) {
+        REQUIRE((memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) != MAP_FAILED);
+        MPI(MPI_Win_create(memory, size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    } else {
+        void *base;
+        MPI(MPI_Win_allocate(size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
+    }
+    MPI(MPI_Type_create_hvector(5, 1, far, MPI_DOUBLE, &t));
+    MPI(MPI_Type_vector(5, 1, 3, MPI_DOUBLE, &spread));
+    MPI(MPI_Type_commit(&t));
+    MPI(MPI_Type_commit(&spread));
+    for (int i = 0; i < 15; i++)
+        seen[i] = -1;
+    MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, win));
+    MPI(MPI_Put(numbers, 5, MPI_DOUBLE, peer, 16, 1, t, win));
+    MPI(MPI_Win_flush(peer, win));
+    MPI(MPI_Accumulate(numbers, 5, MPI_DOUBLE, peer, 16, 1, t, MPI_SUM, win));
+    MPI(MPI_Win_flush(peer, win));
+    MPI(MPI_Get(seen, 1, spread, peer, 16, 1, t, win));
+    MPI(MPI_Win_unlock(peer, win));
+    for (int i = 0; i < 15; i++)
+        EXPECT(seen[i] == (i % 3 == 0 && i < 15 ? 2 * numbers[i / 3] : -1), "elements far apart: number %d is %g", i, seen[i]);
+    MPI(MPI_Type_free(&t));
+    MPI(MPI_Type_free(&spread));
+    MPI(MPI_Win_free(&win));
+    if (memory)
+        munmap(memory, size);
+}
+
 static void all(int rounds)
 {
     MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, w.win));
@@ -573,6 +638,7 @@ static void all(int rounds)
     mixed();
     elements();
     bottom();
+    nothing();
     large_counts();
     MPI(MPI_Win_unlock(peer, w.win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -597,6 +663,8 @@ int main(int argc, char **argv)
     deferred();
     deferred();
     together(rounds);
+    peer = (me + 1) % ranks;
+    far_apart();
     window_free(&w);
     return test_end();
 }

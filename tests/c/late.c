@@ -11,16 +11,6 @@
  */
 #include "check.h"
 
-/* Computes, outside MPI, until the word is `value`. */
-static void compute_until(const void *word, int64_t value)
-{
-    double x = 1;
-    while (load64(word) != value)
-        for (int i = 0; i < 1000; i++)
-            x = x * 1.0000001 + 1e-9;
-    __asm__ volatile("" : : "g"(&x) : "memory");
-}
-
 /* A second window, always allocated, whose first word carries the sign: its arrival needs nothing of the target. */
 static Window sign;
 static void give_sign(int rank, int64_t value)

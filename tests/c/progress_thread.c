@@ -12,15 +12,6 @@
 enum { LONG = 1 << 20 };
 static Window sign;
 
-static void compute_until(const void *word, int64_t value)
-{
-    double x = 1;
-    while (load64(word) != value)
-        for (int i = 0; i < 1000; i++)
-            x = x * 1.0000001 + 1e-9;
-    __asm__ volatile("" : : "g"(&x) : "memory");
-}
-
 static void give_sign(int rank, int64_t value)
 {
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, sign.win));

@@ -1,8 +1,7 @@
 //! Data that are not one run of bytes: derived datatypes, as the transports see them.
 //!
 //! A [`Layout`] tells where the bytes of one item of a datatype lie; a [`Side`] is some items of it, or plain bytes; a
-//! [`Cursor`] walks through a side, and a [`Pair`] through two at once, piece by piece. [`moves`] copies, packs and unpacks,
-//! [`wire`] writes a side into a message and reads it again, trusting nothing.
+//! [`Cursor`] walks through a side, and a [`Pair`] through two at once, piece by piece. [`moves`] copies, packs and unpacks.
 //!
 //! Operations name their [`Shape`] by a number ([`Shaped`]), which the engine carries and never looks behind. Each transport
 //! keeps [`Shapes`] of its own. Whoever issues an operation adds its shape first; from then on it is the transport's until the
@@ -14,7 +13,6 @@ mod layout;
 pub mod moves;
 #[cfg(all(test, not(loom)))]
 mod tests;
-pub mod wire;
 
 pub use cursor::{Cursor, Pair, Pieces, Runs, Side};
 pub use layout::{Block, Layout, Step};

@@ -250,55 +250,6 @@ fn packed_and_unpacked_is_the_same() {
 }
 
 #[test]
-fn a_side_travels() {
-    seeds(SEEDS, |rng| {
-        let (side, bytes) = random_side(rng);
-        let mut message = vec![1, 2, 3];
-        wire::write(&side, &mut message);
-        assert_eq!(message.len(), 3 + wire::length(&side));
-        message.push(9);
-        let (read, rest) = wire::read(&message[3..]).unwrap();
-        assert_eq!(rest, [9]);
-        assert_eq!((read.size(), read.bounds()), (side.size(), side.bounds()));
-        assert_eq!(walked(&read, 0, rng), bytes);
-        // Cut off anywhere it is refused.
-        let cut = rng.usize(3..message.len() - 1);
-        assert_eq!(wire::read(&message[3..cut]), Err(wire::Malformed::Short));
-    });
-}
-
-#[test]
-fn a_malformed_side_is_refused_or_harmless() {
-    seeds(SEEDS * 5, |rng| {
-        let (side, _) = random_side(rng);
-        let mut message = Vec::new();
-        wire::write(&side, &mut message);
-        for _ in 0..rng.u32(1..4) {
-            let word = 8 * rng.usize(0..message.len() / 8);
-            let value = match rng.u8(0..4) {
-                0 => rng.u64(..),
-                1 => rng.u64(0..8),
-                2 => rng.u64(0..4) << 32 | rng.u64(0..4),
-                _ => 1 << rng.u32(0..64),
-            };
-            message[word..word + 8].copy_from_slice(&value.to_le_bytes());
-        }
-        let Ok((read, _)) = wire::read(&message) else { return };
-        let (size, (low, high)) = (read.size(), read.bounds());
-        assert!(low <= high);
-        let mut cursor = read.walk(if rng.bool() { 0 } else { rng.u64(0..=size) });
-        let mut left = cursor.left();
-        for _ in 0..1000 {
-            let Some(runs) = cursor.next_runs(u64::MAX) else { break };
-            let (least, most) = runs.bounds().unwrap();
-            assert!(low <= least && most <= high, "{runs:?} beyond {low} to {high}");
-            left -= runs.len * runs.count;
-        }
-        assert_eq!(left, cursor.left());
-    });
-}
-
-#[test]
 fn shapes_end_once() {
     let mut shapes = Shapes::new();
     let shape = |disp| Shape { origin: None, result: None, target: Side::flat(8), disp };

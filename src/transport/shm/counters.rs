@@ -63,6 +63,19 @@ impl Counters {
         unsafe { &*self.segment.at(lot.offset + u64::from(index) * lot.stride).cast::<AtomicU64>() }
     }
 
+    /// Fetches the counter's cache line to write to it, while something else is done: the addition that follows need not wait for it.
+    #[inline(always)]
+    pub(super) fn prepare(&self, rank: Rank, index: u32) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a hint; the address is a counter's.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(self.word(rank, index)).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (rank, index);
+    }
+
     /// Adds 1, after everything that this process has written.
     #[inline(always)]
     pub(super) fn raise(&self, rank: Rank, index: u32) {

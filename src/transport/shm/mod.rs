@@ -246,6 +246,16 @@ impl ShmWindow {
         self.counters.as_ref().map_or(0, |counters| counters.number(rank))
     }
 
+    /// A notification is about to be posted.
+    #[inline(always)]
+    pub fn prepare_notification(&self, rank: Rank, index: u32) {
+        if self.allocated
+            && let Some(counters) = &self.counters
+        {
+            counters.prepare(rank, index);
+        }
+    }
+
     /// Collective, in steps with a [`vote`](Self::vote) after each, in which whoever has failed objects: gives each process
     /// `number` counters of its own. After the last step, and after an objection, [`counters_made`](Self::counters_made). Nobody
     /// notifies meanwhile.

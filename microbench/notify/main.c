@@ -1,0 +1,239 @@
+/* How long it takes until a target has data and knows it: a ping-pong of each way to do that, and the rate of puts that are told.
+ * Every message carries its number in its first and last word, which its receiver checks. Prints JSON lines; notify.py merges. */
+#include "../common/host.h"
+#include "../common/stats.h"
+#include "../common/timing.h"
+
+#ifdef PLAIN_HOST
+#include <mpi.h>
+#else
+#include <mpix_rma.h>
+#endif
+#include <getopt.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST = 4 << 20, FLAG = LARGEST, WINDOW = LARGEST + 4096 };
+
+static int rank;
+static MPI_Win win, bare_win;
+static char *base, *local, *mine, *theirs;
+static int64_t turn; /* messages so far, of the way that is measured */
+static bool right = true;
+
+static void mark(char *at, size_t bytes, int64_t number)
+{
+    memcpy(at, &number, sizeof number);
+    memcpy(at + bytes - sizeof number, &number, sizeof number);
+}
+
+static void check(const char *at, size_t bytes, int64_t number)
+{
+    int64_t first, last;
+    memcpy(&first, at, sizeof first);
+    memcpy(&last, at + bytes - sizeof last, sizeof last);
+    right &= first == number && last == number;
+}
+
+/* The machine's limit: 8 bytes in one line, then a flag in another, by plain stores. */
+static void bare_tell(size_t bytes)
+{
+    (void)bytes;
+    atomic_store_explicit((_Atomic int64_t *)(void *)theirs, turn, memory_order_relaxed);
+    atomic_store_explicit((_Atomic int64_t *)(void *)(theirs + 256), turn, memory_order_release);
+}
+
+static void bare_hear(size_t bytes)
+{
+    while (atomic_load_explicit((_Atomic int64_t *)(void *)(mine + 256), memory_order_acquire) != turn)
+        ;
+    check(mine, bytes, turn);
+}
+
+static void send_tell(size_t bytes)
+{
+    mark(local, bytes, turn);
+    MPI_Send(local, (int)bytes, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD);
+}
+
+static void send_hear(size_t bytes)
+{
+    MPI_Recv(local, (int)bytes, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    check(local, bytes, turn);
+}
+
+static void put_flush(size_t bytes)
+{
+    mark(local, bytes, turn);
+    MPI_Put(local, (int)bytes, MPI_BYTE, 1 - rank, 0, (int)bytes, MPI_BYTE, win);
+    MPI_Win_flush(1 - rank, win);
+}
+
+static void message_tell(size_t bytes)
+{
+    put_flush(bytes);
+    MPI_Send(NULL, 0, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD);
+}
+
+static void message_hear(size_t bytes)
+{
+    MPI_Recv(NULL, 0, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    check(base, bytes, turn);
+}
+
+static void flag_tell(size_t bytes)
+{
+    put_flush(bytes);
+    MPI_Accumulate(&turn, 1, MPI_INT64_T, 1 - rank, FLAG, 1, MPI_INT64_T, MPI_REPLACE, win);
+    MPI_Win_flush(1 - rank, win);
+}
+
+static void flag_hear(size_t bytes)
+{
+    int looks = 0, flag;
+    while (atomic_load_explicit((_Atomic int64_t *)(void *)(base + FLAG), memory_order_acquire) != turn)
+        if (++looks % 64 == 0) /* plain MPICH has its targets work for accumulates */
+            MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    check(base, bytes, turn);
+}
+
+#ifndef PLAIN_HOST
+static void notify_tell(size_t bytes)
+{
+    mark(local, bytes, turn);
+    MPIX_Put_notify(local, (int)bytes, MPI_BYTE, 1 - rank, 0, (int)bytes, MPI_BYTE, 0, win);
+}
+
+static MPI_Count told; /* notifications of earlier ways */
+
+static void notify_hear(size_t bytes)
+{
+    MPIX_Win_notify_threshold(win, 0, told + turn);
+    check(base, bytes, turn);
+}
+
+static void request_hear(size_t bytes)
+{
+    MPI_Request r;
+    MPIX_Win_notify_ithreshold(win, 0, told + turn, &r);
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    check(base, bytes, turn);
+}
+#endif
+
+static const struct way {
+    const char *name;
+    void (*tell)(size_t bytes);
+    void (*hear)(size_t bytes);
+    size_t most;
+    bool notifies;
+} ways[] = {
+    {"bare", bare_tell, bare_hear, 8, false},
+    {"send_recv", send_tell, send_hear, LARGEST, false},
+    {"put_flush_send", message_tell, message_hear, LARGEST, false},
+    {"put_flush_flag", flag_tell, flag_hear, LARGEST, false},
+#ifndef PLAIN_HOST
+    {"put_notify_threshold", notify_tell, notify_hear, LARGEST, true},
+    {"put_notify_ithreshold", notify_tell, request_hear, LARGEST, true},
+#endif
+};
+
+/* Half a round trip. Both ranks count the same turns: each way of a round trip carries its own. */
+static double ping_pong(const struct way *w, size_t bytes, long rounds)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = now_us();
+    for (long i = 0; i < rounds; i++) {
+        turn++;
+        if (rank == 0) {
+            w->tell(bytes);
+            w->hear(bytes);
+        } else {
+            w->hear(bytes);
+            w->tell(bytes);
+        }
+    }
+    return (now_us() - begin) / (double)(2 * rounds);
+}
+
+static void measure(const struct way *w, size_t bytes, int batches, double batch_us)
+{
+    double *sample = malloc(sizeof *sample * (size_t)batches), rounds = 4;
+    turn = 0;
+    memset(base + FLAG, 0, sizeof(int64_t));
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int k = 0; k < 3; k++) {
+        double took = ping_pong(w, bytes, (long)rounds);
+        rounds = batch_us / (2 * (took > 1e-3 ? took : 1e-3));
+        rounds = rounds < 4 ? 4 : rounds > 1e5 ? 1e5 : rounds;
+        MPI_Bcast(&rounds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    }
+    for (int b = 0; b < batches; b++)
+        sample[b] = ping_pong(w, bytes, (long)rounds);
+#ifndef PLAIN_HOST
+    told += w->notifies ? turn : 0;
+#endif
+    int all = right;
+    MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+    right = all;
+    if (rank == 0)
+        printf("{\"name\":\"%s\",\"bytes\":%zu,\"host\":\"%s\",\"median_us\":%.5f,\"verified\":%s}\n", w->name, bytes,
+               host_name(), spread_of(sample, (size_t)batches).median, right ? "true" : "false");
+    fflush(stdout);
+    free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t sizes[] = {8, 64, 512, 4096, 32768, 262144, 1 << 20, LARGEST};
+    int batches = 21, ranks, o;
+    double batch_us = 300;
+    size_t most = LARGEST;
+    while ((o = getopt(argc, argv, "b:t:m:")) != -1)
+        switch (o) {
+        case 'b': batches = atoi(optarg); break;
+        case 't': batch_us = atof(optarg); break;
+        case 'm': most = (size_t)atol(optarg); break;
+        default: fputs("usage: mpiexec -n 2 notify [-b BATCHES] [-t BATCH_US] [-m MOST_BYTES]\n", stderr); return 2;
+        }
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != 2 || batches < 1 || !(batch_us > 0)) {
+        fputs("notify: needs 2 ranks, and positive numbers\n", stderr);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    MPI_Aint size;
+    int unit;
+    MPI_Win_allocate_shared(4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &bare_win);
+    memset(mine, 0, 4096);
+    MPI_Win_shared_query(bare_win, 1 - rank, &size, &unit, &theirs);
+    MPI_Win_allocate(WINDOW, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    memset(base, 0, WINDOW);
+    local = calloc(1, LARGEST);
+    if (local == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+#ifndef PLAIN_HOST
+    MPIX_Win_set_num_notify(win, MPI_INFO_NULL, 1);
+#endif
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    MPI_Win_lock_all(0, bare_win);
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++)
+            if (sizes[s] <= ways[k].most && sizes[s] <= most) {
+                memset(mine, 0, 4096);
+                measure(&ways[k], sizes[s], batches, batch_us);
+            }
+    MPI_Win_unlock_all(bare_win);
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    MPI_Win_free(&bare_win);
+    free(local);
+    MPI_Finalize();
+    return right ? 0 : 1;
+}
