@@ -109,6 +109,16 @@ pub(crate) fn must_drive() -> bool {
 pub(crate) struct Patience {
     looks: u32,
     spins: u32,
+    /// In [`WAITING`].
+    counted: bool,
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        if self.counted {
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Looks between two visits to the rest of the process (other windows, the host).
@@ -116,12 +126,18 @@ const LOOKS_PER_ROUND: u32 = 32;
 /// Looks that follow one another without a pause: a look takes about as long as a pause, and the first ones find most hand-overs.
 const EAGER: u32 = 128;
 
+/// Threads of this process that wait, under `MPI_THREAD_MULTIPLE`.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+
 impl Patience {
     pub(crate) fn new() -> Self {
+        let counted = multiple();
+        // One thread that spins drives for all of them; more would take the cores of those that they wait for.
+        let alone = !counted || WAITING.fetch_add(1, Ordering::Relaxed) == 0;
         // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over takes; where ranks
         // share cores, the one that is waited for may not be running at all.
-        let spins = if crowded() { 32 } else { 2_000 };
-        Self { looks: 0, spins }
+        let spins = if crowded() || !alone { 32 } else { 2_000 };
+        Self { looks: 0, spins, counted }
     }
 
     /// Counts a look that found nothing. True if it is time to look after the rest of the process.
