@@ -181,6 +181,15 @@ pub(super) fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reductio
     Ok(code)
 }
 
+/// The same, where nothing is reduced: any datatype will do then, as with both hosts.
+#[inline(always)]
+fn defined_for(len: u64, handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
+    match reduction_of(handle) {
+        Some(code) if len == 0 => Ok(code),
+        _ => defined(handle, datatype),
+    }
+}
+
 /// `MPI_Accumulate`.
 #[inline(always)]
 pub(crate) fn accumulate(window: &mut Window, origin: Buffer, target: Target, handle: MPI_Op) -> Checked<Option<Op>> {
@@ -210,11 +219,11 @@ pub(super) fn changing(handle: MPI_Op, datatype: &Predefined) -> Checked<Reducti
     }
 }
 
-/// As [`agree`], for reductions: both sides have elements of one kind.
+/// As [`agree`], for reductions: both sides have elements of one kind, if any.
 #[inline(always)]
 fn agree_elements(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
     let len = agree(origin, target, from, to)?;
-    if from.element != to.element {
+    if len != 0 && from.element != to.element {
         return Err(unlike());
     }
     Ok(len)
@@ -252,7 +261,7 @@ pub(crate) fn get_accumulate(
     if !fetches_only {
         agree_elements(&origin, &target, from, datatype)?;
     }
-    let code = defined(handle, datatype)?;
+    let code = defined_for(len, handle, datatype)?;
     let Some(rank) = rank else { return Ok(None) };
     let at = place(window, rank, target.disp, len)?;
     if len == 0 {

@@ -228,11 +228,13 @@ fn nothing(handle: MPI_Op) -> Checked<Option<Op>> {
 
 /// The predefined datatype of which all of them are made, if they have elements.
 fn alike(items: &[&Items<'_>]) -> Checked<Option<&'static Predefined>> {
+    // Of no data, they may differ.
+    let empty = items.iter().all(|items| items.size(View::Elements) == Some(0));
     let mut found: Option<&'static Predefined> = None;
     for element in items.iter().filter_map(|items| items.element().transpose()) {
         let element = element?;
         match found {
-            Some(known) if known.element != element.element => return Err(unlike()),
+            Some(known) if known.element != element.element && !empty => return Err(unlike()),
             Some(_) => {}
             None => found = Some(element),
         }

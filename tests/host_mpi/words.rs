@@ -96,9 +96,9 @@ fn lk7_every_word_is_one_word_from_wherever_it_is_accessed() {
     for (number, word) in (1u64..).zip(everywhere.into_iter().chain(at_first)) {
         for home in homes(word) {
             for me in 0..3 {
-                access(&mut w, me, home, word, Atomic::Add((number << 8) + u64::from(home) + 1));
+                access(&mut w, me, home, word, Atomic::Add((number << 8) | (u64::from(home) + 1)));
             }
-            let sum = 3 * ((number << 8) + u64::from(home) + 1);
+            let sum = 3 * ((number << 8) | (u64::from(home) + 1));
             assert_eq!(access(&mut w, 2, home, word, Atomic::Load), sum);
             assert_eq!(w[home as usize].look(word), sum);
             assert_eq!(access(&mut w, 1, home, word, Atomic::CompareSwap { expected: 1, new: 9 }), sum);
