@@ -1,5 +1,4 @@
 //! The transport over messages, with the processes of a window in one thread or in several, and messages that go through memory.
-#![allow(clippy::needless_range_loop, reason = "a rank indexes several lists, and is an argument too")]
 #![cfg(not(loom))]
 #![allow(clippy::needless_range_loop, reason = "ranks and rounds are numbers first")]
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
