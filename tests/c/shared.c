@@ -1,8 +1,6 @@
 /*
  * Windows from MPI_Win_allocate_shared: where each process's memory is, by load and store and by RMA; and
  * MPI_Win_shared_query on windows of the other kinds (MPI-4.1 12.2.3).
- *
- *   shared [messages]    messages: allocated windows do not reach the memory of others
  */
 #include "check.h"
 
@@ -24,8 +22,6 @@ static Part query(MPI_Win win, int rank)
 #endif
     return p;
 }
-
-static int messages;
 
 static int attribute(MPI_Win win, int key)
 {
@@ -164,18 +160,13 @@ static void other_kinds(void)
     Window w = window(ALLOCATED, 64 + 8 * me, 8);
     for (int t = 0; t < ranks; t++) {
         Part p = query(w.win, t);
-        if (messages && t != me)
-            EXPECT(p.size == 0 && p.base == NULL, "allocated: %ld bytes at %p", (long)p.size, (void *)p.base);
-        else
-            EXPECT(p.size == 64 + 8 * t && p.unit == 8 && p.base != NULL, "allocated: %ld bytes at %p", (long)p.size, (void *)p.base);
+        EXPECT(p.size == 64 + 8 * t && p.unit == 8 && p.base != NULL, "allocated: %ld bytes at %p", (long)p.size, (void *)p.base);
     }
     Part p = query(w.win, (me + 1) % ranks);
-    if (!messages) {
-        MPI(MPI_Win_fence(0, w.win));
-        store64(p.base, me + 40);
-        MPI(MPI_Win_fence(0, w.win));
-        EXPECT(*(int64_t *)w.base == (me + ranks - 1) % ranks + 40, "allocated: stored %lld", (long long)*(int64_t *)w.base);
-    }
+    MPI(MPI_Win_fence(0, w.win));
+    store64(p.base, me + 40);
+    MPI(MPI_Win_fence(0, w.win));
+    EXPECT(*(int64_t *)w.base == (me + ranks - 1) % ranks + 40, "allocated: stored %lld", (long long)*(int64_t *)w.base);
     window_free(&w);
     w = window(CREATED, 64, 8);
     for (int t = 0; t < ranks; t++) {
@@ -223,8 +214,7 @@ static void aligned(int shared, size_t bytes)
     MPI(MPI_Info_free(&info));
     memset(base, me, 100);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
-    if (shared || !messages)
-        EXPECT(query(win, (me + 1) % ranks).base[99] == (me + 1) % ranks, "the neighbour's memory");
+    EXPECT(query(win, (me + 1) % ranks).base[99] == (me + 1) % ranks, "the neighbour's memory");
     MPI(MPI_Win_free(&win));
 }
 
