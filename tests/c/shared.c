@@ -221,7 +221,6 @@ static void aligned(int shared, size_t bytes)
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
-    messages = argc > 1;
     MPI_Comm comm;
     everywhere(MPI_COMM_WORLD);
     MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, -me, &comm));

@@ -94,7 +94,8 @@ impl Counters {
 pub(super) struct Making {
     /// Rank 0: keeps the memory's descriptor open until all have mapped it.
     file: Option<OwnedFd>,
-    made: Option<Counters>,
+    /// The counters that were in force before, once the new ones are.
+    pub(super) before: Option<Option<Box<Counters>>>,
 }
 
 impl Making {
@@ -114,8 +115,9 @@ impl Making {
         Ok(())
     }
 
-    /// Third, when it is made: maps it. No process notifies meanwhile.
-    pub(super) fn map(&mut self, blocks: Blocks, me: Rank, ranks: u32, old: Option<&Counters>) -> Result<(), Failure> {
+    /// Third, when it is made: maps it, and takes the old counts along. They must be in force before this process votes: whoever has seen
+    /// the last vote may notify at once, and this process may take that in while it still waits for the verdict.
+    pub(super) fn map(&self, blocks: Blocks, me: Rank, ranks: u32, old: Option<&Counters>) -> Result<Counters, Failure> {
         let (lots, len) = lots(blocks, ranks).ok_or(Failure { step: Step::Resize, errno: libc::EOVERFLOW })?;
         let first = blocks.rank(0);
         let opened;
@@ -132,13 +134,7 @@ impl Making {
                 counters.word(me, index).store(old.sum(me, index), Relaxed);
             }
         }
-        self.made = Some(counters);
-        Ok(())
-    }
-
-    /// Last, when all have mapped it.
-    pub(super) fn done(self) -> Option<Counters> {
-        self.made
+        Ok(counters)
     }
 }
 

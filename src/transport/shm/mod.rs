@@ -270,21 +270,30 @@ impl ShmWindow {
                 Ok(())
             }
             CounterStep::Create => self.making.create(blocks, me),
-            CounterStep::Map => self.making.map(blocks, me, self.mapped.size, self.counters.as_deref()),
+            CounterStep::Map => self.making.map(blocks, me, self.mapped.size, self.counters.as_deref()).map(|made| {
+                let before = self.set_counters(Some(Box::new(made)));
+                self.making.before = Some(before);
+            }),
         };
         done.map_err(counters::reason)
     }
 
     /// Ends the making of counters: with the new ones, or with those that there were.
     pub fn counters_made(&mut self, agreed: bool) {
-        let made = std::mem::take(&mut self.making).done();
-        if agreed {
-            self.counters = made.map(Box::new);
-            if let Some(traffic) = &mut self.traffic {
-                // SAFETY: they stay where they are, and until they are replaced, here, or the window is dropped with its traffic.
-                unsafe { traffic.set_counters(self.counters.as_deref()) };
-            }
+        let before = std::mem::take(&mut self.making).before;
+        if let Some(before) = before.filter(|_| !agreed) {
+            self.set_counters(before);
         }
+    }
+
+    /// Brings counters into force; gives those that were.
+    fn set_counters(&mut self, counters: Option<Box<Counters>>) -> Option<Box<Counters>> {
+        let before = std::mem::replace(&mut self.counters, counters);
+        if let Some(traffic) = &mut self.traffic {
+            // SAFETY: they stay where they are until they are replaced, here, or the window is dropped with its traffic.
+            unsafe { traffic.set_counters(self.counters.as_deref()) };
+        }
+        before
     }
 
     #[inline(always)]
