@@ -94,9 +94,10 @@ def main():
                     begin = time.monotonic()
                     line = command(host, ranks, env) + [os.path.join(folder, host, "bin", "python"), "main.py", "--no-threads", "-i", module + r"\.py$"]
                     output, code = run(line, tests, options.limit)
-                    ran = [int(n) for n in re.findall(r"^Ran (\d+) tests?", output, re.M)]
-                    skipped = [int(n) for n in re.findall(r"^(?:OK|FAILED) \(.*?skipped=(\d+)", output, re.M)]
-                    ok = len(re.findall(r"^OK", output, re.M))
+                    # Processes share the output: what one prints may stand in the middle of another's line.
+                    ran = [int(n) for n in re.findall(r"Ran (\d+) tests? in", output)]
+                    skipped = [int(n) for n in re.findall(r"(?:OK|FAILED) \(.*?skipped=(\d+)", output)]
+                    ok = len(re.findall(r"OK", output))
                     good = code == 0 and ran == [all_tests] * ranks and ok == ranks and max(skipped, default=0) <= skipped_most
                     passed, failed = passed + good, failed + (not good)
                     print(f"{'ok  ' if good else 'FAIL'} {host:8} {transport:8} mpi4py {module:12} {ranks} ranks: {sorted(set(ran))} tests, "
