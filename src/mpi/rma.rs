@@ -10,6 +10,7 @@ use super::host::exports;
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome, SyncError};
+use crate::runtime::process::multiple;
 use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Window, with_port};
 
@@ -119,16 +120,18 @@ macro_rules! communication {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
             $($request: $type)?
         ) -> c_int {
-            let origin = Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
-            let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            // Made where they are used: kept across the call they would go through memory.
+            let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
+            let target =
+                || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             // SAFETY: the application's arguments.
-            if unsafe { $shortcut(win, $kind, &origin, &target) } {
+            if multiple() && unsafe { $shortcut(win, $kind, &origin(), &target()) } {
                 return MPI_SUCCESS;
             }
             on_window(
                 stringify!($name),
                 win,
-                |guard, window| $form(guard, window, $($request,)? |window| args::transfer(window, $kind, origin, target)),
+                |guard, window| $form(guard, window, $($request,)? |window| args::transfer(window, $kind, origin(), target())),
                 // SAFETY: the application's arguments, passed on.
                 || unsafe {
                     $host(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,

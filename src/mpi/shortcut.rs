@@ -6,7 +6,6 @@ use super::args::{Buffer, Target};
 use super::datatype::predefined;
 use super::sys::*;
 use crate::engine::OpKind;
-use crate::runtime::process::multiple;
 use crate::runtime::shortcut;
 use crate::transport::kernel::copy;
 
@@ -22,10 +21,10 @@ thread_local! {
 ///
 /// # Safety
 /// The arguments are those of an application's call, as MPI says of it.
-#[inline(always)]
+#[inline(never)]
 pub(crate) unsafe fn transfer(window: MPI_Win, kind: OpKind, origin: &Buffer, target: &Target) -> bool {
     // SAFETY: the caller's promise.
-    multiple() && unsafe { copy_by(window, kind, origin, target) }.is_some()
+    unsafe { copy_by(window, kind, origin, target) }.is_some()
 }
 
 /// For calls that have none.
