@@ -80,6 +80,16 @@ pub(crate) fn try_enter() -> Option<Guard> {
     Some(Guard(std::marker::PhantomData))
 }
 
+/// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is inside already.
+#[inline(always)]
+pub(crate) fn enter_alone() -> Option<Guard> {
+    if PROCESS.inside.load(Ordering::Relaxed) {
+        return None;
+    }
+    PROCESS.inside.store(true, Ordering::Relaxed);
+    Some(Guard(std::marker::PhantomData))
+}
+
 #[cold]
 #[inline(never)]
 fn contended() {

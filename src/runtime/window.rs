@@ -411,6 +411,12 @@ impl Registry {
         Some(window)
     }
 
+    /// The window that was asked for last, if this is its handle. It is not attended for that: for calls that leave nothing behind.
+    #[inline(always)]
+    pub(crate) fn hot(&self, handle: HostHandle) -> Option<NonNull<Window>> {
+        if self.hot.0 == handle.0 { self.hot.1 } else { None }
+    }
+
     #[inline(never)]
     fn attend(&mut self, mut window: NonNull<Window>) {
         // SAFETY: as in `ours`.
