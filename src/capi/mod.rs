@@ -59,7 +59,7 @@ macro_rules! calls {
         /// # Safety
         /// `win` is a window handle, and `request` is NULL (an error) or has room for a request. Buffers of the epoch's
         /// operations stay the library's until the request of the call that closes it is complete [EP-8].
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request) -> c_int {
             $form(stringify!($name), win, request, $body)
         }
@@ -103,7 +103,7 @@ calls! {
 ///
 /// # Safety
 /// Each argument is NULL (an error) or has room for an int.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPIX_Get_version(major: *mut c_int, minor: *mut c_int, patch: *mut c_int) -> c_int {
     boundary("MPIX_Get_version", || {
         let numbers = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];

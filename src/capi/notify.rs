@@ -160,7 +160,7 @@ macro_rules! calls {
         ///
         /// # Safety
         /// `win` is a window handle; places for results are NULL (an error) or have room.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name(win: MPI_Win, $($arg: $type),*) -> c_int {
             on_our_window(stringify!($name), win, $body)
         }

@@ -162,7 +162,7 @@ fn panicked(call: &'static str) -> c_int {
 ///
 /// # Safety
 /// As MPI says: `string` has room for `MPI_MAX_ERROR_STRING` characters.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
     boundary("MPI_Error_string", || {
         let words = {

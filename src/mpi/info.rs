@@ -411,7 +411,7 @@ macro_rules! keyed {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
             // SAFETY: the application's arguments, passed on.
             super::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })

@@ -16,7 +16,7 @@ use crate::runtime::{enter, progress, thread};
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     boundary("MPI_Init", || {
         if Settings::read(look_up).0.progress_thread() {
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Init_thread(
     argc: *mut c_int,
     argv: *mut *mut *mut c_char,
@@ -295,7 +295,7 @@ fn start_log(rank: c_int, settings: &Settings) {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     boundary("MPI_Finalize", || {
         finish();

@@ -103,7 +103,7 @@ macro_rules! counted {
         ///
         /// # Safety
         /// As MPI says of the plain call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $accumulate(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, notification_idx: c_int,
@@ -121,7 +121,7 @@ macro_rules! counted {
         ///
         /// # Safety
         /// As MPI says of the plain call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $get_accumulate(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, result_addr: *mut c_void,
             result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
@@ -154,7 +154,7 @@ macro_rules! counted {
         ///
         /// # Safety
         /// As MPI says of the plain call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name(
             origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, notification_idx: c_int, win: MPI_Win
@@ -190,7 +190,7 @@ counted! { MPI_Count;
 ///
 /// # Safety
 /// As MPI says of the plain call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
     origin_addr: *const c_void,
     result_addr: *mut c_void,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
 ///
 /// # Safety
 /// As MPI says of the plain call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPIX_Compare_and_swap_notify(
     origin_addr: *const c_void,
     compare_addr: *const c_void,
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn MPIX_Compare_and_swap_notify(
 ///
 /// # Safety
 /// `win` is a window handle.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPIX_Notify(target_rank: c_int, notification_idx: c_int, win: MPI_Win) -> c_int {
     on_our_window("MPIX_Notify", win, |guard, window| communicate(guard, window, target_rank, notification_idx, |_| Ok(None)))
 }

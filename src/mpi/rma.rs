@@ -114,7 +114,7 @@ macro_rules! communication {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name(
             origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
@@ -151,7 +151,7 @@ macro_rules! communication {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
@@ -184,7 +184,7 @@ macro_rules! communication {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name(
             origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, result_addr: *mut c_void,
             result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
@@ -235,7 +235,7 @@ communication! { MPI_Count;
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Fetch_and_op(
     origin_addr: *const c_void,
     result_addr: *mut c_void,
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Compare_and_swap(
     origin_addr: *const c_void,
     compare_addr: *const c_void,

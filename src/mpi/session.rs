@@ -52,7 +52,7 @@ pub(crate) fn is_open() -> bool {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: *mut MPI_Session) -> c_int {
     boundary("MPI_Session_init", || {
         // SAFETY: the application's arguments, passed on.
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn MPI_Session_init(info: MPI_Info, errhandler: MPI_Errhan
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Session_finalize(session: *mut MPI_Session) -> c_int {
     boundary("MPI_Session_finalize", || {
         let mut sessions = sessions();

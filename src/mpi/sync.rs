@@ -229,7 +229,7 @@ macro_rules! interpose {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win) -> c_int {
             // SAFETY: the application's arguments, passed on.
             $form(stringify!($name), win, $body, || unsafe { $host($($arg,)* win) })
@@ -279,7 +279,7 @@ fn earlier_locks_first(mut guard: Guard) -> Guard {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_lock",
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_lock_all",
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
     on_window(
         "MPI_Win_test",
@@ -357,7 +357,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_sync",

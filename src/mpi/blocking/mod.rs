@@ -29,7 +29,7 @@ macro_rules! interpose {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         #[allow(clippy::too_many_arguments)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> std::ffi::c_int {
             $crate::mpi::error::boundary(stringify!($name), || {

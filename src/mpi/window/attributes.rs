@@ -11,7 +11,7 @@ use crate::runtime::{HostHandle, enter};
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_get_attr(
     win: MPI_Win,
     win_keyval: c_int,

@@ -39,7 +39,7 @@ macro_rules! constructors {
             ///
             /// # Safety
             /// As MPI says of the call.
-            #[inline(always)]
+            #[inline(never)]
             pub unsafe extern "C" fn $allocate(
                 size: MPI_Aint,
                 disp_unit: $unit,
@@ -66,7 +66,7 @@ macro_rules! constructors {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $create(
             base: *mut c_void,
             size: MPI_Aint,
@@ -116,7 +116,7 @@ constructors! {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> c_int {
     let wanted = Wanted {
         call: "MPI_Win_create_dynamic",

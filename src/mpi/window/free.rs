@@ -16,7 +16,7 @@ use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
     const CALL: &str = "MPI_Win_free";
     boundary(CALL, || {

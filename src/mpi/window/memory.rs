@@ -47,7 +47,7 @@ macro_rules! shared_query {
         ///
         /// # Safety
         /// As MPI says of the call.
-        #[inline(always)]
+        #[inline(never)]
         pub unsafe extern "C" fn $name(
             win: MPI_Win,
             rank: c_int,
@@ -116,7 +116,7 @@ fn attach(window: &mut Window, base: *const c_void, size: MPI_Aint) -> Done {
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
     on_window(
         "MPI_Win_attach",
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: M
 ///
 /// # Safety
 /// As MPI says of the call.
-#[inline(always)]
+#[inline(never)]
 pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_int {
     on_window(
         "MPI_Win_detach",
