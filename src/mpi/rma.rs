@@ -10,7 +10,6 @@ use super::host::exports;
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome, SyncError};
-use crate::runtime::process::multiple;
 use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Window, with_port};
 
@@ -99,16 +98,16 @@ macro_rules! communication {
      $put:ident $host_put:ident $get:ident $host_get:ident $acc:ident $host_acc:ident $getacc:ident $host_getacc:ident
      $rput:ident $host_rput:ident $rget:ident $host_rget:ident $racc:ident $host_racc:ident
      $rgetacc:ident $host_rgetacc:ident) => {
-        communication! { @transfer $put $host_put OpKind::Put, *const c_void, $count, communicate, (shortcut::transfer, shortcut::direct) }
-        communication! { @transfer $get $host_get OpKind::Get, *mut c_void, $count, communicate, (shortcut::transfer, shortcut::direct) }
-        communication! { @transfer $rput $host_rput OpKind::Put, *const c_void, $count, communicate_request, (shortcut::none, shortcut::none) request: *mut MPI_Request }
-        communication! { @transfer $rget $host_rget OpKind::Get, *mut c_void, $count, communicate_request, (shortcut::none, shortcut::none) request: *mut MPI_Request }
+        communication! { @transfer $put $host_put OpKind::Put, *const c_void, $count, communicate, shortcut::transfer, }
+        communication! { @transfer $get $host_get OpKind::Get, *mut c_void, $count, communicate, shortcut::transfer, }
+        communication! { @transfer $rput $host_rput OpKind::Put, *const c_void, $count, communicate_request, shortcut::none, request: *mut MPI_Request }
+        communication! { @transfer $rget $host_rget OpKind::Get, *mut c_void, $count, communicate_request, shortcut::none, request: *mut MPI_Request }
         communication! { @accumulate $acc $host_acc $count, communicate, }
         communication! { @accumulate $racc $host_racc $count, communicate_request, request: *mut MPI_Request }
         communication! { @get_accumulate $getacc $host_getacc $count, communicate, }
         communication! { @get_accumulate $rgetacc $host_rgetacc $count, communicate_request, request: *mut MPI_Request }
     };
-    (@transfer $name:ident $host:ident $kind:expr, $pointer:ty, $count:ty, $form:ident, ($many:path, $alone:path)
+    (@transfer $name:ident $host:ident $kind:expr, $pointer:ty, $count:ty, $form:ident, $short:path,
      $($request:ident: $type:ty)?) => {
         /// Moves data between this process and a target's window.
         ///
@@ -125,8 +124,7 @@ macro_rules! communication {
             let target =
                 || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             // SAFETY: the application's arguments.
-            let done = unsafe { if multiple() { $many(win, $kind, origin(), target()) } else { $alone(win, $kind, origin(), target()) } };
-            if done {
+            if unsafe { $short(win, $kind, origin(), target()) } {
                 return MPI_SUCCESS;
             }
             on_window(
