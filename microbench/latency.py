@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Latencies of one-sided communication: every plain host and our library on each, in one report.
 
-The programs run in turns for several rounds, so that noise of the machine meets all of them alike.
+The programs run in turns for several rounds, so that noise of the machine meets all of them alike. A virtual machine's
+processors may be near each other at one time and far at another, which changes everything between two processes: each figure
+comes with the time of a cache line between them, and only runs with processors equally far are compared.
 Ends with an error for wrong results or a failed run, never for timing."""
 
 import argparse
@@ -34,7 +36,8 @@ def parse():
 
 
 def measure(chosen, options):
-    """Samples by (host label, "plain" or "ours"), then by (name, window); limits; failures."""
+    """Samples (value, is a rate, time of a cache line) by (host label, "plain" or "ours"), then by (name, window); limits;
+    failures."""
     rounds = 1 if options.quick else options.rounds
     arguments = ["--batches", 3, "--batch-us", 50] if options.quick else ["--batches", options.batches]
     if options.only:
@@ -66,30 +69,52 @@ def collect(r, runner, samples, limits, failures):
         limits[key] = (max if rate else min)(limit, limits.get(key, limit))
     value = r.get("median_mps" if rate else "median_us")
     if value is not None:
-        samples.setdefault(runner, {}).setdefault(key, []).append((value, rate))
+        samples.setdefault(runner, {}).setdefault(key, []).append((value, rate, r["line_us"]))
         if not r["verified"]:
             failures.append(f"{runner[0]} {runner[1]}: wrong result in {key[0]} on a window by {key[1]}")
 
 
-def merged(label, samples, limits):
-    """Lines of results of one host, in the order in which its program measured."""
-    def value(runner, key):
-        seen = samples.get(runner, {}).get(key)
-        return statistics.median(v for v, _ in seen) if seen else None
+def distance_classes(samples):
+    """Bounds of the times of a cache line that are one distance: the next begins where there is a gap."""
+    lines = sorted({line for figures_ in samples.values() for seen in figures_.values() for _, _, line in seen})
+    classes = []
+    for line in lines:
+        if classes and line < 1.5 * classes[-1][0]:
+            classes[-1][1] = line
+        else:
+            classes.append([line, line])
+    return classes
 
+
+def comparable(samples, key, classes):
+    """Values of one figure by runner, all with processors equally far: those of which the rarest runner has most."""
+    best, most = {}, -1
+    for low, high in classes:
+        values = {runner: [value for value, _, line in seen[key] if low <= line <= high]
+                  for runner, seen in samples.items() if key in seen}
+        fewest = min(len(v) for v in values.values())
+        if fewest > most:
+            best, most = values, fewest
+    return {runner: statistics.median(values) for runner, values in best.items() if values}
+
+
+def merged(label, samples, limits):
+    """Lines of results of one host, in the order in which its program measured. Missing: never measured at that distance."""
+    classes = distance_classes(samples)
     labels = {runner[0] for runner in samples}
     rows = [{"name": name, "window": window, "host": label, "plain_us": None, "ours_us": None,
              "limit_us": limit} for (name, window), limit in limits.items() if window == "none"]
     for key, seen in samples.get((label, "plain"), {}).items():
         rate = seen[0][1]
         unit = "mps" if rate else "us"
-        plain = {other: value((other, "plain"), key) for other in labels}
-        best = (max if rate else min)(v for v in plain.values() if v is not None)
+        values = comparable(samples, key, classes)
+        plain = {other: values.get((other, "plain")) for other in labels}
+        best = (max if rate else min)((v for v in plain.values() if v is not None), default=None)
         if key[0].startswith("win_"):
             best = plain[label]  # our windows are made on top of the host's own
-        ours = value((label, "ours"), key)
+        ours = values.get((label, "ours"))
         # Below 1 is better than the best host, for times and for rates.
-        ratio = None if ours is None else best / ours if rate else ours / best
+        ratio = None if ours is None or best is None else best / ours if rate else ours / best
         rows.append({"name": key[0], "window": key[1], "host": label, f"plain_{unit}": plain[label],
                      f"ours_{unit}": ours, f"limit_{unit}": limits.get(key),
                      f"best_plain_{unit}": best, "ratio": ratio})

@@ -31,14 +31,30 @@ struct limits {
     double attached_copy[SIZES]; /* process_vm_writev there */
 };
 
-/* Collective over the two ranks; valid on the origin. `local` has LARGEST bytes. */
-struct limits measure_limits(MPI_Comm, char *local);
+/* Memory that both ranks reach by load and store. */
+struct lines {
+    MPI_Comm comm;
+    MPI_Win shared;
+    char *mine, *theirs;
+    int rank;
+};
+
+/* Collective over the two ranks, as is all below. */
+struct lines open_lines(MPI_Comm);
+void close_lines(struct lines *);
+
+/* How far the two processors are from each other just now: a virtual machine's move. */
+double half_round_trip(struct lines *);
+
+/* Valid on the origin. `local` has LARGEST bytes. */
+struct limits measure_limits(struct lines *, char *local);
 
 /* One window, and buffers, on one rank. */
 struct bench {
     MPI_Comm comm;
     int rank;
     MPI_Group peer; /* the other rank alone */
+    struct lines lines;
     enum window_kind kind;
     MPI_Win win;
     char *base;   /* own window memory: LARGEST bytes for each origin */

@@ -30,25 +30,44 @@ static double best_per_round(const double *batch_us, long rounds)
     return best / (double)rounds;
 }
 
-/* Each rank writes its own line and waits for the other's. */
-static double half_round_trip(MPI_Comm comm, int rank, char *mine, char *theirs)
+struct lines open_lines(MPI_Comm comm)
 {
-    enum { ROUNDS = 1000 };
+    struct lines l = {.comm = comm};
+    MPI_Aint size;
+    int unit;
+    MPI_Comm_rank(comm, &l.rank);
+    MPI_Win_allocate_shared(LARGEST, 1, MPI_INFO_NULL, comm, &l.mine, &l.shared);
+    memset(l.mine, 0, LARGEST);
+    MPI_Barrier(comm);
+    MPI_Win_shared_query(l.shared, 1 - l.rank, &size, &unit, &l.theirs);
+    return l;
+}
+
+void close_lines(struct lines *l)
+{
+    MPI_Win_free(&l->shared);
+}
+
+/* Each rank writes its own line and waits for the other's. */
+double half_round_trip(struct lines *l)
+{
+    enum { ROUNDS = 300 };
     double batch[BATCHES];
-    _Atomic uint64_t *out = (_Atomic uint64_t *)(void *)(rank == ORIGIN ? mine : mine + LINE);
-    _Atomic uint64_t *in = (_Atomic uint64_t *)(void *)(rank == ORIGIN ? theirs + LINE : theirs);
+    bool origin = l->rank == ORIGIN;
+    _Atomic uint64_t *out = (_Atomic uint64_t *)(void *)(origin ? l->mine : l->mine + LINE);
+    _Atomic uint64_t *in = (_Atomic uint64_t *)(void *)(origin ? l->theirs + LINE : l->theirs);
     uint64_t turn = 0;
     atomic_store(out, 0);
     for (int b = 0; b < BATCHES; b++) {
-        MPI_Barrier(comm);
+        MPI_Barrier(l->comm);
         double begin = now_us();
         for (int i = 0; i < ROUNDS; i++) {
             turn++;
-            if (rank == ORIGIN)
+            if (origin)
                 atomic_store_explicit(out, turn, memory_order_release);
             while (atomic_load_explicit(in, memory_order_acquire) < turn)
                 ;
-            if (rank == TARGET)
+            if (!origin)
                 atomic_store_explicit(out, turn, memory_order_release);
         }
         batch[b] = now_us() - begin;
@@ -116,32 +135,19 @@ static double attached_copy_us(const struct neighbour *n, char *from, size_t byt
     return best_per_round(batch, rounds);
 }
 
-struct limits measure_limits(MPI_Comm comm, char *local)
+struct limits measure_limits(struct lines *l, char *local)
 {
     struct limits limits = {0};
-    int rank;
-    MPI_Comm_rank(comm, &rank);
-
-    char *mine;
-    MPI_Win shared;
-    MPI_Win_allocate_shared(LARGEST, 1, MPI_INFO_NULL, comm, &mine, &shared);
-    memset(mine, rank, LARGEST);
-    struct neighbour n;
-    MPI_Aint size;
-    int unit;
-    MPI_Win_shared_query(shared, 1 - rank, &size, &unit, &n.mapped);
+    struct neighbour n = {.mapped = l->theirs};
     long pid = (long)getpid();
-    uint64_t address = (uint64_t)(uintptr_t)mine;
-    MPI_Sendrecv(&pid, 1, MPI_LONG, 1 - rank, 0, &n.pid, 1, MPI_LONG, 1 - rank, 0, comm,
+    uint64_t address = (uint64_t)(uintptr_t)l->mine;
+    MPI_Sendrecv(&pid, 1, MPI_LONG, 1 - l->rank, 0, &n.pid, 1, MPI_LONG, 1 - l->rank, 0, l->comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&address, 1, MPI_UINT64_T, 1 - l->rank, 0, &n.address, 1, MPI_UINT64_T, 1 - l->rank, 0, l->comm,
                  MPI_STATUS_IGNORE);
-    MPI_Sendrecv(&address, 1, MPI_UINT64_T, 1 - rank, 0, &n.address, 1, MPI_UINT64_T, 1 - rank, 0,
-                 comm, MPI_STATUS_IGNORE);
-    MPI_Barrier(comm);
-
-    limits.half_round_trip = half_round_trip(comm, rank, mine, n.mapped);
-    MPI_Barrier(comm);
-    if (rank == ORIGIN) {
-        limits.atomic = atomic_exchange_us(mine);
+    limits.half_round_trip = half_round_trip(l);
+    MPI_Barrier(l->comm);
+    if (l->rank == ORIGIN) {
+        limits.atomic = atomic_exchange_us(l->mine);
         for (int s = 0; s < SIZES; s++) {
             double there = copy_us(n.mapped, local, size_in_bytes[s]);
             double back = copy_us(local, n.mapped, size_in_bytes[s]);
@@ -149,7 +155,6 @@ struct limits measure_limits(MPI_Comm comm, char *local)
             limits.attached_copy[s] = attached_copy_us(&n, local, size_in_bytes[s]);
         }
     }
-    MPI_Barrier(comm);
-    MPI_Win_free(&shared);
+    MPI_Barrier(l->comm);
     return limits;
 }

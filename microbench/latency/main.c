@@ -99,16 +99,17 @@ static MPI_Win open_window(enum window_kind kind, MPI_Comm comm, size_t bytes, c
     return win;
 }
 
+/* `line`: the half round trip of a cache line at that time. */
 static void print_result(const char *name, enum window_kind kind, bool rate, double value,
-                         double limit, bool right)
+                         double limit, double line, bool right)
 {
     const char *unit = rate ? "mps" : "us";
     char limit_text[32] = "null";
     if (limit >= 0.0)
         snprintf(limit_text, sizeof limit_text, "%.5f", limit);
     printf("{\"name\":\"%s\",\"window\":\"%s\",\"host\":\"%s\",\"median_%s\":%.5f,"
-           "\"limit_%s\":%s,\"verified\":%s}\n",
-           name, kind_name[kind], host_name(), unit, value, unit, limit_text,
+           "\"limit_%s\":%s,\"line_us\":%.5f,\"verified\":%s}\n",
+           name, kind_name[kind], host_name(), unit, value, unit, limit_text, line,
            right ? "true" : "false");
     fflush(stdout);
 }
@@ -140,11 +141,12 @@ static bool run_scenarios(struct bench *b, const struct command *c, const struct
         const struct scenario *s = &scenarios[k];
         if (!wanted(c, s->name))
             continue;
+        double line = half_round_trip(&b->lines);
         struct outcome o = time_scenario(b, s, &c->timing);
         right &= o.right;
         if (b->rank == ORIGIN)
             print_result(s->name, b->kind, s->measure == RATE, o.median,
-                         s->limit(limits, b->kind, s->size), o.right);
+                         s->limit(limits, b->kind, s->size), line, o.right);
     }
     return right;
 }
@@ -154,6 +156,7 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
 {
     size_t count = (size_t)c->timing.batches;
     double *create = aligned(count * sizeof *create), *release = aligned(count * sizeof *release);
+    double line = half_round_trip(&b->lines);
     for (size_t k = 0; k < count; k++) {
         char *base;
         MPI_Barrier(b->comm);
@@ -166,8 +169,8 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
         release[k] = now_us() - begin;
     }
     if (b->rank == ORIGIN) {
-        print_result("win_create", b->kind, false, spread_of(create, count).median, NO_LIMIT, true);
-        print_result("win_free", b->kind, false, spread_of(release, count).median, NO_LIMIT, true);
+        print_result("win_create", b->kind, false, spread_of(create, count).median, NO_LIMIT, line, true);
+        print_result("win_free", b->kind, false, spread_of(release, count).median, NO_LIMIT, line, true);
     }
     free(create);
     free(release);
@@ -175,11 +178,12 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
 
 static bool run_threads(struct bench *b, const struct command *c)
 {
+    double line = half_round_trip(&b->lines);
     struct outcome o = time_threads(b, c->threads, &c->timing);
     char name[64];
     snprintf(name, sizeof name, "put_rate_8_of_%d_threads", c->threads);
     if (b->rank == ORIGIN)
-        print_result(name, b->kind, true, o.median, NO_LIMIT, o.right);
+        print_result(name, b->kind, true, o.median, NO_LIMIT, line, o.right);
     return o.right;
 }
 
@@ -208,9 +212,10 @@ int main(int argc, char **argv)
 
     bool right = true;
     b.local = aligned(LARGEST);
+    b.lines = open_lines(b.comm);
     struct limits limits = {0};
     if (c.threads == 0) {
-        limits = measure_limits(b.comm, b.local);
+        limits = measure_limits(&b.lines, b.local);
         if (b.rank == ORIGIN)
             print_limits(&limits);
     }
@@ -229,6 +234,7 @@ int main(int argc, char **argv)
     }
     free(memory);
     free(b.local);
+    close_lines(&b.lines);
     MPI_Group_free(&b.peer);
     MPI_Finalize();
     return right ? 0 : 1;
