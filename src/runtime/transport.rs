@@ -171,37 +171,27 @@ impl Transport {
     pub(crate) fn counters_of(&self, rank: Rank) -> u32 {
         match self {
             Transport::Shm(port) => port.counters_of(rank),
-            Transport::Messages(_) => 0,
+            Transport::Messages(port) => port.counters_of(rank),
         }
     }
 
     /// A notification is about to be posted, behind an operation: makes it cheaper where it can.
     #[inline(always)]
-    pub(crate) fn prepare_notification(&self, rank: Rank, index: u32) {
-        if let Transport::Shm(port) = self {
-            port.prepare_notification(rank, index);
+    pub(crate) fn prepare_notification(&mut self, rank: Rank, index: u32) {
+        match self {
+            Transport::Shm(port) => port.prepare_notification(rank, index),
+            Transport::Messages(port) => port.prepare_notification(rank, index),
         }
-    }
-
-    /// True if processes can have notification counters.
-    pub(crate) fn can_count(&self) -> bool {
-        matches!(self, Transport::Shm(_))
     }
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
     pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
-        match self {
-            Transport::Shm(port) => port.make_counters(step, number),
-            Transport::Messages(_) => Err("the window has peers that are reached by messages".into()),
-        }
+        with_port!(self, port => port.make_counters(step, number))
     }
 
     /// Ends the making of counters.
     pub(crate) fn counters_made(&mut self, agreed: bool) {
-        match self {
-            Transport::Shm(port) => port.counters_made(agreed),
-            Transport::Messages(_) => {}
-        }
+        with_port!(self, port => port.counters_made(agreed));
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.

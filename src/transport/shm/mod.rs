@@ -256,6 +256,14 @@ impl ShmWindow {
         }
     }
 
+    /// Raises a counter of this process in the name of one that does not share its memory, after all that this process has done for it [LK-7].
+    #[inline]
+    pub(crate) fn notify_here(&self, index: u32) {
+        if let Some(counters) = &self.counters {
+            counters.raise(self.me, index);
+        }
+    }
+
     /// Collective, in steps with a [`vote`](Self::vote) after each, in which whoever has failed objects: gives each process
     /// `number` counters of its own. After the last step, and after an objection, [`counters_made`](Self::counters_made). Nobody
     /// notifies meanwhile.
