@@ -6,26 +6,11 @@ use mpix_rma::engine::*;
 use mpix_rma::transport::host_mpi::members::{Extents, Members};
 use mpix_rma::transport::host_mpi::wire::How;
 use mpix_rma::transport::host_mpi::{MessageWindow, Settings};
-use mpix_rma::transport::shm::{self, Bootstrap, CounterStep, Memory, ShmWindow};
+use mpix_rma::transport::shm::{self, Alone, Bootstrap, CounterStep, Memory, ShmWindow};
 
 use crate::hub::{Hub, HubCourier};
 
 pub type Far = MessageWindow<HubCourier>;
-
-/// Set-up of a process by itself.
-struct Alone;
-
-impl Bootstrap for Alone {
-    fn rank(&self) -> Rank {
-        0
-    }
-    fn size(&self) -> u32 {
-        1
-    }
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
-        all.copy_from_slice(mine);
-    }
-}
 
 /// Set-up of the processes of a node, each in a thread as long as it takes.
 struct Together {

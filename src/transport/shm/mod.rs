@@ -47,7 +47,7 @@ mod vote;
 mod words;
 
 pub use card::node;
-pub use setup::{Bootstrap, Memory, Settings, SetupError};
+pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
