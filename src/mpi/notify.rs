@@ -56,7 +56,7 @@ fn communicate(
     let ours = unsafe { window.as_mut() };
     let behind = notification(ours, target, index)?;
     if let Some(op) = &behind {
-        ours.port.prepare_notification(op.target, op.disp as u32);
+        ours.port.announce_notification(op.target);
     }
     if let Some(op) = make(ours)? {
         issue(ours, &op)?;

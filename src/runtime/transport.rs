@@ -155,10 +155,12 @@ impl Transport {
         either!(self, port => port.counters_of(rank))
     }
 
-    /// A notification is about to be posted, behind an operation: makes it cheaper where it can.
+    /// A notification is about to be posted, behind an operation: the two may go in one packet.
     #[inline(always)]
-    pub(crate) fn prepare_notification(&mut self, rank: Rank, index: u32) {
-        either!(self, port => port.prepare_notification(rank, index));
+    pub(crate) fn announce_notification(&mut self, rank: Rank) {
+        if let Transport::Messages(port) = self {
+            port.announce_notification(rank);
+        }
     }
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
