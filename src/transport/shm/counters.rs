@@ -11,6 +11,7 @@ use crate::engine::Rank;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
+use super::protocol;
 use super::segment::{self, Failure, Segment, Step};
 use super::words::Blocks;
 
@@ -67,13 +68,13 @@ impl Counters {
     /// it all the time and would take it away again, which costs a turn of the line.
     #[inline(always)]
     pub(super) fn raise(&self, rank: Rank, index: u32) {
-        self.word(rank, index).fetch_add(1, Release);
+        protocol::raise(self.word(rank, index));
     }
 
     /// Its sum; what was written before each addition is visible then.
     #[inline(always)]
     pub(super) fn sum(&self, rank: Rank, index: u32) -> u64 {
-        self.word(rank, index).load(Acquire)
+        protocol::raised(self.word(rank, index))
     }
 }
 
