@@ -36,7 +36,7 @@ mod hook;
 pub(crate) mod host;
 mod info;
 mod init;
-mod notify;
+pub(crate) mod notify;
 mod request;
 mod rma;
 #[cfg(mpi_sessions)]

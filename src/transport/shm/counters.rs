@@ -16,7 +16,7 @@ use super::segment::{self, Failure, Segment, Step};
 use super::words::Blocks;
 
 /// Up to so many counters of a process lie on cache lines of their own.
-const APART: u64 = 512;
+pub const APART: u64 = 512;
 const LINE: u64 = 64;
 
 /// Counters of all processes, as mapped in this one.

@@ -47,6 +47,7 @@ mod vote;
 mod words;
 
 pub use card::node;
+pub use counters::APART as COUNTERS_APART;
 pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
