@@ -11,7 +11,7 @@ use crate::mpi::sys::*;
 use crate::mpi::window::vote;
 use crate::runtime::progress::{sweep, wait_until};
 use crate::runtime::window::Places;
-use crate::runtime::{Guard, Window, with_port};
+use crate::runtime::{Guard, Scope, Window, with_port};
 use crate::transport::shm::CounterStep;
 
 /// Counters of this process, checked.
@@ -104,7 +104,7 @@ fn start(guard: Guard, mut window: NonNull<Window>, range: Range, places: Places
         (Outcome::Complete, None) => {}
     }
     // SAFETY: the place was checked by the caller, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, request) }
+    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
 }
 
 /// Gives every process counters of its own.

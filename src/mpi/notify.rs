@@ -10,7 +10,7 @@ use super::host::exports;
 use super::rma::{count_call, issue, issue_request};
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Outcome, Reduction};
-use crate::runtime::{Guard, Window};
+use crate::runtime::{Guard, Scope, Window};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
@@ -91,7 +91,7 @@ fn communicate_request(
         issue(ours, &op)?;
     }
     // SAFETY: `admit` has seen the place, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, request) }
+    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
 }
 
 /// The forms of one type of count.

@@ -25,6 +25,8 @@ fn one_of_each(counted: bool) -> Packet {
     packet.signal(Word::Done, 9);
     packet.access(LockWord::Next { target: 1, parity: 1 }, Atomic::CompareSwap { expected: 1, new: 2 }, 3);
     packet.access(LockWord::Tail, Atomic::Load, 4);
+    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Id(0) });
+    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Number(1) });
     packet.seal(Header { ack_wanted: true, counted, taken: 0, done: 0 });
     packet
 }
@@ -56,6 +58,8 @@ fn what_is_written_is_read() {
     let access = Atomic::CompareSwap { expected: 1, new: 2 };
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Next { target: 1, parity: 1 }, access, 3))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Tail, Atomic::Load, 4))));
+    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Id(0), .. })))));
+    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Number(1), .. })))));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
     packet.put_bulk(Place::flat(1, BULK));
@@ -63,6 +67,8 @@ fn what_is_written_is_read() {
     packet.reply(8, 5).fill(6);
     packet.answer(9, 10);
     packet.farewell();
+    let undone = [Which::Id(11), Which::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
+    undone.into_iter().for_each(|what| packet.unattached(what));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
     assert_eq!(reader.next_record(), Ok(Some(Record::PutBulk(Place::flat(1, BULK)))));
@@ -70,6 +76,9 @@ fn what_is_written_is_read() {
     assert_eq!(reader.next_record(), Ok(Some(Record::Reply(8, &[6; 5]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Answer(9, 10))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Farewell)));
+    for what in undone {
+        assert_eq!(reader.next_record(), Ok(Some(Record::Unattached(what))));
+    }
 }
 
 #[test]
@@ -193,7 +202,7 @@ fn attack(seed: u64) {
             1 => {
                 // A good header, then anything.
                 let mut bytes = one_of_each(true).bytes[..HEADER].to_vec();
-                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..14) } else { rng.u8(..) }));
+                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..15) } else { rng.u8(..) }));
                 bytes
             }
             _ => mutated(&mut rng),
