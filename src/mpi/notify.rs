@@ -9,7 +9,7 @@ use super::error::Fault;
 use super::host::exports;
 use super::rma::{count_call, issue, issue_request};
 use super::sys::*;
-use crate::engine::{Addr, Element, Op, OpKind, Outcome, Reduction};
+use crate::engine::{Addr, Element, Op, OpKind, Reduction};
 use crate::runtime::{Guard, Scope, Window};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
@@ -56,7 +56,7 @@ fn communicate(
     let ours = unsafe { window.as_mut() };
     let behind = notification(ours, target, index)?;
     if let Some(op) = &behind {
-        ours.port.prepare_notification(op.target, op.disp as u32);
+        ours.port.announce_notification(op.target);
     }
     if let Some(op) = make(ours)? {
         issue(ours, &op)?;
@@ -83,10 +83,8 @@ fn communicate_request(
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let behind = notification(ours, target, index)?;
-    let outcome = match make(ours)? {
-        Some(op) => issue_request(ours, &op)?,
-        None => Outcome::Complete,
-    };
+    let made = make(ours)?;
+    let outcome = issue_request(ours, made)?;
     if let Some(op) = behind {
         issue(ours, &op)?;
     }

@@ -75,34 +75,36 @@ impl Members {
     }
 }
 
-/// Bytes and displacement unit of every process's memory, as runs of processes that have the same: one run in most windows, so
-/// that the table does not grow with them.
+/// Something of every process, as runs of processes that have the same: one run in most windows, so that the table does not grow
+/// with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extents {
-    runs: Box<[(Rank, u64, u32)]>,
+pub struct Table<T> {
+    runs: Box<[(Rank, T)]>,
 }
 
-impl Extents {
+/// Bytes and displacement unit of every process's memory.
+pub type Extents = Table<(u64, u32)>;
+
+impl<T: Copy + PartialEq> Table<T> {
     /// In rank order. At least one.
     #[must_use]
-    pub fn new(extents: impl IntoIterator<Item = (u64, u32)>) -> Self {
-        let mut runs: Vec<(Rank, u64, u32)> = Vec::new();
-        for (rank, (bytes, unit)) in (0..).zip(extents) {
-            if runs.last().is_none_or(|run| (run.1, run.2) != (bytes, unit)) {
-                runs.push((rank, bytes, unit));
+    pub fn new(each: impl IntoIterator<Item = T>) -> Self {
+        let mut runs: Vec<(Rank, T)> = Vec::new();
+        for (rank, value) in (0..).zip(each) {
+            if runs.last().is_none_or(|run| run.1 != value) {
+                runs.push((rank, value));
             }
         }
         assert!(!runs.is_empty(), "a window has a process");
-        Extents { runs: runs.into_boxed_slice() }
+        Table { runs: runs.into_boxed_slice() }
     }
 
     /// Of a process of the window.
     #[inline]
     #[must_use]
-    pub fn of(&self, rank: Rank) -> (u64, u32) {
+    pub fn of(&self, rank: Rank) -> T {
         let at = if self.runs.len() == 1 { 0 } else { self.runs.partition_point(|run| run.0 <= rank) - 1 };
-        let (_, bytes, unit) = self.runs[at];
-        (bytes, unit)
+        self.runs[at].1
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `link` | what is known of one peer: credits, acknowledgements, order |
 //! | `origin` | operations of this process, cut into records; what comes back |
 //! | `target` | records of others, checked and done |
+//! | `counters` | how many notification counters each process has |
 //!
 //! Small puts and accumulates are copied into packets, those to one peer together, so that they are locally complete at once; long
 //! puts and gets between memory that is one run on each side go as bulk messages from and into the application's memory. Places that
@@ -33,12 +34,14 @@ use crate::transport::regions::Refusal;
 use crate::transport::shape::{Shape, Shapes};
 use crate::transport::shm::ShmWindow;
 
+use counters::Counters;
 use courier::Courier;
 use link::Link;
 use members::{Extents, Members};
 use origin::{Flight, Part, Use};
 use wire::{How, Malformed, Packet};
 
+mod counters;
 pub mod courier;
 mod link;
 pub mod members;
@@ -108,6 +111,7 @@ pub struct MessageWindow<C> {
     asked: HashMap<u32, Rank>,
     finished: VecDeque<(Ticket, Stage)>,
     answers: VecDeque<(LockTicket, u64)>,
+    counters: Counters,
     /// Where elements of the host's are laid out as it wants them.
     scratch: Vec<u128>,
     refused: VecDeque<Refused>,
@@ -146,6 +150,7 @@ impl<C: Courier> MessageWindow<C> {
             asked: HashMap::new(),
             finished: VecDeque::new(),
             answers: VecDeque::new(),
+            counters: Counters::default(),
             scratch: Vec::new(),
             refused: VecDeque::new(),
             taken: Vec::new(),
@@ -344,7 +349,7 @@ impl<C: Courier> MessageWindow<C> {
 
     /// The verdict (true: somebody objected) once all have voted.
     pub fn verdict(&mut self) -> Option<bool> {
-        self.courier.verdict()
+        if self.has_gathered() { self.courier.verdict() } else { None }
     }
 
     /// True if all that this process has sent has arrived; asks the peers about it.
@@ -483,6 +488,11 @@ impl<C: Courier> Port for MessageWindow<C> {
             Some(peer) => self.near.observe(peer, word),
             None => self.index.get(&peer).map_or(0, |index| self.links[*index as usize].words.signals[word as usize]),
         }
+    }
+
+    #[inline]
+    fn counter(&mut self, index: u32) -> u64 {
+        self.near.counter(index)
     }
 
     fn poll(&mut self) -> bool {

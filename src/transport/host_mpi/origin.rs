@@ -4,7 +4,7 @@ use super::courier::{Bulk, Courier, Stream};
 use super::link::{BULKS, FETCHED, Feed, PARTS, WAITING, Waiting};
 use super::wire::{BULK, How, Malformed, Packet, Place, Unattached, Which};
 use super::{Link, MessageWindow, OutOfReach};
-use crate::engine::{Op, OpKind, Posted, Stage, Ticket};
+use crate::engine::{Op, OpKind, Posted, Stage, Ticket, Word};
 use crate::transport::element::reduction;
 use crate::transport::kernel::{copy, whole};
 use crate::transport::shape::{Shape, moves};
@@ -66,6 +66,9 @@ impl<C: Courier> MessageWindow<C> {
         if link.feed.is_some() || link.waiting.len() >= WAITING || self.broken {
             return Posted::NoResource;
         }
+        if op.kind == OpKind::Notify {
+            return self.post_notification(index, op.disp as u32, ticket);
+        }
         if op.shape.is_none() && op.len < AT_ONCE && op.kind == OpKind::Put {
             if op.len == 0 {
                 return Posted::Complete;
@@ -83,6 +86,24 @@ impl<C: Courier> MessageWindow<C> {
             return Posted::Local;
         }
         self.post_long(index, op, ticket)
+    }
+
+    /// A notification goes behind its data, in the packet that carries them or announces them if that has room. It leaves as soon as nothing
+    /// else is under way: somebody waits for it.
+    fn post_notification(&mut self, index: u32, counter: u32, ticket: Ticket) -> Posted {
+        self.list(index);
+        let link = &mut self.links[index as usize];
+        link.notified = false;
+        if link.room(&mut self.courier, 0).is_none() {
+            return Posted::NoResource;
+        }
+        link.own().notify(counter);
+        link.issued += 1;
+        link.waiting.push_back(Waiting { number: link.issued, ticket, flight: None });
+        if link.sent == link.credited || link.bulks > 0 {
+            link.flush(&mut self.courier, true);
+        }
+        Posted::Local
     }
 
     #[inline(never)]
@@ -108,7 +129,7 @@ impl<C: Courier> MessageWindow<C> {
         let reported = self.finished.len();
         self.feed(index);
         let link = &mut self.links[index as usize];
-        if (op.len >= AT_ONCE || has_result(&op)) && link.sent == link.credited {
+        if (op.len >= AT_ONCE || has_result(&op)) && link.sent == link.credited && !link.notified {
             link.flush_or_tell(&mut self.courier);
         }
         let fed = link.feed.is_none();
@@ -227,8 +248,11 @@ impl<C: Courier> MessageWindow<C> {
                 self.courier.receive_bulk(peer, Stream::Get, crate::engine::Addr(op.result.0 + at as usize), part as usize, bulk)
             };
         }
-        // The announcement must not wait for the next poll while the data go.
-        self.links[index as usize].flush(&mut self.courier, false);
+        // The announcement must not wait for the next poll while the data go; but a notification goes with it, and will see to that.
+        let link = &mut self.links[index as usize];
+        if !link.notified {
+            link.flush(&mut self.courier, false);
+        }
         feed.at += part;
         true
     }
@@ -449,7 +473,7 @@ unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) 
         OpKind::Accumulate => packet.accumulate(place, how),
         OpKind::GetAccumulate => packet.fetch(place, how, id, op.reduction != reduction::NO_OP),
         OpKind::CompareAndSwap => packet.swap(place, id),
-        OpKind::Notify => unreachable!("windows over messages have no counters"),
+        OpKind::Notify => unreachable!("a notification has no data"),
     };
     let (from, to) = (op.origin.0 as *const u8, data.as_mut_ptr());
     let len = place.bytes() as usize;
@@ -467,6 +491,13 @@ unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) 
 }
 
 impl Link {
+    /// A word that the peer writes has risen.
+    #[inline]
+    pub(super) fn raise(&mut self, word: Word, value: u64) {
+        let place = &mut self.words.signals[word as usize];
+        *place = value.max(*place);
+    }
+
     /// Takes note of what the peer has taken out.
     pub(super) fn credit(&mut self, taken: u64) -> Result<(), Malformed> {
         if taken > self.sent {

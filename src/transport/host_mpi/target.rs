@@ -1,7 +1,7 @@
 //! Records of peers: checked, and done on this process's memory and words.
 
 use super::courier::{Bulk, Courier, Stream};
-use super::link::{BULKS, CREDITS};
+use super::link::{BULKS, CREDITS, Held};
 use super::origin::Use;
 use super::wire::{How, Malformed, Place, Reader, Record, Unattached, Which};
 use super::{MessageWindow, Refused};
@@ -144,12 +144,21 @@ impl<C: Courier> MessageWindow<C> {
                 drop(held);
             }
             Record::Reply(id, data) => return self.replied(index, id, data),
+            Record::Notify(counter) => {
+                if counter >= self.near.counters_of(self.members.place()) {
+                    return Err(Malformed::UnknownCounter);
+                }
+                if link.complete() == link.seen && link.held.is_empty() {
+                    self.near.notify_here(counter);
+                } else {
+                    link.held.push_back((link.seen, Held::Notify(counter)));
+                }
+            }
             Record::Signal(word, value) => {
                 if link.complete() == link.seen && link.held.is_empty() {
-                    let place = &mut link.words.signals[word as usize];
-                    *place = value.max(*place);
+                    link.raise(word, value);
                 } else {
-                    link.held.push_back((link.seen, word, value));
+                    link.held.push_back((link.seen, Held::Signal(word, value)));
                 }
                 return Ok(());
             }
@@ -306,13 +315,11 @@ impl<C: Courier> MessageWindow<C> {
             link.unfinished.pop_front();
         }
         let complete = link.complete();
-        while let Some(&(after, word, value)) = link.held.front() {
-            if after > complete {
-                break;
+        while let Some((_, held)) = link.held.pop_front_if(|(after, _)| *after <= complete) {
+            match held {
+                Held::Signal(word, value) => link.raise(word, value),
+                Held::Notify(counter) => self.near.notify_here(counter),
             }
-            link.held.pop_front();
-            let place = &mut link.words.signals[word as usize];
-            *place = value.max(*place);
         }
         self.list(index);
     }
