@@ -388,7 +388,7 @@ unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) 
         OpKind::Accumulate => packet.accumulate(place, how),
         OpKind::GetAccumulate => packet.fetch(place, how, id, op.reduction != reduction::NO_OP),
         OpKind::CompareAndSwap => packet.swap(place, id),
-        OpKind::Notify => unreachable!("windows over messages have no counters"),
+        OpKind::Notify | OpKind::NotifyTagged => unreachable!("windows over messages have no notifications"),
     };
     let (from, to) = (op.origin.0 as *const u8, data.as_mut_ptr());
     let len = place.bytes() as usize;
