@@ -27,12 +27,10 @@
  * An operation without data (0 elements) gives its notification all the same; towards MPI_PROC_NULL nothing happens.
  *
  * Notifications are never lost and never counted twice, however many come while their target looks elsewhere.
- * They need no call of the target on MPI_Win_allocate and MPI_Win_allocate_shared windows. On windows of other kinds an
- * origin that computes after a notifying call may delay the notification until its next call, as it may delay
- * small puts (mpix_rma.h, section 4).
- *
- * Served: windows whose processes are all on one node. Elsewhere MPIX_Win_set_num_notify gives
- * MPI_ERR_UNSUPPORTED_OPERATION in all processes.
+ * They need no call of the target on MPI_Win_allocate and MPI_Win_allocate_shared windows, between processes of one node. On
+ * windows of other kinds an origin that computes after a notifying call may delay the notification until its next call, as
+ * it may delay small puts (mpix_rma.h, section 4). Between nodes the notification goes in one message with its data where
+ * that fits, and takes effect in a call of its target, of MPI or of this library.
  *
  * Errors of all calls: MPI_ERR_WIN, MPI_ERR_UNSUPPORTED_OPERATION (a window of the host); MPI_ERR_ARG for a NULL place, for
  * an index that is no counter, and for counters of a process that has none. Checked before anything moves.

@@ -112,10 +112,7 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let wanted = u32::try_from(number).unwrap_or(0);
-    let mut fault = if !ours.port.can_count() {
-        let text = "windows with peers that are reached by messages have no counters yet";
-        Some(Fault::new(MPI_ERR_UNSUPPORTED_OPERATION, text))
-    } else if number < 0 {
+    let mut fault = if number < 0 {
         Some(Fault::new(MPI_ERR_ARG, "num is negative"))
     } else if ours.engine.awaits_counters_from(wanted) {
         Some(Fault::new(MPI_ERR_RMA_SYNC, "a wait for a counter that would go is pending"))

@@ -116,15 +116,13 @@ pub(crate) fn place_for(request: *mut MPI_Request) -> Done {
 /// `request` passed [`place_for`] and is the caller's to write; `window` was found under this guard.
 #[inline(always)]
 pub(crate) unsafe fn deliver(guard: Guard, window: NonNull<Window>, outcome: Outcome, request: *mut MPI_Request) -> Done {
-    match outcome {
-        Outcome::Complete => drop(guard),
-        // SAFETY: as the caller says.
-        Outcome::Pending(_) => unsafe { deliver_pending(guard, window, outcome, request) },
-    }
-    if matches!(outcome, Outcome::Complete) {
+    if outcome == Outcome::Complete {
+        drop(guard);
         // SAFETY: as the caller says.
         return unsafe { deliver_complete(request) };
     }
+    // SAFETY: as the caller says.
+    unsafe { deliver_pending(guard, window, outcome, request) };
     Ok(())
 }
 

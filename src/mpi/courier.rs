@@ -58,6 +58,7 @@ pub(crate) struct HostCourier {
     failures: VecDeque<String>,
     spare: Vec<Packet>,
     vote: Option<Vote>,
+    gather: Option<Gather>,
 }
 
 // SAFETY: the host's handles may be used in any thread; calls are made by one at a time.
@@ -68,6 +69,16 @@ unsafe impl Send for HostCourier {}
 struct Vote {
     request: MPI_Request,
     numbers: Box<[c_int; 2]>,
+}
+
+/// An exchange of numbers under way; the host reads the one and writes the others.
+#[derive(Debug)]
+struct Gather {
+    request: MPI_Request,
+    /// What the call said.
+    code: c_int,
+    mine: Box<u32>,
+    all: Box<[u32]>,
 }
 
 /// A status without content.
@@ -92,6 +103,7 @@ impl HostCourier {
             failures: VecDeque::new(),
             spare: Vec::new(),
             vote: None,
+            gather: None,
         };
         for _ in 0..POSTED {
             courier.post(Packet::new());
@@ -347,6 +359,43 @@ impl Courier for HostCourier {
         }
         // SAFETY: written by the host, whose request is complete.
         Some(unsafe { std::ptr::read_volatile(&raw const vote.numbers[1]) } != 0)
+    }
+
+    fn gather(&mut self, number: u32) {
+        debug_assert!(self.gather.is_none(), "a second exchange before the end of the first");
+        let mut size = 0;
+        // SAFETY: the communicator is live.
+        let code = unsafe { PMPI_Comm_size(self.comm, &raw mut size) };
+        let all = vec![0u32; usize::try_from(size).unwrap_or(0)].into_boxed_slice();
+        let mut gather = Gather { request: MPI_REQUEST_NULL, code, mine: Box::new(number), all };
+        if code == MPI_SUCCESS {
+            let (mine, all) = ((&raw const *gather.mine).cast(), gather.all.as_mut_ptr().cast());
+            let bytes = size_of::<u32>() as c_int;
+            // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses them; there is one for each process.
+            gather.code =
+                unsafe { PMPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, self.comm, &raw mut gather.request) };
+        }
+        self.gather = Some(gather);
+    }
+
+    fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
+        if hook::is_restricted() {
+            return None;
+        }
+        let gather = self.gather.as_mut()?;
+        let (mut flag, mut code) = (0, gather.code);
+        if code == MPI_SUCCESS {
+            // SAFETY: the request is that of the exchange.
+            code = unsafe { PMPI_Test(&raw mut gather.request, &raw mut flag, MPI_STATUS_IGNORE) };
+            if code == MPI_SUCCESS && flag == 0 {
+                return None;
+            }
+        }
+        let gather = self.gather.take()?;
+        if code != MPI_SUCCESS {
+            return Some(Err(format!("MPI_Iallgather of the host failed with {code}")));
+        }
+        Some(Ok(gather.all.into_vec()))
     }
 
     fn is_quiet(&self) -> bool {

@@ -9,7 +9,7 @@ use super::error::Fault;
 use super::host::exports;
 use super::rma::{count_call, issue, issue_request};
 use super::sys::*;
-use crate::engine::{Addr, Element, Op, OpKind, Outcome, Reduction};
+use crate::engine::{Addr, Element, Op, OpKind, Reduction};
 use crate::runtime::{Guard, Window};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
@@ -47,17 +47,32 @@ fn no_counter(number: u32) -> Fault {
 #[inline(always)]
 fn communicate(
     guard: Guard,
-    mut window: NonNull<Window>,
+    window: NonNull<Window>,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
+    let behind = |window: &mut Window| {
+        let behind = notification(window, target, index)?;
+        if let Some(op) = &behind {
+            window.port.prepare_notification(op.target, op.disp as u32);
+        }
+        Ok(behind)
+    };
+    with_notification(guard, window, behind, make)
+}
+
+/// Checks and issues one operation and what is `behind` it, which is checked first.
+#[inline(always)]
+pub(super) fn with_notification(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let behind = notification(ours, target, index)?;
-    if let Some(op) = &behind {
-        ours.port.prepare_notification(op.target, op.disp as u32);
-    }
+    let behind = behind(ours)?;
     if let Some(op) = make(ours)? {
         issue(ours, &op)?;
     }
@@ -73,20 +88,30 @@ fn communicate(
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
-    mut window: NonNull<Window>,
+    window: NonNull<Window>,
     request: *mut MPI_Request,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
+    with_notification_request(guard, window, request, |window| notification(window, target, index), make)
+}
+
+/// As [`with_notification`], with a request for the operation.
+#[inline(always)]
+pub(super) fn with_notification_request(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    request: *mut MPI_Request,
+    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     admit(request)?;
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let behind = notification(ours, target, index)?;
-    let outcome = match make(ours)? {
-        Some(op) => issue_request(ours, &op)?,
-        None => Outcome::Complete,
-    };
+    let behind = behind(ours)?;
+    let made = make(ours)?;
+    let outcome = issue_request(ours, made)?;
     if let Some(op) = behind {
         issue(ours, &op)?;
     }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use super::args::{self, Buffer, Target};
-use super::call::{Done, admit, deliver, deliver_complete, on_window};
+use super::call::{Done, admit, deliver, on_window};
 use super::error::Fault;
 use super::host::exports;
 use super::shortcut;
@@ -25,9 +25,10 @@ pub(super) fn issue(window: &mut Window, op: &Op) -> Done {
     }
 }
 
-/// Issues one operation that has a request.
+/// Issues one operation that has a request. One to nobody is complete.
 #[inline(always)]
-pub(super) fn issue_request(window: &mut Window, op: &Op) -> Result<Outcome, Fault> {
+pub(super) fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> {
+    let Some(op) = &op else { return Ok(Outcome::Complete) };
     match with_port!(&mut window.port, port => window.engine.issue_request(port, op)) {
         Ok(outcome) => Ok(outcome),
         Err(error) => Err(refused(window, op, error)),
@@ -78,16 +79,9 @@ fn communicate_request(
     admit(request)?;
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let outcome = match make(ours)? {
-        Some(op) => issue_request(ours, &op)?,
-        None => Outcome::Complete,
-    };
-    if outcome == Outcome::Complete {
-        drop(guard);
-        // SAFETY: `admit` has seen the place.
-        return unsafe { deliver_complete(request) };
-    }
-    // SAFETY: as above.
+    let made = make(ours)?;
+    let outcome = issue_request(ours, made)?;
+    // SAFETY: `admit` has seen the place, and the window was found under this guard.
     unsafe { deliver(guard, window, outcome, request) }
 }
 

@@ -13,7 +13,7 @@ use crate::runtime::config::Reach;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::members::{Extents, Members};
 use crate::transport::host_mpi::{self, MessageWindow};
-use crate::transport::shm::{self, Bootstrap, Memory, SetupError, ShmWindow};
+use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
 
 /// Set-up over the host's collectives.
 pub(crate) struct Collectives {
@@ -61,21 +61,6 @@ impl Bootstrap for Collectives {
             all.fill(0);
             self.failed.get_or_insert(code);
         }
-    }
-}
-
-/// Set-up of a process by itself.
-struct Alone;
-
-impl Bootstrap for Alone {
-    fn rank(&self) -> Rank {
-        0
-    }
-    fn size(&self) -> u32 {
-        1
-    }
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
-        all.copy_from_slice(mine);
     }
 }
 

@@ -40,31 +40,32 @@ macro_rules! with_port {
 }
 pub(crate) use with_port;
 
+/// A question of which each transport has its own method, of the same name and not of the trait of ports.
+macro_rules! either {
+    ($transport:expr, $port:ident => $body:expr) => {
+        match $transport {
+            Transport::Shm($port) => $body,
+            Transport::Messages($port) => $body,
+        }
+    };
+}
+
 impl Transport {
     /// First byte of this process's window memory (0 when it is empty).
     pub(crate) fn base(&self) -> Addr {
-        match self {
-            Transport::Shm(port) => port.base(),
-            Transport::Messages(port) => port.base(),
-        }
+        either!(self, port => port.base())
     }
 
     /// Bytes and displacement unit of a process's window memory.
     #[inline(always)]
     pub(crate) fn extent_of(&self, rank: Rank) -> (u64, u32) {
-        match self {
-            Transport::Shm(port) => port.extent_of(rank),
-            Transport::Messages(port) => port.extent_of(rank),
-        }
+        either!(self, port => port.extent_of(rank))
     }
 
     /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic windows, whose extent is 0 and
     /// whose memory is attached; the others are told by [`extent_of`](Self::extent_of).
     pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
-        match self {
-            Transport::Shm(port) => port.reaches(rank, at, len),
-            Transport::Messages(port) => port.reaches(rank, at, len),
-        }
+        either!(self, port => port.reaches(rank, at, len))
     }
 
     /// Adds memory of this process to a dynamic window.
@@ -79,10 +80,7 @@ impl Transport {
 
     /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
     pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
-        match self {
-            Transport::Shm(port) => port.address_of(rank),
-            Transport::Messages(port) => port.address_of(rank),
-        }
+        either!(self, port => port.address_of(rank))
     }
 
     /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
@@ -106,34 +104,22 @@ impl Transport {
     /// True if this process reaches the memory of `rank` by load and store.
     #[inline(always)]
     pub(crate) fn load_store(&self, rank: Rank) -> bool {
-        match self {
-            Transport::Shm(port) => port.load_store(rank),
-            Transport::Messages(port) => port.load_store(rank),
-        }
+        either!(self, port => port.load_store(rank))
     }
 
     /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
     pub(crate) fn alignment(&self) -> u64 {
-        match self {
-            Transport::Shm(port) => port.alignment(),
-            Transport::Messages(port) => port.alignment(),
-        }
+        either!(self, port => port.alignment())
     }
 
     /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it (documented in `mpix_rma.h`).
     pub(crate) fn progresses(&self) -> &'static CStr {
-        match self {
-            Transport::Shm(port) => port.progresses(),
-            Transport::Messages(port) => port.progresses(),
-        }
+        either!(self, port => port.progresses())
     }
 
     /// True if put and get are copies by load and store to every target.
     pub(crate) fn is_mapped(&self) -> bool {
-        match self {
-            Transport::Shm(port) => port.place_of(0).is_some(),
-            Transport::Messages(_) => false,
-        }
+        self.place_of(0).is_some()
     }
 
     /// Where the memory of `rank` is in this process, if it [is mapped](Self::is_mapped).
@@ -148,10 +134,7 @@ impl Transport {
 
     /// True if peers wait for this process to poll.
     pub(crate) fn needs_polling(&self) -> bool {
-        match self {
-            Transport::Shm(port) => port.needs_polling(),
-            Transport::Messages(port) => port.needs_polling(),
-        }
+        either!(self, port => port.needs_polling())
     }
 
     /// True if a sweep over the window drives the host as well.
@@ -169,38 +152,32 @@ impl Transport {
     /// Notification counters of a process.
     #[inline(always)]
     pub(crate) fn counters_of(&self, rank: Rank) -> u32 {
-        match self {
-            Transport::Shm(port) => port.counters_of(rank),
-            Transport::Messages(_) => 0,
-        }
+        either!(self, port => port.counters_of(rank))
     }
 
     /// A notification is about to be posted, behind an operation: makes it cheaper where it can.
     #[inline(always)]
-    pub(crate) fn prepare_notification(&self, rank: Rank, index: u32) {
-        if let Transport::Shm(port) = self {
-            port.prepare_notification(rank, index);
-        }
-    }
-
-    /// True if processes can have notification counters.
-    pub(crate) fn can_count(&self) -> bool {
-        matches!(self, Transport::Shm(_))
+    pub(crate) fn prepare_notification(&mut self, rank: Rank, index: u32) {
+        either!(self, port => port.prepare_notification(rank, index));
     }
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
     pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
-        match self {
-            Transport::Shm(port) => port.make_counters(step, number),
-            Transport::Messages(_) => Err("the window has peers that are reached by messages".into()),
-        }
+        with_port!(self, port => port.make_counters(step, number))
     }
 
     /// Ends the making of counters.
     pub(crate) fn counters_made(&mut self, agreed: bool) {
+        with_port!(self, port => port.counters_made(agreed));
+    }
+
+    /// True if a tagged notification has come and was not taken out: of a window that nobody else looks at.
+    #[inline]
+    pub(crate) fn is_told(&self) -> bool {
         match self {
-            Transport::Shm(port) => port.counters_made(agreed),
-            Transport::Messages(_) => {}
+            Transport::Shm(port) => port.is_told(),
+            // Always polled.
+            Transport::Messages(_) => false,
         }
     }
 
@@ -241,10 +218,7 @@ impl Transport {
 
     /// Ends the window here, after a vote and a farewell.
     pub(crate) fn release(self) {
-        match self {
-            Transport::Shm(port) => port.release(),
-            Transport::Messages(port) => port.release(),
-        }
+        either!(self, port => port.release())
     }
 
     /// Words for the log.

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 
+import launch
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VERSION = "4.1.2"
 # Module, and its tests: all there are, and the most that may be skipped.
@@ -40,33 +42,6 @@ def prepare(folder, hosts):
     return os.path.join(source, "test")
 
 
-def command(host, ranks, env):
-    if "openmpi" in host:
-        line = [f"mpiexec.{host}", "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
-        for key, value in env.items():
-            line += ["-x", f"{key}={value}"]
-    else:
-        line = [f"mpiexec.{host}"]
-        for key, value in env.items():
-            line += ["-genv", key, value]
-    return line + ["-n", str(ranks)]
-
-
-def run(line, folder, limit):
-    process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
-                               start_new_session=True)
-    try:
-        return process.communicate(timeout=limit)[0], process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            output = process.communicate(timeout=10)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output = process.communicate()[0]
-        return output + f"\nstill running after {limit:.0f} s", 124
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", action="append", required=True)
@@ -77,6 +52,8 @@ def main():
     parser.add_argument("--limit", type=float, default=240, help="seconds per module")
     parser.add_argument("--only", help="regular expression on modules")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, launch.leave)
     prefix = dict(item.split("=", 1) for item in options.prefix)
     folder = os.path.join(ROOT, "target", "conformance", "mpi4py")
     tests = prepare(folder, options.host)
@@ -92,8 +69,10 @@ def main():
                     if options.only and not re.search(options.only, module):
                         continue
                     begin = time.monotonic()
-                    line = command(host, ranks, env) + [os.path.join(folder, host, "bin", "python"), "main.py", "--no-threads", "-i", module + r"\.py$"]
-                    output, code = run(line, tests, options.limit)
+                    line = launch.command(host, ranks, env) + [os.path.join(folder, host, "bin", "python"), "main.py", "--no-threads", "-i", module + r"\.py$"]
+                    output, code = launch.run(line, tests, options.limit)
+                    if code is None:
+                        output += f"\nstill running after {options.limit:.0f} s"
                     # Processes share the output: what one prints may stand in the middle of another's line.
                     ran = [int(n) for n in re.findall(r"Ran (\d+) tests? in", output)]
                     skipped = [int(n) for n in re.findall(r"(?:OK|FAILED) \(.*?skipped=(\d+)", output)]

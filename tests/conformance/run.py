@@ -15,9 +15,10 @@ import collections
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
+
+import launch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -66,60 +67,18 @@ def known(host):
     return found
 
 
-def command(host, entry, program, env):
-    if host == "openmpi" or "openmpi" in host:
-        line = [f"mpiexec.{host}", "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
-        for key, value in env.items():
-            line += ["-x", f"{key}={value}"]
-    else:
-        line = [f"mpiexec.{host}"]
-        for key, value in env.items():
-            line += ["-genv", key, value]
-    return line + ["-n", str(entry.ranks), program] + entry.args
-
-
-RUNNING = []
-
-
-def end(process):
-    """Ends a job: the launcher ends its ranks; if it does not, the whole group goes."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            pass
-        try:
-            return process.communicate(timeout=10)[0]
-        except subprocess.TimeoutExpired:
-            continue
-    return b""
-
-
-def leave(number, _frame):
-    for process in RUNNING:
-        end(process)
-    sys.exit(128 + number)
-
-
 def run(host, entry, program, env, limit):
     """PASS, FAIL or TIMEOUT; seconds; and the first words of the output if it is not PASS."""
     begin = time.monotonic()
-    process = subprocess.Popen(
-        command(host, entry, program, {**env, **entry.env, "MPITEST_RETURN_WITH_CODE": "yes"}), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=os.path.dirname(program), start_new_session=True)
-    RUNNING.append(process)
-    try:
-        output, late = process.communicate(timeout=limit)[0], False
-    except subprocess.TimeoutExpired:
-        output, late = end(process), True
-    RUNNING.remove(process)
-    seconds, output = time.monotonic() - begin, output.decode(errors="replace")
-    if late:
+    env = {**env, **entry.env, "MPITEST_RETURN_WITH_CODE": "yes"}
+    output, code = launch.run(launch.command(host, entry.ranks, env) + [program] + entry.args, os.path.dirname(program), limit)
+    seconds = time.monotonic() - begin
+    if code is None:
         result = "TIMEOUT"
     elif entry.judge in ("TestStatus", "TestErrFatal"):
-        result = "PASS" if (process.returncode == 0) == (entry.judge == "TestStatus") else "FAIL"
+        result = "PASS" if (code == 0) == (entry.judge == "TestStatus") else "FAIL"
     else:
-        result = "PASS" if process.returncode == 0 and re.search(r"^\s*No [Ee]rrors", output, re.M) else "FAIL"
+        result = "PASS" if code == 0 and re.search(r"^\s*No [Ee]rrors", output, re.M) else "FAIL"
     words = "" if result == "PASS" else " | ".join(line.strip() for line in output.splitlines() if line.strip())[:400].replace("\t", " ")
     return result, seconds, words
 
@@ -148,7 +107,7 @@ def main():
     parser.add_argument("--results", help="a table of all results (TSV) goes here")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, leave)
+        signal.signal(number, launch.leave)
     prefix = dict(item.split("=", 1) for item in options.prefix)
     slow, sample = patterns("slow"), patterns("sample")
     table, failed, begin = collections.OrderedDict(), [], time.monotonic()

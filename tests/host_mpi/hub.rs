@@ -28,6 +28,7 @@ pub struct Hub {
     moved: HashMap<Rank, VecDeque<Bulk>>,
     failures: HashMap<Rank, VecDeque<String>>,
     votes: Vec<(u32, bool)>,
+    numbers: Vec<Vec<Option<u32>>>,
     ranks: u32,
     /// Packets that were sent.
     pub sent: u64,
@@ -43,6 +44,7 @@ impl Hub {
             moved: HashMap::new(),
             failures: HashMap::new(),
             votes: Vec::new(),
+            numbers: Vec::new(),
             ranks,
             sent: 0,
         }))
@@ -89,11 +91,12 @@ pub struct HubCourier {
     pub hub: Arc<Mutex<Hub>>,
     pub me: Rank,
     round: usize,
+    gathers: usize,
 }
 
 impl HubCourier {
     pub fn new(hub: &Arc<Mutex<Hub>>, me: Rank) -> Self {
-        HubCourier { hub: Arc::clone(hub), me, round: 0 }
+        HubCourier { hub: Arc::clone(hub), me, round: 0, gathers: 0 }
     }
 }
 
@@ -173,6 +176,23 @@ impl Courier for HubCourier {
         drop(hub);
         self.round += 1;
         Some(objected)
+    }
+
+    fn gather(&mut self, number: u32) {
+        let mut hub = self.hub.lock().unwrap();
+        if hub.numbers.len() <= self.gathers {
+            let all = vec![None; hub.ranks as usize];
+            hub.numbers.push(all);
+        }
+        hub.numbers[self.gathers][self.me as usize] = Some(number);
+    }
+
+    fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
+        let hub = self.hub.lock().unwrap();
+        let all = hub.numbers[self.gathers].iter().copied().collect::<Option<Vec<u32>>>()?;
+        drop(hub);
+        self.gathers += 1;
+        Some(Ok(all))
     }
 
     fn is_quiet(&self) -> bool {

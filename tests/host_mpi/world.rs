@@ -1,30 +1,116 @@
 //! Windows of several processes, driven in turn by one thread.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::host_mpi::members::{Extents, Members};
 use mpix_rma::transport::host_mpi::wire::How;
 use mpix_rma::transport::host_mpi::{MessageWindow, Settings};
-use mpix_rma::transport::shm::{self, Bootstrap, Memory, ShmWindow};
+use mpix_rma::transport::shm::{self, Alone, Bootstrap, CounterStep, Memory, ShmWindow};
 
 use crate::hub::{Hub, HubCourier};
 
 pub type Far = MessageWindow<HubCourier>;
 
-/// Set-up of a process by itself.
-struct Alone;
+/// Set-up of the processes of a node, each in a thread as long as it takes.
+struct Together {
+    rank: Rank,
+    barrier: Arc<Barrier>,
+    buffer: Arc<Mutex<Vec<u8>>>,
+    size: u32,
+}
 
-impl Bootstrap for Alone {
+impl Bootstrap for Together {
     fn rank(&self) -> Rank {
-        0
+        self.rank
     }
     fn size(&self) -> u32 {
-        1
+        self.size
     }
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
-        all.copy_from_slice(mine);
+        {
+            let mut buffer = self.buffer.lock().unwrap();
+            buffer.resize(all.len(), 0);
+            buffer[self.rank as usize * mine.len()..][..mine.len()].copy_from_slice(mine);
+        }
+        self.barrier.wait();
+        all.copy_from_slice(&self.buffer.lock().unwrap());
+        self.barrier.wait();
+        if self.rank == 0 {
+            self.buffer.lock().unwrap().clear();
+        }
+        self.barrier.wait();
     }
+}
+
+/// How the processes of a node reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// By load and store, on memory that the window has allocated.
+    Allocated,
+    /// By cross-memory attach, or active copying, on memory of their own.
+    Created {
+        /// Cross-memory attach.
+        cma: bool,
+    },
+    /// By messages, though they share their words.
+    Messages,
+}
+
+/// A window of `size` bytes per process; `nodes` has the ranks of each node, rising.
+pub fn mixed(nodes: &[Vec<Rank>], memories: &mut [Vec<u8>], near: Near, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
+    let ranks = memories.len() as u32;
+    let hub = Hub::new(ranks, seed);
+    let extents = Extents::new(memories.iter().map(|memory| (memory.len() as u64, 1)));
+    let mut windows: Vec<Option<Far>> = (0..ranks).map(|_| None).collect();
+    for mates in nodes {
+        let size = mates.len() as u32;
+        let (barrier, buffer) = (Arc::new(Barrier::new(mates.len())), Arc::default());
+        let ports: Vec<ShmWindow> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..)
+                .zip(mates)
+                .map(|(rank, mate)| {
+                    let mut boot = Together { rank, barrier: Arc::clone(&barrier), buffer: Arc::clone(&buffer), size };
+                    let memory = &mut memories[*mate as usize];
+                    let (base, len) = (Addr(memory.as_mut_ptr() as usize), memory.len() as u64);
+                    scope.spawn(move || {
+                        let memory = match near {
+                            Near::Allocated => Memory::Allocate { size: len, align: 8 },
+                            _ => Memory::Create { base, size: len },
+                        };
+                        let cma = near == Near::Created { cma: true };
+                        ShmWindow::new(&mut boot, memory, 1, shm::Settings { cma, foreign_reduce }).unwrap()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (me, port) in mates.iter().zip(ports) {
+            let members = Members::new(*me, ranks, mates.clone(), near != Near::Messages);
+            windows[*me as usize] =
+                Some(MessageWindow::new(HubCourier::new(&hub, *me), members, port, extents.clone(), settings()));
+        }
+    }
+    (hub, windows.into_iter().map(|window| window.expect("each rank is on a node")).collect())
+}
+
+/// Gives the processes so many counters each; `objects` says who cannot, and at which step. True if they have them.
+pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, CounterStep)>) -> bool {
+    let mut objected = false;
+    for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
+        for (me, window) in windows.iter_mut().enumerate() {
+            window.make_counters(step, numbers[me]).unwrap();
+            window.vote(objects == Some((me, step)));
+        }
+        for window in windows.iter_mut() {
+            objected = window.verdict().expect("all have voted");
+        }
+        if objected {
+            break;
+        }
+    }
+    windows.iter_mut().for_each(|window| window.counters_made(!objected));
+    !objected
 }
 
 /// A foreign datatype as `MPI_DOUBLE_INT` is: 16 bytes from one to the next, 12 of them used.

@@ -61,12 +61,12 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
 fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let objection = ours.engine.has_open_epoch() || ours.engine.awaits_counters_from(0) || ours.waiting != 0;
+    let objection = ours.engine.has_open_epoch() || ours.engine.awaits_counters_from(0) || ours.engine.expectations_waiting() != 0 || ours.waiting != 0;
     let (guard, objected) = vote(guard, window, objection);
     if objected {
         return Err(Fault::new(
             MPI_ERR_RMA_SYNC,
-            "an epoch is open on this window in some process, or a wait for a counter pending",
+            "an epoch is open on this window in some process, or a wait for notifications pending",
         ));
     }
     let guard = wait_until(guard, window, |window| window.port.is_broken() || window.engine.is_quiet() && window.port.is_quiet());
@@ -91,6 +91,7 @@ pub(crate) fn vote(guard: Guard, mut window: NonNull<Window>, objection: bool) -
 /// Forgets a window of ours whose handle is gone.
 fn discard(handle: HostHandle, window: NonNull<Window>) {
     let mut guard = enter();
+    guard.notices.forget(window);
     let window = guard.windows.remove_ours(handle, window);
     note_live(&guard);
     if guard.windows.live().is_empty() {

@@ -63,6 +63,12 @@ pub trait Courier: Debug {
     /// ... and gives the verdict (true: somebody objected) once all have voted.
     fn verdict(&mut self) -> Option<bool>;
 
+    /// Gives a number to all processes of the window in a nonblocking collective exchange, which keeps its place among the votes ...
+    fn gather(&mut self, number: u32);
+
+    /// ... and gives those of all, in rank order, once they are there; or what went wrong.
+    fn gathered(&mut self) -> Option<Result<Vec<u32>, String>>;
+
     /// True if nothing that this process has sent is under way.
     fn is_quiet(&self) -> bool;
 
@@ -108,6 +114,12 @@ impl Courier for Box<dyn Courier> {
     }
     fn verdict(&mut self) -> Option<bool> {
         (**self).verdict()
+    }
+    fn gather(&mut self, number: u32) {
+        (**self).gather(number);
+    }
+    fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
+        (**self).gathered()
     }
     fn is_quiet(&self) -> bool {
         (**self).is_quiet()

@@ -7,14 +7,15 @@
 //!   as were asked for.
 //! - *Operations* are numbered in the order of their records. Those that are done at the target are told by the highest number up to which
 //!   all are; the sender says when it waits for that.
-//! - *Signals* take effect after all operations before them are done [FE-2], so they cannot overtake.
+//! - *Signals* take effect after all operations before them are done [FE-2], so they cannot overtake. So do notifications, which are
+//!   operations themselves.
 
 use std::collections::VecDeque;
 
 use super::courier::Courier;
 use super::wire::{Header, Packet};
 use crate::engine::slab::Key;
-use crate::engine::{Op, Rank, Ticket, Word};
+use crate::engine::{Arrival, Op, Rank, Ticket, Word};
 use crate::transport::shape::Shape;
 
 /// Packets under way at most that are paid for.
@@ -57,6 +58,17 @@ pub(super) struct Waiting {
     pub(super) flight: Option<Key>,
 }
 
+/// What takes effect when the operations before it are done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Held {
+    /// A word rises.
+    Signal(Word, u64),
+    /// A counter of this process rises.
+    Notify(u32),
+    /// This process is told a tag.
+    Tell(Arrival),
+}
+
 /// The words of a pair of processes that share no memory: those that this process owns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Words {
@@ -88,6 +100,8 @@ pub(super) struct Link {
     /// Operations that are complete when so many are done.
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) feed: Option<Feed>,
+    /// A notification is about to be posted behind the operation that comes next: they leave together.
+    pub(super) notified: bool,
     pub(super) bulks: u32,
     pub(super) parts: u32,
     pub(super) fetched: u64,
@@ -101,8 +115,8 @@ pub(super) struct Link {
     pub(super) wanted: u64,
     /// Operations of the peer that are not done, oldest first; true: done, but not the one before.
     pub(super) unfinished: VecDeque<(u64, bool)>,
-    /// Signals that wait for so many operations to be done.
-    pub(super) held: VecDeque<(u64, Word, u64)>,
+    /// What waits for so many operations to be done.
+    pub(super) held: VecDeque<(u64, Held)>,
     /// The peer is to be told what is done here, whatever else there is to say.
     pub(super) tell: bool,
 
@@ -131,6 +145,7 @@ impl Link {
             asked: 0,
             waiting: VecDeque::new(),
             feed: None,
+            notified: false,
             bulks: 0,
             parts: 0,
             fetched: 0,

@@ -64,6 +64,13 @@ impl Members {
         self.mates.binary_search(&rank).ok().map(|place| place as Rank)
     }
 
+    /// Rank in the window of a process that shares the segment.
+    #[inline]
+    #[must_use]
+    pub fn rank_at(&self, place: Rank) -> Rank {
+        self.mates[place as usize]
+    }
+
     /// Rank in the segment of a process that is reached through it.
     #[inline]
     #[must_use]
@@ -75,34 +82,36 @@ impl Members {
     }
 }
 
-/// Bytes and displacement unit of every process's memory, as runs of processes that have the same: one run in most windows, so
-/// that the table does not grow with them.
+/// Something of every process, as runs of processes that have the same: one run in most windows, so that the table does not grow
+/// with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extents {
-    runs: Box<[(Rank, u64, u32)]>,
+pub struct Table<T> {
+    runs: Box<[(Rank, T)]>,
 }
 
-impl Extents {
+/// Bytes and displacement unit of every process's memory.
+pub type Extents = Table<(u64, u32)>;
+
+impl<T: Copy + PartialEq> Table<T> {
     /// In rank order. At least one.
     #[must_use]
-    pub fn new(extents: impl IntoIterator<Item = (u64, u32)>) -> Self {
-        let mut runs: Vec<(Rank, u64, u32)> = Vec::new();
-        for (rank, (bytes, unit)) in (0..).zip(extents) {
-            if runs.last().is_none_or(|run| (run.1, run.2) != (bytes, unit)) {
-                runs.push((rank, bytes, unit));
+    pub fn new(each: impl IntoIterator<Item = T>) -> Self {
+        let mut runs: Vec<(Rank, T)> = Vec::new();
+        for (rank, value) in (0..).zip(each) {
+            if runs.last().is_none_or(|run| run.1 != value) {
+                runs.push((rank, value));
             }
         }
         assert!(!runs.is_empty(), "a window has a process");
-        Extents { runs: runs.into_boxed_slice() }
+        Table { runs: runs.into_boxed_slice() }
     }
 
     /// Of a process of the window.
     #[inline]
     #[must_use]
-    pub fn of(&self, rank: Rank) -> (u64, u32) {
+    pub fn of(&self, rank: Rank) -> T {
         let at = if self.runs.len() == 1 { 0 } else { self.runs.partition_point(|run| run.0 <= rank) - 1 };
-        let (_, bytes, unit) = self.runs[at];
-        (bytes, unit)
+        self.runs[at].1
     }
 }
 
@@ -118,6 +127,7 @@ mod tests {
         let members = Members::new(3, 9, vec![2, 3, 4], false);
         assert_eq!([1, 2, 3, 4, 5].map(|rank| members.near(rank)), [None, None, Some(1), None, None]);
         assert_eq!([1, 2, 3, 4, 5].map(|rank| members.place_of(rank)), [None, Some(0), Some(1), Some(2), None]);
+        assert_eq!([0, 1, 2].map(|place| members.rank_at(place)), [2, 3, 4]);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | `link` | what is known of one peer: credits, acknowledgements, order |
 //! | `origin` | operations of this process, cut into records; what comes back |
 //! | `target` | records of others, checked and done |
+//! | `counters` | how many notification counters each process has |
 //!
 //! Small puts and accumulates are copied into packets, those to one peer together, so that they are locally complete at once; long
 //! puts and gets between memory that is one run on each side go as bulk messages from and into the application's memory. Places that
@@ -26,19 +27,21 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use crate::engine::slab::Slab;
-use crate::engine::{Addr, Answer, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted};
+use crate::engine::{Addr, Answer, Arrival, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted};
 use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
 use crate::transport::element::ForeignReduce;
 use crate::transport::regions::Refusal;
 use crate::transport::shape::{Shape, Shapes};
 use crate::transport::shm::ShmWindow;
 
+use counters::Counters;
 use courier::Courier;
 use link::Link;
 use members::{Extents, Members};
 use origin::{Flight, Part, Use};
 use wire::{How, Malformed, Packet};
 
+mod counters;
 pub mod courier;
 mod link;
 pub mod members;
@@ -94,6 +97,9 @@ pub struct MessageWindow<C> {
     asked: HashMap<u32, Rank>,
     finished: VecDeque<(Ticket, Stage)>,
     answers: VecDeque<(LockTicket, u64)>,
+    counters: Counters,
+    /// Tagged notifications that came and were not taken out.
+    told: VecDeque<Arrival>,
     /// Where elements of the host's are laid out as it wants them.
     scratch: Vec<u128>,
     refused: VecDeque<Refused>,
@@ -128,6 +134,8 @@ impl<C: Courier> MessageWindow<C> {
             asked: HashMap::new(),
             finished: VecDeque::new(),
             answers: VecDeque::new(),
+            counters: Counters::default(),
+            told: VecDeque::new(),
             scratch: Vec::new(),
             refused: VecDeque::new(),
             taken: Vec::new(),
@@ -301,7 +309,7 @@ impl<C: Courier> MessageWindow<C> {
 
     /// The verdict (true: somebody objected) once all have voted.
     pub fn verdict(&mut self) -> Option<bool> {
-        self.courier.verdict()
+        if self.has_gathered() { self.courier.verdict() } else { None }
     }
 
     /// True if all that this process has sent has arrived; asks the peers about it.
@@ -438,6 +446,15 @@ impl<C: Courier> Port for MessageWindow<C> {
             Some(peer) => self.near.observe(peer, word),
             None => self.index.get(&peer).map_or(0, |index| self.links[*index as usize].words.signals[word as usize]),
         }
+    }
+
+    #[inline]
+    fn counter(&mut self, index: u32) -> u64 {
+        self.near.counter(index)
+    }
+
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        self.told.pop_front().or_else(|| self.next_told_near())
     }
 
     fn poll(&mut self) -> bool {

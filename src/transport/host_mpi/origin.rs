@@ -4,7 +4,7 @@ use super::courier::{Bulk, Courier, Stream};
 use super::link::{BULKS, FETCHED, Feed, PARTS, WAITING, Waiting};
 use super::wire::{BULK, How, Malformed, Packet, Place};
 use super::{Link, MessageWindow};
-use crate::engine::{Op, OpKind, Posted, Stage, Ticket};
+use crate::engine::{Op, OpKind, Posted, Stage, Ticket, Word};
 use crate::transport::element::reduction;
 use crate::transport::kernel::{copy, whole};
 use crate::transport::shape::{Shape, moves};
@@ -64,6 +64,9 @@ impl<C: Courier> MessageWindow<C> {
         if link.feed.is_some() || link.waiting.len() >= WAITING {
             return Posted::NoResource;
         }
+        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
+            return self.post_notification(index, op, ticket);
+        }
         if op.shape.is_none() && op.len < AT_ONCE && op.kind == OpKind::Put {
             if op.len == 0 {
                 return Posted::Complete;
@@ -81,6 +84,27 @@ impl<C: Courier> MessageWindow<C> {
             return Posted::Local;
         }
         self.post_long(index, op, ticket)
+    }
+
+    /// A notification goes behind its data, in the packet that carries them or announces them if that has room. It leaves as soon as nothing
+    /// else is under way: somebody waits for it.
+    fn post_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+        self.list(index);
+        let link = &mut self.links[index as usize];
+        link.notified = false;
+        if link.room(&mut self.courier, 0).is_none() {
+            return Posted::NoResource;
+        }
+        match op.kind {
+            OpKind::Notify => link.own().notify(op.disp as u32),
+            _ => link.own().notify_tagged(op.disp as u32),
+        }
+        link.issued += 1;
+        link.waiting.push_back(Waiting { number: link.issued, ticket, flight: None });
+        if link.sent == link.credited || link.bulks > 0 {
+            link.flush(&mut self.courier, true);
+        }
+        Posted::Local
     }
 
     #[inline(never)]
@@ -106,7 +130,7 @@ impl<C: Courier> MessageWindow<C> {
         let reported = self.finished.len();
         self.feed(index);
         let link = &mut self.links[index as usize];
-        if (op.len >= AT_ONCE || has_result(&op)) && link.sent == link.credited {
+        if (op.len >= AT_ONCE || has_result(&op)) && link.sent == link.credited && !link.notified {
             link.flush_or_tell(&mut self.courier);
         }
         let fed = link.feed.is_none();
@@ -225,8 +249,11 @@ impl<C: Courier> MessageWindow<C> {
                 self.courier.receive_bulk(peer, Stream::Get, crate::engine::Addr(op.result.0 + at as usize), part as usize, bulk)
             };
         }
-        // The announcement must not wait for the next poll while the data go.
-        self.links[index as usize].flush(&mut self.courier, false);
+        // The announcement must not wait for the next poll while the data go; but a notification goes with it, and will see to that.
+        let link = &mut self.links[index as usize];
+        if !link.notified {
+            link.flush(&mut self.courier, false);
+        }
         feed.at += part;
         true
     }
@@ -388,7 +415,7 @@ unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) 
         OpKind::Accumulate => packet.accumulate(place, how),
         OpKind::GetAccumulate => packet.fetch(place, how, id, op.reduction != reduction::NO_OP),
         OpKind::CompareAndSwap => packet.swap(place, id),
-        OpKind::Notify | OpKind::NotifyTagged => unreachable!("windows over messages have no notifications"),
+        OpKind::Notify | OpKind::NotifyTagged => unreachable!("a notification has no data"),
     };
     let (from, to) = (op.origin.0 as *const u8, data.as_mut_ptr());
     let len = place.bytes() as usize;
@@ -406,6 +433,13 @@ unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) 
 }
 
 impl Link {
+    /// A word that the peer writes has risen.
+    #[inline]
+    pub(super) fn raise(&mut self, word: Word, value: u64) {
+        let place = &mut self.words.signals[word as usize];
+        *place = value.max(*place);
+    }
+
     /// Takes note of what the peer has taken out.
     pub(super) fn credit(&mut self, taken: u64) -> Result<(), Malformed> {
         if taken > self.sent {

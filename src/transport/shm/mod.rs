@@ -50,7 +50,7 @@ mod vote;
 mod words;
 
 pub use card::node;
-pub use setup::{Bootstrap, Memory, Settings, SetupError};
+pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,6 +260,14 @@ impl ShmWindow {
             && let Some(counters) = &self.counters
         {
             counters.prepare(rank, index);
+        }
+    }
+
+    /// Raises a counter of this process in the name of one that does not share its memory, after all that this process has done for it [LK-7].
+    #[inline]
+    pub(crate) fn notify_here(&self, index: u32) {
+        if let Some(counters) = &self.counters {
+            counters.raise(self.me, index);
         }
     }
 

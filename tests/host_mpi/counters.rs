@@ -1,0 +1,251 @@
+//! Notification counters: raised by messages and by shared memory, behind the data.
+
+use mpix_rma::engine::{self, *};
+use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::host_mpi::CREDITS;
+use mpix_rma::transport::shm::CounterStep;
+
+use crate::world::*;
+
+/// Posts, driving everybody while there is no room.
+fn post(w: &mut [Far], me: usize, flight: &mut Flight, op: &Op) {
+    while !flight.try_post(&mut w[me], op) {
+        w.iter_mut().for_each(|window| _ = window.poll());
+        flight.collect(&mut w[me]);
+    }
+}
+
+fn finish(w: &mut [Far], me: usize, flight: &mut Flight) {
+    for _ in 0..100_000 {
+        if flight.open == 0 {
+            return;
+        }
+        w.iter_mut().for_each(|window| _ = window.poll());
+        flight.collect(&mut w[me]);
+    }
+    panic!("it does not end");
+}
+
+/// The count is there: so is the data, of every kind and size. In packets, in bulk, divided.
+#[test]
+fn a_count_comes_behind_its_data() {
+    const SIZE: usize = 1 << 20;
+    for seed in 0..160 {
+        let mut memories = vec![vec![1u8; SIZE]; 2];
+        let (hub, mut w) = windows(&mut memories, seed);
+        assert!(count(&mut w, &[3, 3], None));
+        hub.lock().unwrap().delay = seed as u8 % 8;
+        let len = [8usize, 700, 3000, 15_000, 40_000, 700_000][seed as usize % 6];
+        let (origin, mut result) = (vec![6u8; len], vec![0u8; len]);
+        let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get, OpKind::GetAccumulate][seed as usize / 6 % 4];
+        let data = Op {
+            origin: Addr(origin.as_ptr() as usize),
+            result: Addr(result.as_mut_ptr() as usize),
+            element: native::U8,
+            reduction: reduction::SUM,
+            ..op(kind, 1, 100, len)
+        };
+        let mut flight = Flight::default();
+        // An earlier one, with a counter of its own, and a bare one behind: all in order.
+        w[0].prepare_notification(1, 2);
+        post(&mut w, 0, &mut flight, &data);
+        post(&mut w, 0, &mut flight, &op(OpKind::Notify, 1, 2, 0));
+        post(&mut w, 0, &mut flight, &op(OpKind::Notify, 1, 0, 0));
+        let mut turns = 0;
+        while w[1].counter(2) == 0 {
+            assert_eq!(w[1].counter(0), 0, "seed {seed}: the second has overtaken the first");
+            turns += 1;
+            assert!(turns < 100_000, "seed {seed}: no notification");
+            w[0].poll();
+            w[1].poll();
+        }
+        let there = unsafe { std::slice::from_raw_parts_mut((w[1].base().0 + 100) as *mut u8, len) };
+        let expected = match kind {
+            OpKind::Put => 6,
+            OpKind::Get => 1,
+            _ => 7,
+        };
+        assert!(there.iter().all(|byte| *byte == expected), "seed {seed}: {kind:?} of {len} bytes comes after its notification");
+        // For a get: the memory has been read, and may be written.
+        there.fill(99);
+        finish(&mut w, 0, &mut flight);
+        if matches!(kind, OpKind::Get | OpKind::GetAccumulate) {
+            assert!(result.iter().all(|byte| *byte == 1), "seed {seed}: {kind:?} reads after its notification");
+        }
+        assert_eq!([0, 1, 2].map(|index| w[1].counter(index)), [1, 0, 1]);
+        end(&hub, w);
+    }
+}
+
+/// What fits goes in one packet with its notification, and leaves without a poll.
+#[test]
+fn a_notification_travels_with_its_data() {
+    for len in [8usize, 900, 1024, 5000, 15_000] {
+        let mut memories = vec![vec![0u8; 1 << 20]; 2];
+        let (hub, mut w) = windows(&mut memories, 3);
+        assert!(count(&mut w, &[0, 1], None));
+        let from = vec![5u8; len];
+        let mut flight = Flight::default();
+        w[0].prepare_notification(1, 0);
+        while !flight.try_post(&mut w[0], &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) }) {}
+        assert_eq!(hub.lock().unwrap().sent, 0, "{len} bytes have left without their notification");
+        while !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)) {}
+        assert_eq!(hub.lock().unwrap().sent, 1, "{len} bytes");
+        while w[1].counter(0) == 0 {
+            w[1].poll();
+        }
+        finish(&mut w, 0, &mut flight);
+        end(&hub, w);
+    }
+}
+
+/// An operation that announces a notification which then does not come is not held back for ever.
+#[test]
+fn an_announced_notification_may_stay_away() {
+    for len in [8usize, 5000, 40_000] {
+        let mut memories = vec![vec![0u8; 1 << 20]; 2];
+        let (hub, mut w) = windows(&mut memories, 4);
+        assert!(count(&mut w, &[0, 1], None));
+        let from = vec![5u8; len];
+        let mut flight = Flight::default();
+        w[0].prepare_notification(1, 0);
+        post(&mut w, 0, &mut flight, &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) });
+        finish(&mut w, 0, &mut flight);
+        end(&hub, w);
+    }
+}
+
+/// [LK-7] Near peers raise a counter by an atomic addition, far ones through its process: one word, no count lost or doubled, whichever
+/// way the near ones go, also between resets.
+#[test]
+fn near_and_far_peers_raise_one_counter() {
+    let nodes: [Vec<Vec<Rank>>; 4] =
+        [vec![vec![0, 1], vec![2, 3]], vec![vec![0, 2], vec![1, 3]], vec![vec![0], vec![1, 2, 3]], vec![vec![0, 1, 2, 3]]];
+    let ways = [Near::Allocated, Near::Created { cma: true }, Near::Created { cma: false }, Near::Messages];
+    for seed in 0..64 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut memories = vec![vec![0u8; 8 * 64]; 4];
+        let (nodes, near) = (&nodes[seed as usize % 4], ways[seed as usize / 4 % 4]);
+        let (hub, ports) = mixed(nodes, &mut memories, near, seed);
+        let mut p: Vec<_> =
+            (0..4).zip(ports).map(|(me, port)| (engine::Window::new(me, 4, ReorderFlags::default()), port)).collect();
+        let mut ports: Vec<Far> = Vec::new();
+        let mut engines: Vec<engine::Window> = Vec::new();
+        for (engine, port) in p.drain(..) {
+            engines.push(engine);
+            ports.push(port);
+        }
+        assert!(count(&mut ports, &[2, 2, 2, 2], None));
+        let cells: Vec<u64> = (0..200).map(|turn| turn + 1).collect();
+        // Rank by rank: the last value that each has put there, and the counts that were taken.
+        let (mut sent, mut taken) = ([[0u64; 4]; 4], [[0u64; 2]; 4]);
+        for me in 0..4 {
+            engines[me].lock_all(&mut ports[me], Assert::default()).unwrap();
+        }
+        for turn in 0..200usize {
+            let (me, target) = (rng.usize(0..4), rng.usize(0..4));
+            let (engine, port) = (&mut engines[me], &mut ports[me]);
+            let put = Op { origin: Addr(&raw const cells[turn] as usize), ..op(OpKind::Put, target as Rank, 8 * me as u64, 8) };
+            let counter = rng.usize(0..2);
+            if rng.bool() {
+                port.prepare_notification(target as Rank, counter as u32);
+                engine.issue(port, &put).unwrap();
+            }
+            engine.issue(port, &op(OpKind::Notify, target as Rank, counter as u64, 0)).unwrap();
+            sent[target][counter] += 1;
+            let who = rng.usize(0..4);
+            engines[who].progress(&mut ports[who]);
+            let which = rng.usize(0..2);
+            if rng.u8(0..4) == 0 {
+                taken[who][which] += engines[who].reset_counter(&mut ports[who], which as u32);
+            }
+            assert!(taken[who][which] + engines[who].counter(&mut ports[who], which as u32) <= sent[who][which], "seed {seed}");
+        }
+        let outcomes: Vec<Outcome> = (0..4).map(|me| engines[me].unlock_all(&mut ports[me]).unwrap()).collect();
+        for turn in 0.. {
+            assert!(turn < 200_000, "seed {seed}: it does not end");
+            for me in 0..4 {
+                engines[me].progress(&mut ports[me]);
+                while engines[me].next_completed().is_some() {}
+            }
+            if (0..4).all(|me| !matches!(outcomes[me], Outcome::Pending(id) if engines[me].is_pending(id))) {
+                break;
+            }
+        }
+        for me in 0..4 {
+            for which in 0..2 {
+                taken[me][which] += engines[me].reset_counter(&mut ports[me], which as u32);
+                assert_eq!(taken[me][which], sent[me][which], "seed {seed}, {near:?}: counter {which} of {me}");
+                assert_eq!(engines[me].counter(&mut ports[me], which as u32), 0);
+            }
+        }
+        end(&hub, ports);
+    }
+}
+
+/// Numbers are agreed: different ones, none, fewer and more again; counts that stay are kept. An objection at any step leaves all as it was.
+#[test]
+fn numbers_of_counters_are_agreed() {
+    let mut memories = vec![vec![0u8; 64]; 3];
+    let (hub, mut w) = mixed(&[vec![0, 2], vec![1]], &mut memories, Near::Allocated, 1);
+    assert!((0..3).all(|rank| w[0].counters_of(rank) == 0));
+    assert!(count(&mut w, &[0, 700, 2], None));
+    let raise = |w: &mut [Far], target, index| {
+        let mut flight = Flight::default();
+        for me in 0..3 {
+            post(w, me, &mut flight, &op(OpKind::Notify, target, index, 0));
+            finish(w, me, &mut flight);
+        }
+    };
+    raise(&mut w, 1, 699);
+    raise(&mut w, 2, 1);
+    for (step, who) in [(CounterStep::Want, 0), (CounterStep::Create, 1), (CounterStep::Map, 2)] {
+        assert!(!count(&mut w, &[1, 5, 1], Some((who, step))), "somebody has objected");
+        for window in &w {
+            assert_eq!([0, 1, 2].map(|rank| window.counters_of(rank)), [0, 700, 2], "after an objection at {step:?}");
+        }
+        assert_eq!((w[1].counter(699), w[2].counter(1)), (3, 3));
+    }
+    raise(&mut w, 1, 699);
+    assert!(count(&mut w, &[4, 3, 2], None));
+    assert_eq!(w[2].counter(1), 3, "a counter that stays keeps its count");
+    assert!(count(&mut w, &[4, 700, 2], None));
+    assert_eq!((w[1].counter(699), w[2].counter(1)), (0, 3), "one that goes begins anew");
+    raise(&mut w, 1, 699);
+    assert_eq!(w[1].counter(699), 3);
+    end(&hub, w);
+}
+
+/// A target that does not look: what waits for it is bounded, and nothing is lost.
+#[test]
+fn a_million_notifications_for_a_late_target() {
+    const MANY: u64 = 1_000_000;
+    let mut memories = vec![Vec::new(), vec![0u8; 64]];
+    let (hub, mut w) = windows(&mut memories, 1);
+    assert!(count(&mut w, &[0, 2], None));
+    let mut flight = Flight::default();
+    let (mut posted, mut refused) = (0u64, 0u64);
+    for _ in 0..MANY {
+        if flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 1, 0)) {
+            posted += 1;
+        } else {
+            refused += 1;
+            w[0].poll();
+            flight.collect(&mut w[0]);
+        }
+    }
+    assert!(refused > 0 && posted < MANY, "{posted} posted");
+    let waiting = hub.lock().unwrap().waiting_for(1) as u64;
+    assert!(waiting <= 2 * CREDITS + 2, "packets of the host: {waiting}");
+    assert!(w[1].counter(1) == 0);
+    while posted < MANY || flight.open > 0 {
+        if posted == MANY || !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 1, 0)) {
+            w.iter_mut().for_each(|window| _ = window.poll());
+            flight.collect(&mut w[0]);
+        } else {
+            posted += 1;
+        }
+    }
+    assert_eq!((w[1].counter(0), w[1].counter(1)), (0, MANY));
+    end(&hub, w);
+}
