@@ -543,10 +543,7 @@ mod tests {
             for _ in 0..400 {
                 match rng.u32(0..10) {
                     0 if ids.len() < 20 => {
-                        let wanted = wanted(
-                            rng.bool().then(|| rng.u32(0..sources)),
-                            rng.bool().then(|| rng.u32(0..tags)),
-                        );
+                        let wanted = wanted(rng.bool().then(|| rng.u32(0..sources)), rng.bool().then(|| rng.u32(0..tags)));
                         let expected = rng.u64(1..6);
                         ids.push((m.expect(wanted, expected), wanted, expected));
                         naive.met.push(None);
@@ -566,10 +563,7 @@ mod tests {
                         }
                     }
                     5 => {
-                        let wanted = wanted(
-                            rng.bool().then(|| rng.u32(0..sources)),
-                            rng.bool().then(|| rng.u32(0..tags)),
-                        );
+                        let wanted = wanted(rng.bool().then(|| rng.u32(0..sources)), rng.bool().then(|| rng.u32(0..tags)));
                         assert_eq!(m.probe(wanted), naive.unexpected.iter().copied().find(|arrival| accepts(wanted, *arrival)));
                     }
                     _ => {

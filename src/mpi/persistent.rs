@@ -474,16 +474,25 @@ unsafe fn start_list(call: &'static str, count: c_int, requests: *mut MPI_Reques
     if !ours.contains(&true) {
         return None;
     }
-    let refused = list.iter().zip(&ours).filter(|(_, ours)| **ours).find_map(|(request, _)| {
-        guard.notices.may_start(request.key()).err().map(|reason| (*request, reason))
-    });
+    let refused = list
+        .iter()
+        .zip(&ours)
+        .filter(|(_, ours)| **ours)
+        .find_map(|(request, _)| guard.notices.may_start(request.key()).err().map(|reason| (*request, reason)));
     drop(guard);
     if let Some((request, reason)) = refused {
         return Some(refuse(call, request, reason));
     }
     for (request, ours) in list.iter_mut().zip(ours) {
         if ours {
-            if let Err(reason) = enter().notices.start(request.key()) {
+            let mut guard = enter();
+            let started = guard.notices.start(request.key());
+            if let Some(window) = guard.notices.window_of(request.key()) {
+                // For the calls of the host, which drive what waits.
+                guard.windows.ours(window);
+            }
+            drop(guard);
+            if let Err(reason) = started {
                 return Some(refuse(call, *request, reason));
             }
             continue;

@@ -116,7 +116,7 @@ impl Notices {
         })
     }
 
-    /// Starts a request that is known.
+    /// Starts a request that is known. Its window is to be attended.
     pub(crate) fn start(&mut self, request: u64) -> Result<(), NotStarted> {
         if self.state(request) != Some(State::Idle) {
             return Err(NotStarted::Active);
@@ -126,6 +126,7 @@ impl Notices {
             Source::Window(mut window, id) => {
                 // SAFETY: as in `state`.
                 let window = unsafe { window.as_mut() };
+                look(window);
                 window.engine.start_expecting(id);
             }
             Source::Nobody => notice.state = State::Met(None),

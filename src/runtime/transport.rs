@@ -171,6 +171,14 @@ impl Transport {
         with_port!(self, port => port.counters_made(agreed));
     }
 
+    /// A tagged notification is about to be posted, behind an operation: they leave together where they can.
+    #[inline(always)]
+    pub(crate) fn announce_notification(&mut self, rank: Rank) {
+        if let Transport::Messages(port) = self {
+            port.announce_notification(rank);
+        }
+    }
+
     /// True if a tagged notification has come and was not taken out: of a window that nobody else looks at.
     #[inline]
     pub(crate) fn is_told(&self) -> bool {

@@ -181,7 +181,9 @@ mod tests {
     #[test]
     fn tags_travel() {
         let bare = [OpKind::Notify, OpKind::NotifyTagged];
-        for kind in [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap].iter().chain(&bare) {
+        for kind in
+            [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap].iter().chain(&bare)
+        {
             let kind = *kind;
             for listed in [false, true] {
                 let tag = Tag { kind, element: Element(200), reduction: Reduction(13), extent: 32, listed };

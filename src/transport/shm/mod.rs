@@ -118,13 +118,25 @@ impl ShmWindow {
             let channels = mapped.segment.at(mapped.layout.channels).cast();
             // SAFETY: the layout has these parts for this window; the segment is dropped with the window, after
             // the traffic.
-            let shared =
-                unsafe { Shared::new(rings, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
+            let shared = unsafe { Shared::new(rings, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
             let own = attached.as_deref().map(Attached::own);
             Box::new(Traffic::new(shared, mapped.cma, own))
         });
         let (counters, making) = (None, Making::default());
-        Ok(ShmWindow { traffic, attached, allocated, me, base, settings, voter, shapes: Shapes::new(), counters, making, tags, mapped })
+        Ok(ShmWindow {
+            traffic,
+            attached,
+            allocated,
+            me,
+            base,
+            settings,
+            voter,
+            shapes: Shapes::new(),
+            counters,
+            making,
+            tags,
+            mapped,
+        })
     }
 
     /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more. As dropping

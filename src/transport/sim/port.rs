@@ -6,7 +6,8 @@ use super::message::{Message, NIL, Path, Purpose};
 use super::network::Network;
 use super::{Time, meter};
 use crate::engine::{
-    Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind, Port, Posted, Rank, Stage, Ticket, Word,
+    Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind, Port, Posted, Rank, Stage, Ticket,
+    Word,
 };
 
 /// What a signal, an access or a request of a get takes on the wire.
