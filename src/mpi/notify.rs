@@ -52,14 +52,7 @@ fn communicate(
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
-    let behind = |window: &mut Window| {
-        let behind = notification(window, target, index)?;
-        if let Some(op) = &behind {
-            window.port.prepare_notification(op.target, op.disp as u32);
-        }
-        Ok(behind)
-    };
-    with_notification(guard, window, behind, make)
+    with_notification(guard, window, |window| notification(window, target, index), make)
 }
 
 /// Checks and issues one operation and what is `behind` it, which is checked first.
@@ -73,6 +66,9 @@ pub(super) fn with_notification(
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let behind = behind(ours)?;
+    if let Some(op) = &behind {
+        ours.port.announce_notification(op.target);
+    }
     if let Some(op) = make(ours)? {
         issue(ours, &op)?;
     }

@@ -19,10 +19,9 @@ pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
 
 /// The operation that tells a target; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
-fn telling(window: &mut Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
+fn telling(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
     let tag = tag_of(tag)?;
     let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")? else { return Ok(None) };
-    window.port.announce_notification(rank);
     Ok(Some(Op {
         origin: Addr(0),
         result: Addr(0),

@@ -155,10 +155,12 @@ impl Transport {
         either!(self, port => port.counters_of(rank))
     }
 
-    /// A notification is about to be posted, behind an operation: makes it cheaper where it can.
+    /// A notification is about to be posted, behind an operation: the two may go in one packet.
     #[inline(always)]
-    pub(crate) fn prepare_notification(&mut self, rank: Rank, index: u32) {
-        either!(self, port => port.prepare_notification(rank, index));
+    pub(crate) fn announce_notification(&mut self, rank: Rank) {
+        if let Transport::Messages(port) = self {
+            port.announce_notification(rank);
+        }
     }
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
@@ -169,14 +171,6 @@ impl Transport {
     /// Ends the making of counters.
     pub(crate) fn counters_made(&mut self, agreed: bool) {
         with_port!(self, port => port.counters_made(agreed));
-    }
-
-    /// A tagged notification is about to be posted, behind an operation: they leave together where they can.
-    #[inline(always)]
-    pub(crate) fn announce_notification(&mut self, rank: Rank) {
-        if let Transport::Messages(port) = self {
-            port.announce_notification(rank);
-        }
     }
 
     /// True if a tagged notification has come and was not taken out: of a window that nobody else looks at.

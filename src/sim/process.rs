@@ -78,6 +78,7 @@ pub(super) struct Process<S> {
     pub(super) bound: Vec<Vec<Slot>>,
     pub(super) unfinished: Option<Unfinished>,
     pub(super) flag: bool,
+    pub(super) value: u64,
     /// Communication calls so far, to sweep now and then.
     pub(super) communications: u32,
     pub(super) mail: Option<Box<Mail>>,
@@ -102,6 +103,7 @@ impl<S> Process<S> {
             bound: (0..windows).map(|_| Vec::new()).collect(),
             unfinished: None,
             flag: false,
+            value: 0,
             communications: 0,
             mail: None,
             memory: Memory::default(),

@@ -52,6 +52,10 @@ pub enum Step {
     UnlockAll { window: u32, how: How },
     /// `MPI_Win_flush`, `_local`, `_all` (`target`: `None`)
     Flush { window: u32, target: Option<Rank>, local: bool, how: How },
+    /// `MPIX_Win_notify_ithreshold`, or with more than one counter `MPIX_Win_notify_iwaitsome`
+    AwaitCounters { window: u32, first: u32, number: u32, expected: u64, how: How },
+    /// `MPIX_Win_reset_notify_value`; the next [`Moment::value`] tells what was taken.
+    ResetCounter { window: u32, counter: u32 },
     /// A communication call.
     Issue { window: u32, op: Op },
     /// The R-form of one.
@@ -88,6 +92,8 @@ pub struct Moment<'a> {
     pub now: Time,
     /// What the last test said.
     pub flag: bool,
+    /// What the last reset has taken.
+    pub value: u64,
     /// The rank's memory is there, if the world carries bytes.
     pub net: &'a mut Network,
 }

@@ -47,7 +47,7 @@ fn a_count_comes_behind_its_data() {
         };
         let mut flight = Flight::default();
         // An earlier one, with a counter of its own, and a bare one behind: all in order.
-        w[0].prepare_notification(1, 2);
+        w[0].announce_notification(1);
         post(&mut w, 0, &mut flight, &data);
         post(&mut w, 0, &mut flight, &op(OpKind::Notify, 1, 2, 0));
         post(&mut w, 0, &mut flight, &op(OpKind::Notify, 1, 0, 0));
@@ -86,7 +86,7 @@ fn a_notification_travels_with_its_data() {
         assert!(count(&mut w, &[0, 1], None));
         let from = vec![5u8; len];
         let mut flight = Flight::default();
-        w[0].prepare_notification(1, 0);
+        w[0].announce_notification(1);
         while !flight.try_post(&mut w[0], &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) }) {}
         assert_eq!(hub.lock().unwrap().sent, 0, "{len} bytes have left without their notification");
         while !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)) {}
@@ -108,7 +108,7 @@ fn an_announced_notification_may_stay_away() {
         assert!(count(&mut w, &[0, 1], None));
         let from = vec![5u8; len];
         let mut flight = Flight::default();
-        w[0].prepare_notification(1, 0);
+        w[0].announce_notification(1);
         post(&mut w, 0, &mut flight, &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) });
         finish(&mut w, 0, &mut flight);
         end(&hub, w);
@@ -148,7 +148,7 @@ fn near_and_far_peers_raise_one_counter() {
             let put = Op { origin: Addr(&raw const cells[turn] as usize), ..op(OpKind::Put, target as Rank, 8 * me as u64, 8) };
             let counter = rng.usize(0..2);
             if rng.bool() {
-                port.prepare_notification(target as Rank, counter as u32);
+                port.announce_notification(target as Rank);
                 engine.issue(port, &put).unwrap();
             }
             engine.issue(port, &op(OpKind::Notify, target as Rank, counter as u64, 0)).unwrap();

@@ -15,6 +15,7 @@ use mpix_rma::engine::*;
 use mpix_rma::sim::{How, Slot, Step, WindowSpec};
 use mpix_rma::transport::sim::{NS, Time, US};
 
+use super::notifications::Counts;
 use super::program::*;
 
 /// What a seed's programs are made of: a random part of everything.
@@ -39,6 +40,7 @@ pub struct Features {
     pub late_ranks: bool,
     /// Eras with locks that are held across other calls.
     pub long_holds: bool,
+    pub notifications: bool,
 }
 
 /// How locks of one window are used in one era.
@@ -73,6 +75,7 @@ pub struct Cells {
     pub sequence: BTreeMap<Rank, (usize, u64)>,
     /// Per origin: memory that it alone accumulates to, with any datatypes; with its words.
     pub block: BTreeMap<Rank, (usize, Vec<u64>)>,
+    pub counts: Counts,
 }
 
 /// Requests that nobody has waited for, with the operations whose buffers are free then.
@@ -147,6 +150,7 @@ impl Generator {
             computes: on(2),
             late_ranks: on(2),
             long_holds: on(2),
+            notifications: on(3),
             blocking: 0,
         };
         // Nobody knows when a request that was freed is complete.
@@ -188,6 +192,7 @@ impl Generator {
                 regions: Vec::new(),
                 begin: Vec::new(),
                 end: Vec::new(),
+                counts: Vec::new(),
                 groups: Vec::new(),
                 coverage: BTreeMap::new(),
                 transactions: 0,
@@ -231,6 +236,7 @@ impl Generator {
             last: BTreeMap::new(),
             sequence: BTreeMap::new(),
             block: BTreeMap::new(),
+            counts: Counts::new(),
         }
     }
 
@@ -361,6 +367,9 @@ impl Generator {
         if self.one_in(4) {
             self.settle(me);
         }
+        if self.one_in(2) {
+            self.listen(me);
+        }
         self.maybe_compute(me);
     }
 
@@ -478,6 +487,9 @@ impl Generator {
                 self.end_exposure(window, me);
             }
         }
+        for window in 0..self.windows {
+            (0..self.ranks).for_each(|me| self.hear_rest(window, me));
+        }
         for me in 0..self.ranks {
             if self.one_in(2) {
                 self.settle_all(me);
@@ -498,6 +510,7 @@ impl Generator {
         for (disp, words) in self.cells(window, rank).block.values().cloned().collect::<Vec<_>>() {
             self.block_ends(window, rank, disp, &words);
         }
+        self.conclude_counts(window, rank);
         let content = |disp, value| Content { window, rank, disp, len: 8, value };
         let cells = &self.cells[window as usize][rank as usize];
         let program = &mut self.program;

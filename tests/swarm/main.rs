@@ -8,6 +8,8 @@
 //! | epochs match, are activated and overtake as they may [EP-3, EP-4, EP-6, AC-1 to AC-3, MA-1, FE-1] | `common/rules/order` |
 //! | mutual exclusion and queue order of locks [LK-1] | `common/rules/exclusion` |
 //! | nothing completes before its conditions [EP-3, FE-1, FL-1, MA-2, PR-3] | `common/rules/completion` |
+//! | no notification before its data | `common/rules/completion`, and what its target sees |
+//! | none lost, none twice; values and resets agree | `watcher`, `checks/counts` |
 //! | everything legal ends, within a time derived from the program [EP-10] | `weather`, and the world's own |
 //! | nothing is left | `checks/leaks` |
 
@@ -16,6 +18,7 @@
 
 mod checks;
 mod generator;
+mod notifications;
 mod operations;
 mod player;
 mod program;
@@ -205,6 +208,9 @@ fn broken_promises_are_seen() {
         (Fault::DelayAccumulate, "memory completion"),
         (Fault::StaleTail, "exclusion"),
         (Fault::KeepCredit, "liveness leak"),
+        (Fault::EarlyNotification, "completion"),
+        (Fault::LoseNotification, "count liveness"),
+        (Fault::RepeatNotification, "count"),
     ];
     for (fault, class) in faults {
         let (_, found) = sweep(1, PROGRAMS, Some((fault, 10)));

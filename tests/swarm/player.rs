@@ -1,10 +1,11 @@
 //! Plays one rank's calls in a world.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use mpix_rma::engine::*;
-use mpix_rma::sim::{Moment, Script, Step};
+use mpix_rma::sim::{How, Moment, Script, Step};
 use mpix_rma::transport::element::native;
 use mpix_rma::transport::shape::Shape;
 use mpix_rma::transport::sim::{Network, Time, US};
@@ -31,11 +32,23 @@ pub struct Player {
     /// In a loop of tests: the next pause, and whether it is due.
     pause: Time,
     pausing: bool,
+    /// In a loop that takes notifications.
+    taking: Taking,
+    /// By window and counter: notifications taken so far.
+    taken: HashMap<(u32, u32), u64>,
+}
+
+/// What a loop that takes notifications has done last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taking {
+    Nothing,
+    Reset,
+    Waited,
 }
 
 impl Player {
     pub fn new(me: Rank, program: Rc<Program>, buffers: Buffers) -> Self {
-        Player { me, program, buffers, at: 0, pause: 0, pausing: false }
+        Player { me, program, buffers, at: 0, pause: 0, pausing: false, taking: Taking::Nothing, taken: HashMap::new() }
     }
 
     /// Gives an operation its buffers.
@@ -58,7 +71,12 @@ impl Player {
             net.private_mut(self.me, at, bytes.len()).copy_from_slice(bytes);
             at
         };
-        let origin = if data.is_empty() { Addr(0) } else { place(net, &data) };
+        let origin = match plan.kind {
+            // The checkers tell operations apart by their buffers.
+            OpKind::Notify => place(net, &[0; 8]),
+            _ if data.is_empty() => Addr(0),
+            _ => place(net, &data),
+        };
         let fetches = matches!(plan.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap);
         let result = if fetches { place(net, &vec![UNFETCHED; plan.len]) } else { Addr(0) };
         let compare = if plan.kind == OpKind::CompareAndSwap { place(net, &plan.compare.to_ne_bytes()) } else { Addr(0) };
@@ -123,6 +141,22 @@ impl Player {
         }
     }
 
+    /// One round of a loop that takes notifications: `None` when enough have come.
+    fn take(&mut self, value: u64, window: u32, counter: u32, until: u64) -> Option<Step> {
+        let taken = self.taken.entry((window, counter)).or_insert(0);
+        if self.taking == Taking::Reset {
+            *taken += value;
+            if *taken >= until {
+                self.taking = Taking::Nothing;
+                return None;
+            }
+            self.taking = Taking::Waited;
+            return Some(Step::AwaitCounters { window, first: counter, number: 1, expected: 1, how: How::Blocking });
+        }
+        self.taking = Taking::Reset;
+        Some(Step::ResetCounter { window, counter })
+    }
+
     /// One round of a loop: `None` when the last test was true.
     fn round(&mut self, flag: bool, test: Step) -> Option<Step> {
         if self.pause > 0 && flag {
@@ -178,6 +212,14 @@ impl Script for Player {
                 },
                 Call::Scribble(ids) => {
                     self.scribble(ids, at.net);
+                    None
+                }
+                Call::TakeLoop { window, counter, until } => match self.take(at.value, *window, *counter, *until) {
+                    Some(step) => return step,
+                    None => None,
+                },
+                Call::Store(Content { window, disp, len, value, .. }) => {
+                    at.net.window_mut(*window, self.me)[*disp..][..*len].copy_from_slice(&bytes_of(*value, *len));
                     None
                 }
                 Call::See(content) => {

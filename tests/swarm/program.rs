@@ -64,6 +64,23 @@ pub enum Call {
     Scribble(Vec<OpId>),
     /// The rank's own window memory holds this now.
     See(Content),
+    /// The rank writes this to its own window memory.
+    Store(Content),
+    /// A counter is reset; again and again, waiting for it to rise, until so many notifications have been taken from it in all.
+    TakeLoop {
+        window: u32,
+        counter: u32,
+        until: u64,
+    },
+}
+
+/// A counter of a rank, and how often it was raised.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    pub window: u32,
+    pub rank: Rank,
+    pub counter: u32,
+    pub raised: u64,
 }
 
 /// Window memory of a rank.
@@ -104,6 +121,8 @@ pub struct Program {
     pub begin: Vec<Content>,
     /// Memory afterwards.
     pub end: Vec<Content>,
+    /// Counters afterwards.
+    pub counts: Vec<Count>,
     pub groups: Vec<Group>,
     /// How often each thing was generated.
     pub coverage: BTreeMap<&'static str, u64>,

@@ -8,7 +8,7 @@ use mpix_rma::engine::Rank;
 use mpix_rma::sim::{Report, StuckBecause, World};
 use mpix_rma::transport::sim::Time;
 
-use super::checks::{leaks, memory};
+use super::checks::{counts, leaks, memory};
 use super::generator::generate;
 use super::player::Player;
 use super::program::*;
@@ -58,7 +58,7 @@ pub fn catch_panics() {
 }
 
 /// What a checker says begins with its class; anything else is a crash of the engine or of the tests.
-const CLASSES: [&str; 7] = ["memory", "order", "exclusion", "completion", "liveness", "leak", "refused"];
+const CLASSES: [&str; 8] = ["memory", "count", "order", "exclusion", "completion", "liveness", "leak", "refused"];
 
 fn violation(text: String) -> Violation {
     let class = CLASSES.into_iter().find(|class| text.contains(&format!("[{class}] "))).unwrap_or("crash");
@@ -124,6 +124,7 @@ fn play(case: &Case, program: &Rc<Program>, watcher: &mut Watcher) -> Result<(Re
     })?;
     watcher.finish();
     leaks::check(&mut world);
+    counts::check(program, world.net());
     memory::check(program, &owners(program), &buffers, world.net());
     Ok((report, settings.time_limit))
 }

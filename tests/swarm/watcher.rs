@@ -24,6 +24,8 @@ pub struct Watcher {
     alive: HashMap<(Rank, u32, RequestId), Meaning>,
     /// Operations that were posted, by rank and buffers.
     posted: HashMap<(Rank, usize, usize), OpId>,
+    /// By rank, window and counter: what has been taken from it.
+    bases: HashMap<(Rank, u32, u32), u64>,
     /// Flushes that have completed in the engine call under way.
     flushed: Vec<(Rank, u32, Vec<usize>)>,
     /// The last of what happened, if somebody wants to read it.
@@ -48,6 +50,7 @@ impl Watcher {
             called: (0..ranks).map(|_| Called::Nothing).collect(),
             alive: HashMap::new(),
             posted: HashMap::new(),
+            bases: HashMap::new(),
             flushed: Vec::new(),
             trace: None,
         }
@@ -151,6 +154,18 @@ impl Watcher {
         }
     }
 
+    /// An engine tells the value of a counter: the notifications that have come, less those that were taken.
+    fn check_value(&mut self, rank: Rank, window: u32, told: Notified) {
+        let base = self.bases.get(&(rank, window, told.index)).copied().unwrap_or(0);
+        let came = self.model(window).counter(rank, told.index);
+        assert_eq!(
+            told.value,
+            came - base,
+            "[count] counter {} of rank {rank} in window {window}: {came} have come, {base} were taken",
+            told.index
+        );
+    }
+
     /// Nothing that the application has closed is left.
     pub fn finish(&mut self) {
         self.models.iter().for_each(Model::assert_finished);
@@ -203,6 +218,11 @@ impl Watch for Watcher {
                 Called::Nothing
             }
             Step::IssueRequest { window, ref op, .. } => Called::Request(Meaning::Operation(self.model(window).issue(rank, op))),
+            Step::AwaitCounters { window, first, number, expected, .. } => {
+                // Counters that are reset are waited for one by one.
+                let base = self.bases.get(&(rank, window, first)).copied().unwrap_or(0);
+                Called::Request(Meaning::Counters { first, number, sum: base + expected })
+            }
             Step::Test { .. } => Called::Test,
             _ => Called::Nothing,
         };
@@ -236,6 +256,17 @@ impl Watch for Watcher {
         let meaning = meaning.unwrap_or_else(|| panic!("[completion] rank {rank} completes {id:?}, which is not alive"));
         self.note(|| format!("{:>12} rank {rank} window {window}: complete {meaning:?}", net.clock()));
         self.complete(rank, window, &meaning);
+    }
+
+    fn notified(&mut self, rank: Rank, window: u32, found: Notified, net: &mut Network) {
+        self.look(net);
+        self.check_value(rank, window, found);
+    }
+
+    fn taken(&mut self, rank: Rank, window: u32, taken: Notified, net: &mut Network) {
+        self.look(net);
+        self.check_value(rank, window, taken);
+        *self.bases.entry((rank, window, taken.index)).or_insert(0) += taken.value;
     }
 
     fn after(&mut self, rank: Rank, windows: &mut dyn Iterator<Item = &Window>, net: &mut Network) {

@@ -109,8 +109,13 @@ fn bound(program: &Program, settings: &Settings) -> Time {
     let refused = if disorder.refuse_one_in > 0 { 2 * disorder.refuse_max } else { 0 };
     let deaf = if loops { slow * TEST_PAUSE_MAX } else { 0 };
     let message = 2 * way + port + refused + 2 * cpu + deaf;
-    let count: u64 =
-        program.calls.iter().flatten().map(|call| if let Call::Step(step) = call { messages(step, ranks) } else { 1 }).sum();
+    let of = |call: &Call| match call {
+        Call::Step(step) => messages(step, ranks),
+        // A round for each, at most.
+        Call::TakeLoop { until, .. } => 1 + until,
+        _ => 1,
+    };
+    let count: u64 = program.calls.iter().flatten().map(of).sum();
     let bytes = |plan: &super::program::Plan| {
         let fetched = u64::from(plan.kind == OpKind::GetAccumulate);
         network.wire.serial(plan.len as u64) * slow_nic * (3 + fetched) + network.local.serial(plan.len as u64) * slow

@@ -16,7 +16,7 @@ impl<S: Script> World<S> {
             }
             None => {
                 let (now, process) = (self.net.clock(), &mut self.processes[rank as usize]);
-                let mut moment = Moment { me: rank, now, flag: process.flag, net: &mut self.net };
+                let mut moment = Moment { me: rank, now, flag: process.flag, value: process.value, net: &mut self.net };
                 process.script.next(&mut moment)
             }
         };
@@ -75,6 +75,27 @@ impl<S: Script> World<S> {
             Step::Flush { window, target, local, how } => self.closing(rank, window, how, watch, |engine, port| {
                 if local { engine.flush_local(port, target) } else { engine.flush(port, target) }
             }),
+            Step::AwaitCounters { window, first, number, expected, how } => {
+                let mut found = None;
+                let flow = self.closing(rank, window, how, watch, |engine, port| {
+                    let (outcome, at_once) = engine.await_counters(port, first, number, expected);
+                    found = at_once;
+                    Ok(outcome)
+                });
+                if let Some(found) = found {
+                    watch.notified(rank, window, found, &mut self.net);
+                }
+                flow
+            }
+            Step::ResetCounter { window, counter } => {
+                let at = self.at(window, rank);
+                let taken = self.metered(rank, at, window, |engine, port| engine.reset_counter(port, counter));
+                self.process(rank).value = taken;
+                watch.taken(rank, window, Notified { index: counter, value: taken }, &mut self.net);
+                // A program may do nothing else [PR-1].
+                self.sweep(rank, watch);
+                Ok(Flow::Next)
+            }
             Step::IssueRequest { window, op, slot } => {
                 self.closing(rank, window, How::Slot(slot), watch, |engine, port| engine.issue_request(port, &op))
             }

@@ -178,6 +178,9 @@ impl<S: Script> World<S> {
     pub(super) fn report(&mut self, rank: Rank, window: u32, watch: &mut impl Watch) {
         let at = self.at(window, rank);
         while let Some(id) = meter::engine(|| self.windows[at].next_completed()) {
+            if let Some(found) = self.windows[at].found(id) {
+                watch.notified(rank, window, found, &mut self.net);
+            }
             self.process(rank).completed(window, id);
             watch.completed(rank, window, id, &mut self.net);
         }

@@ -7,7 +7,7 @@ use super::process::{Held, Process, State, Unfinished, Wait};
 use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Slot, Step};
 use super::{Memory, two_sided};
-use crate::engine::{Outcome, Rank, ReorderFlags, RequestId, SyncError, Window};
+use crate::engine::{Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Window};
 use crate::transport::sim::{Carry, Counters, Disorder, Network, Occurrence, Time, meter};
 
 /// One window of a world.
@@ -59,6 +59,10 @@ pub trait Watch {
     fn outcome(&mut self, _rank: Rank, _window: u32, _outcome: Outcome, _net: &mut Network) {}
     /// The engine reports a request complete.
     fn completed(&mut self, _rank: Rank, _window: u32, _id: RequestId, _net: &mut Network) {}
+    /// A wait for counters has found this; told before its request is.
+    fn notified(&mut self, _rank: Rank, _window: u32, _found: Notified, _net: &mut Network) {}
+    /// A reset has taken this.
+    fn taken(&mut self, _rank: Rank, _window: u32, _taken: Notified, _net: &mut Network) {}
     /// A call or sweep of a rank is over; its windows, in order, and the network as they are now.
     fn after(&mut self, _rank: Rank, _windows: &mut dyn Iterator<Item = &Window>, _net: &mut Network) {}
     /// An event has passed.

@@ -31,15 +31,6 @@ impl<C: Courier> MessageWindow<C> {
 
     /// A notification is about to be posted, behind an operation on the same target.
     #[inline]
-    pub fn prepare_notification(&mut self, rank: Rank, index: u32) {
-        match self.members.near(rank) {
-            Some(place) => self.near.prepare_notification(place, index),
-            None => self.announce_notification(rank),
-        }
-    }
-
-    /// A notification of any kind is about to be posted behind an operation on the same target: the two leave together.
-    #[inline]
     pub fn announce_notification(&mut self, rank: Rank) {
         if self.members.near(rank).is_none() {
             let link = self.link_to(rank);

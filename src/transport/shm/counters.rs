@@ -63,20 +63,8 @@ impl Counters {
         unsafe { &*self.segment.at(lot.offset + u64::from(index) * lot.stride).cast::<AtomicU64>() }
     }
 
-    /// Fetches the counter's cache line to write to it, while something else is done: the addition that follows need not wait for it.
-    #[inline(always)]
-    pub(super) fn prepare(&self, rank: Rank, index: u32) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a hint; the address is a counter's.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(self.word(rank, index)).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (rank, index);
-    }
-
-    /// Adds 1, after everything that this process has written.
+    /// Adds 1, after everything that this process has written. Nothing fetches the counter's cache line before: its owner looks at
+    /// it all the time and would take it away again, which costs a turn of the line.
     #[inline(always)]
     pub(super) fn raise(&self, rank: Rank, index: u32) {
         self.word(rank, index).fetch_add(1, Release);

@@ -265,16 +265,6 @@ impl ShmWindow {
         self.counters.as_ref().map_or(0, |counters| counters.number(rank))
     }
 
-    /// A notification is about to be posted.
-    #[inline(always)]
-    pub fn prepare_notification(&self, rank: Rank, index: u32) {
-        if self.allocated
-            && let Some(counters) = &self.counters
-        {
-            counters.prepare(rank, index);
-        }
-    }
-
     /// Raises a counter of this process in the name of one that does not share its memory, after all that this process has done for it [LK-7].
     #[inline]
     pub(crate) fn notify_here(&self, index: u32) {

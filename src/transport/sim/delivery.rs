@@ -3,7 +3,7 @@
 use super::Time;
 use super::fault::Fault;
 use super::happening::What;
-use super::message::{Message, NIL, Path, Purpose};
+use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
 use super::queue::Kind;
 use crate::engine::{Arrival, Atomic, Change, LockTicket, LockWord, Op, Stage, Ticket, Word};
@@ -350,8 +350,7 @@ impl Network {
 
     fn take_effect(&mut self, id: u32, message: &Message) {
         if message.purpose == Purpose::Notify {
-            self.words.notify(message.window, message.target, message.value as u32);
-            self.wake(message.target);
+            return self.count(id, message);
         }
         if message.purpose == Purpose::NotifyTagged {
             let arrival = Arrival { source: message.origin, tag: message.value as u32 };
@@ -369,6 +368,24 @@ impl Network {
         if let Some(late) = self.delayed.filter(|late| atomic && pair(&self.messages[*late]) == pair(message)) {
             self.catch_up(late);
         }
+    }
+
+    /// A notification is there.
+    fn count(&mut self, id: u32, message: &Message) {
+        if message.value == COUNTED {
+            return;
+        }
+        let times = if self.fails(Fault::LoseNotification) { 0 } else { 1 + u32::from(self.fails(Fault::RepeatNotification)) };
+        (0..times).for_each(|_| self.words.notify(message.window, message.target, message.value as u32));
+        self.apply(id, message, 1);
+        self.wake(message.target);
+    }
+
+    /// A notification is counted before it has set out, against the rules.
+    pub(super) fn notify_early(&mut self, window: u32, origin: u32, op: &Op) {
+        self.words.notify(window, op.target, op.disp as u32);
+        self.happens(window, origin, What::Effect(*op));
+        self.wake(op.target);
     }
 
     fn apply(&mut self, id: u32, message: &Message, times: u32) {

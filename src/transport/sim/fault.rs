@@ -28,6 +28,12 @@ pub enum Fault {
     DelayAccumulate,
     /// An exchange on the tail of a lock queue finds it empty, whatever was there.
     StaleTail,
+    /// A notification takes effect when it is posted, before the operations that were posted before it.
+    EarlyNotification,
+    /// A notification is accepted and never counted.
+    LoseNotification,
+    /// A notification is counted twice.
+    RepeatNotification,
     /// A credit does not come back.
     KeepCredit,
 }

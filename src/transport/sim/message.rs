@@ -6,6 +6,8 @@ use crate::engine::{Atomic, LockWord, Word};
 
 /// End of a list.
 pub(super) const NIL: u32 = u32::MAX;
+/// What a notification says that was counted before it set out, by a [fault](super::fault).
+pub(super) const COUNTED: u64 = u64::MAX;
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -290,6 +290,12 @@ impl Network {
         self.trace
     }
 
+    /// Notifications that have come to a counter of a rank.
+    #[must_use]
+    pub fn notifications(&self, window: u32, rank: u32, index: u32) -> u64 {
+        self.words.counter(window, rank, index)
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use super::happening::What;
-use super::message::{Message, NIL, Path, Purpose};
+use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::Network;
 use super::{Time, meter};
 use crate::engine::{
@@ -91,14 +91,22 @@ impl<'a> SimPort<'a> {
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
         // Nobody is told again of what was told too early.
         let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate) && net.fails(Fault::EarlyFinish);
+        let forestalled = op.kind == OpKind::Notify && net.fails(Fault::EarlyNotification);
         let message = Message {
             ticket: if early { NIL } else { ticket.0 },
             bytes,
-            value: if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) { op.disp } else { op.len },
+            value: match op.kind {
+                OpKind::Notify if forestalled => COUNTED,
+                OpKind::Notify | OpKind::NotifyTagged => op.disp,
+                _ => op.len,
+            },
             inlined: inlined || op.kind == OpKind::Get,
             ..self.message(op.target, purpose, path)
         };
         self.net.send(message, Some(op));
+        if forestalled {
+            self.net.notify_early(self.window, self.me, op);
+        }
         match (early, local_first) {
             (true, _) => Posted::Complete,
             (false, true) => Posted::Local,

@@ -107,7 +107,6 @@ pub enum Meaning {
     },
     Operation(OpId),
     /// One of these counters has risen to so much since the window was made.
-    #[allow(dead_code, reason = "random programs do not wait for counters")]
     Counters {
         first: u32,
         number: u32,
