@@ -445,6 +445,7 @@ static void overload(void)
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     expect_none("overload");
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
     /* Without any flush: what cannot be told is recorded. */
     if (me == 0) {
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, w.win));
