@@ -14,7 +14,7 @@ use crate::transport::host_mpi::MessageWindow;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
-use crate::transport::shm::{CounterStep, ShmWindow};
+use crate::transport::shm::{Counter, CounterStep, ShmWindow};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -153,6 +153,15 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn counters_of(&self, rank: Rank) -> u32 {
         either!(self, port => port.counters_of(rank))
+    }
+
+    /// A counter of a process that is raised by load and store, right behind operations that are so too.
+    #[inline(always)]
+    pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
+        match self {
+            Transport::Shm(port) => port.counter_of(rank, index),
+            Transport::Messages(_) => None,
+        }
     }
 
     /// A notification is about to be posted, behind an operation: the two may go in one packet.

@@ -50,6 +50,7 @@ mod vote;
 mod words;
 
 pub use card::node;
+pub use counters::Counter;
 pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
@@ -263,6 +264,12 @@ impl ShmWindow {
     #[inline(always)]
     pub fn counters_of(&self, rank: Rank) -> u32 {
         self.counters.as_ref().map_or(0, |counters| counters.number(rank))
+    }
+
+    /// A counter of a process whose memory this one reaches by load and store, if there is such a counter.
+    #[inline(always)]
+    pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
+        self.counters.as_ref().filter(|_| self.allocated).and_then(|counters| counters.get(rank, index))
     }
 
     /// Raises a counter of this process in the name of one that does not share its memory, after all that this process has done for it [LK-7].
