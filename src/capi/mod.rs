@@ -8,6 +8,7 @@
 
 mod fortran;
 mod notify;
+mod tagged;
 
 use std::ffi::c_int;
 

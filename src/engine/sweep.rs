@@ -17,6 +17,7 @@ impl Window {
             self.finished(port, ticket, stage);
             moved = true;
         }
+        self.take_arrivals(port);
         if !self.stalled.is_empty() {
             self.retry_stalled(port);
         }

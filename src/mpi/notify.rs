@@ -48,14 +48,25 @@ fn no_counter(number: u32) -> Fault {
 #[inline(always)]
 fn communicate(
     guard: Guard,
-    mut window: NonNull<Window>,
+    window: NonNull<Window>,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
+    with_notification(guard, window, |window| notification(window, target, index), make)
+}
+
+/// Checks and issues one operation and what is `behind` it, which is checked first.
+#[inline(always)]
+pub(super) fn with_notification(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let behind = notification(ours, target, index)?;
+    let behind = behind(ours)?;
     if let Some(op) = &behind {
         ours.port.announce_notification(op.target);
     }
@@ -74,16 +85,28 @@ fn communicate(
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
-    mut window: NonNull<Window>,
+    window: NonNull<Window>,
     request: *mut MPI_Request,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
+    with_notification_request(guard, window, request, |window| notification(window, target, index), make)
+}
+
+/// As [`with_notification`], with a request for the operation.
+#[inline(always)]
+pub(super) fn with_notification_request(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    request: *mut MPI_Request,
+    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     admit(request)?;
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let behind = notification(ours, target, index)?;
+    let behind = behind(ours)?;
     let made = make(ours)?;
     let outcome = issue_request(ours, made)?;
     if let Some(op) = behind {

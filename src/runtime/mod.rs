@@ -13,6 +13,7 @@
 #![cfg_attr(not(feature = "host"), allow(dead_code, unused_imports))]
 
 pub mod config;
+pub(crate) mod notices;
 pub(crate) mod process;
 pub(crate) mod progress;
 #[doc(hidden)]

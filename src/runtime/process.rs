@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::config::Settings;
+use super::notices::Notices;
 use super::window::{Ending, HostRequest, Registry};
 
 /// What the runtime needs of the host.
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) settings: Option<Settings>,
     /// Looks at values since a sweep.
     pub(crate) polls: u32,
+    /// Persistent requests for tagged notifications.
+    pub(crate) notices: Notices,
 }
 
 struct Process {
@@ -49,6 +52,7 @@ static PROCESS: Process = Process {
         host: Host { poke: || (), complete: |_, _| () },
         settings: None,
         polls: 0,
+        notices: Notices::new(),
     }),
 };
 

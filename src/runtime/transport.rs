@@ -182,6 +182,16 @@ impl Transport {
         with_port!(self, port => port.counters_made(agreed));
     }
 
+    /// True if a tagged notification has come and was not taken out: of a window that nobody else looks at.
+    #[inline]
+    pub(crate) fn is_told(&self) -> bool {
+        match self {
+            Transport::Shm(port) => port.is_told(),
+            // Always polled.
+            Transport::Messages(_) => false,
+        }
+    }
+
     /// Deposits this process's vote in a nonblocking collective vote.
     pub(crate) fn vote(&mut self, objection: bool) {
         with_port!(self, port => port.vote(objection));

@@ -358,7 +358,7 @@ impl Window {
     /// True if this window waits for progress, or others do that only we can make.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        !self.polls && self.engine.is_quiet()
+        !self.polls && self.engine.is_quiet() && !self.port.is_told()
     }
 }
 
@@ -502,6 +502,24 @@ impl Registry {
             return Attended::Idle { moved };
         }
         Attended::Busy { window: found, moved }
+    }
+
+    /// Attends the windows that peers have told something: they wait for room when it is not taken out.
+    pub(crate) fn attend_told(&mut self) {
+        for at in 0..self.live.len() {
+            let window = self.live[at];
+            // SAFETY: as in `ours`.
+            let found = unsafe { window.as_ref() };
+            if !found.attended && found.port.is_told() {
+                self.attend(window);
+            }
+        }
+    }
+
+    /// Windows whose peers may tell this process something at any time.
+    pub(crate) fn tellable(&self) -> usize {
+        // SAFETY: as in `ours`.
+        self.live.iter().filter(|window| unsafe { window.as_ref() }.size > 1).count()
     }
 
     fn note_attended(&self) {

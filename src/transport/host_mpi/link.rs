@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use super::courier::Courier;
 use super::wire::{Header, Packet, Unattached};
 use crate::engine::slab::Key;
-use crate::engine::{Op, Rank, Ticket, Word};
+use crate::engine::{Arrival, Op, Rank, Ticket, Word};
 use crate::transport::shape::Shape;
 
 /// Packets under way at most that are paid for.
@@ -65,6 +65,8 @@ pub(super) enum Held {
     Signal(Word, u64),
     /// A counter of this process rises.
     Notify(u32),
+    /// This process is told a tag.
+    Tell(Arrival),
 }
 
 /// The words of a pair of processes that share no memory: those that this process owns.

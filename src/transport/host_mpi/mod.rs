@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use crate::engine::slab::Slab;
-use crate::engine::{Addr, Answer, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted};
+use crate::engine::{Addr, Answer, Arrival, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted};
 use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
 use crate::transport::element::ForeignReduce;
 use crate::transport::regions::Refusal;
@@ -112,6 +112,8 @@ pub struct MessageWindow<C> {
     finished: VecDeque<(Ticket, Stage)>,
     answers: VecDeque<(LockTicket, u64)>,
     counters: Counters,
+    /// Tagged notifications that came and were not taken out.
+    told: VecDeque<Arrival>,
     /// Where elements of the host's are laid out as it wants them.
     scratch: Vec<u128>,
     refused: VecDeque<Refused>,
@@ -151,6 +153,7 @@ impl<C: Courier> MessageWindow<C> {
             finished: VecDeque::new(),
             answers: VecDeque::new(),
             counters: Counters::default(),
+            told: VecDeque::new(),
             scratch: Vec::new(),
             refused: VecDeque::new(),
             taken: Vec::new(),
@@ -493,6 +496,10 @@ impl<C: Courier> Port for MessageWindow<C> {
     #[inline]
     fn counter(&mut self, index: u32) -> u64 {
         self.near.counter(index)
+    }
+
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        self.told.pop_front().or_else(|| self.next_told_near())
     }
 
     fn poll(&mut self) -> bool {

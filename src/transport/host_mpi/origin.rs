@@ -66,8 +66,8 @@ impl<C: Courier> MessageWindow<C> {
         if link.feed.is_some() || link.waiting.len() >= WAITING || self.broken {
             return Posted::NoResource;
         }
-        if op.kind == OpKind::Notify {
-            return self.post_notification(index, op.disp as u32, ticket);
+        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
+            return self.post_notification(index, op, ticket);
         }
         if op.shape.is_none() && op.len < AT_ONCE && op.kind == OpKind::Put {
             if op.len == 0 {
@@ -90,14 +90,17 @@ impl<C: Courier> MessageWindow<C> {
 
     /// A notification goes behind its data, in the packet that carries them or announces them if that has room. It leaves as soon as nothing
     /// else is under way: somebody waits for it.
-    fn post_notification(&mut self, index: u32, counter: u32, ticket: Ticket) -> Posted {
+    fn post_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         self.list(index);
         let link = &mut self.links[index as usize];
         link.notified = false;
         if link.room(&mut self.courier, 0).is_none() {
             return Posted::NoResource;
         }
-        link.own().notify(counter);
+        match op.kind {
+            OpKind::Notify => link.own().notify(op.disp as u32),
+            _ => link.own().notify_tagged(op.disp as u32),
+        }
         link.issued += 1;
         link.waiting.push_back(Waiting { number: link.issued, ticket, flight: None });
         if link.sent == link.credited || link.bulks > 0 {
@@ -473,7 +476,7 @@ unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) 
         OpKind::Accumulate => packet.accumulate(place, how),
         OpKind::GetAccumulate => packet.fetch(place, how, id, op.reduction != reduction::NO_OP),
         OpKind::CompareAndSwap => packet.swap(place, id),
-        OpKind::Notify => unreachable!("a notification has no data"),
+        OpKind::Notify | OpKind::NotifyTagged => unreachable!("a notification has no data"),
     };
     let (from, to) = (op.origin.0 as *const u8, data.as_mut_ptr());
     let len = place.bytes() as usize;

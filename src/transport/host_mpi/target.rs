@@ -5,7 +5,7 @@ use super::link::{BULKS, CREDITS, Held};
 use super::origin::Use;
 use super::wire::{How, Malformed, Place, Reader, Record, Unattached, Which};
 use super::{MessageWindow, Refused};
-use crate::engine::{Addr, LockTicket, LockWord, Rank};
+use crate::engine::{Addr, Arrival, LockTicket, LockWord, Port, Rank};
 use crate::transport::element::{FIRST_FOREIGN, native_extent, native_has, reduction};
 use crate::transport::kernel::{Combine, EXTENT_MAX, compare_swap, copy};
 use crate::transport::shape::Pieces;
@@ -154,6 +154,17 @@ impl<C: Courier> MessageWindow<C> {
                     link.held.push_back((link.seen, Held::Notify(counter)));
                 }
             }
+            Record::NotifyTagged(tag) => {
+                if i32::try_from(tag).is_err() {
+                    return Err(Malformed::UnknownTag);
+                }
+                let arrival = Arrival { source: link.peer, tag };
+                if link.complete() == link.seen && link.held.is_empty() {
+                    self.tell_here(arrival);
+                } else {
+                    link.held.push_back((link.seen, Held::Tell(arrival)));
+                }
+            }
             Record::Signal(word, value) => {
                 if link.complete() == link.seen && link.held.is_empty() {
                     link.raise(word, value);
@@ -193,6 +204,21 @@ impl<C: Courier> MessageWindow<C> {
         }
         self.seen(index);
         Ok(())
+    }
+
+    /// A tagged notification takes effect: behind those that came before it, by whatever way.
+    fn tell_here(&mut self, arrival: Arrival) {
+        while let Some(before) = self.next_told_near() {
+            self.told.push_back(before);
+        }
+        self.told.push_back(arrival);
+    }
+
+    /// The next tagged notification of a process that shares memory with this one.
+    #[inline]
+    pub(super) fn next_told_near(&mut self) -> Option<Arrival> {
+        let Arrival { source, tag } = self.near.next_arrival()?;
+        Some(Arrival { source: self.members.rank_at(source), tag })
     }
 
     /// This process's window memory.
@@ -315,10 +341,14 @@ impl<C: Courier> MessageWindow<C> {
             link.unfinished.pop_front();
         }
         let complete = link.complete();
-        while let Some((_, held)) = link.held.pop_front_if(|(after, _)| *after <= complete) {
+        while let Some((_, held)) = {
+            let link = &mut self.links[index as usize];
+            link.held.pop_front_if(|(after, _)| *after <= complete)
+        } {
             match held {
-                Held::Signal(word, value) => link.raise(word, value),
+                Held::Signal(word, value) => self.links[index as usize].raise(word, value),
                 Held::Notify(counter) => self.near.notify_here(counter),
+                Held::Tell(arrival) => self.tell_here(arrival),
             }
         }
         self.list(index);

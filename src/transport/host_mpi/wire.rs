@@ -57,6 +57,9 @@ pub enum Malformed {
     /// This process has no such counter.
     #[error("it raises a counter that this process does not have")]
     UnknownCounter,
+    /// It is no tag.
+    #[error("it tells a tag that is none")]
+    UnknownTag,
     /// A reply to nothing.
     #[error("it answers a question that was not asked")]
     NotAsked,
@@ -147,6 +150,8 @@ pub enum Record<'a> {
     Reply(u32, &'a [u8]),
     /// Raises a counter of the receiver, when the sender's operations before it are done; itself one of them.
     Notify(u32),
+    /// Tells the receiver a tag, in the same way.
+    NotifyTagged(u32),
     /// Raises the word that the sender writes.
     Signal(Word, u64),
     /// Accesses a lock word; the id is the asker's ticket.
@@ -227,7 +232,8 @@ mod kind {
     pub(super) const FAREWELL: u8 = 12;
     pub(super) const REFUSAL: u8 = 13;
     pub(super) const NOTIFY: u8 = 14;
-    pub(super) const UNATTACHED: u8 = 15;
+    pub(super) const NOTIFY_TAGGED: u8 = 15;
+    pub(super) const UNATTACHED: u8 = 16;
 }
 
 /// A packet being written, or one that came in.
@@ -363,6 +369,12 @@ impl Packet {
     #[inline]
     pub fn notify(&mut self, index: u32) {
         self.head([kind::NOTIFY, 0, 0, 0], index, 0, 0);
+    }
+
+    /// Appends [`Record::NotifyTagged`].
+    #[inline]
+    pub fn notify_tagged(&mut self, tag: u32) {
+        self.head([kind::NOTIFY_TAGGED, 0, 0, 0], tag, 0, 0);
     }
 
     /// Appends [`Record::Signal`].
@@ -524,6 +536,7 @@ impl<'a> Reader<'a> {
             kind::REPLY => Record::Reply(id, self.payload(payload)?),
             _ if payload != 0 => return Err(Malformed::Lengths),
             kind::NOTIFY => Record::Notify(id),
+            kind::NOTIFY_TAGGED => Record::NotifyTagged(id),
             kind::SIGNAL => Record::Signal(signal(codes[1]).ok_or(Malformed::UnknownKind)?, self.number()?),
             kind::ACCESS => {
                 let word = decode_word(codes[1], codes[2], runs).ok_or(Malformed::UnknownKind)?;
