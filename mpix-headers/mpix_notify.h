@@ -8,6 +8,9 @@
  * Sources
  *   [draft]  MPI Forum, notified RMA (drafted for MPI 5.1, section 12.6): the counters and their calls.
  *   [GASPI]  gaspi_notify_waitsome, and TAGASPI (2021), sections II.B to IV: waiting for some of many.
+ *   [NA]     Belli and Hoefler, "Notified Access" (IPDPS 2015): tags, and persistent requests that match them.
+ *
+ * Two families: counters, which are polled or waited for; and tags, which are matched like messages (below).
  *
  * COUNTERS
  *
@@ -209,6 +212,92 @@ int MPIX_Win_notify_waitsome(MPI_Win win, int first, int num, int *idx, MPI_Coun
 /* MPIX_Win_notify_testsome - the same as a question; idx and value are set where flag is */
 int MPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value, int *flag);
 
+/* ---- Tags ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * An operation in its tagged form does what its plain form does and then tells its target a tag. What is said above of
+ * counters holds of tags: the target is told only after the data are visible there (after its memory was read, for a get),
+ * in every kind of epoch, with any datatype and size, alone where there are 0 elements; whoever has been told may read the data;
+ * a flush or a closing call is complete when the target has been told. No call is needed before: every window has tags.
+ *
+ * Tagged notifications of one process to one target keep their order. At the target each is matched once, by the rules of
+ * messages: it goes to the request that was started first, of those that accept its source and tag; where there is none, it
+ * is kept, and a request that is started takes the oldest that it accepts. Requests and kept notifications are found by hashing:
+ * neither many requests nor many kept notifications make matching slower.
+ *
+ * No notification is lost. Those that wait at a target lie in its own memory, into which it takes them whenever it makes progress:
+ * in any call of this library, and in calls of the MPI library that wait or test. A target that makes none is told up to about
+ * a thousand on MPI_Win_allocate windows; then operations towards it are recorded at their origin, and a flush or closing call waits
+ * for the target's progress, and never for a particular call.
+ *
+ * Tags are ints from 0 on (all of them, also where the host's MPI_TAG_UB is less).
+ */
+
+/*
+ * MPIX_Put_tagged, MPIX_Get_tagged, and with requests MPIX_Rput_tagged, MPIX_Rget_tagged - put and get that tell a tag [NA]
+ *
+ *   tag          what the target is told
+ *   the others   as in the plain call
+ *
+ * The R forms give a request as those of counters do. Errors: those of the plain call, MPI_ERR_TAG (tag is negative). The tag is
+ * checked before anything moves.
+ */
+int MPIX_Put_tagged(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                    target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win);
+int MPIX_Get_tagged(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                    target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win);
+int MPIX_Rput_tagged(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                     target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win, MPI_Request
+                     *request);
+int MPIX_Rget_tagged(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                     target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win, MPI_Request
+                     *request);
+
+/*
+ * MPIX_Put_tagged_c, MPIX_Get_tagged_c, MPIX_Rput_tagged_c, MPIX_Rget_tagged_c - the same with counts of type MPI_Count, on every
+ * host
+ */
+int MPIX_Put_tagged_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                      MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int tag, MPI_Win win);
+int MPIX_Get_tagged_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                      MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int tag, MPI_Win win);
+int MPIX_Rput_tagged_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int tag, MPI_Win
+                       win, MPI_Request *request);
+int MPIX_Rget_tagged_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int tag, MPI_Win
+                       win, MPI_Request *request);
+
+/*
+ * MPIX_Notify_init - make a persistent request that waits for tagged notifications to this process [NA]
+ *
+ *   source           rank in the window's group, MPI_ANY_SOURCE, or MPI_PROC_NULL (complete as soon as it is started)
+ *   tag              a tag, or MPI_ANY_TAG
+ *   expected_count   how many notifications complete it; at least 1
+ *
+ * Local. The request is for MPI_Start and MPI_Startall, all wait and test calls of MPI-3.1, MPI_Request_get_status, and
+ * MPI_Request_free, alone or in one list with any others. It is complete when it has taken expected_count notifications that it
+ * accepts; the status then has source and tag of the last of them, and 0 elements. It may be started again when it has
+ * been waited for.
+ * MPI_Request_free of an active one lets it take what it waits for. MPI_Cancel has no effect. MPI_Win_free with an active one that is
+ * not complete gives MPI_ERR_RMA_SYNC in all processes; one whose window is freed can only be waited for and freed.
+ * Errors: MPI_ERR_RANK (source), MPI_ERR_TAG, MPI_ERR_COUNT (expected_count is not positive), MPI_ERR_ARG (request is NULL);
+ * MPI_Start of an active request, or of one whose window is freed: MPI_ERR_REQUEST.
+ */
+int MPIX_Notify_init(MPI_Win win, int source, int tag, MPI_Count expected_count, MPI_Request *request);
+
+/*
+ * MPIX_Notify_probe, MPIX_Notify_iprobe - look for a tagged notification that no request has taken, without taking it
+ *
+ *   source, tag   as in MPIX_Notify_init
+ *   flag          out: there is one
+ *   status        out, if there is one: source and tag of the oldest; or MPI_STATUS_IGNORE
+ *
+ * MPIX_Notify_probe waits for one. Errors: MPI_ERR_RANK (source), MPI_ERR_TAG, MPI_ERR_ARG (flag is NULL).
+ */
+int MPIX_Notify_probe(MPI_Win win, int source, int tag, MPI_Status *status);
+int MPIX_Notify_iprobe(MPI_Win win, int source, int tag, int *flag, MPI_Status *status);
+
 /* ---- Names for tools ----------------------------------------------------------------------------------------- */
 
 int PMPIX_Put_notify(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
@@ -278,5 +367,30 @@ int PMPIX_Win_notify_test_threshold(MPI_Win win, int notification_idx, MPI_Count
 int PMPIX_Win_notify_iwaitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value, MPI_Request *request);
 int PMPIX_Win_notify_waitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value);
 int PMPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value, int *flag);
+int PMPIX_Put_tagged(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win);
+int PMPIX_Get_tagged(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                     target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win);
+int PMPIX_Rput_tagged(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                      MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win,
+                      MPI_Request *request);
+int PMPIX_Rget_tagged(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint
+                      target_disp, int target_count, MPI_Datatype target_datatype, int tag, MPI_Win win, MPI_Request
+                      *request);
+int PMPIX_Put_tagged_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int tag, MPI_Win
+                       win);
+int PMPIX_Get_tagged_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                       MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int tag, MPI_Win
+                       win);
+int PMPIX_Rput_tagged_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int
+                        target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int
+                        tag, MPI_Win win, MPI_Request *request);
+int PMPIX_Rget_tagged_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+                        MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, int tag, MPI_Win
+                        win, MPI_Request *request);
+int PMPIX_Notify_init(MPI_Win win, int source, int tag, MPI_Count expected_count, MPI_Request *request);
+int PMPIX_Notify_probe(MPI_Win win, int source, int tag, MPI_Status *status);
+int PMPIX_Notify_iprobe(MPI_Win win, int source, int tag, int *flag, MPI_Status *status);
 
 #endif /* MPIX_NOTIFY_H */

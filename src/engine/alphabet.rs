@@ -31,6 +31,35 @@ pub enum OpKind {
     CompareAndSwap,
     /// counter `disp` of the target += 1, behind all that was posted to this target before [`Port::counter`]
     Notify,
+    /// the target is told the tag `disp`, behind all that was posted to this target before [`Port::next_arrival`]
+    NotifyTagged,
+}
+
+/// A tagged notification that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Arrival {
+    /// Who has sent it.
+    pub source: Rank,
+    /// What it says.
+    pub tag: u32,
+}
+
+/// Tagged notifications that are wanted; `None` is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// From whom.
+    pub source: Option<Rank>,
+    /// With which tag.
+    pub tag: Option<u32>,
+}
+
+/// Names an expectation of tagged notifications, until it is [abandoned](super::Window::abandon).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExpectationId {
+    /// Slot.
+    pub index: u32,
+    /// Tells uses of one slot apart.
+    pub generation: NonZeroU32,
 }
 
 /// Code of a predefined datatype (`transport::element`); opaque to the engine.
@@ -259,11 +288,22 @@ pub trait Port: LockMemory {
         0
     }
 
+    /// The next tagged notification that has come to this process ([`OpKind::NotifyTagged`]), acquired like a counter. Those of one
+    /// origin come in the order in which they were posted. `None` where the port has none.
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        None
+    }
+
     /// Drives the transport: incoming work, outgoing pieces. True if anything moved.
     fn poll(&mut self) -> bool;
 
     /// The next stage that a pending operation has reached since the last call.
     fn next_finished(&mut self) -> Option<(Ticket, Stage)>;
+
+    /// The next pending operation that was not done, since its target has refused it. Its stages are told all the same, later.
+    fn next_failed(&mut self) -> Option<Ticket> {
+        None
+    }
 
     /// The next access to a lock word that was answered [`Answer::Later`] and is done, with the word's old value.
     fn next_answer(&mut self) -> Option<(LockTicket, u64)> {

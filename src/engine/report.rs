@@ -59,6 +59,10 @@ impl fmt::Display for Waits<'_> {
         if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == Locking::AllWaiting) {
             write!(f, "; lock_all waits for exclusive locks of others")?;
         }
+        match w.matcher.waiting() {
+            0 => {}
+            waiting => write!(f, "; {waiting} requests wait for tagged notifications")?,
+        }
         match w.records.len() {
             0 => Ok(()),
             operations => write!(f, "; {operations} operations recorded or on their way"),

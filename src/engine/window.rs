@@ -8,6 +8,7 @@ use super::epoch::{Epoch, Kind, Leg, Locking};
 use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::Flush;
+use super::matching::Matcher;
 use super::notify::Notifications;
 use super::peer::Peers;
 use super::procedure::Procedures;
@@ -93,6 +94,7 @@ pub struct Window {
     pub(super) fences: u64,
     pub(super) barrier: Option<Barrier>,
     pub(super) notifications: Notifications,
+    pub(super) matcher: Matcher,
     /// Legs with queued operations that the transport had no resource for.
     pub(super) stalled: Vec<(Key, u32)>,
     /// Signals that the transport had no resource for. Words only rise: the latest value is sent.
@@ -137,6 +139,7 @@ impl Window {
             fences: 0,
             barrier: None,
             notifications: Notifications::default(),
+            matcher: Matcher::new(),
             stalled: Vec::new(),
             unsent: Vec::new(),
             recheck: false,
@@ -154,6 +157,12 @@ impl Window {
         self.requests.next_completed()
     }
 
+    /// True, once, of a request whose operation was not done: asked when it is reported complete.
+    #[inline]
+    pub fn take_failed(&mut self, request: RequestId) -> bool {
+        self.requests.take_failed(request)
+    }
+
     /// True while the request is not complete, for callers that block.
     pub fn is_pending(&self, request: RequestId) -> bool {
         self.requests.is_pending(request)
@@ -164,7 +173,7 @@ impl Window {
         self.requests.alive()
     }
 
-    /// True if nothing waits for progress: no deferred or closed epoch, operation, lock request, flush or signal.
+    /// True if nothing waits for progress: no deferred or closed epoch, operation, lock request, flush, signal or expectation.
     pub fn is_quiet(&self) -> bool {
         self.deferred.is_empty()
             && self.closed_incomplete == 0
@@ -173,6 +182,7 @@ impl Window {
             && self.procedures.is_empty()
             && self.unsent.is_empty()
             && self.requests.alive() == 0
+            && self.matcher.waiting() == 0
     }
 
     /// True if the application has a start, post, lock or lock_all epoch open [RQ-5].

@@ -12,7 +12,7 @@ use super::hook;
 use super::sys::*;
 use crate::runtime::progress::{Patience, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
-use crate::runtime::progress::{crowded, must_drive};
+use crate::runtime::progress::{crowded, may_be_told, must_drive};
 
 /// Blocking calls are made in their nonblocking form; agreed at `MPI_Init`.
 static AGREED: AtomicBool = AtomicBool::new(false);
@@ -29,11 +29,11 @@ pub(crate) fn collectives() -> bool {
 }
 
 /// True if a point-to-point call or a wait, in a job that has agreed on loops, is to be waited for here: it has something of
-/// ours to drive, or ranks share cores, which this host's own waits do not give away [PR-4].
+/// ours to drive, now or when a peer tells us something, or ranks share cores, which this host's own waits do not give away [PR-4].
 #[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn now() -> bool {
-    collectives() && (crowded() || must_drive())
+    collectives() && (crowded() || may_be_told() || must_drive())
 }
 
 /// Repeats `look` until it gives a result, driving everything in between. Not with the guard held.

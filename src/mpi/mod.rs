@@ -8,7 +8,8 @@
 //! | `init`, `session` | `MPI_Init*`, `MPI_Finalize` and MPI sessions: settings and agreements |
 //! | `window`, `info` | constructors, attributes, info keys, `MPI_Win_free` |
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
-//! | `notify` | the notifying forms of the communication calls |
+//! | `notify`, `tagged` | the notifying forms of the communication calls |
+//! | `persistent`, `completion` | persistent requests for tagged notifications, in all calls that take requests |
 //! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
 //! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
@@ -24,6 +25,7 @@ mod args;
 #[cfg(mpi_host = "mpich")]
 mod blocking;
 pub(crate) mod call;
+mod completion;
 mod constructor;
 mod courier;
 mod datatype;
@@ -37,6 +39,7 @@ pub(crate) mod host;
 mod info;
 mod init;
 pub(crate) mod notify;
+pub(crate) mod persistent;
 mod request;
 mod rma;
 #[cfg(mpi_sessions)]
@@ -46,5 +49,6 @@ mod shortcut;
 pub(crate) mod sync;
 pub(crate) mod sys;
 mod table;
+pub(crate) mod tagged;
 mod transport;
 pub(crate) mod window;

@@ -8,9 +8,10 @@ use super::call::{Done, admit, deliver, on_our_window};
 use super::error::Fault;
 use super::host::exports;
 use super::rma::{count_call, issue, issue_request};
+use super::shortcut;
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
-use crate::runtime::{Guard, Window};
+use crate::runtime::{Guard, Scope, Window};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
@@ -47,14 +48,25 @@ fn no_counter(number: u32) -> Fault {
 #[inline(always)]
 fn communicate(
     guard: Guard,
-    mut window: NonNull<Window>,
+    window: NonNull<Window>,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
+    with_notification(guard, window, |window| notification(window, target, index), make)
+}
+
+/// Checks and issues one operation and what is `behind` it, which is checked first.
+#[inline(always)]
+pub(super) fn with_notification(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let behind = notification(ours, target, index)?;
+    let behind = behind(ours)?;
     if let Some(op) = &behind {
         ours.port.announce_notification(op.target);
     }
@@ -73,30 +85,42 @@ fn communicate(
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
-    mut window: NonNull<Window>,
+    window: NonNull<Window>,
     request: *mut MPI_Request,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
+    with_notification_request(guard, window, request, |window| notification(window, target, index), make)
+}
+
+/// As [`with_notification`], with a request for the operation.
+#[inline(always)]
+pub(super) fn with_notification_request(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    request: *mut MPI_Request,
+    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     admit(request)?;
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let behind = notification(ours, target, index)?;
+    let behind = behind(ours)?;
     let made = make(ours)?;
     let outcome = issue_request(ours, made)?;
     if let Some(op) = behind {
         issue(ours, &op)?;
     }
     // SAFETY: `admit` has seen the place, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, request) }
+    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
 }
 
 /// The forms of one type of count.
 macro_rules! counted {
-    ($count:ty; $($put:ident $get:ident $accumulate:ident $get_accumulate:ident $form:ident ($($request:ident: $type:ty)?);)*) => {$(
-        counted! { @transfer $put OpKind::Put, *const c_void, $count, $form ($($request: $type)?) }
-        counted! { @transfer $get OpKind::Get, *mut c_void, $count, $form ($($request: $type)?) }
+    ($count:ty; $($put:ident $get:ident $accumulate:ident $get_accumulate:ident $short:path, $form:ident ($($request:ident: $type:ty)?);)*) => {$(
+        counted! { @transfer $put OpKind::Put, *const c_void, $count, $short, $form ($($request: $type)?) }
+        counted! { @transfer $get OpKind::Get, *mut c_void, $count, $short, $form ($($request: $type)?) }
         /// Reduces data into a target's window and tells the target.
         ///
         /// # Safety
@@ -147,7 +171,7 @@ macro_rules! counted {
                 $(, $request: $type)?);
         }
     )*};
-    (@transfer $name:ident $kind:expr, $pointer:ty, $count:ty, $form:ident ($($request:ident: $type:ty)?)) => {
+    (@transfer $name:ident $kind:expr, $pointer:ty, $count:ty, $short:path, $form:ident ($($request:ident: $type:ty)?)) => {
         /// Moves data between this process and a target's window and tells the target.
         ///
         /// # Safety
@@ -158,11 +182,17 @@ macro_rules! counted {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, notification_idx: c_int, win: MPI_Win
             $(, $request: $type)?
         ) -> c_int {
-            let origin = Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
-            let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            // Made where they are used: kept across the call they would go through memory.
+            let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
+            let target =
+                || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            // SAFETY: the application's arguments.
+            if unsafe { $short(win, $kind, origin(), target(), notification_idx) } {
+                return MPI_SUCCESS;
+            }
             on_our_window(stringify!($name), win, |guard, window| {
                 $form(guard, window, $($request,)? target_rank, notification_idx, |window| {
-                    args::transfer(window, $kind, origin, target)
+                    args::transfer(window, $kind, origin(), target())
                 })
             })
         }
@@ -175,13 +205,13 @@ macro_rules! counted {
 }
 
 counted! { c_int;
-    MPIX_Put_notify MPIX_Get_notify MPIX_Accumulate_notify MPIX_Get_accumulate_notify communicate ();
-    MPIX_Rput_notify MPIX_Rget_notify MPIX_Raccumulate_notify MPIX_Rget_accumulate_notify communicate_request (request: *mut MPI_Request);
+    MPIX_Put_notify MPIX_Get_notify MPIX_Accumulate_notify MPIX_Get_accumulate_notify shortcut::notified, communicate ();
+    MPIX_Rput_notify MPIX_Rget_notify MPIX_Raccumulate_notify MPIX_Rget_accumulate_notify shortcut::not_notified, communicate_request (request: *mut MPI_Request);
 }
 
 counted! { MPI_Count;
-    MPIX_Put_notify_c MPIX_Get_notify_c MPIX_Accumulate_notify_c MPIX_Get_accumulate_notify_c communicate ();
-    MPIX_Rput_notify_c MPIX_Rget_notify_c MPIX_Raccumulate_notify_c MPIX_Rget_accumulate_notify_c communicate_request (request: *mut MPI_Request);
+    MPIX_Put_notify_c MPIX_Get_notify_c MPIX_Accumulate_notify_c MPIX_Get_accumulate_notify_c shortcut::notified, communicate ();
+    MPIX_Rput_notify_c MPIX_Rget_notify_c MPIX_Raccumulate_notify_c MPIX_Rget_accumulate_notify_c shortcut::not_notified, communicate_request (request: *mut MPI_Request);
 }
 
 /// Fetches one element of a target, reduces ours into it and tells the target.

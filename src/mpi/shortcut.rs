@@ -1,15 +1,16 @@
 //! Puts and gets that are copies: the short way through, for one thread and for many at once (`runtime::shortcut`).
 
 use std::cell::Cell;
+use std::ffi::c_int;
 
 use super::args::{Buffer, Target};
 use super::datatype::predefined;
 use super::rma::CALLS_PER_SWEEP;
 use super::sys::*;
 use crate::engine::OpKind;
-use crate::runtime::HostHandle;
 use crate::runtime::process::{enter_alone, multiple};
 use crate::runtime::shortcut::{self, Place};
+use crate::runtime::{HostHandle, Window};
 use crate::transport::kernel::copy;
 
 /// Calls of a thread between two that enter: a program may do nothing else for long [PR-1].
@@ -31,12 +32,41 @@ pub(crate) unsafe fn transfer(window: MPI_Win, kind: OpKind, origin: Buffer, tar
         .is_some()
 }
 
+/// A put or get that is a copy, as [`transfer`] does below `MPI_THREAD_MULTIPLE`, and then a counter of the target is raised.
+///
+/// # Safety
+/// As [`transfer`].
+#[inline(always)]
+pub(crate) unsafe fn notified(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target, index: c_int) -> bool {
+    let copy_and_tell = || {
+        let (rank, len) = dense(origin, target)?;
+        let index = u32::try_from(index).ok()?;
+        alone(window, rank, |ours, place| {
+            let counter = ours.port.counter_of(rank, index)?;
+            // SAFETY: the caller's promise; the port has mapped the place.
+            unsafe { carry(kind, origin, target, place, len) }?;
+            counter.raise();
+            Some(())
+        })
+    };
+    !multiple() && copy_and_tell().is_some()
+}
+
 /// For calls that have none.
 ///
 /// # Safety
 /// None is needed.
 #[inline(always)]
 pub(crate) unsafe fn none(_: MPI_Win, _: OpKind, _: Buffer, _: Target) -> bool {
+    false
+}
+
+/// For notifying calls that have none.
+///
+/// # Safety
+/// None is needed.
+#[inline(always)]
+pub(crate) unsafe fn not_notified(_: MPI_Win, _: OpKind, _: Buffer, _: Target, _: c_int) -> bool {
     false
 }
 
@@ -57,14 +87,21 @@ unsafe fn copy_among(window: MPI_Win, kind: OpKind, origin: Buffer, target: Targ
     unsafe { carry(kind, origin, target, place, len) }
 }
 
-/// Below `MPI_THREAD_MULTIPLE`. The shortest way through: it cannot panic, so nothing has to be caught, and its arguments stay in
-/// registers.
+/// Below `MPI_THREAD_MULTIPLE`.
 ///
 /// # Safety
 /// As [`transfer`].
 #[inline(always)]
 unsafe fn copy_alone(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target) -> Option<()> {
     let (rank, len) = dense(origin, target)?;
+    // SAFETY: the caller's promise; the port has mapped the place.
+    alone(window, rank, |_, place| unsafe { carry(kind, origin, target, place, len) })
+}
+
+/// Does `what` with a target of a window whose operations are copies just now. The shortest way through: it cannot panic, so nothing
+/// has to be caught, and its arguments stay in registers.
+#[inline(always)]
+fn alone(window: MPI_Win, rank: u32, what: impl FnOnce(&Window, Place) -> Option<()>) -> Option<()> {
     let guard = enter_alone()?;
     let mut ours = guard.windows.hot(HostHandle(window.key()))?;
     // SAFETY: found under this guard, and no other reference to it is alive.
@@ -73,9 +110,7 @@ unsafe fn copy_alone(window: MPI_Win, kind: OpKind, origin: Buffer, target: Targ
     if calls.is_multiple_of(CALLS_PER_SWEEP) || !ours.engine.goes_directly(rank) {
         return None;
     }
-    let place = ours.port.place_of(rank)?;
-    // SAFETY: the caller's promise; the port has mapped the place.
-    unsafe { carry(kind, origin, target, place, len) }?;
+    what(ours, ours.port.place_of(rank)?)?;
     ours.calls = calls;
     Some(())
 }

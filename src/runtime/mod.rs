@@ -13,6 +13,7 @@
 #![cfg_attr(not(feature = "host"), allow(dead_code, unused_imports))]
 
 pub mod config;
+pub(crate) mod notices;
 pub(crate) mod process;
 pub(crate) mod progress;
 #[doc(hidden)]
@@ -23,4 +24,4 @@ pub(crate) mod window;
 
 pub(crate) use process::{Guard, enter};
 pub(crate) use transport::{Transport, with_port};
-pub(crate) use window::{Entry, Hints, HostHandle, HostRequest, Window};
+pub(crate) use window::{Ending, Entry, Hints, HostHandle, HostRequest, Scope, Window};

@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::config::Settings;
-use super::window::{HostRequest, Registry};
+use super::notices::Notices;
+use super::window::{Ending, HostRequest, Registry};
 
 /// What the runtime needs of the host.
 #[derive(Clone, Copy)]
@@ -13,7 +14,7 @@ pub(crate) struct Host {
     /// Drives the host's own progress. Called without the guard.
     pub(crate) poke: fn(),
     /// Completes a pending request. Called with the guard held; must not enter the runtime again.
-    pub(crate) complete: fn(HostRequest),
+    pub(crate) complete: fn(HostRequest, Ending),
 }
 
 /// Everything that belongs to this process.
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) settings: Option<Settings>,
     /// Looks at values since a sweep.
     pub(crate) polls: u32,
+    /// Persistent requests for tagged notifications.
+    pub(crate) notices: Notices,
 }
 
 struct Process {
@@ -46,9 +49,10 @@ static PROCESS: Process = Process {
     multiple: AtomicBool::new(false),
     state: UnsafeCell::new(State {
         windows: Registry::new(),
-        host: Host { poke: || (), complete: |_| () },
+        host: Host { poke: || (), complete: |_, _| () },
         settings: None,
         polls: 0,
+        notices: Notices::new(),
     }),
 };
 

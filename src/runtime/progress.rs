@@ -8,15 +8,40 @@ use super::window::{Attended, Window, nothing_attended};
 
 /// Windows that we serve: read by hooks and waits without entering.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// Those of them whose peers may tell this process something ([`Registry::attend_told`](super::window::Registry::attend_told)).
+static TELLABLE: AtomicUsize = AtomicUsize::new(0);
 /// Ranks of this node outnumber the cores that they may run on.
 static CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// Notes how many windows are live; called with the guard held whenever that changes.
 pub(crate) fn note_live(state: &State) {
+    TELLABLE.store(state.windows.tellable(), Ordering::Relaxed);
     let before = LIVE.swap(state.windows.live().len(), Ordering::AcqRel);
     if before == 0 {
         super::thread::wake();
     }
+}
+
+/// True if a peer may tell this process something at any time, and then waits for it to be taken out: windows that wait for nothing
+/// themselves must be looked at now and then.
+#[inline]
+pub(crate) fn may_be_told() -> bool {
+    TELLABLE.load(Ordering::Relaxed) != 0
+}
+
+/// Sweeps between two looks at windows that wait for nothing.
+const SWEEPS_PER_LOOK: u32 = 64;
+static SWEEPS: AtomicU32 = AtomicU32::new(0);
+
+/// Counts a sweep. True if it is time to look at windows that wait for nothing.
+#[inline]
+fn must_look() -> bool {
+    if !may_be_told() {
+        return false;
+    }
+    let sweeps = SWEEPS.load(Ordering::Relaxed).wrapping_add(1);
+    SWEEPS.store(sweeps, Ordering::Relaxed);
+    sweeps.is_multiple_of(SWEEPS_PER_LOOK)
 }
 
 /// True if there is no window to drive.
@@ -40,6 +65,9 @@ pub(crate) fn crowded() -> bool {
 pub(crate) fn sweep(state: &mut State) -> bool {
     let (mut at, mut any) = (0, false);
     let host = state.host;
+    if must_look() {
+        state.windows.attend_told();
+    }
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { mut window, moved } => {
@@ -63,10 +91,16 @@ static EXPECTANT: AtomicU32 = AtomicU32::new(0);
 /// What a hook of the host calls: a sweep, unless somebody is inside already. One that moves something is followed by more: a
 /// peer that has just been answered asks again sooner than the host's own progress takes. True if anything moved.
 pub(crate) fn sweep_from_hook() -> bool {
-    if nothing_attended() {
+    if nothing_attended() && !must_look() {
         return false;
     }
     let Some(mut guard) = try_enter() else { return false };
+    if nothing_attended() {
+        guard.windows.attend_told();
+        if nothing_attended() {
+            return false;
+        }
+    }
     let mut any = false;
     let mut expectant = EXPECTANT.load(Ordering::Relaxed);
     for _ in 0..AT_MOST {
@@ -205,6 +239,6 @@ pub(crate) fn all_quiet() -> bool {
         // SAFETY: as in `sweep`.
         let window = unsafe { window.as_mut() };
         window.report(&host);
-        window.engine.is_quiet()
+        window.is_settled()
     })
 }

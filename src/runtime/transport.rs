@@ -10,11 +10,11 @@ use std::ffi::CStr;
 
 use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
-use crate::transport::host_mpi::MessageWindow;
 use crate::transport::host_mpi::courier::Courier;
+use crate::transport::host_mpi::{MessageWindow, OutOfReach};
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
-use crate::transport::shm::{CounterStep, ShmWindow};
+use crate::transport::shm::{Counter, CounterStep, ShmWindow};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -155,6 +155,15 @@ impl Transport {
         either!(self, port => port.counters_of(rank))
     }
 
+    /// A counter of a process that is raised by load and store, right behind operations that are so too.
+    #[inline(always)]
+    pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
+        match self {
+            Transport::Shm(port) => port.counter_of(rank, index),
+            Transport::Messages(_) => None,
+        }
+    }
+
     /// A notification is about to be posted, behind an operation: the two may go in one packet.
     #[inline(always)]
     pub(crate) fn announce_notification(&mut self, rank: Rank) {
@@ -173,6 +182,16 @@ impl Transport {
         with_port!(self, port => port.counters_made(agreed));
     }
 
+    /// True if a tagged notification has come and was not taken out: of a window that nobody else looks at.
+    #[inline]
+    pub(crate) fn is_told(&self) -> bool {
+        match self {
+            Transport::Shm(port) => port.is_told(),
+            // Always polled.
+            Transport::Messages(_) => false,
+        }
+    }
+
     /// Deposits this process's vote in a nonblocking collective vote.
     pub(crate) fn vote(&mut self, objection: bool) {
         with_port!(self, port => port.vote(objection));
@@ -189,6 +208,15 @@ impl Transport {
         match self {
             Transport::Shm(_) => false,
             Transport::Messages(port) => port.is_broken(),
+        }
+    }
+
+    /// An operation on memory that its target has not attached, of which the application has not heard. The log has.
+    #[inline]
+    pub(crate) fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
+        match self {
+            Transport::Shm(_) => None,
+            Transport::Messages(port) => port.take_fault(target),
         }
     }
 

@@ -11,7 +11,7 @@
 //! | LK-1 to LK-6 | `locks`, and `tests/loom_lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
 //! | RQ-4, RQ-5, R-forms | `requests` |
-//! | notifications | `notify` |
+//! | notifications | `notify`, `tagged` |
 //! | wrong calls | `errors` |
 //! | "no resource" | `resources` |
 //! | what a wait says of itself [EP-10] | `waits` |
@@ -39,5 +39,6 @@ mod programs;
 mod random;
 mod requests;
 mod resources;
+mod tagged;
 mod waits;
 mod world;

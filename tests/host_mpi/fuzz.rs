@@ -23,9 +23,12 @@ fn one_of_each(counted: bool) -> Packet {
     packet.fetch(Place::flat(24, 8), How { reduction: reduction::NO_OP, ..how() }, 6, false);
     packet.swap(Place::flat(32, 8), 7).fill(5);
     packet.notify(3);
+    packet.notify_tagged(9);
     packet.signal(Word::Done, 9);
     packet.access(LockWord::Next { target: 1, parity: 1 }, Atomic::CompareSwap { expected: 1, new: 2 }, 3);
     packet.access(LockWord::Tail, Atomic::Load, 4);
+    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Id(0) });
+    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Number(1) });
     packet.seal(Header { ack_wanted: true, counted, taken: 0, done: 0 });
     packet
 }
@@ -54,10 +57,13 @@ fn what_is_written_is_read() {
     assert_eq!(reader.next_record(), Ok(Some(Record::Fetch(Place::flat(24, 8), no_op, 6, &[]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Swap(Place::flat(32, 8), 7, &[5; 16]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Notify(3))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::NotifyTagged(9))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Signal(Word::Done, 9))));
     let access = Atomic::CompareSwap { expected: 1, new: 2 };
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Next { target: 1, parity: 1 }, access, 3))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Tail, Atomic::Load, 4))));
+    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Id(0), .. })))));
+    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Number(1), .. })))));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
     packet.put_bulk(Place::flat(1, BULK));
@@ -65,6 +71,8 @@ fn what_is_written_is_read() {
     packet.reply(8, 5).fill(6);
     packet.answer(9, 10);
     packet.farewell();
+    let undone = [Which::Id(11), Which::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
+    undone.into_iter().for_each(|what| packet.unattached(what));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
     assert_eq!(reader.next_record(), Ok(Some(Record::PutBulk(Place::flat(1, BULK)))));
@@ -72,6 +80,9 @@ fn what_is_written_is_read() {
     assert_eq!(reader.next_record(), Ok(Some(Record::Reply(8, &[6; 5]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Answer(9, 10))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Farewell)));
+    for what in undone {
+        assert_eq!(reader.next_record(), Ok(Some(Record::Unattached(what))));
+    }
 }
 
 #[test]
@@ -152,6 +163,7 @@ fn refusals_name_the_peer_and_the_reason() {
     assert_eq!(verdict(&sealed(|packet| packet.reply(0, 8).fill(1))), Some(Malformed::NotAsked));
     assert_eq!(verdict(&sealed(|packet| packet.answer(0, 8))), Some(Malformed::NotAsked));
     assert_eq!(verdict(&sealed(|packet| packet.notify(0))), Some(Malformed::UnknownCounter));
+    assert_eq!(verdict(&sealed(|packet| packet.notify_tagged(1 << 31))), Some(Malformed::UnknownTag));
     let word = LockWord::Grant { target: 3 };
     assert_eq!(verdict(&sealed(|packet| packet.access(word, Atomic::Load, 0))), Some(Malformed::UnknownWord));
     assert_eq!(verdict(&sealed(|packet| packet.access(LockWord::Holders, Atomic::Load, 0))), Some(Malformed::UnknownWord));
@@ -197,7 +209,7 @@ fn attack(seed: u64) {
             1 => {
                 // A good header, then anything.
                 let mut bytes = one_of_each(true).bytes[..HEADER].to_vec();
-                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..15) } else { rng.u8(..) }));
+                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..17) } else { rng.u8(..) }));
                 bytes
             }
             _ => mutated(&mut rng),

@@ -73,7 +73,7 @@ impl Player {
         };
         let origin = match plan.kind {
             // The checkers tell operations apart by their buffers.
-            OpKind::Notify => place(net, &[0; 8]),
+            OpKind::Notify | OpKind::NotifyTagged => place(net, &[0; 8]),
             _ if data.is_empty() => Addr(0),
             _ => place(net, &data),
         };

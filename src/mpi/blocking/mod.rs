@@ -19,10 +19,19 @@
 mod assembled;
 mod collectives;
 mod point_to_point;
-mod waits;
+pub(super) mod waits;
 
 /// Interposes a call: `direct` to the host, or `driven` by us where `when` says so.
 macro_rules! interpose {
+    ($when:path; $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;)*) => {
+        $crate::mpi::blocking::driven! { $when; $($(#[$doc])* $name($($arg: $type),*) => $host, $driven;)* }
+        $crate::mpi::host::exports! { $($name($($arg: $type),*);)* }
+    };
+}
+pub(super) use interpose;
+
+/// The same, not exported.
+macro_rules! driven {
     ($when:path; $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;)*) => {$(
         $(#[$doc])*
         /// Interposed so that our windows are driven while it waits [PR-1].
@@ -42,7 +51,6 @@ macro_rules! interpose {
                 }
             })
         }
-        $crate::mpi::host::exports! { $name($($arg: $type),*); }
     )*};
 }
-pub(super) use interpose;
+pub(super) use driven;

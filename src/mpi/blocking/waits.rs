@@ -1,16 +1,17 @@
-//! Completion calls.
+//! Completion calls of the host's requests and of ours that are generalized requests. Those of persistent ones are answered before
+//! (`mpi::completion`).
 
 use std::ffi::c_int;
 
-use super::interpose;
+use super::{driven, interpose};
 use crate::mpi::sys::*;
 use crate::mpi::{drive, hook};
-use crate::runtime::progress::{must_drive, nothing_lives, sweep_from_hook};
+use crate::runtime::progress::{may_be_told, must_drive, nothing_lives, sweep_from_hook};
 
 /// From this many requests on, `MPI_Waitall` looks at one after the other instead of at all in each round.
 const MANY: c_int = 16;
 
-interpose! {
+driven! {
     drive::now;
     MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => PMPI_Wait, drive::wait(request, status);
     MPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status) => PMPI_Waitany,
@@ -28,10 +29,10 @@ interpose! {
         });
 }
 
-interpose! {
+driven! {
     // On hosts with a hook too: MPICH's own stops with an assertion when a pending generalized request stands in one list
     // with a null request (seen in 5.0.2).
-    must_drive;
+    must_wait_here;
     MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => PMPI_Waitall,
         wait_all(count, requests, statuses);
 }
@@ -90,6 +91,10 @@ fn step(look: impl FnOnce() -> c_int) -> c_int {
     code
 }
 
+fn must_wait_here() -> bool {
+    must_drive() || drive::collectives() && may_be_told()
+}
+
 fn lives() -> bool {
     drive::collectives() && !nothing_lives()
 }
@@ -98,13 +103,13 @@ fn may_meet_ours() -> bool {
     drive::collectives() || !nothing_lives()
 }
 
-interpose! {
+driven! {
     may_meet_ours;
     MPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status) => PMPI_Testall,
         with_statuses(count, statuses, |statuses| step(|| PMPI_Testall(count, requests, flag, statuses)));
 }
 
-interpose! {
+driven! {
     lives;
     MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Test,
         step(|| PMPI_Test(request, flag, status));
@@ -118,6 +123,10 @@ interpose! {
         step(|| PMPI_Testsome(incount, requests, outcount, indices, statuses));
     MPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Request_get_status,
         step(|| PMPI_Request_get_status(request, flag, status));
+}
+
+interpose! {
+    lives;
     MPI_Iprobe(source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Iprobe,
         step(|| PMPI_Iprobe(source, tag, comm, flag, status));
     MPI_Improbe(

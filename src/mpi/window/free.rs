@@ -8,6 +8,7 @@ use crate::mpi::error::{Fault, Place, boundary, raise};
 use crate::mpi::hook;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
+use crate::runtime::notices::look;
 use crate::runtime::progress::{note_live, wait_until};
 use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 
@@ -61,15 +62,20 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
 fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    let objection = ours.engine.has_open_epoch() || ours.engine.awaits_counters_from(0) || ours.waiting != 0;
+    // What has come is given to who waits for it, and then nobody does.
+    look(ours);
+    let objection = ours.engine.has_open_epoch()
+        || ours.engine.awaits_counters_from(0)
+        || ours.engine.expectations_waiting() != 0
+        || ours.waiting != 0;
     let (guard, objected) = vote(guard, window, objection);
     if objected {
         return Err(Fault::new(
             MPI_ERR_RMA_SYNC,
-            "an epoch is open on this window in some process, or a wait for a counter pending",
+            "an epoch is open on this window in some process, or a wait for notifications pending",
         ));
     }
-    let guard = wait_until(guard, window, |window| window.port.is_broken() || window.engine.is_quiet() && window.port.is_quiet());
+    let guard = wait_until(guard, window, |window| window.is_settled() && (window.port.is_broken() || window.port.is_quiet()));
     // Others may still need this process (to copy for them, on created windows) until they are quiet too.
     let (guard, _) = vote(guard, window, false);
     drop(wait_until(guard, window, |window| window.port.farewell()));
@@ -91,6 +97,7 @@ pub(crate) fn vote(guard: Guard, mut window: NonNull<Window>, objection: bool) -
 /// Forgets a window of ours whose handle is gone.
 fn discard(handle: HostHandle, window: NonNull<Window>) {
     let mut guard = enter();
+    guard.notices.forget(window);
     let window = guard.windows.remove_ours(handle, window);
     note_live(&guard);
     if guard.windows.live().is_empty() {

@@ -64,6 +64,13 @@ impl Members {
         self.mates.binary_search(&rank).ok().map(|place| place as Rank)
     }
 
+    /// Rank in the window of a process that shares the segment.
+    #[inline]
+    #[must_use]
+    pub fn rank_at(&self, place: Rank) -> Rank {
+        self.mates[place as usize]
+    }
+
     /// Rank in the segment of a process that is reached through it.
     #[inline]
     #[must_use]
@@ -120,6 +127,7 @@ mod tests {
         let members = Members::new(3, 9, vec![2, 3, 4], false);
         assert_eq!([1, 2, 3, 4, 5].map(|rank| members.near(rank)), [None, None, Some(1), None, None]);
         assert_eq!([1, 2, 3, 4, 5].map(|rank| members.place_of(rank)), [None, Some(0), Some(1), Some(2), None]);
+        assert_eq!([0, 1, 2].map(|place| members.rank_at(place)), [2, 3, 4]);
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub enum Malformed {
     /// This process has no such counter.
     #[error("it raises a counter that this process does not have")]
     UnknownCounter,
+    /// It is no tag.
+    #[error("it tells a tag that is none")]
+    UnknownTag,
     /// A reply to nothing.
     #[error("it answers a question that was not asked")]
     NotAsked,
@@ -147,6 +150,8 @@ pub enum Record<'a> {
     Reply(u32, &'a [u8]),
     /// Raises a counter of the receiver, when the sender's operations before it are done; itself one of them.
     Notify(u32),
+    /// Tells the receiver a tag, in the same way.
+    NotifyTagged(u32),
     /// Raises the word that the sender writes.
     Signal(Word, u64),
     /// Accesses a lock word; the id is the asker's ticket.
@@ -157,6 +162,46 @@ pub enum Record<'a> {
     Farewell,
     /// The sender has refused a message of the receiver's, and takes nothing more from it.
     Refusal,
+    /// An operation of the receiver's was not done, since some of the memory that it reaches is not attached to the window.
+    Unattached(Unattached),
+}
+
+/// Of an operation that was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unattached {
+    /// First byte that it was to reach.
+    pub disp: u64,
+    /// Bytes from there to the end of what it was to reach.
+    pub len: u64,
+    /// What it was.
+    pub which: Which,
+}
+
+/// Names a record of the receiver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// By the id under which a reply is wanted: there will be none.
+    Id(u32),
+    /// By its number among the operations.
+    Number(u64),
+}
+
+impl Record<'_> {
+    /// Where an operation reaches.
+    #[must_use]
+    #[inline]
+    pub fn place(&self) -> Option<Place> {
+        match *self {
+            Record::Put(place, _)
+            | Record::PutBulk(place)
+            | Record::Get(place, _)
+            | Record::GetBulk(place)
+            | Record::Accumulate(place, ..)
+            | Record::Fetch(place, ..)
+            | Record::Swap(place, ..) => Some(place),
+            _ => None,
+        }
+    }
 }
 
 /// Everything that stands before the records.
@@ -187,6 +232,8 @@ mod kind {
     pub(super) const FAREWELL: u8 = 12;
     pub(super) const REFUSAL: u8 = 13;
     pub(super) const NOTIFY: u8 = 14;
+    pub(super) const NOTIFY_TAGGED: u8 = 15;
+    pub(super) const UNATTACHED: u8 = 16;
 }
 
 /// A packet being written, or one that came in.
@@ -324,6 +371,12 @@ impl Packet {
         self.head([kind::NOTIFY, 0, 0, 0], index, 0, 0);
     }
 
+    /// Appends [`Record::NotifyTagged`].
+    #[inline]
+    pub fn notify_tagged(&mut self, tag: u32) {
+        self.head([kind::NOTIFY_TAGGED, 0, 0, 0], tag, 0, 0);
+    }
+
     /// Appends [`Record::Signal`].
     pub fn signal(&mut self, word: Word, value: u64) {
         self.head([kind::SIGNAL, word as u8, 0, 0], 0, 0, 0);
@@ -359,6 +412,18 @@ impl Packet {
     /// Appends [`Record::Refusal`].
     pub fn refusal(&mut self) {
         self.head([kind::REFUSAL, 0, 0, 0], 0, 0, 0);
+    }
+
+    /// Appends [`Record::Unattached`].
+    pub fn unattached(&mut self, what: Unattached) {
+        let (by, id, number) = match what.which {
+            Which::Id(id) => (0, id, 0),
+            Which::Number(number) => (1, 0, number),
+        };
+        self.head([kind::UNATTACHED, by, 0, 0], id, 0, 0);
+        self.number(what.disp);
+        self.number(what.len);
+        self.number(number);
     }
 }
 
@@ -471,6 +536,7 @@ impl<'a> Reader<'a> {
             kind::REPLY => Record::Reply(id, self.payload(payload)?),
             _ if payload != 0 => return Err(Malformed::Lengths),
             kind::NOTIFY => Record::Notify(id),
+            kind::NOTIFY_TAGGED => Record::NotifyTagged(id),
             kind::SIGNAL => Record::Signal(signal(codes[1]).ok_or(Malformed::UnknownKind)?, self.number()?),
             kind::ACCESS => {
                 let word = decode_word(codes[1], codes[2], runs).ok_or(Malformed::UnknownKind)?;
@@ -488,6 +554,15 @@ impl<'a> Reader<'a> {
             kind::ANSWER => Record::Answer(id, self.number()?),
             kind::FAREWELL => Record::Farewell,
             kind::REFUSAL => Record::Refusal,
+            kind::UNATTACHED => {
+                let (disp, len, number) = (self.number()?, self.number()?, self.number()?);
+                let which = match codes[1] {
+                    0 => Which::Id(id),
+                    1 => Which::Number(number),
+                    _ => return Err(Malformed::UnknownKind),
+                };
+                Record::Unattached(Unattached { disp, len, which })
+            }
             _ => return Err(Malformed::UnknownKind),
         };
         Ok(Some(record))

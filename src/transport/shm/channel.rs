@@ -160,7 +160,8 @@ impl Tag {
             2 => OpKind::Accumulate,
             3 => OpKind::GetAccumulate,
             4 => OpKind::CompareAndSwap,
-            _ => OpKind::Notify,
+            5 => OpKind::Notify,
+            _ => OpKind::NotifyTagged,
         };
         Tag { kind, element: Element(element), reduction: Reduction(reduction), extent, listed }
     }
@@ -179,7 +180,11 @@ mod tests {
 
     #[test]
     fn tags_travel() {
-        for kind in [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap] {
+        let bare = [OpKind::Notify, OpKind::NotifyTagged];
+        for kind in
+            [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap].iter().chain(&bare)
+        {
+            let kind = *kind;
             for listed in [false, true] {
                 let tag = Tag { kind, element: Element(200), reduction: Reduction(13), extent: 32, listed };
                 assert_eq!(Tag::decode(tag.encode()), tag);

@@ -26,6 +26,19 @@ pub(super) struct Counters {
     lots: Vec<Lot>,
 }
 
+/// A counter of some process.
+#[derive(Clone, Copy, Debug)]
+pub struct Counter<'a>(&'a AtomicU64);
+
+impl Counter<'_> {
+    /// Adds 1, after everything that this process has read and written. Nothing fetches the counter's cache line before: its owner looks
+    /// at it all the time and would take it away again, which costs a turn of the line.
+    #[inline(always)]
+    pub fn raise(self) {
+        protocol::raise(self.0);
+    }
+}
+
 /// Where the counters of one process lie.
 #[derive(Clone, Copy, Debug)]
 struct Lot {
@@ -55,20 +68,24 @@ impl Counters {
         self.lots[rank as usize].number
     }
 
-    /// One of them.
+    /// One of them, if the process has so many.
     #[inline(always)]
-    fn word(&self, rank: Rank, index: u32) -> &AtomicU64 {
-        let lot = self.lots[rank as usize];
-        assert!(index < lot.number, "a counter that rank {rank} has");
+    pub(super) fn get(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
+        let lot = self.lots.get(rank as usize).filter(|lot| index < lot.number)?;
         // SAFETY: inside the segment, aligned to 8 bytes; it starts as zeros and is accessed as atomic words alone.
-        unsafe { &*self.segment.at(lot.offset + u64::from(index) * lot.stride).cast::<AtomicU64>() }
+        Some(Counter(unsafe { &*self.segment.at(lot.offset + u64::from(index) * lot.stride).cast::<AtomicU64>() }))
     }
 
-    /// Adds 1, after everything that this process has written. Nothing fetches the counter's cache line before: its owner looks at
-    /// it all the time and would take it away again, which costs a turn of the line.
+    #[inline(always)]
+    fn word(&self, rank: Rank, index: u32) -> &AtomicU64 {
+        let Some(Counter(word)) = self.get(rank, index) else { panic!("rank {rank} has no counter {index}") };
+        word
+    }
+
+    /// As [`Counter::raise`].
     #[inline(always)]
     pub(super) fn raise(&self, rank: Rank, index: u32) {
-        protocol::raise(self.word(rank, index));
+        Counter(self.word(rank, index)).raise();
     }
 
     /// Its sum; what was written before each addition is visible then.

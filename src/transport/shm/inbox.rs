@@ -53,11 +53,12 @@ impl Inbox {
             if self.cursor >= self.origins.len() {
                 self.cursor = 0;
             }
-            let channel = shared.channel(shared.me, self.origins[self.cursor]);
+            let origin = self.origins[self.cursor];
+            let channel = shared.channel(shared.me, origin);
             self.cursor += 1;
             let head = channel.ends().peek();
             if published(&channel.slot(head).stamp, head).is_some() {
-                moved |= serve(channel, shared, self.attached.as_deref());
+                moved |= serve(channel, origin, shared, self.attached.as_deref());
             }
         }
         moved
@@ -79,7 +80,7 @@ impl Inbox {
 }
 
 /// Applies a channel's operations to this process's memory, at most a channelful.
-fn serve(channel: &Channel, shared: &Shared, attached: Option<&RefCell<Regions>>) -> bool {
+fn serve(channel: &Channel, origin: Rank, shared: &Shared, attached: Option<&RefCell<Regions>>) -> bool {
     let Some(mut drain) = channel.ends().try_drain() else {
         return false; // The origin does it itself just now.
     };
@@ -88,7 +89,19 @@ fn serve(channel: &Channel, shared: &Shared, attached: Option<&RefCell<Regions>>
     let mut untold = 0;
     while position - first < SLOTS as u64 {
         let Some(tag) = published(&channel.slot(position).stamp, position) else { break };
+        let kind = Tag::decode(tag).kind;
+        if kind == OpKind::NotifyTagged {
+            // SAFETY: the stamp was seen under the drain, so the slot is ours to read.
+            let (disp, ..) = unsafe { channel.slot(position).fields() };
+            if !shared.tell(shared.me, origin, disp) {
+                // The next poll has made room before it comes here.
+                break;
+            }
+            position += 1;
+            continue;
+        }
         if let Some(attached) = attached
+            && kind != OpKind::Notify
             // SAFETY: as below.
             && !unsafe { may_apply(channel, position, Tag::decode(tag), &attached.borrow()) }
         {
@@ -207,7 +220,7 @@ pub(super) unsafe fn combine_slot(tag: Tag, data: *mut u8, target: *mut u8, len:
             OpKind::Accumulate => combine.apply(data, target, len),
             OpKind::GetAccumulate => combine.exchange_apply(data, target, len),
             OpKind::CompareAndSwap => compare_swap_in_place(target, data, len),
-            OpKind::Put | OpKind::Get | OpKind::Notify => debug_assert!(false, "not atomic"),
+            OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => debug_assert!(false, "not atomic"),
         }
     }
 }

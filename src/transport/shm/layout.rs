@@ -1,15 +1,16 @@
 //! Where everything lies in the segment.
 //!
 //! ```text
-//! header | one block per rank | one block per ordered pair | contacts | channels | memory of the ranks
+//! header | one block per rank | one block per ordered pair | contacts | rings | channels | memory of the ranks
 //! ```
-//! Contacts and channels exist in created windows, memory in allocated ones. The parts that grow with
+//! Contacts and channels exist in created windows, memory in allocated ones, rings of tagged notifications where there are peers. The parts that grow with
 //! the square of the ranks are sparse: a page that nobody touches costs nothing. Everything starts as
 //! zeros, and zeros are the initial state of everything.
 
 use std::mem::size_of;
 
 use super::channel::Channel;
+use super::tags;
 use super::words::{Header, PairBlock, RankBlock};
 
 /// Small pages; the kernel rounds mappings to them. Larger pages would only make the padding smaller than theirs.
@@ -45,6 +46,8 @@ pub(super) struct Layout {
     pub(super) pairs: u64,
     /// Contact bits of the ranks, [`contact_words`] each.
     pub(super) contacts: u64,
+    /// Rings of the ranks' tagged notifications, [`RING`] bytes each.
+    pub(super) rings: u64,
     /// Channels (target, origin), target-major.
     pub(super) channels: u64,
     /// Memory of rank 0; the others follow as [`Placement`] says.
@@ -53,6 +56,11 @@ pub(super) struct Layout {
     /// Length of the segment.
     pub(super) total: u64,
 }
+
+/// Bytes of a ring: whole pages, which cost nothing until they are used.
+pub(super) const RING: u64 = (tags::SLOTS * size_of::<tags::Slot>()) as u64;
+#[cfg(not(loom))]
+const _: () = assert!(RING.is_multiple_of(PAGE));
 
 /// 64-bit words that hold one bit per rank, whole cache lines.
 pub(super) fn contact_words(ranks: u64) -> u64 {
@@ -71,6 +79,11 @@ impl Layout {
         if channels {
             end = ranks.checked_mul(contact_words(ranks) * 8)?.checked_add(end)?;
         }
+        let rings = round_up(end)?;
+        end = rings;
+        if ranks > 1 {
+            end = ranks.checked_mul(RING)?.checked_add(end)?;
+        }
         let channels_at = round_up(end)?;
         end = channels_at;
         if channels {
@@ -87,6 +100,7 @@ impl Layout {
             ranks: rank_blocks,
             pairs,
             contacts,
+            rings,
             channels: channels_at,
             memory: memory_at,
             placement,
@@ -120,7 +134,8 @@ mod tests {
         assert!(layout.ranks >= size_of::<Header>() as u64);
         assert!(layout.pairs - layout.ranks == 3 * size_of::<RankBlock>() as u64);
         assert!(layout.contacts - layout.pairs == 9 * size_of::<PairBlock>() as u64);
-        assert!(layout.channels >= layout.contacts + 3 * contact_words(3) * 8);
+        assert!(layout.rings >= layout.contacts + 3 * contact_words(3) * 8);
+        assert_eq!(layout.channels - layout.rings, 3 * RING);
         assert_eq!(layout.channels % PAGE, 0);
         assert_eq!(layout.memory - layout.channels, 9 * size_of::<Channel>() as u64);
         assert_eq!(layout.total - layout.memory, 3 * PAGE);

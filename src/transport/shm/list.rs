@@ -97,7 +97,7 @@ impl<'a> List<'a> {
                     OpKind::Get => moves::copy_pieces(base, self.data, &pieces(true)),
                     OpKind::Accumulate => moves::combine_pieces(combine, self.data, base, &pieces(false)),
                     OpKind::GetAccumulate => moves::exchange_pieces(combine, self.data, base, &pieces(false)),
-                    OpKind::CompareAndSwap | OpKind::Notify => debug_assert!(false, "one element"),
+                    OpKind::CompareAndSwap | OpKind::Notify | OpKind::NotifyTagged => debug_assert!(false, "one element"),
                 }
             }
             at += i64::from(place.len) * i64::from(place.count);

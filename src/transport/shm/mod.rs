@@ -23,6 +23,7 @@ use counters::{Counters, Making};
 use protocol::AccumulateLock;
 use setup::Mapped;
 use shared::Shared;
+use tags::{Rings, Tags};
 use traffic::Traffic;
 
 mod acc;
@@ -41,13 +42,15 @@ pub mod protocol;
 mod segment;
 mod setup;
 mod shared;
+#[doc(hidden)]
+pub mod tags;
 mod thief;
 mod traffic;
 mod vote;
 mod words;
 
 pub use card::node;
-pub use counters::APART as COUNTERS_APART;
+pub use counters::{APART as COUNTERS_APART, Counter};
 pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
@@ -85,6 +88,7 @@ pub struct ShmWindow {
     /// Notification counters, if there are any.
     counters: Option<Box<Counters>>,
     making: Making,
+    tags: Tags,
 }
 
 // SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the application's
@@ -107,18 +111,33 @@ impl ShmWindow {
         };
         let (me, voter) = (mapped.me, vote::Voter::default());
         let attached = (mapped.kind == Kind::Dynamic).then(|| Box::new(Attached::new(mapped.blocks, me)));
+        // SAFETY: the layout has a ring for each rank where there are several; the segment is dropped with the window.
+        let rings = unsafe { Rings::new(mapped.blocks, mapped.segment.at(mapped.layout.rings).cast()) };
+        let tags = Tags::new((mapped.size > 1).then_some(rings), me, mapped.size);
         let traffic = (!allocated && mapped.size > 1).then(|| {
             let contacts = mapped.segment.at(mapped.layout.contacts).cast();
             let channels = mapped.segment.at(mapped.layout.channels).cast();
             // SAFETY: the layout has these parts for this window; the segment is dropped with the window, after
             // the traffic.
-            let shared =
-                unsafe { Shared::new(mapped.blocks, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
+            let shared = unsafe { Shared::new(rings, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
             let own = attached.as_deref().map(Attached::own);
             Box::new(Traffic::new(shared, mapped.cma, own))
         });
         let (counters, making) = (None, Making::default());
-        Ok(ShmWindow { traffic, attached, allocated, me, base, settings, voter, shapes: Shapes::new(), counters, making, mapped })
+        Ok(ShmWindow {
+            traffic,
+            attached,
+            allocated,
+            me,
+            base,
+            settings,
+            voter,
+            shapes: Shapes::new(),
+            counters,
+            making,
+            tags,
+            mapped,
+        })
     }
 
     /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more. As dropping
@@ -180,6 +199,12 @@ impl ShmWindow {
                 at <= size && len <= size - at
             }
         }
+    }
+
+    /// True if memory is attached to the window: what may be accessed changes, and no peer need know.
+    #[must_use]
+    pub(crate) fn is_dynamic(&self) -> bool {
+        self.attached.is_some()
     }
 
     /// Adds memory of this process to a dynamic window.
@@ -247,6 +272,12 @@ impl ShmWindow {
         self.counters.as_ref().map_or(0, |counters| counters.number(rank))
     }
 
+    /// A counter of a process whose memory this one reaches by load and store, if there is such a counter.
+    #[inline(always)]
+    pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
+        self.counters.as_ref().filter(|_| self.allocated).and_then(|counters| counters.get(rank, index))
+    }
+
     /// Raises a counter of this process in the name of one that does not share its memory, after all that this process has done for it [LK-7].
     #[inline]
     pub(crate) fn notify_here(&self, index: u32) {
@@ -303,6 +334,17 @@ impl ShmWindow {
         Posted::Complete
     }
 
+    #[inline]
+    fn tell(&mut self, op: &Op) -> Posted {
+        if self.tags.tell(op.target, op.disp as u32) { Posted::Complete } else { Posted::NoResource }
+    }
+
+    /// True if a tagged notification has come and was not taken out.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.tags.is_told()
+    }
+
     /// Nonblocking collective vote, used to tear down: deposits this process's vote ...
     pub fn vote(&mut self, objection: bool) {
         self.voter.vote(self.mapped.blocks.header(), objection);
@@ -348,6 +390,7 @@ impl ShmWindow {
             // SAFETY: as above.
             OpKind::Get => unsafe { copy(target, result, len) },
             OpKind::Notify => return self.raise(op),
+            OpKind::NotifyTagged => return self.tell(op),
             _ => self.direct_atomic(op, target),
         }
         Posted::Complete
@@ -453,6 +496,11 @@ impl Port for ShmWindow {
     #[inline]
     fn counter(&mut self, index: u32) -> u64 {
         self.counters.as_ref().map_or(0, |counters| counters.sum(self.me, index))
+    }
+
+    #[inline]
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        self.tags.next()
     }
 
     #[inline]

@@ -299,7 +299,7 @@ impl Outbox {
             let origin = (op.origin.0 as *const u8).wrapping_add(at);
             match op.kind {
                 OpKind::Put | OpKind::Accumulate => copy(origin, data, part),
-                OpKind::Get | OpKind::Notify => {}
+                OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
                 OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
                 OpKind::GetAccumulate => copy(origin, data, part),
                 OpKind::CompareAndSwap => {

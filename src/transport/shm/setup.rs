@@ -15,9 +15,10 @@ use crate::transport::element::ForeignReduce;
 use super::card::{CARD_BYTES, Card, Kind, PROBE, decode_failure, encode_failure, identity, word};
 use super::channel::Channel;
 use super::cma;
-use super::layout::{Layout, PAGE, Placement, contact_words};
+use super::layout::{Layout, PAGE, Placement, RING, contact_words};
 use super::pool::{self, KEPT_BYTES, Kept};
 use super::segment::{self, Failure, Segment, Step};
+use super::tags;
 use super::words::{Blocks, Header, PairBlock, RankBlock, RankInfo};
 
 /// What the collective set-up needs of the host. Blocking, collective over the window's processes.
@@ -344,6 +345,13 @@ fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: boo
             }
         }
         zero(contacts, words * 8);
+    }
+    if ranks > 1 {
+        // SAFETY: this rank's block and ring, in a segment that all have let go of.
+        unsafe {
+            let block = segment.at(layout.ranks).cast::<RankBlock>().add(me as usize);
+            tags::clean(&(*block).tags_tail.0, segment.at(layout.rings + me * RING).cast());
+        }
     }
     zero(layout.pairs + me * ranks * size_of::<PairBlock>() as u64, ranks * size_of::<PairBlock>() as u64);
     zero(layout.ranks + me * size_of::<RankBlock>() as u64, size_of::<RankBlock>() as u64);

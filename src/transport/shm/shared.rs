@@ -8,6 +8,7 @@ use crate::transport::element::ForeignReduce;
 use super::channel::Channel;
 use super::counters::Counters;
 use super::layout::contact_words;
+use super::tags::{self, Rings};
 use super::words::Blocks;
 
 /// Addresses in the segment, and this process's part.
@@ -21,6 +22,7 @@ pub(super) struct Shared {
     size: u32,
     contacts: *const AtomicU64,
     channels: *const Channel,
+    rings: Rings,
     /// Of the window, as long as these are in force; null if there are none.
     counters: *const Counters,
 }
@@ -30,7 +32,7 @@ impl Shared {
     /// The segment parts must be those of a window of `size` ranks of which `me` is one, valid as long as
     /// the result is used; `base` is this process's window memory.
     pub(super) unsafe fn new(
-        blocks: Blocks,
+        rings: Rings,
         contacts: *const AtomicU64,
         channels: *const Channel,
         me: Rank,
@@ -38,7 +40,8 @@ impl Shared {
         base: *mut u8,
         foreign: ForeignReduce,
     ) -> Self {
-        Shared { blocks, me, base, foreign, size, contacts, channels, counters: std::ptr::null() }
+        let (blocks, counters) = (rings.blocks(), std::ptr::null());
+        Shared { blocks, me, base, foreign, size, contacts, channels, rings, counters }
     }
 
     /// Other counters are in force.
@@ -56,6 +59,12 @@ impl Shared {
         if let Some(counters) = unsafe { self.counters.as_ref() } {
             counters.raise(rank, index as u32);
         }
+    }
+
+    /// Tells `rank` a tag in the name of `origin`, after everything that was done to its memory before. False if there is no room now.
+    #[inline]
+    pub(super) fn tell(&self, rank: Rank, origin: Rank, tag: u64) -> bool {
+        self.rings.of(rank).push(&mut 0, tags::encode(origin, tag as u32))
     }
 
     /// The channel from `origin` to `target`. Channels to one target are neighbours.

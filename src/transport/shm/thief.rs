@@ -54,6 +54,8 @@ pub(super) enum Drained {
     Done,
     /// The target is about it.
     Held,
+    /// The target has not taken out its tagged notifications, and there is no room for the next.
+    Full,
 }
 
 impl Thief {
@@ -77,6 +79,12 @@ impl Thief {
                 OpKind::Get => self.copies(channel, position, end, victim, Way::Read),
                 OpKind::Notify => {
                     victim.shared.raise(victim.rank, loot(channel, position).disp);
+                    Ok(position + 1)
+                }
+                OpKind::NotifyTagged => {
+                    if !victim.shared.tell(victim.rank, victim.shared.me, loot(channel, position).disp) {
+                        return Ok(Drained::Full);
+                    }
                     Ok(position + 1)
                 }
                 _ if tag.listed => self.scattered(channel, position, victim, foreign),
@@ -201,7 +209,7 @@ fn hull(channel: &Channel, first: u64, end: u64) -> (u64, u64, u64) {
     let mut position = first + 1;
     while position < end {
         let Loot { tag, disp, len, .. } = loot(channel, position);
-        if tag.listed || matches!(tag.kind, OpKind::Put | OpKind::Get | OpKind::Notify) {
+        if tag.listed || matches!(tag.kind, OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged) {
             break;
         }
         let (wider_from, wider_to) = (from.min(disp), to.max(disp + len as u64));

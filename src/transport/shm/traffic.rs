@@ -78,7 +78,7 @@ impl Traffic {
         if op.shape.is_some() {
             return self.post_shaped(op, ticket, shapes);
         }
-        if op.len == 0 && op.kind != OpKind::Notify {
+        if op.len == 0 && !matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
@@ -269,7 +269,7 @@ impl Traffic {
         let (rank, shared) = (outbox.target, &self.shared);
         let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0, rank, shared };
         match self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
-            Ok(Drained::Done) => {}
+            Ok(Drained::Done | Drained::Full) => {}
             Ok(Drained::Held) => return Help::Interrupted,
             Err(error) => {
                 self.give_up(&error);

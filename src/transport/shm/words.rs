@@ -63,6 +63,9 @@ pub(super) struct RankBlock {
     /// Dynamic windows: what the rank has attached.
     pub(super) regions: Line<RegionWords>,
     pub(super) counters: Line<CounterWords>,
+    /// Tagged notifications to the rank: next place of its ring; see [`super::tags`].
+    pub(super) tags_tail: Line<AtomicU64>,
+    pub(super) tags: Line<TagWords>,
 }
 
 /// What the processes tell each other when they make notification counters; see [`super::counters`].
@@ -73,6 +76,14 @@ pub(super) struct CounterWords {
     pub(super) wanted: AtomicU64,
     /// Rank 0: descriptor of the counters' memory in its process.
     pub(super) file: AtomicU64,
+}
+
+/// What the consumer of a ring of tagged notifications reads and writes; see [`super::tags`].
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct TagWords {
+    pub(super) head: AtomicU64,
+    pub(super) used: AtomicU64,
 }
 
 /// Where a rank's table of attached memory is, and how much of it holds; see [`super::attached`]. Written by the rank alone.
@@ -136,7 +147,7 @@ pub(super) struct LockNode {
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Header>() == 256);
-    assert!(size_of::<RankBlock>() == 576);
+    assert!(size_of::<RankBlock>() == 704);
     assert!(size_of::<PairBlock>() == 128);
 };
 

@@ -6,7 +6,7 @@ use super::happening::What;
 use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
 use super::queue::Kind;
-use crate::engine::{Atomic, Change, LockTicket, LockWord, Op, Stage, Ticket, Word};
+use crate::engine::{Arrival, Atomic, Change, LockTicket, LockWord, Op, Stage, Ticket, Word};
 
 /// Answers up to this length travel like acknowledgements: without taking a port.
 const SHORT_ANSWER: u64 = 64;
@@ -108,7 +108,7 @@ impl Network {
         match message.purpose {
             _ if message.back => 0,
             Purpose::Access(_, Atomic::Swap(_) | Atomic::Add(_) | Atomic::CompareSwap { .. }) => unit,
-            Purpose::Notify => unit,
+            Purpose::Notify | Purpose::NotifyTagged => unit,
             Purpose::Accumulate | Purpose::Fetch => {
                 unit + (u128::from(message.bytes) * u128::from(self.parameters.accumulate_byte_fs) / 1000) as Time
             }
@@ -305,7 +305,7 @@ impl Network {
         }
         let Message { origin, target, window, .. } = message;
         match message.purpose {
-            Purpose::Put | Purpose::Accumulate | Purpose::Get | Purpose::Fetch | Purpose::Notify => {
+            Purpose::Put | Purpose::Accumulate | Purpose::Get | Purpose::Fetch | Purpose::Notify | Purpose::NotifyTagged => {
                 self.take_effect(id, &message);
                 let fetches = matches!(message.purpose, Purpose::Get | Purpose::Fetch);
                 if fetches && message.value > SHORT_ANSWER {
@@ -351,6 +351,10 @@ impl Network {
     fn take_effect(&mut self, id: u32, message: &Message) {
         if message.purpose == Purpose::Notify {
             return self.count(id, message);
+        }
+        if message.purpose == Purpose::NotifyTagged {
+            let arrival = Arrival { source: message.origin, tag: message.value as u32 };
+            self.tell(message.window, message.target).arrivals.push_back(arrival);
         }
         let atomic = matches!(message.purpose, Purpose::Accumulate | Purpose::Fetch);
         if atomic && self.delayed.is_none() && self.fails(Fault::DelayAccumulate) {
@@ -455,7 +459,7 @@ impl Network {
                 self.packets[origin as usize].push_back(packet);
                 self.wake(origin);
             }
-            Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch | Purpose::Notify => {
+            Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch | Purpose::Notify | Purpose::NotifyTagged => {
                 if let Some(op) = self.memory.as_mut().and_then(|memory| memory.unload(id, origin))
                     && matches!(message.purpose, Purpose::Get | Purpose::Fetch)
                 {

@@ -94,7 +94,7 @@ impl Memory {
     /// True if the operation reads its origin buffer: a fetch without operation, and a get, do not.
     fn reads_origin(op: &Op) -> bool {
         match op.kind {
-            OpKind::Get | OpKind::Notify => false,
+            OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => false,
             OpKind::GetAccumulate => op.reduction != reduction::NO_OP,
             OpKind::Put | OpKind::Accumulate | OpKind::CompareAndSwap => true,
         }
@@ -127,7 +127,7 @@ impl Memory {
     pub(super) fn apply(&mut self, message: u32, window: u32, times: u32, short: bool) -> Op {
         let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
         let op = cargo.op;
-        if op.kind == OpKind::Notify {
+        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
             return op;
         }
         let (base, target) = there(&op, cargo.shape.as_ref());
@@ -137,7 +137,7 @@ impl Memory {
         match op.kind {
             OpKind::Put if times == 0 => {}
             OpKind::Put => new.copy_from_slice(&cargo.data),
-            OpKind::Get | OpKind::Notify => {}
+            OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
             OpKind::Accumulate => (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &cargo.data)),
             OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
             OpKind::GetAccumulate => reduce(op.element, op.reduction, &mut new, &cargo.data),

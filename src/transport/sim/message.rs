@@ -19,6 +19,8 @@ pub(super) enum Purpose {
     Fetch,
     /// Raises a counter.
     Notify,
+    /// Tells a tag.
+    NotifyTagged,
     Signal(Word),
     /// An access to a lock word.
     Access(LockWord, Atomic),
@@ -58,7 +60,7 @@ pub(super) struct Message {
     pub(super) inlined: bool,
     /// On the wire, in this direction.
     pub(super) bytes: u64,
-    /// Of a signal; of an access, what the word held; of a packet, what it says; of a notification, which counter.
+    /// Of a signal; of an access, what the word held; of a packet, what it says; of a notification, which counter or tag.
     pub(super) value: u64,
 }
 

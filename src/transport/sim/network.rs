@@ -12,7 +12,7 @@ use super::port::SimPort;
 use super::queue::{Kind, Queue};
 use super::words::{Words, fold};
 use super::{Carry, Disorder, Parameters, Time};
-use crate::engine::{Addr, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
+use crate::engine::{Addr, Arrival, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
 use crate::transport::shape::Shape;
 
 /// What a window of a rank has been told and has not looked at.
@@ -21,6 +21,8 @@ pub(super) struct Inbox {
     pub(super) finished: VecDeque<(Ticket, Stage)>,
     pub(super) answers: VecDeque<(LockTicket, u64)>,
     pub(super) changes: VecDeque<Change>,
+    /// Tagged notifications.
+    pub(super) arrivals: VecDeque<Arrival>,
     /// Something came since the last poll.
     pub(super) fresh: bool,
 }

@@ -6,7 +6,8 @@ use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::Network;
 use super::{Time, meter};
 use crate::engine::{
-    Answer, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind, Port, Posted, Rank, Stage, Ticket, Word,
+    Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind, Port, Posted, Rank, Stage, Ticket,
+    Word,
 };
 
 /// What a signal, an access or a request of a get takes on the wire.
@@ -84,6 +85,7 @@ impl<'a> SimPort<'a> {
             OpKind::Get => (Purpose::Get, WORD),
             OpKind::GetAccumulate | OpKind::CompareAndSwap => (Purpose::Fetch, op.len),
             OpKind::Notify => (Purpose::Notify, WORD),
+            OpKind::NotifyTagged => (Purpose::NotifyTagged, WORD),
         };
         // Only what is stored at the target has a local stage of its own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
@@ -95,7 +97,7 @@ impl<'a> SimPort<'a> {
             bytes,
             value: match op.kind {
                 OpKind::Notify if forestalled => COUNTED,
-                OpKind::Notify => op.disp,
+                OpKind::Notify | OpKind::NotifyTagged => op.disp,
                 _ => op.len,
             },
             inlined: inlined || op.kind == OpKind::Get,
@@ -202,6 +204,10 @@ impl Port for SimPort<'_> {
 
     fn counter(&mut self, index: u32) -> u64 {
         self.net.words.counter(self.window, self.me, index)
+    }
+
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        self.take(|inbox| inbox.arrivals.pop_front())
     }
 
     fn poll(&mut self) -> bool {

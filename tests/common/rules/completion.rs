@@ -95,7 +95,9 @@ impl Model {
 
     /// Notifications that have come to a counter.
     pub fn counter(&self, rank: Rank, index: u32) -> u64 {
-        let came = |op: &&super::OpRecord| op.target == rank && op.notifies == Some(index.into()) && op.remote.is_some();
+        let came = |op: &&super::OpRecord| {
+            op.target == rank && op.notifies == Some((OpKind::Notify, index.into())) && op.remote.is_some()
+        };
         self.ops.iter().filter(came).count() as u64
     }
 

@@ -73,7 +73,7 @@ pub struct OpRecord {
     pub target: Rank,
     pub epoch: EpochId,
     /// It raises this counter.
-    pub notifies: Option<u64>,
+    pub notifies: Option<(OpKind, u64)>,
     pub posted: Option<Time>,
     pub local: Option<Time>,
     pub remote: Option<Time>,
@@ -251,7 +251,7 @@ impl Model {
             .or(me.fence)
             .expect("the script issues an operation outside any epoch");
         let id = self.ops.len();
-        let notifies = (op.kind == OpKind::Notify).then_some(op.disp);
+        let notifies = matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged).then_some((op.kind, op.disp));
         self.ops.push(OpRecord { rank, target: op.target, epoch, notifies, posted: None, local: None, remote: None });
         self.epochs[epoch].ops.push(id);
         if let Kind::Fence(number) = self.epochs[epoch].kind {

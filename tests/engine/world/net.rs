@@ -178,6 +178,7 @@ pub struct Net {
     /// When the last operation of a pair takes effect, of those posted so far.
     last_effect: HashMap<(Rank, Rank), Time>,
     counters: HashMap<(Rank, u32), u64>,
+    tagged: Vec<VecDeque<Arrival>>,
     seen: HashMap<(Rank, Rank, Word), u64>,
     sent: HashMap<(Rank, Rank, Word), (u64, Time)>,
     lock_words: BTreeMap<(Rank, LockWord), u64>,
@@ -227,6 +228,7 @@ impl Net {
             last_accumulate: HashMap::new(),
             last_effect: HashMap::new(),
             counters: HashMap::new(),
+            tagged: vec![VecDeque::new(); ranks as usize],
             seen: HashMap::new(),
             sent: HashMap::new(),
             lock_words: BTreeMap::new(),
@@ -342,7 +344,7 @@ impl Net {
             Event::Local { op, ticket } => {
                 let record = self.ops[&op];
                 match record.kind {
-                    OpKind::Put | OpKind::Accumulate | OpKind::Notify => {
+                    OpKind::Put | OpKind::Accumulate | OpKind::Notify | OpKind::NotifyTagged => {
                         let data = self.read_origin(&record);
                         self.carried.insert(op, data);
                     }
@@ -354,7 +356,7 @@ impl Net {
             Event::Remote { op, ticket } => {
                 let record = self.ops.remove(&op).expect("in flight");
                 if let Some(data) = self.carried.remove(&op) {
-                    self.apply_storing(&record, &data);
+                    self.apply_storing(self.model.ops[op].rank, &record, &data);
                 }
                 self.model.op_remote(op, self.now);
                 let rank = self.model.ops[op].rank;
@@ -384,7 +386,7 @@ impl Net {
     }
 
     fn read_origin(&self, op: &Op) -> Vec<u8> {
-        if op.kind == OpKind::Notify {
+        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
             return Vec::new();
         }
         self.bufs[Buf::of(op.origin).0][..op.len as usize].to_vec()
@@ -408,7 +410,11 @@ impl Net {
         }
     }
 
-    fn apply_storing(&mut self, op: &Op, data: &[u8]) {
+    fn apply_storing(&mut self, from: Rank, op: &Op, data: &[u8]) {
+        if op.kind == OpKind::NotifyTagged {
+            self.tagged[op.target as usize].push_back(Arrival { source: from, tag: op.disp as u32 });
+            return;
+        }
         if op.kind == OpKind::Notify {
             *self.counters.entry((op.target, op.disp as u32)).or_insert(0) += 1;
             return;
@@ -519,9 +525,9 @@ impl Port for RankPort<'_> {
         }
         net.model.op_posted(id, op, net.now);
 
-        let fetching = !matches!(op.kind, OpKind::Put | OpKind::Accumulate | OpKind::Notify);
-        let notifies = op.kind == OpKind::Notify;
-        let atomic = !matches!(op.kind, OpKind::Put | OpKind::Get | OpKind::Notify);
+        let notifies = matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged);
+        let fetching = !notifies && !matches!(op.kind, OpKind::Put | OpKind::Accumulate);
+        let atomic = !notifies && !matches!(op.kind, OpKind::Put | OpKind::Get);
         // A notification takes effect behind whatever was posted before it.
         let before = if notifies { &net.last_effect } else { &net.last_accumulate };
         let ordered_after = if atomic || notifies { before.get(&pair).copied().unwrap_or(0) } else { 0 };
@@ -531,7 +537,7 @@ impl Port for RankPort<'_> {
                 net.apply_fetching(op);
             } else {
                 let data = net.read_origin(op);
-                net.apply_storing(op, &data);
+                net.apply_storing(me, op, &data);
             }
             net.model.op_local(id, net.now);
             net.model.op_remote(id, net.now);
@@ -576,6 +582,10 @@ impl Port for RankPort<'_> {
 
     fn counter(&mut self, index: u32) -> u64 {
         self.net.counters.get(&(self.me, index)).copied().unwrap_or(0)
+    }
+
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        self.net.tagged[self.me as usize].pop_front()
     }
 
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {

@@ -188,6 +188,10 @@ impl World {
     pub fn notify(&mut self, me: Rank, target: Rank, counter: u32) -> OpId {
         self.issue(me, byte_op(OpKind::Notify, target, counter.into(), 0))
     }
+    /// A bare tagged notification.
+    pub fn notify_tagged(&mut self, me: Rank, target: Rank, tag: u32) -> OpId {
+        self.issue(me, byte_op(OpKind::NotifyTagged, target, tag.into(), 0))
+    }
     pub fn put(&mut self, me: Rank, target: Rank, disp: usize, data: &[u8]) -> OpId {
         let op = self.put_op(target, disp, data);
         self.issue(me, op)

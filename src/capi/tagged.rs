@@ -1,0 +1,147 @@
+//! Requests for tagged notifications, and looks at those that nobody has taken.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use crate::engine::{Arrival, Wanted};
+use crate::mpi::call::{Done, on_our_window, place_for};
+use crate::mpi::error::Fault;
+use crate::mpi::host::exports;
+use crate::mpi::persistent;
+use crate::mpi::sys::*;
+use crate::mpi::tagged::tag_of;
+use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::{Guard, Window, with_port};
+
+/// Which notifications are wanted; nothing for those of `MPI_PROC_NULL`.
+fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, Fault> {
+    let tag = if tag == MPI_ANY_TAG { None } else { Some(tag_of(tag)?) };
+    let source = match u32::try_from(source) {
+        Ok(rank) if rank < window.size => Some(rank),
+        _ if source == MPI_ANY_SOURCE => None,
+        _ if source == MPI_PROC_NULL => return Ok(None),
+        _ => return Err(Fault::new(MPI_ERR_RANK, "source is outside the window's group")),
+    };
+    Ok(Some(Wanted { source, tag }))
+}
+
+/// Makes a persistent request for `expected_count` tagged notifications from `source` with `tag`, each of which may be any.
+///
+/// # Safety
+/// `win` is a window handle; `request` is NULL (an error) or has room for a request.
+#[inline(never)]
+pub unsafe extern "C" fn MPIX_Notify_init(
+    win: MPI_Win,
+    source: c_int,
+    tag: c_int,
+    expected_count: MPI_Count,
+    request: *mut MPI_Request,
+) -> c_int {
+    on_our_window("MPIX_Notify_init", win, |guard, window| {
+        place_for(request)?;
+        // SAFETY: the place was checked, and the window was found under this guard.
+        unsafe { init(guard, window, source, tag, expected_count, request) }
+    })
+}
+
+/// # Safety
+/// `request` is a place for a request; `window` was found under this guard.
+unsafe fn init(
+    mut guard: Guard,
+    mut window: NonNull<Window>,
+    source: c_int,
+    tag: c_int,
+    expected: MPI_Count,
+    request: *mut MPI_Request,
+) -> Done {
+    // SAFETY: the caller's promise, and no other reference to the window is alive.
+    let ours = unsafe { window.as_mut() };
+    let wanted = wanted(ours, source, tag)?;
+    let Some(expected) = u64::try_from(expected).ok().filter(|expected| *expected > 0) else {
+        return Err(Fault::new(MPI_ERR_COUNT, "expected_count is not positive"));
+    };
+    let handle = ours.handle;
+    let expectation = wanted.map(|wanted| ours.engine.expect(wanted, expected));
+    // SAFETY: the caller's promise.
+    let made = unsafe { persistent::make(&mut guard, handle, expectation.map(|id| (window, id)), request) };
+    if made.is_none() {
+        if let Some(id) = expectation {
+            // SAFETY: as above.
+            unsafe { window.as_mut() }.engine.abandon(id);
+        }
+        return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a persistent request"));
+    }
+    Ok(())
+}
+
+/// Looks for the oldest notification that is wanted and that no request has taken.
+fn probed(window: &mut Window, wanted: Option<Wanted>) -> Option<Option<Arrival>> {
+    let Some(wanted) = wanted else { return Some(None) };
+    with_port!(&mut window.port, port => window.engine.probe(port, wanted)).map(Some)
+}
+
+/// Tells whether a tagged notification is there that no request has taken; it stays.
+///
+/// # Safety
+/// `win` is a window handle; `flag` is NULL (an error) or has room for an int; `status` is a place for a status or ignored.
+#[inline(never)]
+pub unsafe extern "C" fn MPIX_Notify_iprobe(
+    win: MPI_Win,
+    source: c_int,
+    tag: c_int,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    on_our_window("MPIX_Notify_iprobe", win, |mut guard, mut window| {
+        if flag.is_null() {
+            return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
+        }
+        // SAFETY: found under this guard, and no other reference to it is alive.
+        let ours = unsafe { window.as_mut() };
+        let wanted = wanted(ours, source, tag)?;
+        let found = probed(ours, wanted);
+        if found.is_none() {
+            // A program may do nothing else [PR-1].
+            sweep(&mut guard);
+            let poke = guard.host.poke;
+            drop(guard);
+            poke();
+        }
+        // SAFETY: checked above, and the caller's promise.
+        unsafe {
+            flag.write(c_int::from(found.is_some()));
+            if let Some(arrival) = found {
+                persistent::fill(status, arrival);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Waits for a tagged notification that no request has taken; it stays.
+///
+/// # Safety
+/// `win` is a window handle; `status` is a place for a status or ignored.
+#[inline(never)]
+pub unsafe extern "C" fn MPIX_Notify_probe(win: MPI_Win, source: c_int, tag: c_int, status: *mut MPI_Status) -> c_int {
+    on_our_window("MPIX_Notify_probe", win, |guard, window| {
+        // SAFETY: found under this guard, and no other reference to it is alive.
+        let wanted = wanted(unsafe { window.as_ref() }, source, tag)?;
+        let mut found = None;
+        drop(wait_until(guard, window, |window| {
+            found = probed(window, wanted);
+            found.is_some()
+        }));
+        if let Some(arrival) = found {
+            // SAFETY: the caller's promise.
+            unsafe { persistent::fill(status, arrival) };
+        }
+        Ok(())
+    })
+}
+
+exports! {
+    MPIX_Notify_init(win: MPI_Win, source: c_int, tag: c_int, expected_count: MPI_Count, request: *mut MPI_Request);
+    MPIX_Notify_iprobe(win: MPI_Win, source: c_int, tag: c_int, flag: *mut c_int, status: *mut MPI_Status);
+    MPIX_Notify_probe(win: MPI_Win, source: c_int, tag: c_int, status: *mut MPI_Status);
+}

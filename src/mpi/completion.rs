@@ -1,0 +1,82 @@
+//! The calls that take requests: those with persistent requests of ours among them are answered by `persistent`, the others as if there were none.
+//! A process that has none pays a look at a number.
+
+use std::ffi::c_int;
+
+use super::error::boundary;
+use super::host::exports;
+use super::persistent;
+use super::sys::*;
+use crate::runtime::notices::none_known;
+
+/// What the host does, or we in its place where it has no hook.
+#[cfg(mpi_host = "openmpi")]
+mod plain {
+    pub(super) use crate::mpi::sys::{
+        PMPI_Request_get_status as MPI_Request_get_status, PMPI_Test as MPI_Test, PMPI_Testall as MPI_Testall,
+        PMPI_Testany as MPI_Testany, PMPI_Testsome as MPI_Testsome, PMPI_Wait as MPI_Wait, PMPI_Waitall as MPI_Waitall,
+        PMPI_Waitany as MPI_Waitany, PMPI_Waitsome as MPI_Waitsome,
+    };
+}
+#[cfg(mpi_host = "mpich")]
+use super::blocking::waits as plain;
+
+macro_rules! completion {
+    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr;)*) => {$(
+        /// Interposed for persistent requests of ours.
+        ///
+        /// # Safety
+        /// As MPI says of the call.
+        #[inline(never)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            if none_known() {
+                // SAFETY: the application's arguments, passed on.
+                return unsafe { $plain($($arg),*) };
+            }
+            boundary(stringify!($name), || {
+                // SAFETY: as above.
+                unsafe { $ours.unwrap_or_else(|| $plain($($arg),*)) }
+            })
+        }
+        exports! { $name($($arg: $type),*); }
+    )*};
+}
+
+completion! {
+    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => plain::MPI_Wait, persistent::wait(request, status);
+    MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Test,
+        persistent::test(request, flag, status);
+    MPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Request_get_status,
+        persistent::get_status(request, flag, status);
+    MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => plain::MPI_Waitall,
+        persistent::wait_all(count, requests, statuses, |count, requests, statuses| {
+            plain::MPI_Waitall(count, requests, statuses)
+        });
+    MPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status) => plain::MPI_Testall,
+        persistent::test_all(count, requests, flag, statuses, |count, requests, flag, statuses| {
+            plain::MPI_Testall(count, requests, flag, statuses)
+        });
+    MPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status) => plain::MPI_Waitany,
+        persistent::wait_any(count, requests, index, status, |count, requests, index, flag, status| {
+            PMPI_Testany(count, requests, index, flag, status)
+        });
+    MPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status)
+        => plain::MPI_Testany,
+        persistent::test_any(count, requests, index, flag, status, |count, requests, index, flag, status| {
+            PMPI_Testany(count, requests, index, flag, status)
+        });
+    MPI_Waitsome(incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status)
+        => plain::MPI_Waitsome,
+        persistent::wait_some(incount, requests, outcount, (indices, statuses), true, |count, requests, number, indices, statuses| {
+            PMPI_Testsome(count, requests, number, indices, statuses)
+        });
+    MPI_Testsome(incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status)
+        => plain::MPI_Testsome,
+        persistent::wait_some(incount, requests, outcount, (indices, statuses), false, |count, requests, number, indices, statuses| {
+            PMPI_Testsome(count, requests, number, indices, statuses)
+        });
+    MPI_Start(request: *mut MPI_Request) => PMPI_Start, persistent::start(request);
+    MPI_Startall(count: c_int, requests: *mut MPI_Request) => PMPI_Startall, persistent::start_all(count, requests);
+    MPI_Request_free(request: *mut MPI_Request) => PMPI_Request_free, persistent::free(request);
+    MPI_Cancel(request: *mut MPI_Request) => PMPI_Cancel, persistent::cancel(request);
+}

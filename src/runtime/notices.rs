@@ -1,0 +1,192 @@
+//! Persistent requests that wait for tagged notifications.
+//!
+//! The host's request under which the application knows one is a token: it is never started, and all completion calls on it are answered here
+//! (`mpi::persistent`). A table by handle; where it is empty, nobody asks.
+
+use std::hash::BuildHasherDefault;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+
+use super::transport::with_port;
+use super::window::{HandleHasher, HostHandle, Window};
+use crate::engine::{Arrival, ExpectationId, Standing};
+
+/// Requests in the table, for a look without entering.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+
+/// True if there is no such request in this process.
+#[inline(always)]
+pub(crate) fn none_known() -> bool {
+    KNOWN.load(Ordering::Relaxed) == 0
+}
+
+/// What was last known of a started request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not started.
+    Idle,
+    /// It waits.
+    Waiting,
+    /// Complete, with the last notification that it took; nothing if it is from no process.
+    Met(Option<Arrival>),
+}
+
+/// Why a request is not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotStarted {
+    /// It is started.
+    Active,
+    /// Its window has been freed.
+    Gone,
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// Notifications on a window.
+    Window(NonNull<Window>, ExpectationId),
+    /// `MPI_PROC_NULL`: nothing.
+    Nobody,
+    /// The window is gone.
+    Gone,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+struct Notice {
+    handle: HostHandle,
+    source: Source,
+    /// Of one that does not wait on a window.
+    state: State,
+}
+
+/// All of them.
+pub(crate) struct Notices {
+    table: HashMap<u64, Notice, BuildHasherDefault<HandleHasher>>,
+}
+
+impl Notices {
+    pub(crate) const fn new() -> Self {
+        Notices { table: HashMap::with_hasher(BuildHasherDefault::new()) }
+    }
+
+    fn note(&self) {
+        KNOWN.store(self.table.len(), Ordering::Relaxed);
+    }
+
+    /// Adds a request: of a window's notifications, or of none.
+    pub(crate) fn insert(&mut self, request: u64, handle: HostHandle, source: Option<(NonNull<Window>, ExpectationId)>) {
+        let source = source.map_or(Source::Nobody, |(window, id)| Source::Window(window, id));
+        self.table.insert(request, Notice { handle, source, state: State::Idle });
+        self.note();
+    }
+
+    pub(crate) fn is_known(&self, request: u64) -> bool {
+        self.table.contains_key(&request)
+    }
+
+    /// The host's window of a request, for errors.
+    pub(crate) fn window_of(&self, request: u64) -> Option<HostHandle> {
+        self.table.get(&request).map(|notice| notice.handle)
+    }
+
+    /// What a request waits for on which window.
+    pub(crate) fn waits_on(&self, request: u64) -> Option<(NonNull<Window>, ExpectationId)> {
+        match self.table.get(&request)?.source {
+            Source::Window(window, id) => Some((window, id)),
+            Source::Nobody | Source::Gone => None,
+        }
+    }
+
+    /// How a request stands.
+    #[inline]
+    pub(crate) fn state(&self, request: u64) -> Option<State> {
+        let notice = self.table.get(&request)?;
+        Some(match notice.source {
+            // SAFETY: the table is reached through the guard, windows that it names are live (`forget`), and no other reference is alive
+            // while a call asks.
+            Source::Window(window, id) => match unsafe { window.as_ref() }.engine.standing(id) {
+                Standing::Idle => State::Idle,
+                Standing::Waiting(_) => State::Waiting,
+                Standing::Met(arrival) => State::Met(Some(arrival)),
+            },
+            Source::Nobody | Source::Gone => notice.state,
+        })
+    }
+
+    /// Starts a request that is known. Its window is to be attended.
+    pub(crate) fn start(&mut self, request: u64) -> Result<(), NotStarted> {
+        if self.state(request) != Some(State::Idle) {
+            return Err(NotStarted::Active);
+        }
+        let Some(notice) = self.table.get_mut(&request) else { return Err(NotStarted::Gone) };
+        match notice.source {
+            Source::Window(mut window, id) => {
+                // SAFETY: as in `state`.
+                let window = unsafe { window.as_mut() };
+                look(window);
+                window.engine.start_expecting(id);
+            }
+            Source::Nobody => notice.state = State::Met(None),
+            Source::Gone => return Err(NotStarted::Gone),
+        }
+        Ok(())
+    }
+
+    /// True if a request can be started.
+    pub(crate) fn may_start(&self, request: u64) -> Result<(), NotStarted> {
+        match (self.table.get(&request), self.state(request)) {
+            (Some(Notice { source: Source::Gone, .. }), Some(State::Idle)) => Err(NotStarted::Gone),
+            (_, Some(State::Idle)) => Ok(()),
+            _ => Err(NotStarted::Active),
+        }
+    }
+
+    /// The application has been told that a request is complete: it may be started again.
+    pub(crate) fn rest(&mut self, request: u64) {
+        if !matches!(self.state(request), Some(State::Met(_))) {
+            return;
+        }
+        let Some(notice) = self.table.get_mut(&request) else { return };
+        match notice.source {
+            // SAFETY: as in `state`.
+            Source::Window(mut window, id) => unsafe { window.as_mut() }.engine.rest(id),
+            Source::Nobody | Source::Gone => notice.state = State::Idle,
+        }
+    }
+
+    /// The application has freed a request. True if it was one of ours.
+    pub(crate) fn remove(&mut self, request: u64) -> bool {
+        let Some(notice) = self.table.remove(&request) else { return false };
+        if let Source::Window(mut window, id) = notice.source {
+            // SAFETY: as in `state`.
+            unsafe { window.as_mut() }.engine.abandon(id);
+        }
+        self.note();
+        true
+    }
+
+    /// A window goes, on which nothing waits: its requests stay, and cannot be started again.
+    pub(crate) fn forget(&mut self, window: NonNull<Window>) {
+        let of_window: Vec<u64> = self
+            .table
+            .iter()
+            .filter(|(_, notice)| matches!(notice.source, Source::Window(of, _) if of == window))
+            .map(|(request, _)| *request)
+            .collect();
+        for request in of_window {
+            let state = self.state(request).unwrap_or(State::Idle);
+            if let Some(notice) = self.table.get_mut(&request) {
+                (notice.state, notice.source) = (state, Source::Gone);
+            }
+        }
+    }
+}
+
+/// Takes what has come to a window out and matches it, and nothing else: the shortest look of a wait.
+#[inline]
+pub(crate) fn look(window: &mut Window) {
+    with_port!(&mut window.port, port => window.engine.take_arrivals(port));
+}

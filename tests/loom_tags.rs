@@ -1,0 +1,128 @@
+//! All interleavings of the ring of tagged notifications, within bounds.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_tags`.
+
+#![cfg(loom)]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "loom checks the accesses that unsafe would have to justify")]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+use mpix_rma::transport::shm::tags::{Ring, Slot};
+
+/// Few slots, so that few notifications go round the ring.
+const SLOTS: usize = 2;
+
+struct Shared {
+    tail: AtomicU64,
+    head: AtomicU64,
+    used: AtomicU64,
+    slots: Vec<Slot>,
+    /// What each producer puts before it notifies, in places of its own: loom reports every access that is not ordered.
+    data: Vec<UnsafeCell<u64>>,
+}
+
+impl Shared {
+    fn new(data: usize) -> Arc<Self> {
+        Arc::new(Shared {
+            tail: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            data: (0..data).map(|_| UnsafeCell::new(0)).collect(),
+        })
+    }
+
+    fn ring(&self) -> Ring<'_> {
+        Ring { tail: &self.tail, head: &self.head, used: &self.used, slots: &self.slots }
+    }
+
+    /// Puts a value into a place and tells the consumer which, as often as there is no room.
+    fn put(&self, known: &mut u64, place: usize) {
+        self.data[place].with_mut(|cell| unsafe { *cell = place as u64 + 100 });
+        while !self.ring().push(known, place as u64) {
+            thread::yield_now();
+        }
+    }
+
+    /// Takes one notification, and its data.
+    fn take(&self, position: u64) -> usize {
+        loop {
+            let ring = self.ring();
+            if ring.is_used()
+                && let Some(place) = ring.look(position)
+            {
+                self.data[place as usize]
+                    .with(|cell| assert_eq!(unsafe { *cell }, place + 100, "no notification before its data"));
+                ring.advance(position + 1);
+                return place as usize;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+/// One producer that goes round the ring: order, nothing lost, nothing twice, slots used again only when they were read.
+#[test]
+fn one_producer_goes_round_the_ring() {
+    loom::model(|| {
+        let shared = Shared::new(4);
+        let producer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let mut known = 0;
+                (0..4).for_each(|place| shared.put(&mut known, place));
+            })
+        };
+        for position in 0..4 {
+            assert_eq!(shared.take(position), position as usize);
+        }
+        producer.join().unwrap();
+        assert_eq!(shared.ring().look(4), None);
+    });
+}
+
+/// Two producers in one ring: each keeps its order, and nothing is lost or comes twice.
+#[test]
+fn two_producers_share_the_ring() {
+    loom::model(|| {
+        let shared = Shared::new(4);
+        let producers: Vec<_> = (0..2)
+            .map(|producer| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let mut known = 0;
+                    (0..2).for_each(|number| shared.put(&mut known, 2 * producer + number));
+                })
+            })
+            .collect();
+        let mut next = [0, 2];
+        for position in 0..4 {
+            let place = shared.take(position);
+            assert_eq!(place, next[place / 2], "the notifications of one producer keep their order");
+            next[place / 2] += 1;
+        }
+        assert_eq!(next, [2, 4]);
+        producers.into_iter().for_each(|producer| producer.join().unwrap());
+        assert_eq!(shared.ring().look(4), None);
+    });
+}
+
+/// A full ring refuses, and changes nothing.
+#[test]
+fn a_full_ring_refuses() {
+    loom::model(|| {
+        let shared = Shared::new(3);
+        let mut known = 0;
+        for place in 0..SLOTS {
+            shared.put(&mut known, place);
+        }
+        assert!(!shared.ring().push(&mut known, 2));
+        let producer = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.put(&mut known, 2))
+        };
+        assert_eq!((0..3).map(|position| shared.take(position)).collect::<Vec<_>>(), [0, 1, 2]);
+        producer.join().unwrap();
+    });
+}
