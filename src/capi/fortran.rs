@@ -158,6 +158,7 @@ macro_rules! fortran {
             /// # Safety
             /// As Fortran calls it: each argument is there, but for an error code that is not wanted.
             #[inline(always)]
+            #[allow(clippy::too_many_arguments, reason = "those of the call")]
             unsafe fn body($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
                 // SAFETY: as the caller says.
                 unsafe {
@@ -172,11 +173,13 @@ macro_rules! fortran {
                 }
             }
             #[unsafe(export_name = $name)]
+            #[allow(clippy::too_many_arguments, reason = "those of the call")]
             unsafe extern "C" fn underscored($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
                 // SAFETY: the caller's arguments.
                 unsafe { body($($arg,)* ierror) }
             }
             #[unsafe(export_name = $bare)]
+            #[allow(clippy::too_many_arguments, reason = "those of the call")]
             unsafe extern "C" fn bare($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
                 // SAFETY: the caller's arguments.
                 unsafe { body($($arg,)* ierror) }
