@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps build install demo latency latency-netns overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -62,6 +62,10 @@ demo: deps prefixes ## the paper's ten patterns on every host: table, JSON and f
 
 latency: deps prefixes ## plain hosts and the library side by side
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(LATENCY)
+
+NETNS_EXEC = $(foreach h,$(HOSTS),--mpiexec-$h "env MPIX_MPIEXEC=mpiexec.$h $(CURDIR)/tests/netns/mpiexec")
+latency-netns: deps prefixes ## the same between two nodes over TCP (network namespaces, as root): our messages beside each host's own
+	$(PYTHON) tests/netns/nodes.py $(PYTHON) microbench/latency.py --apart $(BENCH_HOSTS) $(NETNS_EXEC) $(LATENCY)
 
 overhead: deps prefixes ## what being preloaded costs messages, collectives, and windows of the host
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(OVERHEAD)
