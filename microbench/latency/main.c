@@ -230,7 +230,7 @@ int main(int argc, char **argv)
     b.local = aligned(LARGEST);
     b.apart = !share_memory(b.comm);
     if (!b.apart)
-        b.lines = open_lines(b.comm);
+        b.lines = open_lines(b.comm, LARGEST);
     struct limits limits = {0};
     if (c.threads == 0 && !b.apart) {
         limits = measure_limits(&b.lines, b.local);
