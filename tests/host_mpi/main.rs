@@ -10,5 +10,6 @@ mod epochs;
 mod flow;
 mod fuzz;
 mod hub;
+mod tagged;
 mod words;
 mod world;
