@@ -111,7 +111,8 @@
  *     cross-memory attach: the target carries the operations out, in any MPI call of its own; the origin learns of
  *     their end, and tells others, in its next call.
  *   - What a peer on another node has attached to a dynamic window is known to that peer alone. An operation on other
- *     memory is refused there, and the window's waiting calls give MPI_ERR_INTERN, not MPI_ERR_RMA_RANGE at the call.
+ *     memory is left out there; MPI_ERR_RMA_RANGE comes from the call that completes the operation (flush, unlock,
+ *     complete, fence) or from the wait for its request, and the log names target, address and length.
  *   - Peers on other nodes are reached by messages through the MPI library (all peers with host_mpi, section 7): the
  *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
  *     stay with its origin until the next call on any window, or the next MPI call that waits.
@@ -224,6 +225,8 @@
  *                      post within an exposure epoch, flush outside a lock or lock_all epoch, communication
  *                      outside an epoch that covers the target, MPI_Win_free with an open epoch, a lock on a
  *                      window with no_locks=true
+ *   MPI_ERR_INTERN     a message of a peer was refused: what waits in that window, in any process that it has met, is
+ *                      ended with this, in calls or in requests; the log names the peer
  *   MPI_ERR_NO_MEM     too many requests are alive, see section 9
  *   MPI_ERR_INFO_VALUE a value of section 6 that is none (window creation, MPI_Win_set_info)
  *   MPI_ERR_UNSUPPORTED_OPERATION

@@ -18,11 +18,17 @@ use crate::mpi::error::boundary;
 use crate::mpi::host::exports;
 use crate::mpi::sync::{self, Checked};
 use crate::mpi::sys::*;
-use crate::runtime::Window;
+use crate::runtime::{Scope, Window};
 
 /// A call that opens an epoch: its request is born complete.
 #[inline(always)]
-fn opening(call: &'static str, window: MPI_Win, request: *mut MPI_Request, body: impl FnOnce(&mut Window) -> Done) -> c_int {
+fn opening(
+    call: &'static str,
+    window: MPI_Win,
+    request: *mut MPI_Request,
+    _: Option<u32>,
+    body: impl FnOnce(&mut Window) -> Done,
+) -> c_int {
     on_our_window(call, window, |guard, mut ours| {
         place_for(request)?;
         // SAFETY: found under this guard, and no other reference to it is alive.
@@ -39,6 +45,7 @@ fn closing(
     call: &'static str,
     window: MPI_Win,
     request: *mut MPI_Request,
+    target: Option<u32>,
     body: impl FnOnce(&mut Window) -> Checked<Outcome>,
 ) -> c_int {
     on_our_window(call, window, |guard, mut ours| {
@@ -48,13 +55,13 @@ fn closing(
         let outcome = body(window)?;
         let outcome = window.settle(outcome);
         // SAFETY: the place was checked, and the window was found under this guard.
-        unsafe { deliver(guard, ours, outcome, request) }
+        unsafe { deliver(guard, ours, outcome, Scope::Target(target), request) }
     })
 }
 
 /// Defines a call, exported under both names.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) as $form:ident($body:expr);)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) as $form:ident($target:expr, $body:expr);)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -62,7 +69,7 @@ macro_rules! calls {
         /// operations stay the library's until the request of the call that closes it is complete [EP-8].
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request) -> c_int {
-            $form(stringify!($name), win, request, $body)
+            $form(stringify!($name), win, request, $target, $body)
         }
         exports! { $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request); }
     )*};
@@ -70,34 +77,31 @@ macro_rules! calls {
 
 calls! {
     /// Opens an exposure epoch to the processes of `group`.
-    MPIX_Win_ipost(group: MPI_Group, assert: c_int) as
-        opening(|window| sync::post(window, group, assert));
+    MPIX_Win_ipost(group: MPI_Group, assert: c_int) as opening(None, |window| sync::post(window, group, assert));
     /// Opens an access epoch to the processes of `group`.
-    MPIX_Win_istart(group: MPI_Group, assert: c_int) as
-        opening(|window| sync::start(window, group, assert));
+    MPIX_Win_istart(group: MPI_Group, assert: c_int) as opening(None, |window| sync::start(window, group, assert));
     /// Closes the access epoch; complete when its operations are.
-    MPIX_Win_icomplete() as closing(sync::complete);
+    MPIX_Win_icomplete() as closing(None, sync::complete);
     /// Closes the exposure epoch; complete when every origin has completed its access.
-    MPIX_Win_iwait() as closing(sync::wait);
+    MPIX_Win_iwait() as closing(sync::NOWHERE, sync::wait);
     /// Closes a fence epoch and opens the next; complete when the operations before it are, and all processes have called.
-    MPIX_Win_ifence(assert: c_int) as closing(|window| sync::fence(window, assert));
+    MPIX_Win_ifence(assert: c_int) as closing(None, |window| sync::fence(window, assert));
     /// Opens a lock epoch.
-    MPIX_Win_ilock(lock_type: c_int, rank: c_int, assert: c_int) as
-        opening(|window| sync::lock(window, lock_type, rank, assert).map(|_| ()));
+    MPIX_Win_ilock(lock_type: c_int, rank: c_int, assert: c_int) as opening(None, |window| sync::lock(window, lock_type, rank, assert).map(|_| ()));
     /// Closes a lock epoch; complete when its operations are, at the target too.
-    MPIX_Win_iunlock(rank: c_int) as closing(|window| sync::unlock(window, rank));
+    MPIX_Win_iunlock(rank: c_int) as closing(Some(rank as u32), |window| sync::unlock(window, rank));
     /// Opens a shared lock epoch to all processes.
-    MPIX_Win_ilock_all(assert: c_int) as opening(|window| sync::lock_all(window, assert));
+    MPIX_Win_ilock_all(assert: c_int) as opening(None, |window| sync::lock_all(window, assert));
     /// Closes it; complete when its operations are, at their targets too.
-    MPIX_Win_iunlock_all() as closing(sync::unlock_all);
+    MPIX_Win_iunlock_all() as closing(None, sync::unlock_all);
     /// Complete when the operations to `rank` that were called before are, there too.
-    MPIX_Win_iflush(rank: c_int) as closing(|window| sync::flush(window, rank, false));
+    MPIX_Win_iflush(rank: c_int) as closing(Some(rank as u32), |window| sync::flush(window, rank, false));
     /// Complete when the buffers of the operations to `rank` that were called before may be used again.
-    MPIX_Win_iflush_local(rank: c_int) as closing(|window| sync::flush(window, rank, true));
+    MPIX_Win_iflush_local(rank: c_int) as closing(Some(rank as u32), |window| sync::flush(window, rank, true));
     /// Complete when all operations that were called before are, at their targets too.
-    MPIX_Win_iflush_all() as closing(|window| sync::flush_all(window, false));
+    MPIX_Win_iflush_all() as closing(None, |window| sync::flush_all(window, false));
     /// Complete when the buffers of all operations that were called before may be used again.
-    MPIX_Win_iflush_local_all() as closing(|window| sync::flush_all(window, true));
+    MPIX_Win_iflush_local_all() as closing(None, |window| sync::flush_all(window, true));
 }
 
 /// The library's version.

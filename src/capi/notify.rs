@@ -4,14 +4,14 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use crate::engine::{Notified, Outcome};
-use crate::mpi::call::{Done, admit, deliver, on_our_window};
+use crate::mpi::call::{Done, admit, deliver, on_our_window, wait_unless_broken};
 use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::mpi::window::vote;
-use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::progress::sweep;
 use crate::runtime::window::Places;
-use crate::runtime::{Guard, Window, with_port};
+use crate::runtime::{Guard, Scope, Window, with_port};
 use crate::transport::shm::CounterStep;
 
 /// Counters of this process, checked.
@@ -52,9 +52,9 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
 }
 
 /// Waits, blocking. The counters are all that is looked at until they have not moved for a while.
-fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Option<Notified> {
+fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<Notified>, Fault> {
     let mut found = None;
-    drop(wait_until(guard, window, |window| {
+    drop(wait_unless_broken(guard, window, |window| {
         for _ in 0..LOOKS {
             found = look(window, range);
             if found.is_some() {
@@ -62,8 +62,8 @@ fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Option<Notified
             }
         }
         false
-    }));
-    found
+    })?);
+    Ok(found)
 }
 
 /// Looks at counters alone between two looks at everything: they are what a blocking wait is for, and each is a load. Without pauses,
@@ -104,7 +104,7 @@ fn start(guard: Guard, mut window: NonNull<Window>, range: Range, places: Places
         (Outcome::Complete, None) => {}
     }
     // SAFETY: the place was checked by the caller, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, request) }
+    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
 }
 
 /// Gives every process counters of its own.
@@ -218,7 +218,7 @@ calls! {
     MPIX_Win_notify_threshold(notification_idx: c_int, expected: MPI_Count) = |guard, window| {
         // SAFETY: found under the guard, and no other reference to it is alive.
         let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
-        block(guard, window, range);
+        block(guard, window, range)?;
         Ok(())
     };
     /// Tells whether the counter is at least `expected`.
@@ -245,7 +245,7 @@ calls! {
         let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
         // SAFETY: found under the guard, and no other reference to it is alive.
         let range = own(unsafe { window.as_ref() }, first, num, 1)?;
-        if let Some(found) = block(guard, window, range) {
+        if let Some(found) = block(guard, window, range)? {
             // SAFETY: checked above.
             unsafe { tell(places, found) };
         }

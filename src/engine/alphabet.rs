@@ -300,6 +300,11 @@ pub trait Port: LockMemory {
     /// The next stage that a pending operation has reached since the last call.
     fn next_finished(&mut self) -> Option<(Ticket, Stage)>;
 
+    /// The next pending operation that was not done, since its target has refused it. Its stages are told all the same, later.
+    fn next_failed(&mut self) -> Option<Ticket> {
+        None
+    }
+
     /// The next access to a lock word that was answered [`Answer::Later`] and is done, with the word's old value.
     fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
         None

@@ -12,6 +12,8 @@ pub(super) struct Requests {
     /// `true`: complete, waiting in `completed` to be reported. A slot is reused only after that.
     slots: Slab<bool>,
     completed: VecDeque<RequestId>,
+    /// Of operations that were not done; seldom any.
+    failed: Vec<RequestId>,
 }
 
 fn key(id: RequestId) -> Key {
@@ -20,7 +22,7 @@ fn key(id: RequestId) -> Key {
 
 impl Requests {
     pub(super) fn new() -> Self {
-        Requests { slots: Slab::new(), completed: VecDeque::new() }
+        Requests { slots: Slab::new(), completed: VecDeque::new(), failed: Vec::new() }
     }
 
     pub(super) fn open(&mut self) -> RequestId {
@@ -39,6 +41,23 @@ impl Requests {
         if let Some(id) = id {
             self.complete(id);
         }
+    }
+
+    /// The operation of a pending request will not be done.
+    #[cold]
+    pub(super) fn fail(&mut self, id: Option<RequestId>) {
+        if let Some(id) = id
+            && self.is_pending(id)
+            && !self.failed.contains(&id)
+        {
+            self.failed.push(id);
+        }
+    }
+
+    #[inline]
+    pub(super) fn take_failed(&mut self, id: RequestId) -> bool {
+        let at = self.failed.iter().position(|failed| *failed == id);
+        at.map(|at| self.failed.swap_remove(at)).is_some()
     }
 
     pub(super) fn is_pending(&self, id: RequestId) -> bool {

@@ -10,6 +10,9 @@ impl Window {
     pub fn progress<P: Port>(&mut self, port: &mut P) -> bool {
         let before = self.moves;
         let mut moved = port.poll();
+        while let Some(ticket) = port.next_failed() {
+            self.requests.fail(self.records.account(ticket.0).request);
+        }
         while let Some((ticket, stage)) = port.next_finished() {
             self.finished(port, ticket, stage);
             moved = true;

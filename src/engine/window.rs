@@ -157,6 +157,12 @@ impl Window {
         self.requests.next_completed()
     }
 
+    /// True, once, of a request whose operation was not done: asked when it is reported complete.
+    #[inline]
+    pub fn take_failed(&mut self, request: RequestId) -> bool {
+        self.requests.take_failed(request)
+    }
+
     /// True while the request is not complete, for callers that block.
     pub fn is_pending(&self, request: RequestId) -> bool {
         self.requests.is_pending(request)

@@ -9,7 +9,7 @@ use super::sys::*;
 use crate::engine::Outcome;
 use crate::runtime::progress::{sweep, wait_until};
 use crate::runtime::window::is_left_to_host;
-use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
+use crate::runtime::{Entry, Guard, HostHandle, Scope, Window, enter};
 
 /// What a call on a window of ours comes to.
 pub(crate) type Done = Result<(), Fault>;
@@ -78,20 +78,50 @@ fn not_a_window(call: &'static str) -> c_int {
     raise(call, Place::World, Fault::new(MPI_ERR_WIN, "win is not a window, or has been freed"))
 }
 
-/// Waits until the outcome is complete.
+/// Waits until the outcome is complete, and tells whether all that it stands for is done: at `target`, or everywhere.
 #[inline(always)]
-pub(crate) fn block(guard: Guard, window: NonNull<Window>, outcome: Outcome) -> Result<Guard, Fault> {
-    let Outcome::Pending(id) = outcome else { return Ok(guard) };
+pub(crate) fn block(guard: Guard, mut window: NonNull<Window>, outcome: Outcome, target: Option<u32>) -> Result<Guard, Fault> {
+    let guard = match outcome {
+        Outcome::Complete => guard,
+        Outcome::Pending(id) => wait_unless_broken(guard, window, |window| !window.engine.is_pending(id))?,
+    };
+    // SAFETY: found under this guard or kept by waiting, and no other reference to it is alive.
+    check_reach(unsafe { window.as_mut() }, target)?;
+    Ok(guard)
+}
+
+/// Waits until `done`, or until the window is broken and that may never be.
+#[inline(always)]
+pub(crate) fn wait_unless_broken(
+    guard: Guard,
+    window: NonNull<Window>,
+    mut done: impl FnMut(&mut Window) -> bool,
+) -> Result<Guard, Fault> {
     let mut broken = false;
     let guard = wait_until(guard, window, |window| {
-        let pending = window.engine.is_pending(id);
-        broken = pending && window.port.is_broken();
-        !pending || broken
+        let done = done(window);
+        broken = !done && window.port.is_broken();
+        done || broken
     });
     if broken {
+        drop(guard);
         return Err(Fault::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer"));
     }
     Ok(guard)
+}
+
+/// Operations on memory that was not attached are told by the first call that completes them (MPI-4.1 12.2.4).
+#[inline(always)]
+fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
+    match window.port.take_fault(target) {
+        None => Ok(()),
+        Some(_) => Err(unattached()),
+    }
+}
+
+#[cold]
+fn unattached() -> Fault {
+    Fault::new(MPI_ERR_RMA_RANGE, "an operation reached memory that its target has not attached; standard error names both")
 }
 
 /// The place for a request must be there before anything happens, and so must room for it [RQ-3].
@@ -115,15 +145,24 @@ pub(crate) fn place_for(request: *mut MPI_Request) -> Done {
 /// # Safety
 /// `request` passed [`place_for`] and is the caller's to write; `window` was found under this guard.
 #[inline(always)]
-pub(crate) unsafe fn deliver(guard: Guard, window: NonNull<Window>, outcome: Outcome, request: *mut MPI_Request) -> Done {
-    if outcome == Outcome::Complete {
-        drop(guard);
+pub(crate) unsafe fn deliver(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    outcome: Outcome,
+    scope: Scope,
+    request: *mut MPI_Request,
+) -> Done {
+    if let Outcome::Pending(_) = outcome {
         // SAFETY: as the caller says.
-        return unsafe { deliver_complete(request) };
+        return unsafe { deliver_pending(guard, window, outcome, scope, request) };
     }
+    if let Scope::Target(target) = scope {
+        // SAFETY: the window was found under this guard.
+        check_reach(unsafe { window.as_mut() }, target)?;
+    }
+    drop(guard);
     // SAFETY: as the caller says.
-    unsafe { deliver_pending(guard, window, outcome, request) };
-    Ok(())
+    unsafe { deliver_complete(request) }
 }
 
 /// Gives the caller a request that is complete.
@@ -142,29 +181,42 @@ pub(crate) unsafe fn deliver_complete(request: *mut MPI_Request) -> Done {
 /// # Safety
 /// As [`deliver`].
 #[inline(never)]
-unsafe fn deliver_pending(mut guard: Guard, mut window: NonNull<Window>, outcome: Outcome, request: *mut MPI_Request) {
-    let Outcome::Pending(id) = outcome else { return };
+unsafe fn deliver_pending(
+    mut guard: Guard,
+    mut window: NonNull<Window>,
+    outcome: Outcome,
+    scope: Scope,
+    request: *mut MPI_Request,
+) -> Done {
+    let Outcome::Pending(id) = outcome else { return Ok(()) };
     // SAFETY: the window was found under this guard.
-    if unsafe { window.as_mut() }.completes_soon(id, &guard.host) {
+    let ours = unsafe { window.as_mut() };
+    if ours.completes_soon(id, &guard.host) {
+        match scope {
+            Scope::Operation if ours.has_failed(id) => return Err(unattached()),
+            Scope::Operation => {}
+            Scope::Target(target) => check_reach(ours, target)?,
+        }
         drop(guard);
         // SAFETY: as the caller says.
-        let _ = unsafe { deliver_complete(request) };
-        return;
+        return unsafe { deliver_complete(request) };
     }
     // SAFETY: as the caller says.
     match unsafe { request::pending(request) } {
         Ok(pending) => {
             // SAFETY: the window was found under this guard.
-            unsafe { window.as_mut() }.bind(id, pending);
+            unsafe { window.as_mut() }.bind(id, pending, scope);
             // A call of ours drives everything [PR-1].
             sweep(&mut guard);
+            Ok(())
         }
         Err(status) => {
             // The epoch is closed and cannot be opened again: the call becomes the blocking one.
             log::warn!("the host could not make a generalized request (error {status}); waiting instead");
-            drop(block(guard, window, outcome).map_err(|fault| log::error!("{}", fault.text)));
+            let target = if let Scope::Target(target) = scope { target } else { None };
+            drop(block(guard, window, outcome, target)?);
             // SAFETY: as the caller says.
-            let _ = unsafe { deliver_complete(request) };
+            unsafe { deliver_complete(request) }
         }
     }
 }

@@ -34,9 +34,8 @@ enum Work {
     /// A receive of any packet.
     Arrival(Packet),
     Sent(Packet),
-    BulkSent(Bulk),
-    /// From whom, and how many bytes there are to be.
-    BulkReceived(Bulk, Rank, usize),
+    BulkSent(Bulk, usize),
+    BulkReceived(Bulk),
 }
 
 /// One window's messages.
@@ -54,7 +53,7 @@ pub(crate) struct HostCourier {
 
     sending: usize,
     arrived: VecDeque<(Rank, Packet)>,
-    moved: VecDeque<Bulk>,
+    moved: VecDeque<(Bulk, usize)>,
     failures: VecDeque<String>,
     spare: Vec<Packet>,
     vote: Option<Vote>,
@@ -184,7 +183,8 @@ impl HostCourier {
             } else {
                 self.requests.swap_remove(at);
                 let work = self.work.swap_remove(at);
-                self.finish(work, &status);
+                let failed = code != MPI_SUCCESS && status.MPI_ERROR != MPI_SUCCESS;
+                self.finish(work, &status, failed);
             }
         }
         arrived
@@ -218,25 +218,20 @@ impl HostCourier {
     }
 
     /// Another request is complete.
-    fn finish(&mut self, work: Work, status: &MPI_Status) {
+    fn finish(&mut self, work: Work, status: &MPI_Status, failed: bool) {
         match work {
             Work::Arrival(_) => unreachable!("a receive stands in the first place"),
             Work::Sent(packet) => {
                 self.sending -= 1;
                 self.keep(packet);
             }
-            Work::BulkSent(bulk) => {
+            Work::BulkSent(bulk, len) => {
                 self.sending -= 1;
-                self.moved.push_back(bulk);
+                self.moved.push_back((bulk, len));
             }
-            Work::BulkReceived(bulk, peer, len) => {
-                let bytes = self.bytes(status);
-                if bytes != len {
-                    self.failures.push_back(format!(
-                        "a message of process {peer} of the window is refused: it has {bytes} bytes where {len} were announced"
-                    ));
-                }
-                self.moved.push_back(bulk);
+            Work::BulkReceived(bulk) => {
+                let bytes = if failed { usize::MAX } else { self.bytes(status) };
+                self.moved.push_back((bulk, bytes));
             }
         }
     }
@@ -293,11 +288,11 @@ impl Courier for HostCourier {
         // SAFETY: the caller's promise.
         let code = unsafe { PMPI_Isend(from, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.comm, &raw mut request) };
         if code != MPI_SUCCESS {
-            self.moved.push_back(bulk);
+            self.moved.push_back((bulk, usize::MAX));
             return self.failed("MPI_Isend", code);
         }
         self.sending += 1;
-        self.add(request, Work::BulkSent(bulk));
+        self.add(request, Work::BulkSent(bulk, len));
     }
 
     unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
@@ -306,14 +301,23 @@ impl Courier for HostCourier {
         // SAFETY: the caller's promise.
         let code = unsafe { PMPI_Irecv(to, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.comm, &raw mut request) };
         if code != MPI_SUCCESS {
-            self.moved.push_back(bulk);
+            self.moved.push_back((bulk, usize::MAX));
             return self.failed("MPI_Irecv", code);
         }
-        self.add(request, Work::BulkReceived(bulk, peer, len));
+        self.add(request, Work::BulkReceived(bulk));
     }
 
-    fn next_bulk(&mut self) -> Option<Bulk> {
+    fn next_bulk(&mut self) -> Option<(Bulk, usize)> {
         self.moved.pop_front()
+    }
+
+    fn cancel_bulks(&mut self) {
+        for (request, work) in self.requests.iter_mut().zip(&self.work) {
+            if matches!(work, Work::BulkReceived(..)) {
+                // SAFETY: a receive that is pending.
+                unsafe { PMPI_Cancel(&raw mut *request) };
+            }
+        }
     }
 
     fn next_failure(&mut self) -> Option<String> {
@@ -405,8 +409,11 @@ impl Courier for HostCourier {
     fn release(&mut self) {
         let mut receives: Vec<(MPI_Request, Packet)> = self.posted.drain(..).collect();
         for (request, work) in self.requests.drain(..).zip(self.work.drain(..)) {
-            if let Work::Arrival(packet) = work {
-                receives.push((request, packet));
+            match work {
+                Work::Arrival(packet) => receives.push((request, packet)),
+                // Of a window that has broken: the host may still read it.
+                Work::Sent(packet) => std::mem::forget(packet),
+                Work::BulkSent(..) | Work::BulkReceived(_) => {}
             }
         }
         for (mut request, packet) in receives {

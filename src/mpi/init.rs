@@ -327,6 +327,8 @@ fn finish() {
     hook::release();
     enter().settings = None;
     drive::agree(false);
+    // Whoever looks for what does not end finds here whose it is.
+    log::info!("finalised; the host's own MPI_Finalize follows");
 }
 
 /// Completes what is closed [RQ-2].

@@ -11,7 +11,7 @@ use super::rma::{count_call, issue, issue_request};
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
-use crate::runtime::{Guard, Window};
+use crate::runtime::{Guard, Scope, Window};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
@@ -113,7 +113,7 @@ pub(super) fn with_notification_request(
         issue(ours, &op)?;
     }
     // SAFETY: `admit` has seen the place, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, request) }
+    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
 }
 
 /// The forms of one type of count.

@@ -14,7 +14,7 @@ use super::error::Fault;
 use super::hook;
 use super::sys::*;
 use crate::engine::slab::Slab;
-use crate::runtime::{HostRequest, process};
+use crate::runtime::{Ending, HostRequest, process};
 
 /// Generalized requests of ours that are pending or still held by the host [RQ-3]: the length of the table.
 static ALIVE: AtomicI64 = AtomicI64::new(0);
@@ -32,6 +32,8 @@ struct Held {
     request: MPI_Request,
     by_host: bool,
     by_us: bool,
+    /// What calls that complete it return: an error class.
+    error: c_int,
 }
 
 /// All generalized requests of this process: a few bytes each, in memory that goes when none is left. The host runs the
@@ -72,7 +74,7 @@ impl Table {
 
     /// Makes an entry.
     fn insert(&self) -> HostRequest {
-        let held = Held { request: MPI_REQUEST_NULL, by_host: true, by_us: true };
+        let held = Held { request: MPI_REQUEST_NULL, by_host: true, by_us: true, error: MPI_SUCCESS };
         let index = self.with(|slab| slab.insert(held).index);
         // The cap is below the largest index [RQ-3].
         HostRequest(NonZeroU32::new(index + 1).expect("fewer than 2^32 - 1 requests"))
@@ -151,8 +153,13 @@ pub(crate) unsafe fn pending(request: *mut MPI_Request) -> Result<HostRequest, c
 }
 
 /// Completes a pending request, once.
-pub(crate) fn complete(number: HostRequest) {
-    let Some(request) = TABLE.change(number, |held| held.by_us = false) else {
+pub(crate) fn complete(number: HostRequest, ending: Ending) {
+    let error = match ending {
+        Ending::Done => MPI_SUCCESS,
+        Ending::Unattached => MPI_ERR_RMA_RANGE,
+        Ending::Broken => MPI_ERR_INTERN,
+    };
+    let Some(request) = TABLE.change(number, |held| (held.by_us, held.error) = (false, error)) else {
         log::error!("a request was completed twice");
         return;
     };
@@ -163,8 +170,8 @@ pub(crate) fn complete(number: HostRequest) {
     }
 }
 
-/// The status of a request of ours: MPI's empty status. Hosts may ask more than once.
-unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
+/// The status of a request of ours: MPI's empty status, and its error. Hosts may ask more than once.
+unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int {
     // SAFETY: the host gives a status of its own, never MPI_STATUS_IGNORE.
     unsafe {
         PMPI_Status_set_elements(status, MPI_BYTE, 0);
@@ -172,7 +179,11 @@ unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
         (*status).MPI_SOURCE = MPI_ANY_SOURCE;
         (*status).MPI_TAG = MPI_ANY_TAG;
     }
-    MPI_SUCCESS
+    let mut error = MPI_SUCCESS;
+    if let Some(number) = NonZeroU32::new(held.addr() as u32) {
+        TABLE.change(HostRequest(number), |held| error = held.error);
+    }
+    error
 }
 
 unsafe extern "C" fn free(held: *mut c_void) -> c_int {

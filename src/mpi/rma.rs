@@ -11,7 +11,7 @@ use super::shortcut;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome, SyncError};
 use crate::runtime::progress::sweep;
-use crate::runtime::{Guard, Window, with_port};
+use crate::runtime::{Guard, Scope, Window, with_port};
 
 /// Communication calls between two sweeps over the rest of the process: a program may do nothing else for long [PR-1].
 pub(super) const CALLS_PER_SWEEP: u32 = 64;
@@ -82,7 +82,7 @@ fn communicate_request(
     let made = make(ours)?;
     let outcome = issue_request(ours, made)?;
     // SAFETY: `admit` has seen the place, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, request) }
+    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
 }
 
 /// All calls that have counts, for one type of count.

@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, fence as memory_fence};
 use smallvec::SmallVec;
 
 use super::args;
-use super::call::{Done, block, on_window};
+use super::call::{Done, block, on_window, wait_unless_broken};
 use super::error::Fault;
 use super::host::exports;
 use super::sys::*;
@@ -189,11 +189,15 @@ fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Ou
     }))
 }
 
-/// A call that closes or flushes, in its blocking form.
+/// A call that completes no operation of this process.
+pub(crate) const NOWHERE: Option<u32> = Some(u32::MAX);
+
+/// A call that closes or flushes, in its blocking form; `target`: it completes operations to this process only.
 #[inline(always)]
 fn blocking(
     call: &'static str,
     window: MPI_Win,
+    target: Option<u32>,
     body: impl FnOnce(&mut Window) -> Checked<Outcome>,
     host: impl FnOnce() -> c_int,
 ) -> c_int {
@@ -203,7 +207,7 @@ fn blocking(
         |guard, mut ours| {
             // SAFETY: found under this guard, and no other reference to it is alive.
             let outcome = body(unsafe { ours.as_mut() })?;
-            drop(block(guard, ours, outcome)?);
+            drop(block(guard, ours, outcome, target)?);
             Ok(())
         },
         host,
@@ -212,7 +216,13 @@ fn blocking(
 
 /// A call that opens an epoch and never waits.
 #[inline(always)]
-fn opening(call: &'static str, window: MPI_Win, body: impl FnOnce(&mut Window) -> Done, host: impl FnOnce() -> c_int) -> c_int {
+fn opening(
+    call: &'static str,
+    window: MPI_Win,
+    _: Option<u32>,
+    body: impl FnOnce(&mut Window) -> Done,
+    host: impl FnOnce() -> c_int,
+) -> c_int {
     on_window(
         call,
         window,
@@ -224,7 +234,7 @@ fn opening(call: &'static str, window: MPI_Win, body: impl FnOnce(&mut Window) -
 
 /// Interposes one blocking call on a window.
 macro_rules! interpose {
-    ($($(#[$doc:meta])* $name:ident => $host:ident($($arg:ident: $type:ty),*) as $form:ident($body:expr);)*) => {$(
+    ($($(#[$doc:meta])* $name:ident => $host:ident($($arg:ident: $type:ty),*) as $form:ident($target:expr, $body:expr);)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -232,7 +242,7 @@ macro_rules! interpose {
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win) -> c_int {
             // SAFETY: the application's arguments, passed on.
-            $form(stringify!($name), win, $body, || unsafe { $host($($arg,)* win) })
+            $form(stringify!($name), win, $target, $body, || unsafe { $host($($arg,)* win) })
         }
         exports! { $name($($arg: $type,)* win: MPI_Win); }
     )*};
@@ -240,27 +250,27 @@ macro_rules! interpose {
 
 interpose! {
     /// Opens an exposure epoch [EP-1].
-    MPI_Win_post => PMPI_Win_post(group: MPI_Group, assert: c_int) as opening(|window| post(window, group, assert));
+    MPI_Win_post => PMPI_Win_post(group: MPI_Group, assert: c_int) as opening(None, |window| post(window, group, assert));
     /// Opens an access epoch [EP-1].
-    MPI_Win_start => PMPI_Win_start(group: MPI_Group, assert: c_int) as opening(|window| start(window, group, assert));
+    MPI_Win_start => PMPI_Win_start(group: MPI_Group, assert: c_int) as opening(None, |window| start(window, group, assert));
     /// Closes the access epoch.
-    MPI_Win_complete => PMPI_Win_complete() as blocking(complete);
+    MPI_Win_complete => PMPI_Win_complete() as blocking(None, complete);
     /// Closes the exposure epoch.
-    MPI_Win_wait => PMPI_Win_wait() as blocking(wait);
+    MPI_Win_wait => PMPI_Win_wait() as blocking(NOWHERE, wait);
     /// Closes a fence epoch and opens the next.
-    MPI_Win_fence => PMPI_Win_fence(assert: c_int) as blocking(|window| fence(window, assert));
+    MPI_Win_fence => PMPI_Win_fence(assert: c_int) as blocking(None, |window| fence(window, assert));
     /// Releases the lock of a target.
-    MPI_Win_unlock => PMPI_Win_unlock(rank: c_int) as blocking(|window| unlock(window, rank));
+    MPI_Win_unlock => PMPI_Win_unlock(rank: c_int) as blocking(Some(rank as u32), |window| unlock(window, rank));
     /// Releases the locks of all targets.
-    MPI_Win_unlock_all => PMPI_Win_unlock_all() as blocking(unlock_all);
+    MPI_Win_unlock_all => PMPI_Win_unlock_all() as blocking(None, unlock_all);
     /// Completes the operations to a target, there too.
-    MPI_Win_flush => PMPI_Win_flush(rank: c_int) as blocking(|window| flush(window, rank, false));
+    MPI_Win_flush => PMPI_Win_flush(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, false));
     /// Completes the operations to a target, here.
-    MPI_Win_flush_local => PMPI_Win_flush_local(rank: c_int) as blocking(|window| flush(window, rank, true));
+    MPI_Win_flush_local => PMPI_Win_flush_local(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, true));
     /// Completes all operations, at their targets too.
-    MPI_Win_flush_all => PMPI_Win_flush_all() as blocking(|window| flush_all(window, false));
+    MPI_Win_flush_all => PMPI_Win_flush_all() as blocking(None, |window| flush_all(window, false));
     /// Completes all operations here.
-    MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(|window| flush_all(window, true));
+    MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(None, |window| flush_all(window, true));
 }
 
 /// Waits until every lock that is open is held. A blocking lock asks for nothing before: a program whose processes all lock in
@@ -268,7 +278,7 @@ interpose! {
 #[inline(always)]
 fn earlier_locks_first(mut guard: Guard) -> Guard {
     while let Some(window) = guard.windows.awaiting_lock() {
-        guard = wait_until(guard, window, |window| !window.engine.awaits_open_lock());
+        guard = wait_until(guard, window, |window| !window.awaits_open_lock());
     }
     guard
 }
@@ -291,7 +301,7 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
             let window = unsafe { ours.as_mut() };
             let Some(target) = lock(window, lock_type, rank, assert)? else { return Ok(()) };
             if multiple() || window.port.load_store(target) {
-                drop(wait_until(guard, ours, |window| window.engine.holds_lock(target)));
+                drop(wait_unless_broken(guard, ours, |window| window.engine.holds_lock(target))?);
             }
             Ok(())
         },
@@ -313,7 +323,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
             let guard = if multiple() { guard } else { earlier_locks_first(guard) };
             // SAFETY: as in `MPI_Win_lock`.
             lock_all(unsafe { ours.as_mut() }, assert)?;
-            drop(wait_until(guard, ours, |window| window.engine.holds_lock_all()));
+            drop(wait_unless_broken(guard, ours, |window| window.engine.holds_lock_all())?);
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.

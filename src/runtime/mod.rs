@@ -24,4 +24,4 @@ pub(crate) mod window;
 
 pub(crate) use process::{Guard, enter};
 pub(crate) use transport::{Transport, with_port};
-pub(crate) use window::{Entry, Hints, HostHandle, HostRequest, Window};
+pub(crate) use window::{Ending, Entry, Hints, HostHandle, HostRequest, Scope, Window};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::config::Settings;
 use super::notices::Notices;
-use super::window::{HostRequest, Registry};
+use super::window::{Ending, HostRequest, Registry};
 
 /// What the runtime needs of the host.
 #[derive(Clone, Copy)]
@@ -14,7 +14,7 @@ pub(crate) struct Host {
     /// Drives the host's own progress. Called without the guard.
     pub(crate) poke: fn(),
     /// Completes a pending request. Called with the guard held; must not enter the runtime again.
-    pub(crate) complete: fn(HostRequest),
+    pub(crate) complete: fn(HostRequest, Ending),
 }
 
 /// Everything that belongs to this process.
@@ -49,7 +49,7 @@ static PROCESS: Process = Process {
     multiple: AtomicBool::new(false),
     state: UnsafeCell::new(State {
         windows: Registry::new(),
-        host: Host { poke: || (), complete: |_| () },
+        host: Host { poke: || (), complete: |_, _| () },
         settings: None,
         polls: 0,
         notices: Notices::new(),

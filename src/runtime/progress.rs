@@ -239,6 +239,6 @@ pub(crate) fn all_quiet() -> bool {
         // SAFETY: as in `sweep`.
         let window = unsafe { window.as_mut() };
         window.report(&host);
-        window.engine.is_quiet()
+        window.is_settled()
     })
 }

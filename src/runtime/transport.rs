@@ -10,8 +10,8 @@ use std::ffi::CStr;
 
 use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
-use crate::transport::host_mpi::MessageWindow;
 use crate::transport::host_mpi::courier::Courier;
+use crate::transport::host_mpi::{MessageWindow, OutOfReach};
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
 use crate::transport::shm::tags::Claimed;
@@ -218,6 +218,15 @@ impl Transport {
         match self {
             Transport::Shm(_) => false,
             Transport::Messages(port) => port.is_broken(),
+        }
+    }
+
+    /// An operation on memory that its target has not attached, of which the application has not heard. The log has.
+    #[inline]
+    pub(crate) fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
+        match self {
+            Transport::Shm(_) => None,
+            Transport::Messages(port) => port.take_fault(target),
         }
     }
 

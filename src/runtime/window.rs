@@ -21,6 +21,26 @@ pub(crate) struct HostHandle(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostRequest(pub(crate) NonZeroU32);
 
+/// How a pending request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// What it stands for is done.
+    Done,
+    /// An operation was not done, since its target has not attached what it reaches. The log has said more.
+    Unattached,
+    /// A message was refused, and what it stands for may never be done. The log has named the peer.
+    Broken,
+}
+
+/// What a request of the host stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One operation.
+    Operation,
+    /// Whatever was to be done at this target, or at all.
+    Target(Option<Rank>),
+}
+
 /// What `MPI_Win_get_attr` tells of a window; MPI gives out the addresses of these, so they live in the window.
 #[derive(Debug)]
 pub(crate) struct Attributes {
@@ -134,9 +154,11 @@ pub(crate) struct Window {
     idle: u32,
     idle_since: Option<Instant>,
     /// The host's request of each pending request of the engine that has one, by its index.
-    requests: Vec<Option<HostRequest>>,
+    requests: Vec<Option<(HostRequest, Scope)>>,
     /// Where pending waits for counters tell what they find, by the request's index.
     places: HashMap<u32, Places>,
+    /// The last request of an operation that was not done.
+    failed: Option<RequestId>,
 }
 
 impl Window {
@@ -167,6 +189,7 @@ impl Window {
             idle_since: None,
             requests: Vec::new(),
             places: HashMap::new(),
+            failed: None,
         }
     }
 
@@ -189,14 +212,14 @@ impl Window {
     }
 
     /// Ties a pending request of the engine to one of the host.
-    pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest) {
+    pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest, scope: Scope) {
         let at = id.index as usize;
         // Requests on which blocking calls wait have places too, which stay empty.
         if at >= self.requests.len() {
             self.requests.resize(at + 1, None);
         }
         debug_assert!(self.requests[at].is_none(), "the engine reused a request before it was reported");
-        self.requests[at] = Some(request);
+        self.requests[at] = Some((request, scope));
     }
 
     /// Notes where a pending wait for counters tells what it finds.
@@ -204,6 +227,17 @@ impl Window {
         if !places.index.is_null() || !places.value.is_null() {
             self.places.insert(id.index, places);
         }
+    }
+
+    /// True if a lock that is open is not held yet, and may still come.
+    #[inline]
+    pub(crate) fn awaits_open_lock(&self) -> bool {
+        self.engine.awaits_open_lock() && !self.port.is_broken()
+    }
+
+    /// True if nothing more will happen by itself.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.engine.is_quiet() || self.port.is_broken()
     }
 
     /// Rank of this process.
@@ -224,13 +258,35 @@ impl Window {
                 unsafe { places.write(found) };
             }
             // Blocking calls wait on requests of the engine that the host knows nothing of.
-            if let Some(request) = self.requests.get_mut(id.index as usize).and_then(Option::take) {
-                (host.complete)(request);
+            let failed = self.engine.take_failed(id);
+            if failed {
+                self.failed = Some(id);
             }
+            if let Some((request, scope)) = self.requests.get_mut(id.index as usize).and_then(Option::take) {
+                let ending = match scope {
+                    Scope::Operation if failed => Ending::Unattached,
+                    Scope::Target(target) if self.port.take_fault(target).is_some() => Ending::Unattached,
+                    _ => Ending::Done,
+                };
+                (host.complete)(request, ending);
+            }
+        }
+        if self.port.is_broken() {
+            any |= self.end_requests(host);
         }
         if any && self.requests.len() > KEPT && self.engine.requests_alive() == 0 {
             self.requests = Vec::new();
         }
+        any
+    }
+
+    /// Nothing that is pending may ever be done.
+    #[cold]
+    fn end_requests(&mut self, host: &Host) -> bool {
+        let pending = std::mem::take(&mut self.requests);
+        let any = pending.iter().any(Option::is_some);
+        pending.into_iter().flatten().for_each(|(request, _)| (host.complete)(request, Ending::Broken));
+        self.places.clear();
         any
     }
 
@@ -292,6 +348,11 @@ impl Window {
             self.advance(host);
             !self.engine.is_pending(id)
         })
+    }
+
+    /// True if the request was that of an operation that was not done. Asked at once after it was complete.
+    pub(crate) fn has_failed(&mut self, id: RequestId) -> bool {
+        self.failed.take() == Some(id)
     }
 
     /// True if this window waits for progress, or others do that only we can make.
@@ -469,7 +530,7 @@ impl Registry {
     #[inline]
     pub(crate) fn awaiting_lock(&self) -> Option<NonNull<Window>> {
         // SAFETY: as in `ours`. A window that waits for a lock is not idle, so it is on this list.
-        self.attended.iter().copied().find(|window| unsafe { window.as_ref() }.engine.awaits_open_lock())
+        self.attended.iter().copied().find(|window| unsafe { window.as_ref() }.awaits_open_lock())
     }
 
     #[inline(never)]

@@ -4,7 +4,7 @@ mod bulk;
 pub mod element;
 pub mod host_mpi;
 pub(crate) mod kernel;
-pub(crate) mod regions;
+pub mod regions;
 pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]

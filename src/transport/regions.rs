@@ -12,7 +12,7 @@ pub(crate) struct Region {
 
 /// Why memory cannot be attached or detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// Some of it is attached already.
     Overlaps,
     /// It ends beyond the address space.

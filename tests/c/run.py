@@ -20,6 +20,8 @@ mpiexec.NAME. The Fortran compiler is the one whose name has mpif90 for mpicc. W
   tag=WORD       chosen by --tag
 
 Lines of output that begin with NOTE are shown. After each entry no process of it and no new segment in /dev/shm may be left. The last line is "N passed, N failed".
+With --host-may-hang SECONDS, a job that has said OK, and in which every process has said that it is done with this library's part of
+MPI_Finalize, is ended so many seconds later and counted aloud: what hangs then is the host alone.
 MPIX_TEST_SLOWDOWN in the environment multiplies the time limits.
 """
 import argparse
@@ -30,6 +32,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -251,6 +254,42 @@ def leave(number, _frame):
     sys.exit(128 + number)
 
 
+FINALISED = re.compile(rb"^mpix-rma \[(\d+)\] info: finalised; the host's own MPI_Finalize follows$", re.M)
+
+
+class HostHangs(Exception):
+    """All of a job is done but the host's own MPI_Finalize."""
+
+
+def wait_for(process, entry, limit, grace):
+    """The output of a job that ends within its limit. With `grace`, HostHangs if nothing but the host was left for so many seconds."""
+    if not grace or entry.result != "ok":
+        return process.communicate(timeout=limit)[0]
+    chunks, pipe = [], os.dup(process.stdout.fileno())
+
+    def read():
+        while chunk := os.read(pipe, 1 << 16):
+            chunks.append(chunk)
+        os.close(pipe)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    end, since = time.monotonic() + limit, None
+    while reader.is_alive() or process.poll() is None:
+        reader.join(0.05)
+        if process.poll() is not None:
+            reader.join(10)
+            break
+        now, output = time.monotonic(), b"".join(chunks)
+        done = re.search(rb"^OK$", output, re.M) and len(set(FINALISED.findall(output))) >= entry.ranks
+        since = (since or now) if done else None
+        if since and now - since > grace:
+            raise HostHangs(output)
+        if now > end:
+            raise subprocess.TimeoutExpired(process.args, limit, output)
+    return b"".join(chunks)
+
+
 def run_one(entry, host, options):
     """None if it passed, else what is wrong, and the output."""
     env = dict(entry.env)
@@ -259,6 +298,8 @@ def run_one(entry, host, options):
         env["EXPECT_LIBRARY"] = "1"
     if entry.mode == "alone":
         env["TEST_LIBRARY"] = os.path.join(host.prefix, "lib", "libmpix_rma.so")
+    if options.host_may_hang:
+        env.setdefault("MPIX_RMA_LOG", "info")
     for item in options.env:
         key, _, value = item.partition("=")
         env[key] = value
@@ -271,14 +312,18 @@ def run_one(entry, host, options):
     RUNNING.update(launcher=process, binary=binary)
     wrong, code = [], None
     try:
-        output, _ = process.communicate(timeout=limit)
+        output = wait_for(process, entry, limit, options.host_may_hang)
         code = process.returncode
-    except subprocess.TimeoutExpired:
+    except HostHangs as hang:
+        kill_job(process, binary)
+        output, code = hang.args[0] + b"\nNOTE the host hung in its own MPI_Finalize\n", 0
+    except subprocess.TimeoutExpired as late:
         wrong.append(f"still running after {limit:.0f} s")
         if options.stacks:
             for pid in processes_of(binary):
                 subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"], stderr=subprocess.DEVNULL)
-        output = kill_job(process, binary)
+        output = getattr(late, "output", None) or b""
+        output += kill_job(process, binary) or b""
     RUNNING.clear()
     output = output.decode(errors="replace")
     if not until(lambda: not processes_of(binary), 5):
@@ -324,6 +369,7 @@ def main():
     parser.add_argument("--wrap", type=shlex.split, default=[], help="command before each process, such as valgrind")
     parser.add_argument("--sanitize", type=shlex.split, default=[], help="more compiler flags")
     parser.add_argument("--slowdown", type=float, default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")))
+    parser.add_argument("--host-may-hang", type=float, default=0, metavar="SECONDS", help="in its own MPI_Finalize")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--stacks", action="store_true", help="gdb stacks of what is still running at the limit")
@@ -346,7 +392,7 @@ def main():
     start = time.monotonic()
     broken = compile_all(chosen, hosts, options.jobs, options.sanitize)
     print(f"{len({e.name for e in chosen})} programs compiled for {', '.join(h.name for h in hosts)} in {time.monotonic() - start:.0f} s", flush=True)
-    passed, failed, skipped = 0, [], []
+    passed, hung, failed, skipped = 0, 0, [], []
     width = max([len(e.title) for e in chosen] + [10])
     for _ in range(options.repeat):
         for host in hosts:
@@ -366,6 +412,7 @@ def main():
                       + (f"  {wrong}" if wrong else ""), flush=True)
                 for note in re.findall(r"^NOTE (.*)$", output, re.M):
                     print(f"     {note}", flush=True)
+                hung += "NOTE the host hung in its own MPI_Finalize" in output
                 if word == "FAIL" or options.verbose:
                     print("".join(f"     | {line}\n" for line in output.splitlines()[-40:]), end="", flush=True)
                 if word == "ok  ":
@@ -378,6 +425,8 @@ def main():
         if those:
             print(f"{title}:\n  " + "\n  ".join(those))
     print(f"C programs: {time.monotonic() - start:.0f} s")
+    if hung:
+        print(f"the host hung in its own MPI_Finalize, after all was done, in {hung} of them")
     print(f"{passed} passed, {len(failed)} failed")
     return 1 if failed or not passed else 0
 

@@ -27,6 +27,8 @@ fn one_of_each(counted: bool) -> Packet {
     packet.signal(Word::Done, 9);
     packet.access(LockWord::Next { target: 1, parity: 1 }, Atomic::CompareSwap { expected: 1, new: 2 }, 3);
     packet.access(LockWord::Tail, Atomic::Load, 4);
+    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Id(0) });
+    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Number(1) });
     packet.seal(Header { ack_wanted: true, counted, taken: 0, done: 0 });
     packet
 }
@@ -60,6 +62,8 @@ fn what_is_written_is_read() {
     let access = Atomic::CompareSwap { expected: 1, new: 2 };
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Next { target: 1, parity: 1 }, access, 3))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Tail, Atomic::Load, 4))));
+    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Id(0), .. })))));
+    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Number(1), .. })))));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
     packet.put_bulk(Place::flat(1, BULK));
@@ -67,6 +71,8 @@ fn what_is_written_is_read() {
     packet.reply(8, 5).fill(6);
     packet.answer(9, 10);
     packet.farewell();
+    let undone = [Which::Id(11), Which::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
+    undone.into_iter().for_each(|what| packet.unattached(what));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
     assert_eq!(reader.next_record(), Ok(Some(Record::PutBulk(Place::flat(1, BULK)))));
@@ -74,6 +80,9 @@ fn what_is_written_is_read() {
     assert_eq!(reader.next_record(), Ok(Some(Record::Reply(8, &[6; 5]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Answer(9, 10))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Farewell)));
+    for what in undone {
+        assert_eq!(reader.next_record(), Ok(Some(Record::Unattached(what))));
+    }
 }
 
 #[test]
@@ -200,7 +209,7 @@ fn attack(seed: u64) {
             1 => {
                 // A good header, then anything.
                 let mut bytes = one_of_each(true).bytes[..HEADER].to_vec();
-                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..16) } else { rng.u8(..) }));
+                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..17) } else { rng.u8(..) }));
                 bytes
             }
             _ => mutated(&mut rng),

@@ -11,5 +11,6 @@ mod flow;
 mod fuzz;
 mod hub;
 mod tagged;
+mod unattached;
 mod words;
 mod world;

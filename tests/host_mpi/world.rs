@@ -156,6 +156,20 @@ pub fn windows(memories: &mut [Vec<u8>], seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far
     (hub, windows)
 }
 
+/// Dynamic windows, without memory as yet.
+pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
+    let hub = Hub::new(ranks, seed);
+    let windows = (0..ranks)
+        .map(|me| {
+            let near = ShmWindow::new(&mut Alone, Memory::Dynamic, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
+            let members = Members::new(me, ranks, vec![me], true);
+            let extents = Extents::new((0..ranks).map(|_| (0, 1)));
+            MessageWindow::new(HubCourier::new(&hub, me), members, near, extents, settings())
+        })
+        .collect();
+    (hub, windows)
+}
+
 /// Tears all of them down, and sees to it that nothing is left.
 pub fn end(hub: &Arc<Mutex<Hub>>, windows: Vec<Far>) {
     let mut windows = windows;

@@ -75,7 +75,7 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
             "an epoch is open on this window in some process, or a wait for notifications pending",
         ));
     }
-    let guard = wait_until(guard, window, |window| window.port.is_broken() || window.engine.is_quiet() && window.port.is_quiet());
+    let guard = wait_until(guard, window, |window| window.is_settled() && (window.port.is_broken() || window.port.is_quiet()));
     // Others may still need this process (to copy for them, on created windows) until they are quiet too.
     let (guard, _) = vote(guard, window, false);
     drop(wait_until(guard, window, |window| window.port.farewell()));

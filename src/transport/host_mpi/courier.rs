@@ -45,14 +45,17 @@ pub trait Courier: Debug {
     /// The memory must stay valid and unchanged until [`next_bulk`](Self::next_bulk) has given the message.
     unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk);
 
-    /// Receives into the caller's memory. A message of another length is an error of the peer.
+    /// Receives into the caller's memory.
     ///
     /// # Safety
     /// The memory must stay valid, and nobody else's, until [`next_bulk`](Self::next_bulk) has given the message.
     unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk);
 
-    /// The next bulk message that was sent or received.
-    fn next_bulk(&mut self) -> Option<Bulk>;
+    /// The next bulk message that was sent or received, and how many bytes it had. One that is longer than it was to be has `usize::MAX`.
+    fn next_bulk(&mut self) -> Option<(Bulk, usize)>;
+
+    /// Gives up bulk messages that were to be received: the caller's memory is its own again. They are told as any others.
+    fn cancel_bulks(&mut self);
 
     /// What went wrong below, once, in words.
     fn next_failure(&mut self) -> Option<String>;
@@ -103,8 +106,11 @@ impl Courier for Box<dyn Courier> {
         // SAFETY: the caller's promise.
         unsafe { (**self).receive_bulk(peer, stream, to, len, bulk) }
     }
-    fn next_bulk(&mut self) -> Option<Bulk> {
+    fn next_bulk(&mut self) -> Option<(Bulk, usize)> {
         (**self).next_bulk()
+    }
+    fn cancel_bulks(&mut self) {
+        (**self).cancel_bulks();
     }
     fn next_failure(&mut self) -> Option<String> {
         (**self).next_failure()

@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::courier::Courier;
-use super::wire::{Header, Packet};
+use super::wire::{Header, Packet, Unattached};
 use crate::engine::slab::Key;
 use crate::engine::{Arrival, Op, Rank, Ticket, Word};
 use crate::transport::shape::Shape;
@@ -119,6 +119,8 @@ pub(super) struct Link {
     pub(super) held: VecDeque<(u64, Held)>,
     /// The peer is to be told what is done here, whatever else there is to say.
     pub(super) tell: bool,
+    /// Which operations of the peer were not done. It leaves before any header says that they are over.
+    unattached: Option<Packet>,
 
     /// In the list of links to be looked at.
     pub(super) listed: bool,
@@ -157,6 +159,7 @@ impl Link {
             unfinished: VecDeque::new(),
             held: VecDeque::new(),
             tell: false,
+            unattached: None,
             listed: false,
             met: false,
             left: false,
@@ -231,7 +234,27 @@ impl Link {
         }
     }
 
+    /// Notes that an operation of the peer was not done; the peer is told with the next packet.
+    #[cold]
+    pub(super) fn reject(&mut self, courier: &mut impl Courier, what: Unattached) {
+        let packet = self.unattached.get_or_insert_with(|| courier.packet());
+        packet.unattached(what);
+        if packet.room().is_none() {
+            self.send_unattached(courier);
+        }
+    }
+
+    /// The peer must read it before it hears that those operations are over, so this packet says nothing of that.
+    fn send_unattached(&mut self, courier: &mut impl Courier) {
+        let Some(mut packet) = self.unattached.take() else { return };
+        packet.seal(Header { taken: self.taken, done: self.told_done, ..Header::default() });
+        self.told_taken = self.taken;
+        self.met = true;
+        courier.send(self.peer, packet);
+    }
+
     fn send(&mut self, courier: &mut impl Courier, mut out: Outgoing, ack_wanted: bool) {
+        self.send_unattached(courier);
         if ack_wanted {
             self.asked = self.issued;
         }
@@ -249,6 +272,7 @@ impl Link {
         let ask = self.waiting.back().is_some_and(|last| last.number > self.asked);
         self.flush(courier, ask);
         let owes = self.tell
+            || self.unattached.is_some()
             || self.taken - self.told_taken >= CREDITS / 2
             || self.wanted > self.told_done && self.complete() > self.told_done;
         let asks = ask && self.asked < self.issued && self.out.is_none() && self.queue.is_empty();
@@ -268,12 +292,25 @@ impl Link {
         }
     }
 
+    /// Ends it: tells the peer, once, that nothing is taken from it any more.
+    #[cold]
+    pub(super) fn end(&mut self, courier: &mut impl Courier) {
+        if !std::mem::replace(&mut self.broken, true) {
+            let mut packet = courier.packet();
+            packet.refusal();
+            self.queue.clear();
+            self.out = None;
+            self.send(courier, Outgoing { packet, counted: false }, false);
+        }
+    }
+
     /// True if the next poll has nothing to do for it.
     pub(super) fn rests(&self) -> bool {
         self.out.is_none()
             && self.queue.is_empty()
             && self.feed.is_none()
             && !self.tell
+            && self.unattached.is_none()
             && self.waiting.back().is_none_or(|last| last.number <= self.asked)
     }
 

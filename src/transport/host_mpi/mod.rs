@@ -71,6 +71,20 @@ pub struct Refused {
     pub reason: Malformed,
 }
 
+/// An operation of this process that reached for memory that its target has not attached to the window. It was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "an operation reaches for {len} bytes at address {disp:#x} of process {target} of the window, which are not attached there"
+)]
+pub struct OutOfReach {
+    /// The process.
+    pub target: Rank,
+    /// Address of the first byte that it was to reach.
+    pub disp: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// One window in one process, some of whose peers are reached by messages.
 #[derive(Debug)]
 pub struct MessageWindow<C> {
@@ -105,7 +119,11 @@ pub struct MessageWindow<C> {
     refused: VecDeque<Refused>,
     /// Packets that were taken in; given back by the next poll, since replies and completions are waited for and this is not.
     taken: Vec<Packet>,
-    /// Something was refused: what is under way may never end.
+    /// Operations that were not done, told before they are told as finished.
+    failed: VecDeque<Ticket>,
+    /// Those of them that the application has not heard of: one of each target.
+    faults: Vec<OutOfReach>,
+    /// Something was refused: nothing more comes in or leaves.
     broken: bool,
 }
 
@@ -139,6 +157,8 @@ impl<C: Courier> MessageWindow<C> {
             scratch: Vec::new(),
             refused: VecDeque::new(),
             taken: Vec::new(),
+            failed: VecDeque::new(),
+            faults: Vec::new(),
             broken: false,
         }
     }
@@ -174,9 +194,12 @@ impl<C: Courier> MessageWindow<C> {
         }
         self.courier.drive();
         let mut moved = self.take_packets();
-        while let Some(bulk) = self.courier.next_bulk() {
+        while let Some((bulk, bytes)) = self.courier.next_bulk() {
             moved = true;
-            self.bulk_moved(bulk);
+            self.bulk_moved(bulk, bytes);
+        }
+        if self.broken {
+            self.active.clear();
         }
         let mut at = 0;
         while let Some(&index) = self.active.get(at) {
@@ -198,7 +221,7 @@ impl<C: Courier> MessageWindow<C> {
 
     /// For calls that close an epoch or start a flush: what is in packets leaves. True if [`Port::next_finished`] has something now.
     pub fn settle(&mut self) -> bool {
-        for at in 0..self.active.len() {
+        for at in 0..if self.broken { 0 } else { self.active.len() } {
             let index = self.active[at];
             self.feed(index);
             self.links[index as usize].flush_or_tell(&mut self.courier);
@@ -234,12 +257,18 @@ impl<C: Courier> MessageWindow<C> {
     }
 
     /// Adds memory of this process to a dynamic window.
-    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// It cannot be attached.
+    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
         self.near.attach(base, len)
     }
 
     /// Takes memory of this process out of a dynamic window.
-    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// Nothing was attached there.
+    pub fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
         self.near.detach(base)
     }
 
@@ -296,7 +325,21 @@ impl<C: Courier> MessageWindow<C> {
         self.refused.pop_front()
     }
 
-    /// True if a message was refused, here or by a peer: what is under way may never end.
+    /// An operation on memory that was not attached, of which the application has not heard; with a target, one to this target.
+    #[inline]
+    pub fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
+        if self.faults.is_empty() {
+            return None;
+        }
+        let at = self.faults.iter().position(|fault| target.is_none_or(|target| fault.target == target))?;
+        let fault = self.faults.remove(at);
+        if target.is_none() {
+            self.faults.clear();
+        }
+        Some(fault)
+    }
+
+    /// True if a message was refused, here or by a peer: what is under way never ends, and nothing more of it touches memory.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -336,12 +379,14 @@ impl<C: Courier> MessageWindow<C> {
             }
             left &= link.left;
         }
-        left && self.courier.is_quiet()
+        left && (self.broken || self.courier.is_quiet())
     }
 
     /// Ends the window here, after a farewell.
     pub fn release(mut self) {
         self.courier.release();
+        // What others were sending when it broke may still come.
+        std::mem::forget(self.bulks);
         self.near.release();
     }
 
@@ -396,7 +441,7 @@ impl<C: Courier> LockMemory for MessageWindow<C> {
         }
         let index = self.link_to(home);
         let link = &mut self.links[index as usize];
-        if link.room(&mut self.courier, 0).is_none() {
+        if self.broken || link.room(&mut self.courier, 0).is_none() {
             return Answer::NoResource;
         }
         link.own().access(word, access, ticket.0);
@@ -432,7 +477,7 @@ impl<C: Courier> Port for MessageWindow<C> {
         let index = self.link_to(peer);
         let link = &mut self.links[index as usize];
         // The target holds it back until the operations before it are done [FE-2]. Those that are not in packets yet go first.
-        if link.feed.is_some() || link.room(&mut self.courier, 0).is_none() {
+        if self.broken || link.feed.is_some() || link.room(&mut self.courier, 0).is_none() {
             return Err(NoResource);
         }
         link.own().signal(word, value);
@@ -464,6 +509,10 @@ impl<C: Courier> Port for MessageWindow<C> {
 
     fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
         self.finished.pop_front().or_else(|| self.near.next_finished())
+    }
+
+    fn next_failed(&mut self) -> Option<Ticket> {
+        self.failed.pop_front()
     }
 
     fn next_answer(&mut self) -> Option<(LockTicket, u64)> {

@@ -2,8 +2,8 @@
 
 use super::courier::{Bulk, Courier, Stream};
 use super::link::{BULKS, FETCHED, Feed, PARTS, WAITING, Waiting};
-use super::wire::{BULK, How, Malformed, Packet, Place};
-use super::{Link, MessageWindow};
+use super::wire::{BULK, How, Malformed, Packet, Place, Unattached, Which};
+use super::{Link, MessageWindow, OutOfReach};
 use crate::engine::{Op, OpKind, Posted, Stage, Ticket, Word};
 use crate::transport::element::reduction;
 use crate::transport::kernel::{copy, whole};
@@ -44,10 +44,12 @@ pub(super) struct Part {
 /// What a bulk message is.
 #[derive(Debug)]
 pub(super) enum Use {
-    /// Data of an operation of this process.
-    Own { flight: u32 },
+    /// Data of an operation of this process: where they begin in it, and how many bytes they are.
+    Own { flight: u32, at: u64, len: usize },
     /// Data of a peer's operation, and that operation's number.
-    Peers { link: u32, number: u64 },
+    Peers { link: u32, number: u64, len: usize },
+    /// The same of one that has no place here.
+    Nobodys { link: u32, number: u64, _memory: Vec<u8> },
 }
 
 /// True if the operation brings something back.
@@ -61,7 +63,7 @@ impl<C: Courier> MessageWindow<C> {
     pub(super) fn post_far(&mut self, op: &Op, ticket: Ticket) -> Posted {
         let index = self.link_to(op.target);
         let link = &mut self.links[index as usize];
-        if link.feed.is_some() || link.waiting.len() >= WAITING {
+        if link.feed.is_some() || link.waiting.len() >= WAITING || self.broken {
             return Posted::NoResource;
         }
         if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
@@ -227,11 +229,11 @@ impl<C: Courier> MessageWindow<C> {
             return false;
         }
         let flight = self.flight_of(index, feed);
-        let bulk = Bulk(self.bulks.insert(Use::Own { flight }).index);
-        self.awaits(flight);
-        let link = &mut self.links[index as usize];
         let (op, at) = (&feed.op, feed.at);
         let part = (op.len - at).min(BULK);
+        let bulk = Bulk(self.bulks.insert(Use::Own { flight, at, len: part as usize }).index);
+        self.awaits(flight);
+        let link = &mut self.links[index as usize];
         let place = Place::flat(op.disp + at, part);
         link.bulks += 1;
         link.issued += 1;
@@ -292,6 +294,50 @@ impl<C: Courier> MessageWindow<C> {
         true
     }
 
+    /// The peer has not done an operation, since it has not attached what that reaches.
+    #[cold]
+    pub(super) fn unattached(&mut self, index: u32, what: Unattached) -> Result<(), Malformed> {
+        let link = &self.links[index as usize];
+        let ticket = match what.which {
+            Which::Id(id) => {
+                let key = self.parts.key_at(id).ok_or(Malformed::NotAsked)?;
+                let Part { flight, len, .. } = *self.parts.get(key).expect("just found");
+                let held = self.flights.key_at(flight).and_then(|key| self.flights.get(key)).expect("a part belongs to a flight");
+                if held.link != index {
+                    return Err(Malformed::NotAsked);
+                }
+                let ticket = held.ticket;
+                self.parts.remove(key);
+                let link = &mut self.links[index as usize];
+                link.parts -= 1;
+                link.fetched -= u64::from(len);
+                self.arrived_for(flight);
+                ticket
+            }
+            Which::Number(number) if number <= link.done || number > link.issued => return Err(Malformed::NotSent),
+            // Of an operation in pieces, the last one's number stands there.
+            Which::Number(number) => match link.waiting.get(link.waiting.partition_point(|other| other.number < number)) {
+                Some(waiting) => waiting.ticket,
+                None => link.feed.as_ref().ok_or(Malformed::NotSent)?.ticket,
+            },
+        };
+        self.fail(index, ticket, what.disp, what.len);
+        Ok(())
+    }
+
+    /// An operation of this process was not done.
+    #[cold]
+    fn fail(&mut self, index: u32, ticket: Ticket, disp: u64, len: u64) {
+        let target = self.links[index as usize].peer;
+        self.failed.push_back(ticket);
+        // The first of those to a target that the application has not heard of stands for all.
+        if self.faults.iter().all(|fault| fault.target != target) {
+            let fault = OutOfReach { target, disp, len };
+            log::error!("{fault}");
+            self.faults.push(fault);
+        }
+    }
+
     /// A reply has come in.
     pub(super) fn replied(&mut self, index: u32, id: u32, data: &[u8]) -> Result<(), Malformed> {
         let key = self.parts.key_at(id).ok_or(Malformed::NotAsked)?;
@@ -333,17 +379,32 @@ impl<C: Courier> MessageWindow<C> {
     }
 
     /// A bulk message was sent or received.
-    pub(super) fn bulk_moved(&mut self, bulk: Bulk) {
+    pub(super) fn bulk_moved(&mut self, bulk: Bulk, bytes: usize) {
         let Some(key) = self.bulks.key_at(bulk.0) else { return };
-        match self.bulks.take(key).expect("just found") {
-            Use::Own { flight } => {
+        let what = self.bulks.take(key).expect("just found");
+        if self.broken {
+            return;
+        }
+        match what {
+            Use::Own { flight, at, len } => {
                 let key = self.flights.key_at(flight).expect("a flight in the air");
-                let index = self.flights.get(key).expect("just found").link;
+                let Flight { link: index, ref op, ticket, .. } = *self.flights.get(key).expect("just found");
+                let disp = op.disp + at;
+                if bytes != len {
+                    // The peer says so that there is nothing to get.
+                    if op.kind != OpKind::Get || bytes != 0 {
+                        return self.refuse(self.links[index as usize].peer, Some(index), Malformed::Lengths);
+                    }
+                    self.fail(index, ticket, disp, len as u64);
+                }
                 self.links[index as usize].bulks -= 1;
                 self.list(index);
                 self.arrived_for(flight);
             }
-            Use::Peers { link, number } => self.bulk_done(link, number),
+            Use::Peers { link, len, .. } if len != bytes => {
+                self.refuse(self.links[link as usize].peer, Some(link), Malformed::Lengths);
+            }
+            Use::Peers { link, number, .. } | Use::Nobodys { link, number, .. } => self.bulk_done(link, number),
         }
     }
 

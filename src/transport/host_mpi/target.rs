@@ -3,7 +3,7 @@
 use super::courier::{Bulk, Courier, Stream};
 use super::link::{BULKS, CREDITS, Held};
 use super::origin::Use;
-use super::wire::{How, Malformed, Place, Reader, Record};
+use super::wire::{How, Malformed, Place, Reader, Record, Unattached, Which};
 use super::{MessageWindow, Refused};
 use crate::engine::{Addr, Arrival, LockTicket, LockWord, Port, Rank};
 use crate::transport::element::{FIRST_FOREIGN, native_extent, native_has, reduction};
@@ -24,7 +24,8 @@ impl<C: Courier> MessageWindow<C> {
             let index = if peer < self.members.size() { Some(self.link_to(peer)) } else { None };
             match index {
                 None => self.refuse(peer, None, Malformed::UnknownWord),
-                Some(index) if self.links[index as usize].broken => {}
+                // One that this process may not have met when the window ended.
+                Some(index) if self.broken => self.links[index as usize].end(&mut self.courier),
                 Some(index) => {
                     self.list(index);
                     if let Err(reason) = self.take_packet(index, &packet.bytes) {
@@ -37,17 +38,20 @@ impl<C: Courier> MessageWindow<C> {
         true
     }
 
-    /// Nothing that stands in a message which is wrong can be trusted, nor what the peer sends after it.
+    /// Nothing that stands in a message which is wrong can be trusted, nor what the peer sends after it. Who waits for that peer may wait for
+    /// ever, and so may who waits for those: the window ends for all that this process has met.
     #[cold]
-    fn refuse(&mut self, peer: Rank, index: Option<u32>, reason: Malformed) {
-        if let Some(index) = index {
-            let link = &mut self.links[index as usize];
-            link.broken = true;
-            if reason != Malformed::RefusedThere {
-                link.reply(&mut self.courier, 0).refusal();
-                link.flush(&mut self.courier, false);
-            }
+    pub(super) fn refuse(&mut self, peer: Rank, index: Option<u32>, reason: Malformed) {
+        if let Some(index) = index
+            && reason == Malformed::RefusedThere
+        {
+            // It knows.
+            self.links[index as usize].broken = true;
         }
+        for link in self.links.iter_mut().filter(|link| !link.broken) {
+            link.end(&mut self.courier);
+        }
+        self.courier.cancel_bulks();
         self.broken = true;
         let refused = Refused { peer, reason };
         log::error!("{refused}");
@@ -78,24 +82,26 @@ impl<C: Courier> MessageWindow<C> {
     }
 
     fn take_record(&mut self, index: u32, record: Record<'_>) -> Result<(), Malformed> {
+        if let Some(place) = record.place()
+            && !self.check(place)?
+        {
+            return self.leave_undone(index, place, &record);
+        }
         let link = &mut self.links[index as usize];
         match record {
             Record::Put(place, data) => {
-                self.check(place)?;
                 // SAFETY: the place was checked; the payload has as many bytes.
                 unsafe { copy_pieces(data.as_ptr(), self.memory(), &pieces(place, 0, true)) };
             }
             Record::PutBulk(place) => return self.bulk(index, place, Stream::Put),
             Record::GetBulk(place) => return self.bulk(index, place, Stream::Get),
             Record::Get(place, id) => {
-                self.check(place)?;
                 let (len, memory) = (place.bytes() as usize, self.memory());
                 let to = self.links[index as usize].reply(&mut self.courier, len).reply(id, len);
                 // SAFETY: as above, into a reply of that length.
                 unsafe { copy_pieces(memory, to.as_mut_ptr(), &pieces(place, 0, false)) };
             }
             Record::Accumulate(place, how, data) => {
-                self.check(place)?;
                 self.check_how(place, how)?;
                 let memory = self.memory();
                 let held = self.near.hold_accumulate();
@@ -104,7 +110,6 @@ impl<C: Courier> MessageWindow<C> {
                 drop(held);
             }
             Record::Fetch(place, how, id, data) => {
-                self.check(place)?;
                 self.check_how(place, how)?;
                 if data.is_empty() != (how.reduction == reduction::NO_OP) {
                     return Err(Malformed::Lengths);
@@ -120,7 +125,6 @@ impl<C: Courier> MessageWindow<C> {
                 drop(held);
             }
             Record::Swap(place, id, data) => {
-                self.check(place)?;
                 let (len, memory) = (place.bytes() as usize, self.memory());
                 if len > EXTENT_MAX {
                     return Err(Malformed::Lengths);
@@ -129,7 +133,13 @@ impl<C: Courier> MessageWindow<C> {
                 let held = self.near.hold_accumulate();
                 // SAFETY: as above; the payload is two elements.
                 unsafe {
-                    compare_swap(memory.add(place.disp as usize), data[len..].as_ptr(), data.as_ptr(), to.as_mut_ptr(), len);
+                    compare_swap(
+                        memory.wrapping_add(place.disp as usize),
+                        data[len..].as_ptr(),
+                        data.as_ptr(),
+                        to.as_mut_ptr(),
+                        len,
+                    );
                 }
                 drop(held);
             }
@@ -186,6 +196,7 @@ impl<C: Courier> MessageWindow<C> {
                 return Ok(());
             }
             Record::Refusal => return Err(Malformed::RefusedThere),
+            Record::Unattached(what) => return self.unattached(index, what),
             Record::Farewell => {
                 link.left = true;
                 return Ok(());
@@ -216,9 +227,10 @@ impl<C: Courier> MessageWindow<C> {
         self.near.base().0 as *mut u8
     }
 
-    /// All of a place lies in this process's window, or is attached to it.
+    /// All of a place lies in this process's window, or is attached to it. Where it is not attached, the program is wrong and not the
+    /// message: the origin cannot know what is.
     #[inline]
-    fn check(&self, place: Place) -> Result<(), Malformed> {
+    fn check(&self, place: Place) -> Result<bool, Malformed> {
         let me = self.members.place();
         let reaches = place.bounds().is_some_and(|(low, end)| self.near.reaches(me, low, end - low));
         // Between runs there may be memory that is not attached.
@@ -228,7 +240,7 @@ impl<C: Courier> MessageWindow<C> {
                     let at = place.stride.checked_mul(run).and_then(|by| place.disp.checked_add_signed(by));
                     at.is_some_and(|at| self.near.reaches(me, at, place.len))
                 });
-        if is_inside { Ok(()) } else { Err(Malformed::OutsideWindow) }
+        if is_inside || self.near.is_dynamic() { Ok(is_inside) } else { Err(Malformed::OutsideWindow) }
     }
 
     /// Datatype and reduction are known and go together, and runs hold whole elements.
@@ -259,16 +271,8 @@ impl<C: Courier> MessageWindow<C> {
 
     /// A bulk message is announced or asked for.
     fn bulk(&mut self, index: u32, place: Place, stream: Stream) -> Result<(), Malformed> {
-        self.check(place)?;
-        let link = &mut self.links[index as usize];
-        if link.unfinished.iter().filter(|(_, done)| !done).count() >= BULKS_OF_A_PEER {
-            return Err(Malformed::TooMuch);
-        }
-        link.seen += 1;
-        let (peer, number) = (link.peer, link.seen);
-        link.unfinished.push_back((number, false));
-        let bulk = Bulk(self.bulks.insert(Use::Peers { link: index, number }).index);
         let at = Addr(self.memory() as usize + place.disp as usize);
+        let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Peers { link, number, len: place.len as usize })?;
         // SAFETY: the place was checked; window memory is the library's until the window is freed, which waits for all peers.
         unsafe {
             match stream {
@@ -277,6 +281,54 @@ impl<C: Courier> MessageWindow<C> {
             }
         }
         Ok(())
+    }
+
+    /// An operation on memory that is not attached: its origin is told, and all that belongs to it is taken out of the way.
+    #[cold]
+    fn leave_undone(&mut self, index: u32, place: Place, record: &Record<'_>) -> Result<(), Malformed> {
+        let link = &mut self.links[index as usize];
+        let which = match *record {
+            Record::Get(_, id) | Record::Fetch(_, _, id, _) | Record::Swap(_, id, _) => Which::Id(id),
+            _ => Which::Number(link.seen + 1),
+        };
+        let (disp, end) = place.bounds().unwrap_or((place.disp, u64::MAX));
+        let what = Unattached { disp, len: end - disp, which };
+        log::info!("process {} of the window reaches for {} bytes at {disp:#x}, which are not attached", link.peer, what.len);
+        match record {
+            Record::PutBulk(_) => {
+                link.reject(&mut self.courier, what);
+                let len = place.len as usize;
+                let mut nowhere = Vec::new();
+                nowhere.try_reserve_exact(len).map_err(|_| Malformed::TooMuch)?;
+                let at = Addr(nowhere.as_mut_ptr() as usize);
+                let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Nobodys { link, number, _memory: nowhere })?;
+                // SAFETY: the memory is kept until the message has come.
+                unsafe { self.courier.receive_bulk(peer, Stream::Put, at, len, bulk) };
+            }
+            Record::GetBulk(_) => {
+                // A message without bytes says it.
+                let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Peers { link, number, len: 0 })?;
+                // SAFETY: nothing is read.
+                unsafe { self.courier.send_bulk(peer, Stream::Get, Addr(self.memory() as usize), 0, bulk) };
+            }
+            _ => {
+                link.reject(&mut self.courier, what);
+                self.seen(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers an operation of a peer that is a bulk message.
+    fn begin_bulk(&mut self, index: u32, what: impl FnOnce(u32, u64) -> Use) -> Result<(Rank, Bulk), Malformed> {
+        let link = &mut self.links[index as usize];
+        if link.unfinished.iter().filter(|(_, done)| !done).count() >= BULKS_OF_A_PEER {
+            return Err(Malformed::TooMuch);
+        }
+        link.seen += 1;
+        let (peer, number) = (link.peer, link.seen);
+        link.unfinished.push_back((number, false));
+        Ok((peer, Bulk(self.bulks.insert(what(index, number)).index)))
     }
 
     /// A bulk message of a peer's operation has come or gone: that operation is done.

@@ -162,6 +162,46 @@ pub enum Record<'a> {
     Farewell,
     /// The sender has refused a message of the receiver's, and takes nothing more from it.
     Refusal,
+    /// An operation of the receiver's was not done, since some of the memory that it reaches is not attached to the window.
+    Unattached(Unattached),
+}
+
+/// Of an operation that was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unattached {
+    /// First byte that it was to reach.
+    pub disp: u64,
+    /// Bytes from there to the end of what it was to reach.
+    pub len: u64,
+    /// What it was.
+    pub which: Which,
+}
+
+/// Names a record of the receiver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// By the id under which a reply is wanted: there will be none.
+    Id(u32),
+    /// By its number among the operations.
+    Number(u64),
+}
+
+impl Record<'_> {
+    /// Where an operation reaches.
+    #[must_use]
+    #[inline]
+    pub fn place(&self) -> Option<Place> {
+        match *self {
+            Record::Put(place, _)
+            | Record::PutBulk(place)
+            | Record::Get(place, _)
+            | Record::GetBulk(place)
+            | Record::Accumulate(place, ..)
+            | Record::Fetch(place, ..)
+            | Record::Swap(place, ..) => Some(place),
+            _ => None,
+        }
+    }
 }
 
 /// Everything that stands before the records.
@@ -193,6 +233,7 @@ mod kind {
     pub(super) const REFUSAL: u8 = 13;
     pub(super) const NOTIFY: u8 = 14;
     pub(super) const NOTIFY_TAGGED: u8 = 15;
+    pub(super) const UNATTACHED: u8 = 16;
 }
 
 /// A packet being written, or one that came in.
@@ -372,6 +413,18 @@ impl Packet {
     pub fn refusal(&mut self) {
         self.head([kind::REFUSAL, 0, 0, 0], 0, 0, 0);
     }
+
+    /// Appends [`Record::Unattached`].
+    pub fn unattached(&mut self, what: Unattached) {
+        let (by, id, number) = match what.which {
+            Which::Id(id) => (0, id, 0),
+            Which::Number(number) => (1, 0, number),
+        };
+        self.head([kind::UNATTACHED, by, 0, 0], id, 0, 0);
+        self.number(what.disp);
+        self.number(what.len);
+        self.number(number);
+    }
 }
 
 fn encode_word(word: LockWord) -> (u8, u8, Rank) {
@@ -501,6 +554,15 @@ impl<'a> Reader<'a> {
             kind::ANSWER => Record::Answer(id, self.number()?),
             kind::FAREWELL => Record::Farewell,
             kind::REFUSAL => Record::Refusal,
+            kind::UNATTACHED => {
+                let (disp, len, number) = (self.number()?, self.number()?, self.number()?);
+                let which = match codes[1] {
+                    0 => Which::Id(id),
+                    1 => Which::Number(number),
+                    _ => return Err(Malformed::UnknownKind),
+                };
+                Record::Unattached(Unattached { disp, len, which })
+            }
             _ => return Err(Malformed::UnknownKind),
         };
         Ok(Some(record))

@@ -201,6 +201,12 @@ impl ShmWindow {
         }
     }
 
+    /// True if memory is attached to the window: what may be accessed changes, and no peer need know.
+    #[must_use]
+    pub(crate) fn is_dynamic(&self) -> bool {
+        self.attached.is_some()
+    }
+
     /// Adds memory of this process to a dynamic window.
     pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
         self.attached.as_mut().map_or(Err(Refusal::Unknown), |attached| attached.attach(base.0 as u64, len))

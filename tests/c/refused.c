@@ -1,0 +1,85 @@
+/*
+ * A peer that sends what is no message of ours: nothing of it is taken, everything that waits for it is ended with an error, and nothing hangs.
+ * The communicator of the window is the library's own; its handle is found by trying, which MPICH's handles allow.
+ * argv: what rank 0 waits in when the message comes.
+ */
+#include "check.h"
+
+/* Sends rubbish to rank 0 on every communicator of all processes that is not the application's. */
+static int send_rubbish(void)
+{
+    static char rubbish[64] = "this is no packet";
+    int sent = 0;
+    for (int handle = (int)0x84000000; handle < (int)0x84000010; handle++) {
+        MPI_Comm comm = (MPI_Comm)handle;
+        int size = 0, code = MPI_Comm_size(comm, &size);
+        if (code == MPI_SUCCESS && size == ranks) {
+            MPI(MPI_Send(rubbish, sizeof rubbish, MPI_CHAR, 0, 0, comm));
+            sent++;
+        }
+    }
+    return sent;
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(&argc, &argv);
+    const char *what = argc > 1 ? argv[1] : "lock";
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    int64_t value = 1;
+    /* A lock on allocated memory is waited for at once, one on created memory by the calls that follow. */
+    Window w = window(strcmp(what, "lock") ? CREATED : ALLOCATED, sizeof value, sizeof value);
+    MPI_Win win = w.win;
+    MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+    /* Rank 1 holds its own lock, so that rank 0 waits for it. */
+    if (me == 1)
+        MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (me == 0) {
+        MPI_Request r = MPI_REQUEST_NULL;
+        MPI_Group other = group_one(1);
+        int code = MPI_SUCCESS;
+        /* Now it may come; what follows cannot be over before. */
+        MPI(MPI_Send(NULL, 0, MPI_CHAR, 1, 5, MPI_COMM_WORLD));
+        if (!strcmp(what, "unlock") || !strcmp(what, "iunlock") || !strcmp(what, "flush")) {
+            MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win));
+            MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win));
+        }
+        if (!strcmp(what, "unlock"))
+            code = MPI_Win_unlock(1, win);
+        else if (!strcmp(what, "flush"))
+            code = MPI_Win_flush(1, win);
+        else if (!strcmp(what, "iunlock"))
+            MPI(MPIX_Win_iunlock(1, win, &r));
+        else if (!strcmp(what, "lock"))
+            code = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
+        else if (!strcmp(what, "lock_all"))
+            code = MPI_Win_lock_all(0, win);
+        else if (!strcmp(what, "fence"))
+            code = MPI_Win_fence(0, win);
+        else if (!strcmp(what, "ifence"))
+            MPI(MPIX_Win_ifence(0, win, &r));
+        else if (!strcmp(what, "wait")) {
+            MPI(MPI_Win_post(other, 0, win));
+            code = MPI_Win_wait(win);
+        } else if (!strcmp(what, "icomplete")) {
+            MPI(MPI_Win_start(other, 0, win));
+            MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win));
+            MPI(MPIX_Win_icomplete(win, &r));
+        } else
+            REQUIRE(!"known");
+        if (r != MPI_REQUEST_NULL)
+            code = MPI_Wait(&r, MPI_STATUS_IGNORE);
+        EXPECT(class_of(code) == MPI_ERR_INTERN, "%s: class %d", what, class_of(code));
+        MPI(MPI_Group_free(&other));
+    } else if (me == 1) {
+        MPI(MPI_Recv(NULL, 0, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        REQUIRE(send_rubbish() > 0);
+        /* This process is told, and waits for nobody that has broken off. */
+        int code = MPI_Win_fence(0, win);
+        EXPECT(code != MPI_SUCCESS, "the one whose message was refused waits no more");
+    }
+    /* The end of the process does not wait either. The window stays: epochs of it are open. */
+    return test_end();
+}

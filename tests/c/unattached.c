@@ -1,0 +1,114 @@
+/*
+ * Memory that is not attached to a dynamic window (MPI-4.1 12.2.4): MPI_ERR_RMA_RANGE, from the call where the target's memory is known, else
+ * from the call that completes the operation; nothing is touched, nobody is harmed, and window and processes go on.
+ */
+#include "check.h"
+
+enum { BIG = 5000 };
+static MPI_Win win;
+static int64_t *block, out[BIG], in[BIG], one = 1;
+static MPI_Aint all[64];
+
+static int worst(int code, int sofar)
+{
+    return sofar == MPI_SUCCESS ? class_of(code) : sofar;
+}
+
+/* One operation of a kind, on `there`; gives what it returned. */
+static int operate(int kind, int count, int to, MPI_Aint there)
+{
+    switch (kind) {
+        case 0: return MPI_Put(out, count, MPI_INT64_T, to, there, count, MPI_INT64_T, win);
+        case 1: return MPI_Get(in, count, MPI_INT64_T, to, there, count, MPI_INT64_T, win);
+        case 2: return MPI_Accumulate(out, count, MPI_INT64_T, to, there, count, MPI_INT64_T, MPI_SUM, win);
+        case 3: return MPI_Get_accumulate(out, count, MPI_INT64_T, in, count, MPI_INT64_T, to, there, count, MPI_INT64_T, MPI_SUM, win);
+        case 4: return MPI_Fetch_and_op(&one, in, MPI_INT64_T, to, there, MPI_SUM, win);
+        default: return MPI_Compare_and_swap(&one, &one, in, MPI_INT64_T, to, there, win);
+    }
+}
+
+/* Closes or flushes in each way there is. */
+static int end(int way, int to)
+{
+    switch (way) {
+        case 0: return class_of(MPI_Win_unlock(to, win));
+        case 1: {
+            int code = class_of(MPI_Win_flush(to, win));
+            MPI(MPI_Win_unlock(to, win));
+            return code;
+        }
+        case 2: {
+            int code = class_of(MPI_Win_flush_all(win));
+            MPI(MPI_Win_unlock(to, win));
+            return code;
+        }
+        default: {
+            MPI_Request r = MPI_REQUEST_NULL;
+            int code = class_of(MPIX_Win_iunlock(to, win, &r));
+            if (r != MPI_REQUEST_NULL)
+                code = worst(MPI_Wait(&r, MPI_STATUS_IGNORE), code);
+            return code;
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(&argc, &argv);
+    REQUIRE(ranks <= 64);
+    /* Errors of requests are told to the handlers of these. */
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+    REQUIRE((block = calloc(3 * BIG, sizeof *block)) != NULL);
+    MPI(MPI_Win_attach(win, block, BIG * sizeof *block));
+    MPI_Aint mine;
+    MPI(MPI_Get_address(block, &mine));
+    MPI(MPI_Allgather(&mine, 1, MPI_AINT, all, 1, MPI_AINT, MPI_COMM_WORLD));
+    for (int i = 0; i < BIG; i++)
+        out[i] = 7;
+    int to = (me + ranks / 2) % ranks;
+    for (int kind = 0; kind < 6; kind++)
+        for (int way = 0; way < 4; way++)
+            for (int big = 0; big < (kind < 4 ? 3 : 1); big++) {
+                int count = big == 0 ? 1 : big == 1 ? 200 : BIG;
+                MPI_Aint bad = all[to] + (BIG + 1) * (MPI_Aint)sizeof *block, good = all[to];
+                int code;
+                MPI(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win));
+                code = worst(operate(kind, count, to, bad), MPI_SUCCESS);
+                int then = end(way, to);
+                code = code == MPI_SUCCESS ? then : code;
+                EXPECT(code == MPI_ERR_RMA_RANGE, "kind %d, way %d, %d elements: class %d", kind, way, count, code);
+                /* What is attached can be reached as before. */
+                MPI(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win));
+                MPI(operate(kind, count, to, good));
+                EXPECT(end(way, to) == MPI_SUCCESS, "kind %d, way %d, %d elements: the next operation fails", kind, way, count);
+            }
+    /* A request of an operation tells what became of that operation, whatever others do. */
+    for (int kind = 0; kind < 2; kind++) {
+        MPI_Request r[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        MPI_Aint bad = all[to] + (BIG + 1) * (MPI_Aint)sizeof *block;
+        MPI(MPI_Win_lock_all(0, win));
+        int count = kind ? BIG : 1;
+        int code = class_of(MPI_Rget(in, count, MPI_INT64_T, to, bad, count, MPI_INT64_T, win, &r[0]));
+        MPI(MPI_Rget(out, count, MPI_INT64_T, to, all[to], count, MPI_INT64_T, win, &r[1]));
+        if (r[0] != MPI_REQUEST_NULL)
+            code = worst(MPI_Wait(&r[0], MPI_STATUS_IGNORE), code);
+        EXPECT(code == MPI_ERR_RMA_RANGE, "a request: class %d", code);
+        MPI(MPI_Wait(&r[1], MPI_STATUS_IGNORE));
+        MPI_Win_unlock_all(win);
+    }
+    /* A fence completes too. */
+    MPI(MPI_Win_fence(0, win));
+    int code = worst(operate(0, 1, to, all[to] + (BIG + 1) * (MPI_Aint)sizeof *block), MPI_SUCCESS);
+    code = worst(MPI_Win_fence(MPI_MODE_NOSUCCEED, win), code);
+    EXPECT(code == MPI_ERR_RMA_RANGE, "fence: class %d", code);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = BIG; i < 3 * BIG; i++)
+        EXPECT(block[i] == 0, "memory that is not attached was changed at %d", i);
+    MPI(MPI_Win_detach(win, block));
+    MPI(MPI_Win_free(&win));
+    free(block);
+    return test_end();
+}

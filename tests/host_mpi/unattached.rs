@@ -1,0 +1,163 @@
+//! Dynamic windows: what is not attached is not touched, the origin hears of it, and all else goes on (MPI-4.1 12.2.4). And what
+//! becomes of a window of which a message was refused.
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::host_mpi::wire::{Header, Malformed, Packet};
+
+use crate::world::*;
+
+const LONG: usize = 40_000;
+
+/// Drives both until nothing is open; gives the tickets that were told to have failed.
+fn drive(windows: &mut [Far], flight: &mut Flight) -> Vec<u32> {
+    let mut failed = Vec::new();
+    for _ in 0..10_000 {
+        windows.iter_mut().for_each(|window| _ = window.poll());
+        while let Some(Ticket(ticket)) = windows[0].next_failed() {
+            failed.push(ticket);
+        }
+        flight.collect(&mut windows[0]);
+        if flight.open == 0 {
+            return failed;
+        }
+    }
+    panic!("operations never end: {:#?}", windows[0]);
+}
+
+/// One operation of each kind and way, on `at`.
+fn each(at: u64, data: &mut [u8]) -> Vec<Op> {
+    let mut all = Vec::new();
+    let buffer = Addr(data.as_mut_ptr() as usize);
+    let elements = |kind, len| {
+        let reduction = if kind == OpKind::CompareAndSwap { Reduction(0) } else { reduction::SUM };
+        Op { element: native::U64, reduction, extent: 8, ..op(kind, 1, at, len) }
+    };
+    for len in [8, 5000, LONG] {
+        all.push(op(OpKind::Put, 1, at, len));
+        all.push(op(OpKind::Get, 1, at, len));
+        all.push(elements(OpKind::Accumulate, len));
+        all.push(elements(OpKind::GetAccumulate, len));
+    }
+    all.push(elements(OpKind::CompareAndSwap, 8));
+    all.into_iter().map(|op| Op { origin: buffer, result: buffer, compare: buffer, ..op }).collect()
+}
+
+#[test]
+fn what_is_not_attached_is_not_touched_and_told() {
+    for seed in 1..40 {
+        let (hub, mut w) = dynamic_windows(2, seed);
+        let mut memory = vec![0u8; 3 * LONG];
+        let start = memory.as_mut_ptr() as u64;
+        // The middle third is not attached.
+        w[1].attach(Addr(start as usize), LONG as u64).unwrap();
+        w[1].attach(Addr(start as usize + 2 * LONG), LONG as u64).unwrap();
+        let mut flight = Flight::default();
+        let mut data = vec![1u8; LONG];
+        // Right ones between wrong ones.
+        for (turn, wrong) in each(start + LONG as u64 - 1 + seed % 2, &mut data).into_iter().enumerate() {
+            let mut buffers = [vec![7u8; LONG], vec![9u8; LONG]];
+            let [first, second] = &mut buffers;
+            for (op, buffer) in [(wrong, first), (Op { disp: start + 2 * LONG as u64, ..wrong }, second)] {
+                let buffer = Addr(buffer.as_mut_ptr() as usize);
+                let op = Op { origin: buffer, result: buffer, compare: buffer, ..op };
+                while !flight.try_post(&mut w[0], &op) {
+                    w.iter_mut().for_each(|window| _ = window.poll());
+                    flight.collect(&mut w[0]);
+                }
+            }
+            let failed = drive(&mut w, &mut flight);
+            assert!(!failed.is_empty(), "seed {seed}, operation {turn}");
+            assert!(failed.iter().all(|ticket| *ticket == 2 * turn as u32), "seed {seed}, operation {turn}: {failed:?}");
+            let fault = w[0].take_fault(Some(1)).expect("a fault of this target");
+            assert_eq!(fault.target, 1);
+            assert!(fault.disp >= wrong.disp && fault.disp + fault.len <= wrong.disp + wrong.len, "{fault:?} {wrong:?}");
+            assert!(fault.to_string().contains("process 1"), "{fault}");
+            assert_eq!(w[0].take_fault(None), None);
+            assert!(memory[LONG..2 * LONG].iter().all(|byte| *byte == 0), "seed {seed}, operation {turn}: memory was touched");
+            if matches!(wrong.kind, OpKind::Get | OpKind::GetAccumulate) && wrong.len == 8 {
+                assert!(buffers[0].iter().all(|byte| *byte == 7), "a result of nothing");
+            }
+        }
+        // The window is as it was: a right operation, and the end without anything under way.
+        let put = Op { origin: Addr(data.as_ptr() as usize), ..op(OpKind::Put, 1, start + 8, 100) };
+        while !flight.try_post(&mut w[0], &put) {
+            w[0].poll();
+        }
+        assert_eq!(drive(&mut w, &mut flight), []);
+        assert_eq!(memory[8..108], data[..100]);
+        end(&hub, w);
+    }
+}
+
+/// Faults are told before the acknowledgement of what comes after them, however packets meet.
+#[test]
+fn a_fault_is_known_when_its_operation_ends() {
+    for seed in 1..200 {
+        let (hub, mut w) = dynamic_windows(2, seed);
+        let mut flight = Flight::default();
+        let data = [1u8; 64];
+        for turn in 0..20 {
+            let put = Op { origin: Addr(data.as_ptr() as usize), ..op(OpKind::Put, 1, 64, 64) };
+            while !flight.try_post(&mut w[0], &put) {
+                w.iter_mut().for_each(|window| _ = window.poll());
+            }
+            // The target has operations of its own, whose packets carry acknowledgements.
+            let _ = w[1].signal(0, Word::Done, turn + 1);
+            let failed = drive(&mut w, &mut flight);
+            assert_eq!(failed, [turn as u32], "seed {seed}");
+            assert!(w[0].take_fault(None).is_some());
+        }
+        end(&hub, w);
+    }
+}
+
+#[test]
+fn invented_faults_are_refused() {
+    use mpix_rma::transport::host_mpi::wire::{Unattached, Which};
+    for which in [Which::Id(0), Which::Id(u32::MAX), Which::Number(0), Which::Number(1), Which::Number(u64::MAX)] {
+        let (hub, mut w) = dynamic_windows(2, 1);
+        hub.lock().unwrap().delay = 0;
+        let mut packet = Packet::new();
+        packet.unattached(Unattached { disp: 0, len: 1, which });
+        packet.seal(Header::default());
+        hub.lock().unwrap().inject(1, 0, packet.bytes);
+        w[0].poll();
+        let refused = w[0].next_refused().expect("it is refused");
+        assert!(matches!(refused.reason, Malformed::NotAsked | Malformed::NotSent), "{refused}");
+        assert_eq!((w[0].next_failed(), w[0].take_fault(None)), (None, None));
+    }
+}
+
+/// All that this process has met hear that it takes nothing more, whoever sent what was refused; and nothing of what was under way
+/// touches its memory any more.
+#[test]
+fn a_refused_message_ends_the_window_for_all_that_were_met() {
+    let (hub, mut w) = dynamic_windows(4, 1);
+    hub.lock().unwrap().delay = 0;
+    let mut memory = vec![5u8; 2 * LONG];
+    let start = memory.as_ptr() as u64;
+    w[2].attach(Addr(start as usize), 2 * LONG as u64).unwrap();
+    // Rank 0 has something under way from rank 2; rank 1 waits for a signal of rank 0; rank 3 knows nobody.
+    let mut result = vec![0u8; LONG];
+    let mut flight = Flight::default();
+    let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 2, start, LONG) };
+    while !flight.try_post(&mut w[0], &get) {}
+    while w[0].signal(1, Word::Done, 1).is_err() {}
+    w[1].poll();
+    hub.lock().unwrap().inject(3, 0, vec![1, 2, 3]);
+    w[0].poll();
+    assert_eq!(w[0].next_refused().map(|refused| (refused.peer, refused.reason)), Some((3, Malformed::NotAPacket)));
+    assert!(w[0].is_broken());
+    for _ in 0..20 {
+        w.iter_mut().for_each(|window| _ = window.poll());
+    }
+    assert!(w.iter().all(Far::is_broken), "everybody who could wait for it hears of it");
+    assert!(result.iter().all(|byte| *byte == 0), "the caller's memory is its own again");
+    memory.fill(0);
+    // Nothing begins any more, and the end does not wait.
+    assert_eq!(w[0].post(&get, Ticket(9)), Posted::NoResource);
+    assert_eq!(w[0].signal(1, Word::Done, 2), Err(NoResource));
+    assert_eq!(w[0].atomic(1, LockWord::Tail, Atomic::Load, LockTicket(1)), Answer::NoResource);
+    assert!(w[0].farewell());
+}
