@@ -161,7 +161,7 @@ impl Rings {
 /// A place for a notification, which must be published: those behind it wait for it.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Claimed<'a> {
+pub struct Claimed<'a> {
     ring: Ring<'a>,
     position: u64,
     word: u64,
@@ -170,7 +170,7 @@ pub(crate) struct Claimed<'a> {
 impl Claimed<'_> {
     /// Publishes it, behind all that this process has done.
     #[inline(always)]
-    pub(crate) fn publish(self) {
+    pub fn publish(self) {
         self.ring.publish(self.position, self.word);
     }
 }
