@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import figures, hosts  # noqa: E402
+from driver import distance, figures, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
 from driver.table import table  # noqa: E402
 
@@ -74,40 +74,22 @@ def collect(r, runner, samples, limits, failures):
             failures.append(f"{runner[0]} {runner[1]}: wrong result in {key[0]} on a window by {key[1]}")
 
 
-def distance_classes(samples):
-    """Bounds of the times of a cache line that are one distance: the next begins where there is a gap."""
-    lines = sorted({line for figures_ in samples.values() for seen in figures_.values() for _, _, line in seen})
-    classes = []
-    for line in lines:
-        if classes and line < 1.5 * classes[-1][0]:
-            classes[-1][1] = line
-        else:
-            classes.append([line, line])
-    return classes
-
-
-def comparable(samples, key, classes):
-    """Values of one figure by runner, all with processors equally far: those of which the rarest runner has most."""
-    best, most = {}, -1
-    for low, high in classes:
-        values = {runner: [value for value, _, line in seen[key] if low <= line <= high]
-                  for runner, seen in samples.items() if key in seen}
-        fewest = min(len(v) for v in values.values())
-        if fewest > most:
-            best, most = values, fewest
-    return {runner: statistics.median(values) for runner, values in best.items() if values}
+def comparable(samples, key, bounds):
+    """Medians of one figure by runner, all with processors equally far."""
+    seen = {runner: [(value, line) for value, _, line in mine[key]] for runner, mine in samples.items() if key in mine}
+    return {runner: statistics.median(values) for runner, values in distance.equally_far(seen, bounds).items()}
 
 
 def merged(label, samples, limits):
     """Lines of results of one host, in the order in which its program measured. Missing: never measured at that distance."""
-    classes = distance_classes(samples)
+    bounds = distance.classes(line for mine in samples.values() for seen in mine.values() for _, _, line in seen)
     labels = {runner[0] for runner in samples}
     rows = [{"name": name, "window": window, "host": label, "plain_us": None, "ours_us": None,
              "limit_us": limit} for (name, window), limit in limits.items() if window == "none"]
     for key, seen in samples.get((label, "plain"), {}).items():
         rate = seen[0][1]
         unit = "mps" if rate else "us"
-        values = comparable(samples, key, classes)
+        values = comparable(samples, key, bounds)
         plain = {other: values.get((other, "plain")) for other in labels}
         best = (max if rate else min)((v for v in plain.values() if v is not None), default=None)
         if key[0].startswith("win_"):

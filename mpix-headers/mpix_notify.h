@@ -45,6 +45,27 @@
 #error "include mpix_rma.h"
 #endif
 
+/*
+ * Attributes of windows, for MPI_Win_get_attr [draft: MPI_WIN_NOTIFICATION_*]; fixed when the window is made. Windows of the
+ * host have none (flag is false).
+ *
+ *   MPIX_WIN_NOTIFICATION_NUM_SB     int *: counters of a process up to which each is as fast as one alone, or the value of
+ *                                    the info key mpi_assert_max_num_notify
+ *   MPIX_WIN_NOTIFICATION_NUM_UB     int *: counters that a process may have
+ *   MPIX_WIN_NOTIFICATION_VALUE_UB   MPI_Count *: largest value of a counter
+ *
+ * Info key of windows, given when they are made [draft]:
+ *
+ *   mpi_assert_max_num_notify   the calling process will ask for no more counters than this in MPIX_Win_set_num_notify; it
+ *                               may differ between processes. 0 (default): nothing is asserted. Beyond it, MPI_ERR_ARG.
+ *                               A value that is no int, or negative, in one process: MPI_ERR_INFO_VALUE in all
+ *
+ * MPI_Win_get_info tells it; MPI_Win_set_info does not change it.
+ */
+#define MPIX_WIN_NOTIFICATION_NUM_SB (-7301)
+#define MPIX_WIN_NOTIFICATION_NUM_UB (-7302)
+#define MPIX_WIN_NOTIFICATION_VALUE_UB (-7303)
+
 /* ---- Operations ---------------------------------------------------------------------------------------------- */
 
 /*
@@ -134,7 +155,7 @@ int MPIX_Notify(int target_rank, int notification_idx, MPI_Win win);
  *
  * Collective over the window's group; blocks until all have called. Counts of counters that stay are kept. Counters on
  * cache lines of their own up to 512 of a process, side by side beyond. If one process cannot, none changes, and all get
- * an error: MPI_ERR_ARG (num is negative), MPI_ERR_RMA_SYNC (operations of the caller are not complete, or a wait for a
+ * an error: MPI_ERR_ARG (num is negative, or beyond mpi_assert_max_num_notify), MPI_ERR_RMA_SYNC (operations of the caller are not complete, or a wait for a
  * counter that would go is pending), MPI_ERR_NO_MEM; MPI_ERR_ARG where it is another process that cannot.
  */
 int MPIX_Win_set_num_notify(MPI_Win win, MPI_Info info, int num);

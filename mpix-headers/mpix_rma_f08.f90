@@ -1,5 +1,6 @@
-! mpix_rma_f08: the nonblocking synchronisation calls for programs with `use mpi_f08`. What they do is told in mpix_rma.h; a call
-! that closes or flushes gives a request that is complete when the blocking call would have returned.
+! mpix_rma_f08: the nonblocking synchronisation calls and notified access for programs with `use mpi_f08`. What they do is told in
+! mpix_rma.h and mpix_notify.h; a call that closes or flushes gives a request that is complete when the blocking call would have
+! returned.
 !
 ! Compile this file with the MPI library's Fortran wrapper, since module files fit one compiler alone, and link with the library:
 !
@@ -8,7 +9,10 @@
 !
 ! Origin buffers belong to the library until the request of the call that closes the epoch is complete: declare them `asynchronous`.
 ! Programs with mpif.h or `use mpi` need no module: the same names take integer handles, with ierror.
+include "mpix_notify_f08.f90"
+
 module mpix_rma_f08
+    use mpix_notify_f08
     use, intrinsic :: iso_c_binding, only: c_int
     use mpi_f08, only: MPI_Group, MPI_Request, MPI_Win
     implicit none
@@ -27,6 +31,30 @@ module mpix_rma_f08
     public :: MPIX_Win_iflush_local
     public :: MPIX_Win_iflush_all
     public :: MPIX_Win_iflush_local_all
+    public :: MPIX_Put_notify
+    public :: MPIX_Get_notify
+    public :: MPIX_Accumulate_notify
+    public :: MPIX_Get_accumulate_notify
+    public :: MPIX_Rput_notify
+    public :: MPIX_Rget_notify
+    public :: MPIX_Raccumulate_notify
+    public :: MPIX_Rget_accumulate_notify
+    public :: MPIX_Fetch_and_op_notify
+    public :: MPIX_Compare_and_swap_notify
+    public :: MPIX_Notify
+    public :: MPIX_Win_set_num_notify
+    public :: MPIX_Win_get_num_notify
+    public :: MPIX_Win_get_notify_value
+    public :: MPIX_Win_reset_notify_value
+    public :: MPIX_Win_notify_ithreshold
+    public :: MPIX_Win_notify_threshold
+    public :: MPIX_Win_notify_test_threshold
+    public :: MPIX_Win_notify_iwaitsome
+    public :: MPIX_Win_notify_waitsome
+    public :: MPIX_Win_notify_testsome
+    public :: MPIX_WIN_NOTIFICATION_NUM_SB
+    public :: MPIX_WIN_NOTIFICATION_NUM_UB
+    public :: MPIX_WIN_NOTIFICATION_VALUE_UB
 
     interface
         subroutine c_ipost(group, assert, win, request, ierror) bind(C, name="mpix_win_ipost_")

@@ -6,6 +6,8 @@
 #ifndef LATENCY_H
 #define LATENCY_H
 
+#include "../common/lines.h"
+
 #include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,22 +33,7 @@ struct limits {
     double attached_copy[SIZES]; /* process_vm_writev there */
 };
 
-/* Memory that both ranks reach by load and store. */
-struct lines {
-    MPI_Comm comm;
-    MPI_Win shared;
-    char *mine, *theirs;
-    int rank;
-};
-
-/* Collective over the two ranks, as is all below. */
-struct lines open_lines(MPI_Comm);
-void close_lines(struct lines *);
-
-/* How far the two processors are from each other just now: a virtual machine's move. */
-double half_round_trip(struct lines *);
-
-/* Valid on the origin. `local` has LARGEST bytes. */
+/* Collective over the two ranks, as is all below. Valid on the origin. `local` has LARGEST bytes, and so have the lines. */
 struct limits measure_limits(struct lines *, char *local);
 
 /* One window, and buffers, on one rank. */

@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { BATCHES = 31, LINE = 128 }; /* two lines apart: neighbours are fetched in pairs */
+enum { BATCHES = 31 };
 
 const size_t size_in_bytes[SIZES] = {8, 4096, 65536, 1 << 20};
 
@@ -28,51 +28,6 @@ static double best_per_round(const double *batch_us, long rounds)
     for (int b = 1; b < BATCHES; b++)
         best = batch_us[b] < best ? batch_us[b] : best;
     return best / (double)rounds;
-}
-
-struct lines open_lines(MPI_Comm comm)
-{
-    struct lines l = {.comm = comm};
-    MPI_Aint size;
-    int unit;
-    MPI_Comm_rank(comm, &l.rank);
-    MPI_Win_allocate_shared(LARGEST, 1, MPI_INFO_NULL, comm, &l.mine, &l.shared);
-    memset(l.mine, 0, LARGEST);
-    MPI_Barrier(comm);
-    MPI_Win_shared_query(l.shared, 1 - l.rank, &size, &unit, &l.theirs);
-    return l;
-}
-
-void close_lines(struct lines *l)
-{
-    MPI_Win_free(&l->shared);
-}
-
-/* Each rank writes its own line and waits for the other's. */
-double half_round_trip(struct lines *l)
-{
-    enum { ROUNDS = 300 };
-    double batch[BATCHES];
-    bool origin = l->rank == ORIGIN;
-    _Atomic uint64_t *out = (_Atomic uint64_t *)(void *)(origin ? l->mine : l->mine + LINE);
-    _Atomic uint64_t *in = (_Atomic uint64_t *)(void *)(origin ? l->theirs + LINE : l->theirs);
-    uint64_t turn = 0;
-    atomic_store(out, 0);
-    for (int b = 0; b < BATCHES; b++) {
-        MPI_Barrier(l->comm);
-        double begin = now_us();
-        for (int i = 0; i < ROUNDS; i++) {
-            turn++;
-            if (origin)
-                atomic_store_explicit(out, turn, memory_order_release);
-            while (atomic_load_explicit(in, memory_order_acquire) < turn)
-                ;
-            if (!origin)
-                atomic_store_explicit(out, turn, memory_order_release);
-        }
-        batch[b] = now_us() - begin;
-    }
-    return best_per_round(batch, 2 * ROUNDS);
 }
 
 static double atomic_exchange_us(char *memory)

@@ -212,7 +212,7 @@ int main(int argc, char **argv)
 
     bool right = true;
     b.local = aligned(LARGEST);
-    b.lines = open_lines(b.comm);
+    b.lines = open_lines(b.comm, LARGEST);
     struct limits limits = {0};
     if (c.threads == 0) {
         limits = measure_limits(&b.lines, b.local);

@@ -1,37 +1,33 @@
-/* How long it takes until a target has data and knows it: a ping-pong of each way to do that, and the rate of puts that are told.
- * Every message carries its number in its first and last word, which its receiver checks. Prints JSON lines; notify.py merges. */
+/* A ping-pong of each way to give another rank data and to let it know. */
+#include "notify.h"
+
 #include "../common/host.h"
+#include "../common/lines.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
 
-#ifdef PLAIN_HOST
-#include <mpi.h>
-#else
-#include <mpix_rma.h>
-#endif
 #include <getopt.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGEST = 4 << 20, FLAG = LARGEST, WINDOW = LARGEST + 4096 };
+int rank, ranks;
+MPI_Win win;
+char *base, *local;
+bool right = true;
+int64_t told[COUNTERS];
 
-static int rank;
-static MPI_Win win, bare_win;
-static char *base, *local, *mine, *theirs;
-static int64_t turn; /* messages so far, of the way that is measured */
-static bool right = true;
+static struct lines lines; /* of the first two ranks */
+static int64_t turn;       /* messages so far, of the way that is measured */
 
-static void mark(char *at, size_t bytes, int64_t number)
+void mark(char *at, size_t bytes, int64_t number)
 {
     memcpy(at, &number, sizeof number);
     memcpy(at + bytes - sizeof number, &number, sizeof number);
 }
 
-static void check(const char *at, size_t bytes, int64_t number)
+void check(const char *at, size_t bytes, int64_t number)
 {
     int64_t first, last;
     memcpy(&first, at, sizeof first);
@@ -43,15 +39,15 @@ static void check(const char *at, size_t bytes, int64_t number)
 static void bare_tell(size_t bytes)
 {
     (void)bytes;
-    atomic_store_explicit((_Atomic int64_t *)(void *)theirs, turn, memory_order_relaxed);
-    atomic_store_explicit((_Atomic int64_t *)(void *)(theirs + 256), turn, memory_order_release);
+    atomic_store_explicit((_Atomic int64_t *)(void *)lines.theirs, turn, memory_order_relaxed);
+    atomic_store_explicit((_Atomic int64_t *)(void *)(lines.theirs + 256), turn, memory_order_release);
 }
 
 static void bare_hear(size_t bytes)
 {
-    while (atomic_load_explicit((_Atomic int64_t *)(void *)(mine + 256), memory_order_acquire) != turn)
+    while (atomic_load_explicit((_Atomic int64_t *)(void *)(lines.mine + 256), memory_order_acquire) != turn)
         ;
-    check(mine, bytes, turn);
+    check(lines.mine, bytes, turn);
 }
 
 static void send_tell(size_t bytes)
@@ -108,18 +104,16 @@ static void notify_tell(size_t bytes)
     MPIX_Put_notify(local, (int)bytes, MPI_BYTE, 1 - rank, 0, (int)bytes, MPI_BYTE, 0, win);
 }
 
-static MPI_Count told; /* notifications of earlier ways */
-
 static void notify_hear(size_t bytes)
 {
-    MPIX_Win_notify_threshold(win, 0, told + turn);
+    MPIX_Win_notify_threshold(win, 0, told[0] + turn);
     check(base, bytes, turn);
 }
 
 static void request_hear(size_t bytes)
 {
     MPI_Request r;
-    MPIX_Win_notify_ithreshold(win, 0, told + turn, &r);
+    MPIX_Win_notify_ithreshold(win, 0, told[0] + turn, &r);
     MPI_Wait(&r, MPI_STATUS_IGNORE);
     check(base, bytes, turn);
 }
@@ -142,9 +136,12 @@ static const struct way {
 #endif
 };
 
+static const struct way *measured;
+
 /* Half a round trip. Both ranks count the same turns: each way of a round trip carries its own. */
-static double ping_pong(const struct way *w, size_t bytes, long rounds)
+static double ping_pong(size_t bytes, long rounds)
 {
+    const struct way *w = measured;
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_us();
     for (long i = 0; i < rounds; i++) {
@@ -160,79 +157,98 @@ static double ping_pong(const struct way *w, size_t bytes, long rounds)
     return (now_us() - begin) / (double)(2 * rounds);
 }
 
-static void measure(const struct way *w, size_t bytes, int batches, double batch_us)
+void measure(const char *bench, const char *way, size_t bytes, bool rate, const struct timing *timing,
+             double (*batch)(size_t bytes, long rounds))
 {
-    double *sample = malloc(sizeof *sample * (size_t)batches), rounds = 4;
-    turn = 0;
-    memset(base + FLAG, 0, sizeof(int64_t));
-    MPI_Barrier(MPI_COMM_WORLD);
+    double *sample = malloc(sizeof *sample * (size_t)timing->batches), rounds = 4;
+    double line = rank < 2 ? half_round_trip(&lines) : 0;
     for (int k = 0; k < 3; k++) {
-        double took = ping_pong(w, bytes, (long)rounds);
-        rounds = batch_us / (2 * (took > 1e-3 ? took : 1e-3));
+        double took = batch(bytes, (long)rounds);
+        rounds = timing->batch_us / (2 * (took > 1e-3 ? took : 1e-3));
         rounds = rounds < 4 ? 4 : rounds > 1e5 ? 1e5 : rounds;
         MPI_Bcast(&rounds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     }
-    for (int b = 0; b < batches; b++)
-        sample[b] = ping_pong(w, bytes, (long)rounds);
-#ifndef PLAIN_HOST
-    told += w->notifies ? turn : 0;
-#endif
+    for (int b = 0; b < timing->batches; b++) {
+        double took = batch(bytes, (long)rounds);
+        sample[b] = rate ? 1 / took : took;
+    }
     int all = right;
     MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
     right = all;
     if (rank == 0)
-        printf("{\"name\":\"%s\",\"bytes\":%zu,\"host\":\"%s\",\"median_us\":%.5f,\"verified\":%s}\n", w->name, bytes,
-               host_name(), spread_of(sample, (size_t)batches).median, right ? "true" : "false");
+        printf("{\"bench\":\"%s\",\"name\":\"%s\",\"bytes\":%zu,\"ranks\":%d,\"host\":\"%s\",\"%s\":%.5f,\"line_us\":%.4f,\"verified\":%s}\n",
+               bench, way, bytes, ranks, host_name(), rate ? "median_mps" : "median_us",
+               spread_of(sample, (size_t)timing->batches).median, line, right ? "true" : "false");
     fflush(stdout);
     free(sample);
+}
+
+static void measure_ping_pong(const struct way *w, size_t bytes, const struct timing *timing)
+{
+    turn = 0;
+    measured = w;
+    memset(lines.mine, 0, 4096);
+    memset(base + FLAG, 0, sizeof(int64_t));
+    MPI_Barrier(MPI_COMM_WORLD);
+    measure("ping_pong", w->name, bytes, false, timing, ping_pong);
+    told[0] += w->notifies ? turn : 0;
 }
 
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {8, 64, 512, 4096, 32768, 262144, 1 << 20, LARGEST};
-    int batches = 21, ranks, o;
-    double batch_us = 300;
+    struct timing timing = {21, 300};
+    int o;
     size_t most = LARGEST;
-    while ((o = getopt(argc, argv, "b:t:m:")) != -1)
+    bool patterns = false;
+    while ((o = getopt(argc, argv, "b:t:m:p")) != -1)
         switch (o) {
-        case 'b': batches = atoi(optarg); break;
-        case 't': batch_us = atof(optarg); break;
+        case 'b': timing.batches = atoi(optarg); break;
+        case 't': timing.batch_us = atof(optarg); break;
         case 'm': most = (size_t)atol(optarg); break;
-        default: fputs("usage: mpiexec -n 2 notify [-b BATCHES] [-t BATCH_US] [-m MOST_BYTES]\n", stderr); return 2;
+        case 'p': patterns = true; break;
+        default: fputs("usage: mpiexec -n 2 notify [-b BATCHES] [-t BATCH_US] [-m MOST_BYTES]; with -p, any ranks: the patterns\n", stderr); return 2;
         }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2 || batches < 1 || !(batch_us > 0)) {
+    if (ranks < 2 || (ranks > 2 && !patterns) || timing.batches < 1 || !(timing.batch_us > 0)) {
         fputs("notify: needs 2 ranks, and positive numbers\n", stderr);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    MPI_Aint size;
-    int unit;
-    MPI_Win_allocate_shared(4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &bare_win);
-    memset(mine, 0, 4096);
-    MPI_Win_shared_query(bare_win, 1 - rank, &size, &unit, &theirs);
+    MPI_Comm two;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &two);
+    if (rank < 2)
+        lines = open_lines(two, 4096);
     MPI_Win_allocate(WINDOW, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
     memset(base, 0, WINDOW);
     local = calloc(1, LARGEST);
     if (local == NULL)
         MPI_Abort(MPI_COMM_WORLD, 2);
 #ifndef PLAIN_HOST
-    MPIX_Win_set_num_notify(win, MPI_INFO_NULL, 1);
+    MPIX_Win_set_num_notify(win, MPI_INFO_NULL, COUNTERS);
 #endif
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);
-    MPI_Win_lock_all(0, bare_win);
-    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+    if (rank < 2)
+        MPI_Win_lock_all(0, lines.shared);
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0] && sizes[s] <= most; s++) {
+        if (patterns) {
+            measure_patterns(sizes[s], &timing);
+            continue;
+        }
         for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++)
-            if (sizes[s] <= ways[k].most && sizes[s] <= most) {
-                memset(mine, 0, 4096);
-                measure(&ways[k], sizes[s], batches, batch_us);
-            }
-    MPI_Win_unlock_all(bare_win);
+            if (sizes[s] <= ways[k].most)
+                measure_ping_pong(&ways[k], sizes[s], &timing);
+        measure_rates(sizes[s], &timing);
+    }
+    if (rank < 2) {
+        MPI_Win_unlock_all(lines.shared);
+        close_lines(&lines);
+    }
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
-    MPI_Win_free(&bare_win);
+    MPI_Comm_free(&two);
     free(local);
     MPI_Finalize();
     return right ? 0 : 1;

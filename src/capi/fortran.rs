@@ -1,9 +1,11 @@
 //! The calls of `MPIX_*` for Fortran: every argument by address, handles as integers, an error code at the end. Programs with `mpif.h`
 //! or `use mpi` call these names; the module `mpix_rma_f08` (mpix-headers) gives them the types of `mpi_f08`.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
+use super::notify::*;
 use super::*;
+use crate::mpi::notify::*;
 
 /// Fortran's default integer, as the hosts are built.
 type Fint = c_int;
@@ -14,15 +16,14 @@ mod handles {
     use super::*;
 
     // MPICH's handles are the same numbers in both languages.
-    pub(super) unsafe fn window(win: Fint) -> MPI_Win {
-        win
+    macro_rules! same {
+        ($($name:ident: $type:ty;)*) => {$(
+            pub(super) unsafe fn $name(handle: Fint) -> $type {
+                handle
+            }
+        )*};
     }
-    pub(super) unsafe fn group(group: Fint) -> MPI_Group {
-        group
-    }
-    pub(super) unsafe fn request(request: MPI_Request) -> Fint {
-        request
-    }
+    same! { window: MPI_Win; group: MPI_Group; datatype: MPI_Datatype; op: MPI_Op; info: MPI_Info; request: MPI_Request; }
 }
 
 /// From Fortran's handle to the host's, and back.
@@ -30,44 +31,140 @@ mod handles {
 mod handles {
     use super::*;
 
-    pub(super) unsafe fn window(win: Fint) -> MPI_Win {
-        // SAFETY: the host answers a wrong number with a handle that is none.
-        unsafe { PMPI_Win_f2c(win) }
+    macro_rules! converted {
+        ($($name:ident($from:ty) -> $to:ty = $host:ident;)*) => {$(
+            pub(super) unsafe fn $name(handle: $from) -> $to {
+                // SAFETY: the host answers a wrong number with a handle that is none; what it has made has a number.
+                unsafe { $host(handle) }
+            }
+        )*};
     }
-    pub(super) unsafe fn group(group: Fint) -> MPI_Group {
-        // SAFETY: as above.
-        unsafe { PMPI_Group_f2c(group) }
-    }
-    pub(super) unsafe fn request(request: MPI_Request) -> Fint {
-        // SAFETY: a request of the host.
-        unsafe { PMPI_Request_c2f(request) }
+    converted! {
+        window(Fint) -> MPI_Win = PMPI_Win_f2c;
+        group(Fint) -> MPI_Group = PMPI_Group_f2c;
+        datatype(Fint) -> MPI_Datatype = PMPI_Type_f2c;
+        op(Fint) -> MPI_Op = PMPI_Op_f2c;
+        info(Fint) -> MPI_Info = PMPI_Info_f2c;
+        request(MPI_Request) -> Fint = PMPI_Request_c2f;
     }
 }
 
-/// An argument as the C call wants it.
-macro_rules! argument {
-    ($arg:ident int) => {
-        *$arg
-    };
-    ($arg:ident group) => {
-        handles::group(*$arg)
-    };
+/// An argument on its way from Fortran to C, and back where it is a result.
+trait Argument {
+    /// What Fortran gives: an address.
+    type Place: Copy;
+    /// What the C call takes.
+    type C;
+
+    /// # Safety
+    /// The place is that of such an argument.
+    unsafe fn enter(place: Self::Place) -> Self;
+
+    fn pass(&mut self) -> Self::C;
+
+    /// After a call that has succeeded.
+    ///
+    /// # Safety
+    /// As for `enter`.
+    unsafe fn leave(self)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+/// Arguments that are read where Fortran has them.
+macro_rules! read {
+    ($($name:ident($place:ty) -> $c:ty = |$value:ident| $convert:expr;)*) => {$(
+        struct $name($c);
+        impl Argument for $name {
+            type Place = *const $place;
+            type C = $c;
+            unsafe fn enter(place: *const $place) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let $value = place.read();
+                    $name($convert)
+                }
+            }
+            fn pass(&mut self) -> $c {
+                self.0
+            }
+        }
+    )*};
+}
+
+read! {
+    Int(Fint) -> c_int = |value| value;
+    Displacement(MPI_Aint) -> MPI_Aint = |value| value;
+    Count(MPI_Count) -> MPI_Count = |value| value;
+    Group(Fint) -> MPI_Group = |value| handles::group(value);
+    Datatype(Fint) -> MPI_Datatype = |value| handles::datatype(value);
+    Reduction(Fint) -> MPI_Op = |value| handles::op(value);
+    Info(Fint) -> MPI_Info = |value| handles::info(value);
+    Win(Fint) -> MPI_Win = |value| handles::window(value);
+}
+
+/// Arguments whose addresses are the C call's own: buffers, and numbers that are written.
+macro_rules! passed {
+    ($($name:ident: $type:ty;)*) => {$(
+        struct $name($type);
+        impl Argument for $name {
+            type Place = $type;
+            type C = $type;
+            unsafe fn enter(place: $type) -> Self {
+                $name(place)
+            }
+            fn pass(&mut self) -> $type {
+                self.0
+            }
+        }
+    )*};
+}
+
+passed! {
+    Buffer: *const c_void;
+    Result: *mut c_void;
+    // Also a logical that is written: the hosts and gfortran have 1 and 0, too.
+    IntPlace: *mut Fint;
+    CountPlace: *mut MPI_Count;
+}
+
+/// A request that the call makes.
+struct Request {
+    place: *mut Fint,
+    made: MPI_Request,
+}
+
+impl Argument for Request {
+    type Place = *mut Fint;
+    type C = *mut MPI_Request;
+    unsafe fn enter(place: *mut Fint) -> Self {
+        Request { place, made: MPI_REQUEST_NULL }
+    }
+    fn pass(&mut self) -> *mut MPI_Request {
+        &raw mut self.made
+    }
+    unsafe fn leave(self) {
+        // SAFETY: the caller's promise; the call has made the request.
+        unsafe { self.place.write(handles::request(self.made)) };
+    }
 }
 
 /// Exports a call of Fortran under the names that compilers make of it.
 macro_rules! fortran {
-    ($($call:ident $name:literal $bare:literal ($($arg:ident $kind:ident),*);)*) => {$(
+    ($($call:ident $name:literal $bare:literal ($($arg:ident: $kind:ident),*);)*) => {$(
         const _: () = {
             /// # Safety
             /// As Fortran calls it: each argument is there, but for an error code that is not wanted.
             #[inline(always)]
-            unsafe fn body($($arg: *const Fint,)* win: *const Fint, request: *mut Fint, ierror: *mut Fint) {
-                let mut made = MPI_REQUEST_NULL;
+            unsafe fn body($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
                 // SAFETY: as the caller says.
                 unsafe {
-                    let code = $call($(argument!($arg $kind),)* handles::window(*win), &raw mut made);
+                    $(let mut $arg = <$kind as Argument>::enter($arg);)*
+                    let code = $call($($arg.pass()),*);
                     if code == MPI_SUCCESS {
-                        request.write(handles::request(made));
+                        $($arg.leave();)*
                     }
                     if !ierror.is_null() {
                         ierror.write(code);
@@ -75,31 +172,85 @@ macro_rules! fortran {
                 }
             }
             #[unsafe(export_name = $name)]
-            unsafe extern "C" fn underscored($($arg: *const Fint,)* win: *const Fint, request: *mut Fint, ierror: *mut Fint) {
+            unsafe extern "C" fn underscored($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
                 // SAFETY: the caller's arguments.
-                unsafe { body($($arg,)* win, request, ierror) }
+                unsafe { body($($arg,)* ierror) }
             }
             #[unsafe(export_name = $bare)]
-            unsafe extern "C" fn bare($($arg: *const Fint,)* win: *const Fint, request: *mut Fint, ierror: *mut Fint) {
+            unsafe extern "C" fn bare($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
                 // SAFETY: the caller's arguments.
-                unsafe { body($($arg,)* win, request, ierror) }
+                unsafe { body($($arg,)* ierror) }
             }
         };
     )*};
 }
 
 fortran! {
-    MPIX_Win_ipost "mpix_win_ipost_" "mpix_win_ipost" (members group, assert int);
-    MPIX_Win_istart "mpix_win_istart_" "mpix_win_istart" (members group, assert int);
-    MPIX_Win_icomplete "mpix_win_icomplete_" "mpix_win_icomplete" ();
-    MPIX_Win_iwait "mpix_win_iwait_" "mpix_win_iwait" ();
-    MPIX_Win_ifence "mpix_win_ifence_" "mpix_win_ifence" (assert int);
-    MPIX_Win_ilock "mpix_win_ilock_" "mpix_win_ilock" (lock_type int, rank int, assert int);
-    MPIX_Win_iunlock "mpix_win_iunlock_" "mpix_win_iunlock" (rank int);
-    MPIX_Win_ilock_all "mpix_win_ilock_all_" "mpix_win_ilock_all" (assert int);
-    MPIX_Win_iunlock_all "mpix_win_iunlock_all_" "mpix_win_iunlock_all" ();
-    MPIX_Win_iflush "mpix_win_iflush_" "mpix_win_iflush" (rank int);
-    MPIX_Win_iflush_local "mpix_win_iflush_local_" "mpix_win_iflush_local" (rank int);
-    MPIX_Win_iflush_all "mpix_win_iflush_all_" "mpix_win_iflush_all" ();
-    MPIX_Win_iflush_local_all "mpix_win_iflush_local_all_" "mpix_win_iflush_local_all" ();
+    MPIX_Win_ipost "mpix_win_ipost_" "mpix_win_ipost" (members: Group, assert: Int, win: Win, request: Request);
+    MPIX_Win_istart "mpix_win_istart_" "mpix_win_istart" (members: Group, assert: Int, win: Win, request: Request);
+    MPIX_Win_icomplete "mpix_win_icomplete_" "mpix_win_icomplete" (win: Win, request: Request);
+    MPIX_Win_iwait "mpix_win_iwait_" "mpix_win_iwait" (win: Win, request: Request);
+    MPIX_Win_ifence "mpix_win_ifence_" "mpix_win_ifence" (assert: Int, win: Win, request: Request);
+    MPIX_Win_ilock "mpix_win_ilock_" "mpix_win_ilock" (lock_type: Int, rank: Int, assert: Int, win: Win, request: Request);
+    MPIX_Win_iunlock "mpix_win_iunlock_" "mpix_win_iunlock" (rank: Int, win: Win, request: Request);
+    MPIX_Win_ilock_all "mpix_win_ilock_all_" "mpix_win_ilock_all" (assert: Int, win: Win, request: Request);
+    MPIX_Win_iunlock_all "mpix_win_iunlock_all_" "mpix_win_iunlock_all" (win: Win, request: Request);
+    MPIX_Win_iflush "mpix_win_iflush_" "mpix_win_iflush" (rank: Int, win: Win, request: Request);
+    MPIX_Win_iflush_local "mpix_win_iflush_local_" "mpix_win_iflush_local" (rank: Int, win: Win, request: Request);
+    MPIX_Win_iflush_all "mpix_win_iflush_all_" "mpix_win_iflush_all" (win: Win, request: Request);
+    MPIX_Win_iflush_local_all "mpix_win_iflush_local_all_" "mpix_win_iflush_local_all" (win: Win, request: Request);
+}
+
+fortran! {
+    MPIX_Put_notify "mpix_put_notify_" "mpix_put_notify" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win);
+    MPIX_Get_notify "mpix_get_notify_" "mpix_get_notify" (
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win);
+    MPIX_Accumulate_notify "mpix_accumulate_notify_" "mpix_accumulate_notify" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win);
+    MPIX_Get_accumulate_notify "mpix_get_accumulate_notify_" "mpix_get_accumulate_notify" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result, result_count: Int,
+        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Int, target_datatype: Datatype,
+        op: Reduction, notification_idx: Int, win: Win);
+    MPIX_Rput_notify "mpix_rput_notify_" "mpix_rput_notify" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+    MPIX_Rget_notify "mpix_rget_notify_" "mpix_rget_notify" (
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+    MPIX_Raccumulate_notify "mpix_raccumulate_notify_" "mpix_raccumulate_notify" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win, request: Request);
+    MPIX_Rget_accumulate_notify "mpix_rget_accumulate_notify_" "mpix_rget_accumulate_notify" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result, result_count: Int,
+        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Int, target_datatype: Datatype,
+        op: Reduction, notification_idx: Int, win: Win, request: Request);
+    MPIX_Fetch_and_op_notify "mpix_fetch_and_op_notify_" "mpix_fetch_and_op_notify" (
+        origin_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        op: Reduction, notification_idx: Int, win: Win);
+    MPIX_Compare_and_swap_notify "mpix_compare_and_swap_notify_" "mpix_compare_and_swap_notify" (
+        origin_addr: Buffer, compare_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, notification_idx: Int, win: Win);
+    MPIX_Notify "mpix_notify_" "mpix_notify" (target_rank: Int, notification_idx: Int, win: Win);
+    MPIX_Win_set_num_notify "mpix_win_set_num_notify_" "mpix_win_set_num_notify" (win: Win, info: Info, num: Int);
+    MPIX_Win_get_num_notify "mpix_win_get_num_notify_" "mpix_win_get_num_notify" (win: Win, rank: Int, num: IntPlace);
+    MPIX_Win_get_notify_value "mpix_win_get_notify_value_" "mpix_win_get_notify_value" (
+        win: Win, notification_idx: Int, value: CountPlace);
+    MPIX_Win_reset_notify_value "mpix_win_reset_notify_value_" "mpix_win_reset_notify_value" (
+        win: Win, notification_idx: Int, value: CountPlace);
+    MPIX_Win_notify_ithreshold "mpix_win_notify_ithreshold_" "mpix_win_notify_ithreshold" (
+        win: Win, notification_idx: Int, expected: Count, request: Request);
+    MPIX_Win_notify_threshold "mpix_win_notify_threshold_" "mpix_win_notify_threshold" (
+        win: Win, notification_idx: Int, expected: Count);
+    MPIX_Win_notify_test_threshold "mpix_win_notify_test_threshold_" "mpix_win_notify_test_threshold" (
+        win: Win, notification_idx: Int, expected: Count, flag: IntPlace);
+    MPIX_Win_notify_iwaitsome "mpix_win_notify_iwaitsome_" "mpix_win_notify_iwaitsome" (
+        win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace, request: Request);
+    MPIX_Win_notify_waitsome "mpix_win_notify_waitsome_" "mpix_win_notify_waitsome" (
+        win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace);
+    MPIX_Win_notify_testsome "mpix_win_notify_testsome_" "mpix_win_notify_testsome" (
+        win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace, flag: IntPlace);
 }

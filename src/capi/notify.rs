@@ -112,8 +112,11 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let wanted = u32::try_from(number).unwrap_or(0);
+    let most = ours.hints.max_counters;
     let mut fault = if number < 0 {
         Some(Fault::new(MPI_ERR_ARG, "num is negative"))
+    } else if most != 0 && wanted > most {
+        Some(Fault::new(MPI_ERR_ARG, "num is beyond what the info key mpi_assert_max_num_notify has asserted"))
     } else if ours.engine.awaits_counters_from(wanted) {
         Some(Fault::new(MPI_ERR_RMA_SYNC, "a wait for a counter that would go is pending"))
     } else if ours.engine.has_operations() {

@@ -10,11 +10,12 @@ use std::ffi::{c_int, c_void};
 use super::error::boundary;
 use super::host::host_functions;
 use super::sys::*;
-use super::window::MPI_Win_get_attr;
+use super::window::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 
 /// An attribute of MPI itself as Fortran has it: an integer; of any window, ours or the host's. `None` if the key is another.
 fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
-    if ![MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL].contains(&keyval) {
+    let of_mpi = [MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL].contains(&keyval);
+    if !of_mpi && !is_ours(keyval) {
         return None;
     }
     let (mut address, mut flag) = (std::ptr::null_mut::<c_void>(), 0);
@@ -28,6 +29,7 @@ fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
         Some(match keyval {
             key if key == MPI_WIN_BASE => address.expose_provenance() as MPI_Aint,
             key if key == MPI_WIN_SIZE => address.cast::<MPI_Aint>().read(),
+            NOTIFICATION_VALUE_UB => address.cast::<MPI_Count>().read() as MPI_Aint,
             _ => address.cast::<c_int>().read() as MPI_Aint,
         })
     }
@@ -49,10 +51,13 @@ mod mpich {
     #[unsafe(export_name = "MPII_Win_get_attr")]
     unsafe extern "C" fn get_attr(win: MPI_Win, keyval: c_int, attribute: *mut c_void, flag: *mut c_int, kind: c_int) -> c_int {
         boundary("MPI_Win_get_attr", || {
+            // A key of ours is one that the host does not know: the window and the places are shown to it with another.
+            let known = if is_ours(keyval) { MPI_WIN_SIZE + TO_FORTRAN } else { keyval };
             // SAFETY: the caller's arguments, passed on.
-            let code = unsafe { MPII_Win_get_attr(win, keyval, attribute, flag, kind) };
+            let code = unsafe { MPII_Win_get_attr(win, known, attribute, flag, kind) };
+            let of_mpi = || if is_ours(keyval) { Some(keyval) } else { keyval.checked_sub(TO_FORTRAN) };
             if code == MPI_SUCCESS
-                && let Some(value) = keyval.checked_sub(TO_FORTRAN).and_then(|keyval| value(win, keyval))
+                && let Some(value) = of_mpi().and_then(|keyval| value(win, keyval))
             {
                 // SAFETY: MPICH gives room for an integer as wide as an address.
                 unsafe { attribute.cast::<MPI_Aint>().write_unaligned(value) };
@@ -108,7 +113,9 @@ mod openmpi {
             let (code, win, keyval) = unsafe {
                 // An `ierror` that is left out is a null address.
                 let mut code = MPI_SUCCESS;
-                pmpi_win_get_attr_(win, keyval, attribute, flag, &raw mut code);
+                // A key of ours is one that the host does not know: the window and the places are shown to it with another.
+                let mut known = if is_ours(*keyval) { MPI_WIN_SIZE } else { *keyval };
+                pmpi_win_get_attr_(win, &raw mut known, attribute, flag, &raw mut code);
                 if !ierr.is_null() {
                     ierr.write(code);
                 }

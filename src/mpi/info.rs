@@ -41,6 +41,12 @@ static SERVE: Key = key!("mpix_rma");
 /// How peers are reached.
 static TRANSPORT: Key = Key { name: c"mpix_rma_transport", wrong: "info key mpix_rma_transport takes auto, shm or host_mpi" };
 
+/// Notification counters that a process will ask for at most.
+static MAX_COUNTERS: Key = Key {
+    name: c"mpi_assert_max_num_notify",
+    wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not negative",
+};
+
 /// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of `read`.
 static FLAGS: [[Key; 4]; 4] = [
     [
@@ -80,6 +86,8 @@ pub(crate) struct Wishes {
     pub(crate) reach: Option<Reach>,
     /// The reorder flags.
     pub(crate) flags: ReorderFlags,
+    /// `mpi_assert_max_num_notify`; kept from the window's beginning, as an assertion is.
+    pub(crate) max_counters: Option<u32>,
     /// The standard's keys.
     pub(crate) asked: Asked,
 }
@@ -100,7 +108,7 @@ pub(crate) struct Asked {
 impl Wishes {
     /// The hints of a new window.
     pub(crate) fn hints(&self) -> Hints {
-        let mut hints = Hints { flags: self.flags, ..Hints::default() };
+        let mut hints = Hints { flags: self.flags, max_counters: self.max_counters.unwrap_or(0), ..Hints::default() };
         hints.alignment = self.asked.alignment.unwrap_or(hints.alignment);
         self.asked.change(&mut hints);
         hints
@@ -142,6 +150,7 @@ pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
     unsafe {
         let serve = value(info, &SERVE, parse)?;
         let reach = value(info, &TRANSPORT, parse_reach)?;
+        let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
         let mut flags = [false; 4];
         for (flag, on) in FLAGS.iter().zip(&mut flags) {
             for spelling in flag {
@@ -156,6 +165,7 @@ pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
             serve,
             reach,
             flags: ReorderFlags { access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access },
+            max_counters,
             asked: asked(info)?,
         })
     }
@@ -191,6 +201,7 @@ pub(crate) unsafe fn write(info: MPI_Info, hints: &Hints, alignment: u64, progre
     let ordering = CString::new(names(hints.ordering)).unwrap_or_default();
     let decimal = |value: u64| CString::new(value.to_string()).unwrap_or_default();
     let (granularity, alignment) = (decimal(hints.granularity), decimal(alignment));
+    let max_counters = decimal(hints.max_counters.into());
     let ReorderFlags { access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access } = hints.flags;
     let flags = [access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access];
     let standard = [
@@ -204,6 +215,7 @@ pub(crate) unsafe fn write(info: MPI_Info, hints: &Hints, alignment: u64, progre
         (ALIGNMENT, &alignment),
         (SERVE.name, c"true"),
         (PROGRESS, progress),
+        (MAX_COUNTERS.name, &max_counters),
     ];
     let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (in_reach(flag).name, word(on)));
     for (key, value) in standard.into_iter().chain(flags) {
@@ -385,6 +397,11 @@ fn parse_reach(text: &[u8]) -> Option<Reach> {
     i64::try_from(place).ok().map(Reach::of)
 }
 
+fn parse_counters(text: &[u8]) -> Option<u32> {
+    let number: c_int = std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()?;
+    u32::try_from(number).ok()
+}
+
 /// The spelling under which the host can hold a key: the short one where a key of ours is too long for it.
 ///
 /// # Safety
@@ -461,5 +478,10 @@ mod tests {
         assert_eq!(parse_reach(b"shm"), Some(Reach::Shm));
         assert_eq!(parse_reach(b"Host_MPI"), Some(Reach::HostMpi));
         assert_eq!(parse_reach(b"tcp"), None);
+        assert_eq!(parse_counters(b" 12"), Some(12));
+        assert_eq!(parse_counters(b"0"), Some(0));
+        assert_eq!(parse_counters(b"-1"), None);
+        assert_eq!(parse_counters(b"3000000000"), None);
+        assert_eq!(parse_counters(b"many"), None);
     }
 }

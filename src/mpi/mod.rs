@@ -38,7 +38,7 @@ mod hook;
 pub(crate) mod host;
 mod info;
 mod init;
-mod notify;
+pub(crate) mod notify;
 pub(crate) mod persistent;
 mod request;
 mod rma;

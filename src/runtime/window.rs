@@ -54,6 +54,12 @@ pub(crate) struct Attributes {
     pub(crate) flavor: libc::c_int,
     /// `MPI_WIN_MODEL`
     pub(crate) model: libc::c_int,
+    /// `MPIX_WIN_NOTIFICATION_NUM_SB`
+    pub(crate) notification_num_sb: libc::c_int,
+    /// `MPIX_WIN_NOTIFICATION_NUM_UB`
+    pub(crate) notification_num_ub: libc::c_int,
+    /// `MPIX_WIN_NOTIFICATION_VALUE_UB`, an `MPI_Count`.
+    pub(crate) notification_value_ub: i64,
 }
 
 /// What `MPI_Win_get_info` tells of a window, and `MPI_Win_set_info` may change (MPI-4.1 12.2.1, 12.2.7).
@@ -78,6 +84,8 @@ pub(crate) struct Hints {
     pub(crate) alignment: u64,
     /// The reorder flags that the engine was given.
     pub(crate) flags: engine::ReorderFlags,
+    /// `mpi_assert_max_num_notify`: notification counters that this process will ask for at most; 0 if the application does not say.
+    pub(crate) max_counters: u32,
 }
 
 impl Default for Hints {
@@ -92,6 +100,7 @@ impl Default for Hints {
             granularity: 0,
             alignment: 1,
             flags: engine::ReorderFlags::default(),
+            max_counters: 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 /*
  * Notified access: counters rise behind their data in every kind of epoch, waits of every form end, wrong calls are refused.
  *
- *   notify CASE    CASE: epochs | calls | waits | some | reset | overload | wrong
+ *   notify CASE    CASE: epochs | calls | waits | some | reset | overload | wrong | bounds
  */
 #include "check.h"
 
@@ -392,12 +392,63 @@ static void wrong(void)
         MPI(MPIX_Win_notify_threshold(w.win, 600, ranks));
 }
 
+/* The assertion of how many counters there will be, and the attributes. */
+static void bounds(void)
+{
+    void *place;
+    int flag, n, *sb = NULL, *ub = NULL;
+    char value[16];
+    MPI_Info info, used;
+    MPI_Win made = MPI_WIN_NULL;
+    MPI_Comm comm;
+    MPI_Aint bytes = 64;
+    MPI(MPI_Win_get_attr(w.win, MPIX_WIN_NOTIFICATION_NUM_SB, &sb, &flag));
+    EXPECT(flag && *sb >= COUNTERS, "MPIX_WIN_NOTIFICATION_NUM_SB: %d", flag ? *sb : -1);
+    MPI(MPI_Win_get_attr(w.win, MPIX_WIN_NOTIFICATION_NUM_UB, &ub, &flag));
+    EXPECT(flag && *ub >= *sb, "MPIX_WIN_NOTIFICATION_NUM_UB: %d", flag ? *ub : -1);
+    MPI(MPI_Win_get_attr(w.win, MPIX_WIN_NOTIFICATION_VALUE_UB, &place, &flag));
+    EXPECT(flag && *(MPI_Count *)place == INT64_MAX, "MPIX_WIN_NOTIFICATION_VALUE_UB");
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, *sb));
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, *sb + 1));
+
+    MPI(MPI_Info_create(&info));
+    snprintf(value, sizeof value, "%d", 5 + me);
+    MPI(MPI_Info_set(info, "mpi_assert_max_num_notify", value));
+    Window bound = window_on(w.kind, bytes, 1, info, MPI_COMM_WORLD);
+    MPI(MPI_Win_set_errhandler(bound.win, MPI_ERRORS_RETURN));
+    MPI(MPI_Win_get_info(bound.win, &used));
+    MPI(MPI_Info_get(used, "mpi_assert_max_num_notify", 15, value, &flag));
+    EXPECT(flag && atoi(value) == 5 + me, "the assertion is told as %s", flag ? value : "nothing");
+    MPI(MPI_Info_free(&used));
+    MPI(MPI_Win_get_attr(bound.win, MPIX_WIN_NOTIFICATION_NUM_SB, &sb, &flag));
+    EXPECT(flag && *sb == 5 + me, "MPIX_WIN_NOTIFICATION_NUM_SB under an assertion: %d", flag ? *sb : -1);
+    MPI(MPIX_Win_set_num_notify(bound.win, MPI_INFO_NULL, 5 + me));
+    /* Beyond it in one process: an error in all. */
+    REFUSED(MPI_ERR_ARG, MPIX_Win_set_num_notify(bound.win, MPI_INFO_NULL, me == 0 ? 6 : 1));
+    for (int rank = 0; rank < ranks; rank++) {
+        MPI(MPIX_Win_get_num_notify(bound.win, rank, &n));
+        EXPECT(n == 5 + rank, "%d counters of rank %d after a refusal", n, rank);
+    }
+    MPI(MPI_Info_set(info, "mpi_assert_max_num_notify", "100"));
+    MPI(MPI_Win_set_info(bound.win, info));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_set_num_notify(bound.win, MPI_INFO_NULL, 100));
+    window_free(&bound);
+
+    /* A value that is none, in one process: no window anywhere. */
+    MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    MPI(MPI_Info_set(info, "mpi_assert_max_num_notify", me == ranks - 1 ? "-1" : "5"));
+    REFUSED(MPI_ERR_INFO_VALUE, MPI_Win_allocate(bytes, 1, info, comm, &place, &made));
+    MPI(MPI_Comm_free(&comm));
+    MPI(MPI_Info_free(&info));
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"epochs", epochs}, {"calls", calls}, {"waits", waits}, {"some", some}, {"reset", reset}, {"overload", overload}, {"wrong", wrong}};
+    } all[] = {{"epochs", epochs}, {"calls", calls}, {"waits", waits}, {"some", some}, {"reset", reset}, {"overload", overload}, {"wrong", wrong}, {"bounds", bounds}};
     test_begin(&argc, &argv);
     REQUIRE(argc == 2);
     int ran = 0;

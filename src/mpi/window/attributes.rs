@@ -1,11 +1,21 @@
-//! The attributes of a window of ours that describe its memory.
+//! The attributes of a window of ours that describe its memory and its notification counters.
 
 use std::ffi::{c_int, c_void};
 
 use crate::mpi::error::boundary;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
-use crate::runtime::{HostHandle, enter};
+use crate::runtime::{Entry, HostHandle, enter};
+
+/// Keys of our own, as `mpix_notify.h` has them: numbers that neither host gives out.
+pub(crate) const NOTIFICATION_NUM_SB: c_int = -7301;
+pub(crate) const NOTIFICATION_NUM_UB: c_int = -7302;
+pub(crate) const NOTIFICATION_VALUE_UB: c_int = -7303;
+
+/// True for a key of our own.
+pub(crate) fn is_ours(keyval: c_int) -> bool {
+    [NOTIFICATION_NUM_SB, NOTIFICATION_NUM_UB, NOTIFICATION_VALUE_UB].contains(&keyval)
+}
 
 /// Tells a window's attributes; those that describe the memory of a window of ours are answered here.
 ///
@@ -32,6 +42,9 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
                     key if key == MPI_WIN_DISP_UNIT => (&raw const (*attributes).disp_unit).cast_mut().cast(),
                     key if key == MPI_WIN_CREATE_FLAVOR => (&raw const (*attributes).flavor).cast_mut().cast(),
                     key if key == MPI_WIN_MODEL => (&raw const (*attributes).model).cast_mut().cast(),
+                    NOTIFICATION_NUM_SB => (&raw const (*attributes).notification_num_sb).cast_mut().cast(),
+                    NOTIFICATION_NUM_UB => (&raw const (*attributes).notification_num_ub).cast_mut().cast(),
+                    NOTIFICATION_VALUE_UB => (&raw const (*attributes).notification_value_ub).cast_mut().cast(),
                     _ => return None,
                 })
             }
@@ -43,6 +56,15 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
                     attribute_val.cast::<*mut c_void>().write_unaligned(value);
                     flag.write(1);
                 }
+                MPI_SUCCESS
+            }
+            // A window of the host has no counters, and the host does not know the key.
+            None if is_ours(win_keyval)
+                && !flag.is_null()
+                && enter().windows.entry(HostHandle(win.key())) == Some(Entry::Host) =>
+            {
+                // SAFETY: as above.
+                unsafe { flag.write(0) };
                 MPI_SUCCESS
             }
             // SAFETY: the application's arguments, passed on.

@@ -28,7 +28,7 @@ use crate::runtime::config::{Reach, Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
-use crate::transport::shm::{self, Memory};
+use crate::transport::shm::{self, COUNTERS_APART, Memory};
 
 mod attributes;
 mod constructors;
@@ -36,7 +36,7 @@ mod free;
 mod hints;
 mod memory;
 
-pub(crate) use attributes::MPI_Win_get_attr;
+pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 pub(crate) use free::vote;
 
 /// What the application asks for.
@@ -147,6 +147,12 @@ fn create(wanted: &Wanted) -> Made {
         disp_unit: wanted.disp_unit as c_int,
         flavor: wanted.flavor,
         model: MPI_WIN_UNIFIED,
+        notification_num_sb: match hints.max_counters {
+            0 => COUNTERS_APART as c_int,
+            most => most as c_int,
+        },
+        notification_num_ub: c_int::MAX,
+        notification_value_ub: i64::MAX,
     };
     let engine = engine::Window::new(rank as Rank, size as u32, wishes.flags);
     let window = Box::new(Window::new(engine, port, HostHandle(handle.key()), size as u32, attributes, hints));

@@ -11,11 +11,12 @@ use crate::engine::Rank;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
+use super::protocol;
 use super::segment::{self, Failure, Segment, Step};
 use super::words::Blocks;
 
 /// Up to so many counters of a process lie on cache lines of their own.
-const APART: u64 = 512;
+pub const APART: u64 = 512;
 const LINE: u64 = 64;
 
 /// Counters of all processes, as mapped in this one.
@@ -34,7 +35,7 @@ impl Counter<'_> {
     /// at it all the time and would take it away again, which costs a turn of the line.
     #[inline(always)]
     pub fn raise(self) {
-        self.0.fetch_add(1, Release);
+        protocol::raise(self.0);
     }
 }
 
@@ -90,7 +91,7 @@ impl Counters {
     /// Its sum; what was written before each addition is visible then.
     #[inline(always)]
     pub(super) fn sum(&self, rank: Rank, index: u32) -> u64 {
-        self.word(rank, index).load(Acquire)
+        protocol::raised(self.word(rank, index))
     }
 }
 

@@ -50,7 +50,7 @@ mod vote;
 mod words;
 
 pub use card::node;
-pub use counters::Counter;
+pub use counters::{APART as COUNTERS_APART, Counter};
 pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].

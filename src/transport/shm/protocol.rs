@@ -1,4 +1,4 @@
-//! The two protocols in shared memory that need thought: the channel and the accumulate lock.
+//! The protocols in shared memory that need thought: the channel, the accumulate lock, and notification counters.
 //!
 //! Written over borrowed words, so that loom can run them on words of its own; that is also the only
 //! reason why they are public.
@@ -119,6 +119,20 @@ fn expected(position: u64) -> u32 {
 
 /// Tries before the CPU is given up: the holder may have been descheduled, more ranks than cores.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
+
+/// Adds a notification to a counter, wherever its word lives, after everything that this process has written: a release, and since
+/// all writes of the word are additions, also for those who see a later one. The word is never written otherwise: who takes
+/// notifications remembers how many, so none is lost between the two.
+#[inline(always)]
+pub fn raise(counter: &AtomicU64) {
+    counter.fetch_add(1, Release);
+}
+
+/// Notifications that have come to a counter; what was written before each is visible then.
+#[inline(always)]
+pub fn raised(counter: &AtomicU64) -> u64 {
+    counter.load(Acquire)
+}
 
 /// A target's accumulate lock, wherever its word lives: 0 free, 1 held.
 ///

@@ -1,0 +1,118 @@
+/* What programs do with links: a ring that passes chunks on, and a tree that sums. The answers are checked, every word of them. */
+#include "links.h"
+#include "notify.h"
+
+#include "../common/timing.h"
+
+static const struct link_way *way;
+
+static int64_t *out(int place, size_t bytes)
+{
+    return (int64_t *)(void *)(local + (size_t)place * bytes);
+}
+
+/* Places that fit, a power of two of them. */
+static int depth_of(size_t bytes)
+{
+    int depth = 8;
+    while (depth > 1 && (size_t)depth * bytes > LARGEST)
+        depth /= 2;
+    return depth;
+}
+
+/*
+ * The ring: rank 0 makes chunks, each other rank takes one, adds 1 to its words and passes it on, and what comes round is checked by
+ * rank 0. Each rank has places for `depth` chunks, so that all work at once; a place is cleared when its chunk was passed on.
+ */
+static double stencil(size_t bytes, long rounds)
+{
+    const int depth = depth_of(bytes), next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    const size_t words = bytes / sizeof(int64_t);
+    const long behind = depth; /* chunks that are on their way round */
+    int64_t wrong = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = now_us();
+    for (long k = 0; k < rounds + (rank == 0 ? behind : 0); k++) {
+        int place = (int)(k % depth);
+        if (rank != 0) {
+            const int64_t *in = way->take(before, place, bytes);
+            if (k >= depth)
+                way->await_clear(next, place);
+            int64_t *to = out(place, bytes);
+            for (size_t i = 0; i < words; i++)
+                to[i] = in[i] + 1;
+            way->clear(before, place);
+            way->pass(next, place, to, bytes);
+            continue;
+        }
+        if (k >= behind) {
+            int came = (int)((k - behind) % depth);
+            const int64_t *in = way->take(before, came, bytes);
+            for (size_t i = 0; i < words; i++)
+                wrong |= in[i] ^ (k - behind + (int64_t)i + ranks - 1);
+            way->clear(before, came);
+        }
+        if (k < rounds) {
+            if (k >= depth)
+                way->await_clear(next, place);
+            int64_t *to = out(place, bytes);
+            for (size_t i = 0; i < words; i++)
+                to[i] = k + (int64_t)i;
+            way->pass(next, place, to, bytes);
+        }
+    }
+    for (long k = rounds > depth ? rounds - depth : 0; k < rounds; k++)
+        way->await_clear(next, (int)(k % depth));
+    double took = now_us() - begin;
+    right &= wrong == 0;
+    return took / (double)rounds;
+}
+
+/*
+ * The tree: each rank adds the sums of its children to its own words and passes them on; rank 0 checks the whole. Two places for each
+ * child, so that it may begin the next sum. Rounds follow each other as fast as the tree lets them.
+ */
+static double reduction(size_t bytes, long rounds)
+{
+    const size_t words = bytes / sizeof(int64_t);
+    const int parent = (rank - 1) / 2, side = (rank - 1) % 2;
+    const int depth = bytes * 4 > LARGEST ? 1 : 2;
+    int64_t wrong = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = now_us();
+    for (long k = 0; k < rounds; k++) {
+        int64_t *sum = out((int)(k % depth), bytes);
+        if (rank != 0 && k >= depth)
+            way->await_clear(parent, side * depth + (int)(k % depth));
+        for (size_t i = 0; i < words; i++)
+            sum[i] = k + (int64_t)i + rank;
+        for (int child = 0; child < 2 && 2 * rank + 1 + child < ranks; child++) {
+            int from = 2 * rank + 1 + child, place = child * depth + (int)(k % depth);
+            const int64_t *in = way->take(from, place, bytes);
+            for (size_t i = 0; i < words; i++)
+                sum[i] += in[i];
+            way->clear(from, place);
+        }
+        if (rank != 0) {
+            way->pass(parent, side * depth + (int)(k % depth), sum, bytes);
+            continue;
+        }
+        for (size_t i = 0; i < words; i++)
+            wrong |= sum[i] ^ ((k + (int64_t)i) * ranks + (int64_t)ranks * (ranks - 1) / 2);
+    }
+    for (long k = rounds > depth ? rounds - depth : 0; rank != 0 && k < rounds; k++)
+        way->await_clear(parent, side * depth + (int)(k % depth));
+    double took = now_us() - begin;
+    right &= wrong == 0;
+    return took / (double)rounds;
+}
+
+void measure_patterns(size_t bytes, const struct timing *timing)
+{
+    for (int w = 0; w < link_way_count; w++) {
+        way = &link_ways[w];
+        measure("stencil", way->name, bytes, false, timing, stencil);
+        if (2 * bytes <= LARGEST)
+            measure("reduction", way->name, bytes, false, timing, reduction);
+    }
+}

@@ -1,0 +1,694 @@
+! mpix_notify_f08: notified access for programs with `use mpi_f08`. What the calls do is told in mpix_notify.h. Included and passed on by
+! mpix_rma_f08, which is the module to use.
+!
+! Buffers are contiguous, and not MPI_BOTTOM; they are the library's, as those of plain operations: declare them `asynchronous`. So are
+! `idx` and `value` of MPIX_Win_notify_iwaitsome until its request is complete.
+module mpix_notify_f08
+    use, intrinsic :: iso_c_binding, only: c_int, c_loc, c_ptr
+    use mpi_f08, only: MPI_ADDRESS_KIND, MPI_COUNT_KIND, MPI_Datatype, MPI_Info, MPI_Op, MPI_Request, MPI_Win
+    implicit none
+    private
+
+    public :: MPIX_Put_notify
+    public :: MPIX_Get_notify
+    public :: MPIX_Accumulate_notify
+    public :: MPIX_Get_accumulate_notify
+    public :: MPIX_Rput_notify
+    public :: MPIX_Rget_notify
+    public :: MPIX_Raccumulate_notify
+    public :: MPIX_Rget_accumulate_notify
+    public :: MPIX_Fetch_and_op_notify
+    public :: MPIX_Compare_and_swap_notify
+    public :: MPIX_Notify
+    public :: MPIX_Win_set_num_notify
+    public :: MPIX_Win_get_num_notify
+    public :: MPIX_Win_get_notify_value
+    public :: MPIX_Win_reset_notify_value
+    public :: MPIX_Win_notify_ithreshold
+    public :: MPIX_Win_notify_threshold
+    public :: MPIX_Win_notify_test_threshold
+    public :: MPIX_Win_notify_iwaitsome
+    public :: MPIX_Win_notify_waitsome
+    public :: MPIX_Win_notify_testsome
+
+    ! Attributes of windows, for MPI_Win_get_attr.
+    integer, parameter, public :: MPIX_WIN_NOTIFICATION_NUM_SB = -7301
+    integer, parameter, public :: MPIX_WIN_NOTIFICATION_NUM_UB = -7302
+    integer, parameter, public :: MPIX_WIN_NOTIFICATION_VALUE_UB = -7303
+
+    interface
+        subroutine c_put_notify(origin_addr, origin_count, &
+            origin_datatype, target_rank, target_disp, target_count, &
+            target_datatype, notification_idx, win, ierror) &
+            bind(C, name="mpix_put_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_get_notify(origin_addr, origin_count, &
+            origin_datatype, target_rank, target_disp, target_count, &
+            target_datatype, notification_idx, win, ierror) &
+            bind(C, name="mpix_get_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_accumulate_notify(origin_addr, &
+            origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, op, &
+            notification_idx, win, ierror) &
+            bind(C, name="mpix_accumulate_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: op
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_get_accumulate_notify(origin_addr, &
+            origin_count, origin_datatype, result_addr, &
+            result_count, result_datatype, target_rank, &
+            target_disp, target_count, target_datatype, op, &
+            notification_idx, win, ierror) &
+            bind(C, name="mpix_get_accumulate_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            type(c_ptr), value :: result_addr
+            integer(c_int), intent(in) :: result_count
+            integer(c_int), intent(in) :: result_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: op
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_rput_notify(origin_addr, origin_count, &
+            origin_datatype, target_rank, target_disp, target_count, &
+            target_datatype, notification_idx, win, request, ierror) &
+            bind(C, name="mpix_rput_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_rget_notify(origin_addr, origin_count, &
+            origin_datatype, target_rank, target_disp, target_count, &
+            target_datatype, notification_idx, win, request, ierror) &
+            bind(C, name="mpix_rget_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_raccumulate_notify(origin_addr, &
+            origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, op, &
+            notification_idx, win, request, ierror) &
+            bind(C, name="mpix_raccumulate_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: op
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_rget_accumulate_notify(origin_addr, &
+            origin_count, origin_datatype, result_addr, &
+            result_count, result_datatype, target_rank, &
+            target_disp, target_count, target_datatype, op, &
+            notification_idx, win, request, ierror) &
+            bind(C, name="mpix_rget_accumulate_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_count
+            integer(c_int), intent(in) :: origin_datatype
+            type(c_ptr), value :: result_addr
+            integer(c_int), intent(in) :: result_count
+            integer(c_int), intent(in) :: result_datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: target_count
+            integer(c_int), intent(in) :: target_datatype
+            integer(c_int), intent(in) :: op
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_fetch_and_op_notify(origin_addr, &
+            result_addr, datatype, target_rank, target_disp, &
+            op, notification_idx, win, ierror) &
+            bind(C, name="mpix_fetch_and_op_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            type(c_ptr), value :: result_addr
+            integer(c_int), intent(in) :: datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: op
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_compare_and_swap_notify(origin_addr, &
+            compare_addr, result_addr, datatype, &
+            target_rank, target_disp, notification_idx, &
+            win, ierror) &
+            bind(C, name="mpix_compare_and_swap_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            type(c_ptr), value :: origin_addr
+            type(c_ptr), value :: compare_addr
+            type(c_ptr), value :: result_addr
+            integer(c_int), intent(in) :: datatype
+            integer(c_int), intent(in) :: target_rank
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_notify(target_rank, notification_idx, win, ierror) &
+            bind(C, name="mpix_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: target_rank
+            integer(c_int), intent(in) :: notification_idx
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_set_num_notify(win, info, num, ierror) &
+            bind(C, name="mpix_win_set_num_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: info
+            integer(c_int), intent(in) :: num
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_get_num_notify(win, rank, num, ierror) &
+            bind(C, name="mpix_win_get_num_notify_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: rank
+            integer(c_int), asynchronous :: num
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_get_notify_value(win, &
+            notification_idx, value, ierror) &
+            bind(C, name="mpix_win_get_notify_value_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: notification_idx
+            integer(MPI_COUNT_KIND), asynchronous :: value
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_reset_notify_value(win, &
+            notification_idx, value, ierror) &
+            bind(C, name="mpix_win_reset_notify_value_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: notification_idx
+            integer(MPI_COUNT_KIND), asynchronous :: value
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_notify_ithreshold(win, &
+            notification_idx, expected, request, ierror) &
+            bind(C, name="mpix_win_notify_ithreshold_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: notification_idx
+            integer(MPI_COUNT_KIND), intent(in) :: expected
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_notify_threshold(win, &
+            notification_idx, expected, ierror) &
+            bind(C, name="mpix_win_notify_threshold_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: notification_idx
+            integer(MPI_COUNT_KIND), intent(in) :: expected
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_notify_test_threshold(win, &
+            notification_idx, expected, flag, ierror) &
+            bind(C, name="mpix_win_notify_test_threshold_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: notification_idx
+            integer(MPI_COUNT_KIND), intent(in) :: expected
+            integer(c_int), asynchronous :: flag
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_notify_iwaitsome(win, first, num, &
+            idx, value, request, ierror) &
+            bind(C, name="mpix_win_notify_iwaitsome_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: first
+            integer(c_int), intent(in) :: num
+            integer(c_int), asynchronous :: idx
+            integer(MPI_COUNT_KIND), asynchronous :: value
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_notify_waitsome(win, first, num, idx, &
+            value, ierror) &
+            bind(C, name="mpix_win_notify_waitsome_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: first
+            integer(c_int), intent(in) :: num
+            integer(c_int), asynchronous :: idx
+            integer(MPI_COUNT_KIND), asynchronous :: value
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_notify_testsome(win, first, num, idx, &
+            value, flag, ierror) &
+            bind(C, name="mpix_win_notify_testsome_")
+            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: first
+            integer(c_int), intent(in) :: num
+            integer(c_int), asynchronous :: idx
+            integer(MPI_COUNT_KIND), asynchronous :: value
+            integer(c_int), asynchronous :: flag
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+    end interface
+
+contains
+
+    ! Puts data, then raises a counter of the target.
+    subroutine MPIX_Put_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_put_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+            int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Gets data, then raises a counter of the target.
+    subroutine MPIX_Get_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_get_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+            int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Reduces data into the target, then raises a counter of it.
+    subroutine MPIX_Accumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, op, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Op), intent(in) :: op
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_accumulate_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+            int(op%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same, and fetches what was there.
+    subroutine MPIX_Get_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        type(*), dimension(..), target, asynchronous :: result_addr
+        integer, intent(in) :: result_count
+        type(MPI_Datatype), intent(in) :: result_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Op), intent(in) :: op
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_get_accumulate_notify(c_loc(origin_addr), int(origin_count, c_int), &
+            int(origin_datatype%MPI_VAL, c_int), c_loc(result_addr), int(result_count, c_int), &
+            int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, int(target_count, c_int), &
+            int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), int(notification_idx, c_int), &
+            int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same with a request for the data.
+    subroutine MPIX_Rput_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, request, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_rput_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+            int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same with a request for the data.
+    subroutine MPIX_Rget_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, request, ierror)
+        type(*), dimension(..), target, asynchronous :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_rget_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+            int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same with a request for the data.
+    subroutine MPIX_Raccumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, op, notification_idx, win, request, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Op), intent(in) :: op
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_raccumulate_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+            int(op%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same with a request for the data.
+    subroutine MPIX_Rget_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, request, &
+        ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: origin_count
+        type(MPI_Datatype), intent(in) :: origin_datatype
+        type(*), dimension(..), target, asynchronous :: result_addr
+        integer, intent(in) :: result_count
+        type(MPI_Datatype), intent(in) :: result_datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: target_count
+        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Op), intent(in) :: op
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_rget_accumulate_notify(c_loc(origin_addr), int(origin_count, c_int), &
+            int(origin_datatype%MPI_VAL, c_int), c_loc(result_addr), int(result_count, c_int), &
+            int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, int(target_count, c_int), &
+            int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), int(notification_idx, c_int), &
+            int(win%MPI_VAL, c_int), handle, code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same for one element.
+    subroutine MPIX_Fetch_and_op_notify(origin_addr, result_addr, datatype, target_rank, target_disp, op, &
+        notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        type(*), dimension(..), target, asynchronous :: result_addr
+        type(MPI_Datatype), intent(in) :: datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Op), intent(in) :: op
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_fetch_and_op_notify(c_loc(origin_addr), c_loc(result_addr), int(datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, int(op%MPI_VAL, c_int), int(notification_idx, c_int), &
+            int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Compares and swaps one element, then raises a counter of the target.
+    subroutine MPIX_Compare_and_swap_notify(origin_addr, compare_addr, result_addr, datatype, target_rank, &
+        target_disp, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        type(*), dimension(..), target, asynchronous, intent(in) :: compare_addr
+        type(*), dimension(..), target, asynchronous :: result_addr
+        type(MPI_Datatype), intent(in) :: datatype
+        integer, intent(in) :: target_rank
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_compare_and_swap_notify(c_loc(origin_addr), c_loc(compare_addr), c_loc(result_addr), &
+            int(datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, int(notification_idx, c_int), &
+            int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Raises a counter of the target, behind what was called before.
+    subroutine MPIX_Notify(target_rank, notification_idx, win, ierror)
+        integer, intent(in) :: target_rank
+        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_notify(int(target_rank, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Gives this process counters. Collective.
+    subroutine MPIX_Win_set_num_notify(win, info, num, ierror)
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Info), intent(in) :: info
+        integer, intent(in) :: num
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_win_set_num_notify(int(win%MPI_VAL, c_int), int(info%MPI_VAL, c_int), int(num, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Tells how many counters a process has.
+    subroutine MPIX_Win_get_num_notify(win, rank, num, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: rank
+        integer, asynchronous :: num
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_win_get_num_notify(int(win%MPI_VAL, c_int), int(rank, c_int), num, code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Tells the value of a counter of this process.
+    subroutine MPIX_Win_get_notify_value(win, notification_idx, value, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: notification_idx
+        integer(MPI_COUNT_KIND), asynchronous :: value
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_win_get_notify_value(int(win%MPI_VAL, c_int), int(notification_idx, c_int), value, code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Takes the value of a counter of this process, which is then 0.
+    subroutine MPIX_Win_reset_notify_value(win, notification_idx, value, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: notification_idx
+        integer(MPI_COUNT_KIND), asynchronous :: value
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_win_reset_notify_value(int(win%MPI_VAL, c_int), int(notification_idx, c_int), value, code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The request is complete when the counter is at least `expected`.
+    subroutine MPIX_Win_notify_ithreshold(win, notification_idx, expected, request, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: expected
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_win_notify_ithreshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, handle, code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same, blocking.
+    subroutine MPIX_Win_notify_threshold(win, notification_idx, expected, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: expected
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_win_notify_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same as a question.
+    subroutine MPIX_Win_notify_test_threshold(win, notification_idx, expected, flag, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: expected
+        logical, intent(out) :: flag
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: truth, code
+        truth = 0
+        call c_win_notify_test_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, truth, code)
+        flag = truth /= 0
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The request is complete when one of `num` counters from `first` on is not 0: `idx`, with `value`.
+    subroutine MPIX_Win_notify_iwaitsome(win, first, num, idx, value, request, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: first
+        integer, intent(in) :: num
+        integer, asynchronous :: idx
+        integer(MPI_COUNT_KIND), asynchronous :: value
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_win_notify_iwaitsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), idx, value, handle, &
+            code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same, blocking.
+    subroutine MPIX_Win_notify_waitsome(win, first, num, idx, value, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: first
+        integer, intent(in) :: num
+        integer, asynchronous :: idx
+        integer(MPI_COUNT_KIND), asynchronous :: value
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_win_notify_waitsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), idx, value, code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same as a question.
+    subroutine MPIX_Win_notify_testsome(win, first, num, idx, value, flag, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, intent(in) :: first
+        integer, intent(in) :: num
+        integer, asynchronous :: idx
+        integer(MPI_COUNT_KIND), asynchronous :: value
+        logical, intent(out) :: flag
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: truth, code
+        truth = 0
+        call c_win_notify_testsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), idx, value, truth, &
+            code)
+        flag = truth /= 0
+        if (present(ierror)) ierror = code
+    end subroutine
+end module mpix_notify_f08

@@ -1,0 +1,154 @@
+//! All interleavings of those who raise a counter and the one who reads, resets and waits, within bounds: the production engine over
+//! words of loom.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_counters`; `LOOM_MAX_PREEMPTIONS` raises the bound.
+#![cfg(loom)]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "loom checks the accesses that unsafe would have to justify")]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+use mpix_rma::engine::*;
+use mpix_rma::transport::shm::protocol::{raise, raised};
+
+/// A counter of rank 0, and memory that two others write.
+#[derive(Default)]
+struct Shared {
+    counters: [AtomicU64; 2],
+    data: [UnsafeCell<u64>; 2],
+}
+
+impl Shared {
+    fn put(&self, which: usize, value: u64) {
+        self.data[which].with_mut(|data| unsafe { *data = value });
+    }
+
+    fn get(&self, which: usize) -> u64 {
+        self.data[which].with(|data| unsafe { *data })
+    }
+}
+
+/// The owner's port: nothing but its counters.
+struct Own(Arc<Shared>);
+
+impl LockMemory for Own {
+    fn atomic(&mut self, _: Rank, _: LockWord, _: Atomic, _: LockTicket) -> Answer {
+        unreachable!("nobody locks")
+    }
+    fn look(&mut self, _: LockWord) -> u64 {
+        0
+    }
+}
+
+impl Port for Own {
+    fn post(&mut self, _: &Op, _: Ticket) -> Posted {
+        unreachable!("the owner only looks")
+    }
+    fn signal(&mut self, _: Rank, _: Word, _: u64) -> Result<(), NoResource> {
+        unreachable!("no epoch is opened")
+    }
+    fn observe(&mut self, _: Rank, _: Word) -> u64 {
+        0
+    }
+    fn counter(&mut self, index: u32) -> u64 {
+        raised(&self.0.counters[index as usize])
+    }
+    fn poll(&mut self) -> bool {
+        false
+    }
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        None
+    }
+}
+
+fn owner(shared: &Arc<Shared>) -> (Window, Own) {
+    (Window::new(0, 3, ReorderFlags::default()), Own(Arc::clone(shared)))
+}
+
+fn origin(shared: &Arc<Shared>, work: impl FnOnce(&Shared) + Send + 'static) -> thread::JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || work(&shared))
+}
+
+/// What resets have taken and what is left are all that came, however they meet.
+#[test]
+fn no_count_is_lost_between_resets_and_adders() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let origins = [1, 2].map(|times| {
+            origin(&shared, move |shared| {
+                for _ in 0..times {
+                    raise(&shared.counters[0]);
+                }
+            })
+        });
+        let (mut engine, mut port) = owner(&shared);
+        let mut taken = engine.reset_counter(&mut port, 0);
+        let between = engine.counter(&mut port, 0);
+        let again = engine.reset_counter(&mut port, 0);
+        assert!(again >= between, "counts only rise between two resets");
+        taken += again;
+        origins.into_iter().for_each(|origin| origin.join().unwrap());
+        assert_eq!(taken + engine.counter(&mut port, 0), 3);
+        assert_eq!(taken + engine.reset_counter(&mut port, 0), 3);
+        assert_eq!(engine.counter(&mut port, 0), 0);
+    });
+}
+
+/// Whoever has seen both counts may read what both have put: the second addition does not hide what came before the first.
+#[test]
+fn observing_a_count_is_an_acquire_for_the_data() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let origins = [0, 1].map(|which| {
+            origin(&shared, move |shared| {
+                shared.put(which, 7);
+                raise(&shared.counters[0]);
+            })
+        });
+        let (mut engine, mut port) = owner(&shared);
+        if engine.counter(&mut port, 0) == 2 {
+            assert_eq!((shared.get(0), shared.get(1)), (7, 7));
+        }
+        origins.into_iter().for_each(|origin| origin.join().unwrap());
+    });
+}
+
+/// The same for a request that waits for some, and for what is put again after its count was taken.
+#[test]
+fn a_wait_ends_when_its_data_are_there() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let origin = origin(&shared, |shared| {
+            shared.put(0, 7);
+            raise(&shared.counters[0]);
+            shared.put(1, 8);
+            raise(&shared.counters[1]);
+        });
+        let (mut engine, mut port) = owner(&shared);
+        let (outcome, found) = engine.await_counters(&mut port, 0, 2, 1);
+        let found = match outcome {
+            Outcome::Complete => found,
+            Outcome::Pending(request) => {
+                while engine.is_pending(request) {
+                    engine.progress(&mut port);
+                    thread::yield_now();
+                }
+                engine.found(request)
+            }
+        };
+        // Both may have come while it looked at the first, which is there in either case.
+        let Some(Notified { index, value: 1 }) = found else { panic!("{found:?}") };
+        assert_eq!(shared.get(0), 7);
+        if index == 1 {
+            assert_eq!(shared.get(1), 8);
+        }
+        assert_eq!(engine.reset_counter(&mut port, 0), 1);
+        while engine.look_at_counters(&mut port, 0, 2, 1).is_none() {
+            thread::yield_now();
+        }
+        assert_eq!((shared.get(0), shared.get(1)), (7, 8));
+        origin.join().unwrap();
+    });
+}
