@@ -23,12 +23,12 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(data: usize) -> Arc<Self> {
+    fn new(slots: usize, data: usize) -> Arc<Self> {
         Arc::new(Shared {
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
             used: AtomicU64::new(0),
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
             data: (0..data).map(|_| UnsafeCell::new(0)).collect(),
         })
     }
@@ -37,7 +37,13 @@ impl Shared {
         Ring { tail: &self.tail, head: &self.head, used: &self.used, slots: &self.slots }
     }
 
-    /// Puts a value into a place and tells the consumer which, as often as there is no room.
+    /// Puts a value into a place and tells the consumer which, if there is room.
+    fn try_put(&self, known: &mut u64, place: usize) -> bool {
+        self.data[place].with_mut(|cell| unsafe { *cell = place as u64 + 100 });
+        self.ring().push(known, place as u64)
+    }
+
+    /// The same, as often as there is no room.
     fn put(&self, known: &mut u64, place: usize) {
         self.data[place].with_mut(|cell| unsafe { *cell = place as u64 + 100 });
         while !self.ring().push(known, place as u64) {
@@ -66,7 +72,7 @@ impl Shared {
 #[test]
 fn one_producer_goes_round_the_ring() {
     loom::model(|| {
-        let shared = Shared::new(4);
+        let shared = Shared::new(SLOTS, 4);
         let producer = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -82,17 +88,17 @@ fn one_producer_goes_round_the_ring() {
     });
 }
 
-/// Two producers in one ring: each keeps its order, and nothing is lost or comes twice.
+/// Two producers in one ring with room for all: each keeps its order, and nothing is lost or comes twice.
 #[test]
 fn two_producers_share_the_ring() {
     loom::model(|| {
-        let shared = Shared::new(4);
+        let shared = Shared::new(4, 4);
         let producers: Vec<_> = (0..2)
             .map(|producer| {
                 let shared = shared.clone();
                 thread::spawn(move || {
                     let mut known = 0;
-                    (0..2).for_each(|number| shared.put(&mut known, 2 * producer + number));
+                    (0..2).for_each(|number| assert!(shared.try_put(&mut known, 2 * producer + number)));
                 })
             })
             .collect();
@@ -108,11 +114,36 @@ fn two_producers_share_the_ring() {
     });
 }
 
+/// Two producers that each try once while a place of a full ring becomes free: one at most finds it, and what it says is there.
+#[test]
+fn a_place_that_becomes_free_is_given_once() {
+    loom::model(|| {
+        let shared = Shared::new(SLOTS, SLOTS + 2);
+        let mut known = 0;
+        (0..SLOTS).for_each(|place| assert!(shared.try_put(&mut known, place)));
+        let producers: Vec<_> = (SLOTS..SLOTS + 2)
+            .map(|place| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.try_put(&mut 0, place))
+            })
+            .collect();
+        assert_eq!(shared.take(0), 0);
+        let told: Vec<bool> = producers.into_iter().map(|producer| producer.join().unwrap()).collect();
+        assert_ne!(told, [true, true], "one place is free");
+        assert_eq!(shared.take(1), 1);
+        let there = SLOTS as u64;
+        match told.iter().position(|told| *told) {
+            Some(who) => assert_eq!(shared.take(there), SLOTS + who),
+            None => assert_eq!(shared.ring().look(there), None),
+        }
+    });
+}
+
 /// A full ring refuses, and changes nothing.
 #[test]
 fn a_full_ring_refuses() {
     loom::model(|| {
-        let shared = Shared::new(3);
+        let shared = Shared::new(SLOTS, 3);
         let mut known = 0;
         for place in 0..SLOTS {
             shared.put(&mut known, place);

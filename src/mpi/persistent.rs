@@ -127,11 +127,36 @@ fn wait_for(request: MPI_Request) {
 /// # Safety
 /// As MPI says of the call, as of all others here.
 pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> Option<c_int> {
+    if request.is_null() {
+        return None;
+    }
     // SAFETY: the application's arguments.
-    let ours = unsafe { at(request) }?;
-    wait_for(ours);
+    let ours = unsafe { *request };
+    let guard = enter();
+    let Some((window, id)) = guard.notices.waits_on(ours.key()) else {
+        drop(guard);
+        // From nobody, or of a window that is gone: complete, if it is active.
+        active(ours)?;
+        // SAFETY: as above.
+        unsafe { finish(ours, status) };
+        return Some(MPI_SUCCESS);
+    };
+    // SAFETY: found under this guard.
+    if unsafe { window.as_ref() }.engine.standing(id) == Standing::Idle {
+        return None;
+    }
+    let mut met = None;
+    drop(wait_until(guard, window, |window| {
+        (0..LOOKS).any(|_| {
+            look(window);
+            let Standing::Met(arrival) = window.engine.standing(id) else { return false };
+            window.engine.rest(id);
+            met = Some(arrival);
+            true
+        })
+    }));
     // SAFETY: as above.
-    unsafe { finish(ours, status) };
+    unsafe { fill(status, met) };
     Some(MPI_SUCCESS)
 }
 
@@ -511,8 +536,30 @@ unsafe fn start_list(call: &'static str, count: c_int, requests: *mut MPI_Reques
 /// # Safety
 /// As [`wait`].
 pub(super) unsafe fn start(request: *mut MPI_Request) -> Option<c_int> {
+    const CALL: &str = "MPI_Start";
+    if request.is_null() {
+        return None;
+    }
     // SAFETY: the application's arguments.
-    unsafe { start_list("MPI_Start", 1, request) }
+    let ours = unsafe { *request };
+    let mut guard = enter();
+    let Some((mut window, id)) = guard.notices.waits_on(ours.key()) else {
+        drop(guard);
+        // SAFETY: as above.
+        return unsafe { start_list(CALL, 1, request) };
+    };
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let found = unsafe { window.as_mut() };
+    if found.engine.standing(id) != Standing::Idle {
+        drop(guard);
+        return Some(refuse(CALL, ours, NotStarted::Active));
+    }
+    look(found);
+    found.engine.start_expecting(id);
+    let handle = found.handle;
+    // For the calls of the host, which drive what waits.
+    guard.windows.ours(handle);
+    Some(MPI_SUCCESS)
 }
 
 /// `MPI_Startall`

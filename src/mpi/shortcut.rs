@@ -52,6 +52,35 @@ pub(crate) unsafe fn notified(window: MPI_Win, kind: OpKind, origin: Buffer, tar
     !multiple() && copy_and_tell().is_some()
 }
 
+/// Bytes up to which the place for a notification is claimed before the copy. Claiming is an atomic operation, which waits for all stores before
+/// it: behind the copy it would wait until the target's memory has come, and the notification's own way would begin only then. Those behind a
+/// claimed place wait for it, so a long copy goes first.
+const CLAIMED_FIRST: u64 = 512;
+
+/// As [`notified`], and then the target is told a tag. Where there is no room in the end, the call begins anew on the long way.
+///
+/// # Safety
+/// As [`transfer`].
+#[inline(always)]
+pub(crate) unsafe fn told(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target, tag: c_int) -> bool {
+    let copy_and_tell = || {
+        let (rank, len) = dense(origin, target)?;
+        let tag = u32::try_from(tag).ok()?;
+        alone(window, rank, |ours, place| {
+            let there = reach(origin, target, place, len)?;
+            let early = if len <= CLAIMED_FIRST { Some(ours.port.claim_tag(rank, tag)?) } else { None };
+            // SAFETY: the caller's promise; the place was checked, in memory that the port has mapped.
+            unsafe { move_bytes(kind, origin, there, len) };
+            match early {
+                Some(claimed) => claimed.publish(),
+                None => ours.port.claim_tag(rank, tag)?.publish(),
+            }
+            Some(())
+        })
+    };
+    !multiple() && copy_and_tell().is_some()
+}
+
 /// For calls that have none.
 ///
 /// # Safety
@@ -129,18 +158,32 @@ fn dense(origin: Buffer, target: Target) -> Option<(u32, u64)> {
 /// As [`transfer`]; `place` is the target's memory, mapped here.
 #[inline(always)]
 unsafe fn carry(kind: OpKind, origin: Buffer, target: Target, place: Place, len: u64) -> Option<()> {
+    let there = reach(origin, target, place, len)?;
+    // SAFETY: the place in the target's memory was just checked; the origin's buffer is the application's for so many bytes.
+    unsafe { move_bytes(kind, origin, there, len) };
+    Some(())
+}
+
+/// Where the target's bytes are. Nothing if they would not lie within its memory.
+#[inline(always)]
+fn reach(origin: Buffer, target: Target, place: Place, len: u64) -> Option<*mut u8> {
     let at = u64::try_from(target.disp).ok()?.checked_mul(place.unit)?;
     if at > place.size || len > place.size - at || origin.address.is_null() {
         return None;
     }
-    let there = (place.base + at) as usize as *mut u8;
+    Some((place.base + at) as usize as *mut u8)
+}
+
+/// # Safety
+/// Both sides are valid for so many bytes.
+#[inline(always)]
+unsafe fn move_bytes(kind: OpKind, origin: Buffer, there: *mut u8, len: u64) {
     let here = origin.address.cast::<u8>();
-    // SAFETY: the place in the target's memory was just checked; the origin's buffer is the application's for so many bytes.
+    // SAFETY: the caller's promise.
     unsafe {
         match kind {
             OpKind::Put => copy(here, there, len as usize),
             _ => copy(there, here.cast_mut(), len as usize),
         }
     }
-    Some(())
 }

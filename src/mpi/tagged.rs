@@ -7,6 +7,7 @@ use super::call::on_our_window;
 use super::error::Fault;
 use super::host::exports;
 use super::notify::{with_notification, with_notification_request};
+use super::shortcut;
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
 use crate::runtime::Window;
@@ -39,7 +40,7 @@ fn telling(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fau
 
 /// Put and get with one type of count.
 macro_rules! tagged {
-    ($count:ty; $($name:ident $kind:expr, $pointer:ty, $form:ident ($($request:ident: $type:ty)?);)*) => {$(
+    ($count:ty; $($name:ident $kind:expr, $pointer:ty, $short:path, $form:ident ($($request:ident: $type:ty)?);)*) => {$(
         /// Moves data between this process and a target's window and tells the target a tag.
         ///
         /// # Safety
@@ -50,11 +51,17 @@ macro_rules! tagged {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, tag: c_int, win: MPI_Win
             $(, $request: $type)?
         ) -> c_int {
-            let origin = Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
-            let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            // Made where they are used: kept across the call they would go through memory.
+            let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
+            let target =
+                || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
+            // SAFETY: the application's arguments.
+            if unsafe { $short(win, $kind, origin(), target(), tag) } {
+                return MPI_SUCCESS;
+            }
             on_our_window(stringify!($name), win, |guard, window| {
                 let behind = |window: &mut Window| telling(window, target_rank, tag);
-                $form(guard, window, $($request,)? behind, |window| args::transfer(window, $kind, origin, target))
+                $form(guard, window, $($request,)? behind, |window| args::transfer(window, $kind, origin(), target()))
             })
         }
         exports! {
@@ -66,15 +73,15 @@ macro_rules! tagged {
 }
 
 tagged! { c_int;
-    MPIX_Put_tagged OpKind::Put, *const c_void, with_notification ();
-    MPIX_Get_tagged OpKind::Get, *mut c_void, with_notification ();
-    MPIX_Rput_tagged OpKind::Put, *const c_void, with_notification_request (request: *mut MPI_Request);
-    MPIX_Rget_tagged OpKind::Get, *mut c_void, with_notification_request (request: *mut MPI_Request);
+    MPIX_Put_tagged OpKind::Put, *const c_void, shortcut::told, with_notification ();
+    MPIX_Get_tagged OpKind::Get, *mut c_void, shortcut::told, with_notification ();
+    MPIX_Rput_tagged OpKind::Put, *const c_void, shortcut::not_notified, with_notification_request (request: *mut MPI_Request);
+    MPIX_Rget_tagged OpKind::Get, *mut c_void, shortcut::not_notified, with_notification_request (request: *mut MPI_Request);
 }
 
 tagged! { MPI_Count;
-    MPIX_Put_tagged_c OpKind::Put, *const c_void, with_notification ();
-    MPIX_Get_tagged_c OpKind::Get, *mut c_void, with_notification ();
-    MPIX_Rput_tagged_c OpKind::Put, *const c_void, with_notification_request (request: *mut MPI_Request);
-    MPIX_Rget_tagged_c OpKind::Get, *mut c_void, with_notification_request (request: *mut MPI_Request);
+    MPIX_Put_tagged_c OpKind::Put, *const c_void, shortcut::told, with_notification ();
+    MPIX_Get_tagged_c OpKind::Get, *mut c_void, shortcut::told, with_notification ();
+    MPIX_Rput_tagged_c OpKind::Put, *const c_void, shortcut::not_notified, with_notification_request (request: *mut MPI_Request);
+    MPIX_Rget_tagged_c OpKind::Get, *mut c_void, shortcut::not_notified, with_notification_request (request: *mut MPI_Request);
 }

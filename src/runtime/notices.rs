@@ -62,6 +62,22 @@ struct Notice {
     state: State,
 }
 
+impl Notice {
+    #[inline]
+    fn state(&self) -> State {
+        match self.source {
+            // SAFETY: the table is reached through the guard, windows that it names are live (`forget`), and no other reference is alive
+            // while a call asks.
+            Source::Window(window, id) => match unsafe { window.as_ref() }.engine.standing(id) {
+                Standing::Idle => State::Idle,
+                Standing::Waiting(_) => State::Waiting,
+                Standing::Met(arrival) => State::Met(Some(arrival)),
+            },
+            Source::Nobody | Source::Gone => self.state,
+        }
+    }
+}
+
 /// All of them.
 pub(crate) struct Notices {
     table: HashMap<u64, Notice, BuildHasherDefault<HandleHasher>>,
@@ -103,17 +119,7 @@ impl Notices {
     /// How a request stands.
     #[inline]
     pub(crate) fn state(&self, request: u64) -> Option<State> {
-        let notice = self.table.get(&request)?;
-        Some(match notice.source {
-            // SAFETY: the table is reached through the guard, windows that it names are live (`forget`), and no other reference is alive
-            // while a call asks.
-            Source::Window(window, id) => match unsafe { window.as_ref() }.engine.standing(id) {
-                Standing::Idle => State::Idle,
-                Standing::Waiting(_) => State::Waiting,
-                Standing::Met(arrival) => State::Met(Some(arrival)),
-            },
-            Source::Nobody | Source::Gone => notice.state,
-        })
+        self.table.get(&request).map(Notice::state)
     }
 
     /// Starts a request that is known. Its window is to be attended.
@@ -170,18 +176,12 @@ impl Notices {
 
     /// A window goes, on which nothing waits: its requests stay, and cannot be started again.
     pub(crate) fn forget(&mut self, window: NonNull<Window>) {
-        let of_window: Vec<u64> = self
-            .table
-            .iter()
-            .filter(|(_, notice)| matches!(notice.source, Source::Window(of, _) if of == window))
-            .map(|(request, _)| *request)
-            .collect();
-        for request in of_window {
-            let state = self.state(request).unwrap_or(State::Idle);
-            if let Some(notice) = self.table.get_mut(&request) {
-                (notice.state, notice.source) = (state, Source::Gone);
+        self.table.retain(|_, notice| {
+            if matches!(notice.source, Source::Window(of, _) if of == window) {
+                (notice.state, notice.source) = (notice.state(), Source::Gone);
             }
-        }
+            true
+        });
     }
 }
 

@@ -14,6 +14,7 @@ use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::{MessageWindow, OutOfReach};
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
+use crate::transport::shm::tags::Claimed;
 use crate::transport::shm::{Counter, CounterStep, ShmWindow};
 
 /// Moves the bytes of one window.
@@ -160,6 +161,15 @@ impl Transport {
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         match self {
             Transport::Shm(port) => port.counter_of(rank, index),
+            Transport::Messages(_) => None,
+        }
+    }
+
+    /// A place for a tagged notification that is told by load and store, to be published right behind an operation that is so too.
+    #[inline(always)]
+    pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
+        match self {
+            Transport::Shm(port) => port.claim_tag(rank, tag),
             Transport::Messages(_) => None,
         }
     }

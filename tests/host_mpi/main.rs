@@ -10,6 +10,7 @@ mod epochs;
 mod flow;
 mod fuzz;
 mod hub;
+mod tagged;
 mod unattached;
 mod words;
 mod world;

@@ -23,7 +23,7 @@ use counters::{Counters, Making};
 use protocol::AccumulateLock;
 use setup::Mapped;
 use shared::Shared;
-use tags::{Rings, Tags};
+use tags::{Claimed, Rings, Tags};
 use traffic::Traffic;
 
 mod acc;
@@ -337,6 +337,12 @@ impl ShmWindow {
     #[inline]
     fn tell(&mut self, op: &Op) -> Posted {
         if self.tags.tell(op.target, op.disp as u32) { Posted::Complete } else { Posted::NoResource }
+    }
+
+    /// A place for a tagged notification to a process whose memory this one has mapped, to be published behind operations that are copies.
+    #[inline(always)]
+    pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
+        if self.allocated { self.tags.claim(rank, tag) } else { None }
     }
 
     /// True if a tagged notification has come and was not taken out.

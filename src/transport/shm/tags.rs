@@ -18,6 +18,7 @@
 //!
 //! Everything starts as zeros. A stamp tells every lap apart, so slots are never cleared while the window lives.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use crate::engine::{Arrival, Rank};
@@ -56,10 +57,10 @@ impl Ring<'_> {
         &self.slots[position as usize & (self.slots.len() - 1)]
     }
 
-    /// A producer: adds a word behind all that this process has done. False if there is no room now. `known` is what this producer knows of
+    /// A producer: claims a place, which is to be published before long. `None` if there is no room now. `known` is what this producer knows of
     /// `head`, 0 at first: it asks again only when that does not suffice.
     #[inline]
-    pub fn push(&self, known: &mut u64, word: u64) -> bool {
+    pub fn claim(&self, known: &mut u64) -> Option<u64> {
         let mut position = self.tail.load(Relaxed);
         loop {
             if position.wrapping_sub(*known) >= self.slots.len() as u64 {
@@ -68,24 +69,34 @@ impl Ring<'_> {
                     // `tail` may have been old, and then `head` is beyond it.
                     let now = self.tail.load(Relaxed);
                     if now == position {
-                        return false;
+                        return None;
                     }
                     position = now;
                     continue;
                 }
             }
             match self.tail.compare_exchange_weak(position, position + 1, Relaxed, Relaxed) {
-                Ok(_) => break,
+                Ok(_) => return Some(position),
                 Err(now) => position = now,
             }
         }
+    }
+
+    /// A producer: publishes the place that it has claimed, behind all that this process has done.
+    #[inline]
+    pub fn publish(&self, position: u64, word: u64) {
         if position == 0 {
             self.used.store(1, Relaxed);
         }
         let slot = self.slot(position);
         slot.word.store(word, Relaxed);
         slot.stamp.store(position + 1, Release);
-        true
+    }
+
+    /// A producer: adds a word behind all that this process has done. False if there is no room now.
+    #[inline]
+    pub fn push(&self, known: &mut u64, word: u64) -> bool {
+        self.claim(known).map(|position| self.publish(position, word)).is_some()
     }
 
     /// The consumer: true if there was ever anything.
@@ -147,6 +158,23 @@ impl Rings {
     }
 }
 
+/// A place for a notification, which must be published: those behind it wait for it.
+#[derive(Debug)]
+#[must_use]
+pub struct Claimed<'a> {
+    ring: Ring<'a>,
+    position: u64,
+    word: u64,
+}
+
+impl Claimed<'_> {
+    /// Publishes it, behind all that this process has done.
+    #[inline(always)]
+    pub fn publish(self) {
+        self.ring.publish(self.position, self.word);
+    }
+}
+
 /// Positions after which producers are told that they were read, if there is more.
 const TELL: u64 = SLOTS as u64 / 4;
 
@@ -164,7 +192,7 @@ pub(super) struct Tags {
     /// Those that were read and not yet given: of this process to itself, and what had come before.
     read: VecDeque<Arrival>,
     /// What is known of the heads of other rings, by rank; empty as long as none was told anything.
-    known: Vec<u64>,
+    known: Vec<Cell<u64>>,
     ranks: u32,
 }
 
@@ -179,9 +207,9 @@ impl Tags {
         match self.rings {
             Some(rings) if rank != self.me => {
                 if self.known.is_empty() {
-                    self.known = vec![0; self.ranks as usize];
+                    self.known = vec![Cell::new(0); self.ranks as usize];
                 }
-                rings.of(rank).push(&mut self.known[rank as usize], encode(self.me, tag))
+                rings.of(rank).push(self.known[rank as usize].get_mut(), encode(self.me, tag))
             }
             _ => {
                 // Behind what has come before.
@@ -192,6 +220,19 @@ impl Tags {
                 true
             }
         }
+    }
+
+    /// Claims a place in the ring of another process. `None` if there is no room now, or if it was never told anything.
+    #[inline(always)]
+    pub(super) fn claim(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
+        let (known, rings) = (self.known.get(rank as usize)?, self.rings.as_ref()?);
+        if rank == self.me {
+            return None;
+        }
+        let (ring, mut head) = (rings.of(rank), known.get());
+        let position = ring.claim(&mut head);
+        known.set(head);
+        Some(Claimed { ring, position: position?, word: encode(self.me, tag) })
     }
 
     /// The next notification to this process.
