@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps build install demo latency latency-netns overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -63,6 +63,10 @@ demo: deps prefixes ## the paper's ten patterns on every host: table, JSON and f
 latency: deps prefixes ## plain hosts and the library side by side
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(LATENCY)
 
+NETNS_EXEC = $(foreach h,$(HOSTS),--mpiexec-$h "env MPIX_MPIEXEC=mpiexec.$h $(CURDIR)/tests/netns/mpiexec")
+latency-netns: deps prefixes ## the same between two nodes over TCP (network namespaces, as root): our messages beside each host's own
+	$(PYTHON) tests/netns/nodes.py $(PYTHON) microbench/latency.py --apart $(BENCH_HOSTS) $(NETNS_EXEC) $(LATENCY)
+
 overhead: deps prefixes ## what being preloaded costs messages, collectives, and windows of the host
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(OVERHEAD)
 
@@ -90,6 +94,7 @@ test: deps ## all tests; the last line counts the C programs
 	$(MAKE) --no-print-directory test-rust
 	$(MAKE) --no-print-directory test-loom
 	$(MAKE) --no-print-directory test-small
+	$(MAKE) --no-print-directory test-netns SOME=1
 	$(MAKE) --no-print-directory test-conformance
 	$(MAKE) --no-print-directory test-c
 
@@ -139,8 +144,8 @@ test-c: prefixes ## C programs under mpiexec, 1 to 4 ranks
 test-netns: prefixes ## C programs on two nodes that are network namespaces of this machine (as root; else skipped)
 	@if $(PYTHON) tests/netns/nodes.py --check; then \
 	    $(foreach h,$(HOSTS),MPIX_MPIEXEC=mpiexec.$h $(PYTHON) tests/netns/nodes.py $(PYTHON) tests/c/run.py --list tests/netns/testlist --host-may-hang 5 \
-	        --host $h --mpiexec $h=$(CURDIR)/tests/netns/mpiexec $(if $(ONLY),--only '$(ONLY)') &&) true; \
-	else echo "SKIP test-netns: this machine does not allow network namespaces"; fi
+	        --host $h --mpiexec $h=$(CURDIR)/tests/netns/mpiexec $(if $(SOME),--tag some) $(if $(ONLY),--only '$(ONLY)') &&) true; \
+	else echo "SKIPPED test-netns: this machine does not allow network namespaces"; fi
 
 test-conformance: deps prefixes ## tests that others wrote (MPICH's, mpi4py's), by our library; FULL=1: all of them in all ways
 	@set -e; for h in $(HOSTS); do echo "building MPICH's tests for $$h (target/conformance/$$h)"; JOBS=$(JOBS) tests/conformance/build target/conformance $$h target/prefix-$$h; done

@@ -32,6 +32,8 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="a small size, to see that all works")
     parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
     parser.add_argument("--no-figures", action="store_true")
+    parser.add_argument("--apart", action="store_true",
+                        help="the ranks are on two nodes: windows by messages, each against its own host; the results are latency-netns")
     return hosts.chosen(parser)
 
 
@@ -40,11 +42,13 @@ def measure(chosen, options):
     failures."""
     rounds = 1 if options.quick else options.rounds
     arguments = ["--batches", 3, "--batch-us", 50] if options.quick else ["--batches", options.batches]
+    if options.apart and not options.quick:
+        arguments += ["--batch-us", 3000]
     if options.only:
         arguments += ["--only", options.only]
     turns = [(host, "plain", ["latency-plain"]) for host in chosen]
     turns += [(host, "ours", ["latency"]) for host in chosen if host.prefix]
-    if not options.only or THREADED.startswith(options.only):
+    if not options.apart and (not options.only or THREADED.startswith(options.only)):
         turns += [(host, whose, [*program, "--threads", 2]) for host, whose, program in turns]
     samples, limits, failures = {}, {}, []
     with Progress(rounds * len(turns)) as bar:
@@ -80,7 +84,7 @@ def comparable(samples, key, bounds):
     return {runner: statistics.median(values) for runner, values in distance.equally_far(seen, bounds).items()}
 
 
-def merged(label, samples, limits):
+def merged(label, samples, limits, apart=False):
     """Lines of results of one host, in the order in which its program measured. Missing: never measured at that distance."""
     bounds = distance.classes(line for mine in samples.values() for seen in mine.values() for _, _, line in seen)
     labels = {runner[0] for runner in samples}
@@ -92,7 +96,7 @@ def merged(label, samples, limits):
         values = comparable(samples, key, bounds)
         plain = {other: values.get((other, "plain")) for other in labels}
         best = (max if rate else min)((v for v in plain.values() if v is not None), default=None)
-        if key[0].startswith("win_"):
+        if apart or key[0].startswith("win_"):
             best = plain[label]  # our windows are made on top of the host's own
         ours = values.get((label, "ours"))
         # Below 1 is better than the best host, for times and for rates.
@@ -125,7 +129,7 @@ def show(label, rows):
                       figure_text(pick(r, "limit")),
                       "-" if ratio is None else f"{ratio:.2f}{'' if ratio <= 1.0 else ' *'}"))
     print(f"\n{label}: two ranks; ours/best compares with the better of the plain hosts, "
-          "for win_* with the own host (* = slower)")
+          "for win_* and ranks on two nodes with the own host (* = slower)")
     print("\n".join(table(head, lines, left=("name", "window", "unit"))))
 
 
@@ -140,12 +144,12 @@ def main():
     samples, limits, failures = measure(chosen, options)
     options.results.mkdir(parents=True, exist_ok=True)
     for host in chosen:
-        rows = merged(host.label, samples, limits)
+        rows = merged(host.label, samples, limits, options.apart)
         show(host.label, rows)
-        path = options.results / f"latency-{host.label}.jsonl"
+        path = options.results / f"latency{'-netns' if options.apart else ''}-{host.label}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         print(f"{host.label}: {path}")
-    if not options.no_figures:
+    if not options.no_figures and not options.apart:
         figures.draw("latency.py", options.results, *[host.label for host in chosen])
     for failure in failures:
         print(f"\nFAILED: {failure}", file=sys.stderr)

@@ -52,6 +52,8 @@ pub(crate) struct HostCourier {
     statuses: Vec<MPI_Status>,
 
     sending: usize,
+    /// The last look has found a packet: there are likely more.
+    streaming: bool,
     arrived: VecDeque<(Rank, Packet)>,
     moved: VecDeque<(Bulk, usize)>,
     failures: VecDeque<String>,
@@ -97,6 +99,7 @@ impl HostCourier {
             indices: Vec::new(),
             statuses: Vec::new(),
             sending: 0,
+            streaming: false,
             arrived: VecDeque::new(),
             moved: VecDeque::new(),
             failures: VecDeque::new(),
@@ -278,8 +281,13 @@ impl Courier for HostCourier {
         if hook::is_restricted() {
             return;
         }
-        // One after the other, since only the first receive is looked at; no more than are posted.
-        while self.ask() && self.arrived.len() < POSTED {}
+        let arrived = self.ask();
+        // One after the other, since only the first receive is looked at; no more than are posted. But each look drives the host, which over a
+        // network takes about a microsecond: a packet that comes alone is not kept waiting for a second look.
+        if arrived && self.streaming {
+            while self.arrived.len() < POSTED && self.ask() {}
+        }
+        self.streaming = arrived;
     }
 
     unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {

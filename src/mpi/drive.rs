@@ -128,6 +128,17 @@ pub(crate) unsafe fn maximum(comm: MPI_Comm, values: &mut [c_int]) -> c_int {
     }
 }
 
+/// The same as [`allgather`], where every process has come to it and drives nothing meanwhile.
+///
+/// # Safety
+/// As [`allgather`].
+pub(crate) unsafe fn allgather_blocking(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c_int {
+    let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+    let count = mine.len() as c_int;
+    // SAFETY: as the caller says; the buffers outlive the call.
+    unsafe { PMPI_Allgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm) }
+}
+
 /// Gathers `mine` of every process into `all`.
 ///
 /// # Safety
@@ -140,7 +151,7 @@ pub(crate) unsafe fn allgather(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c
         if collectives() {
             through(|request| PMPI_Iallgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm, request), MPI_STATUS_IGNORE)
         } else {
-            PMPI_Allgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm)
+            allgather_blocking(comm, mine, all)
         }
     }
 }

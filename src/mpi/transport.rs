@@ -15,25 +15,35 @@ use crate::transport::host_mpi::members::{Extents, Members};
 use crate::transport::host_mpi::{self, MessageWindow};
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
 
+/// How the processes of a new window wait for each other; the same in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gathering {
+    /// In the host.
+    Blocking,
+    /// As all other calls that wait [PR-1].
+    Driving,
+}
+
 /// Set-up over the host's collectives.
 pub(crate) struct Collectives {
     comm: MPI_Comm,
     rank: Rank,
     size: u32,
+    gathering: Gathering,
     /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros and is thrown away.
     failed: Option<c_int>,
 }
 
 impl Collectives {
     /// Over a live communicator.
-    pub(crate) fn over(comm: MPI_Comm) -> Self {
+    pub(crate) fn over(comm: MPI_Comm, gathering: Gathering) -> Self {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: the caller's communicator.
         unsafe {
             PMPI_Comm_rank(comm, &raw mut rank);
             PMPI_Comm_size(comm, &raw mut size);
         }
-        Self { comm, rank: rank as Rank, size: size as u32, failed: None }
+        Self { comm, rank: rank as Rank, size: size as u32, gathering, failed: None }
     }
 
     fn maximum(&mut self, mut value: c_int) -> c_int {
@@ -56,7 +66,12 @@ impl Bootstrap for Collectives {
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
         assert_eq!(mine.len() * self.size as usize, all.len());
         // SAFETY: the communicator is live; the lengths were just compared.
-        let code = unsafe { drive::allgather(self.comm, mine, all) };
+        let code = unsafe {
+            match self.gathering {
+                Gathering::Driving => drive::allgather(self.comm, mine, all),
+                Gathering::Blocking => drive::allgather_blocking(self.comm, mine, all),
+            }
+        };
         if code != MPI_SUCCESS {
             all.fill(0);
             self.failed.get_or_insert(code);
@@ -85,8 +100,14 @@ pub(crate) struct Part {
 ///
 /// # Errors
 /// No process has a transport, for the same reason.
-pub(crate) fn make(comm: MPI_Comm, part: Part, reach: Reach, settings: shm::Settings) -> Result<Transport, Unmade> {
-    let mut all = Collectives::over(comm);
+pub(crate) fn make(
+    comm: MPI_Comm,
+    part: Part,
+    reach: Reach,
+    settings: shm::Settings,
+    gathering: Gathering,
+) -> Result<Transport, Unmade> {
+    let mut all = Collectives::over(comm, gathering);
     // Alone there is nobody to send to.
     if reach != Reach::HostMpi || all.size == 1 {
         let port = ShmWindow::new(&mut all, part.memory, part.disp_unit, settings);
@@ -137,7 +158,14 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
         return Err(Unmade::Unsuitable(SetupError::NotOneNode));
     }
     let comm = private(all)?;
-    let mut port = node_window(all, comm, &mates, part, settings);
+    // Where no two processes are on one node, nobody has a communicator of its node to make.
+    let mut nodes: Vec<&[u8]> = cards().map(|card| &card[..24]).filter(|node| node.iter().any(|byte| *byte != 0)).collect();
+    nodes.sort_unstable();
+    let mut port = if nodes.windows(2).any(|two| two[0] == two[1]) {
+        node_window(all, comm, &mates, part, settings)
+    } else {
+        alone_window(part, settings)
+    };
     let mut mates = (mates, near);
     if all.maximum(c_int::from(port.is_none())) != 0 {
         if shares {
@@ -146,9 +174,7 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
         }
         // What fails on one node is done without on all of them.
         mates = (vec![all.rank], false);
-        port = ShmWindow::new(&mut Alone, part.memory, part.disp_unit, settings)
-            .inspect_err(|reason| log::info!("no memory for the window: {reason}"))
-            .ok();
+        port = alone_window(part, settings);
         if all.maximum(c_int::from(port.is_none())) != 0 {
             free(comm);
             let reason = "the memory of a process".into();
@@ -173,7 +199,9 @@ fn private(all: &Collectives) -> Result<MPI_Comm, Unmade> {
     let (mut group, mut comm) = (MPI_GROUP_NULL, MPI_COMM_NULL);
     // SAFETY: the communicator is live, and all of its processes come here.
     unsafe {
-        drive::assemble(all.comm);
+        if all.gathering == Gathering::Driving {
+            drive::assemble(all.comm);
+        }
         let mut code = PMPI_Comm_group(all.comm, &raw mut group);
         if code == MPI_SUCCESS {
             code = PMPI_Comm_create(all.comm, group, &raw mut comm);
@@ -187,18 +215,27 @@ fn private(all: &Collectives) -> Result<MPI_Comm, Unmade> {
     Ok(comm)
 }
 
+/// The window of a process that shares it with nobody.
+fn alone_window(part: Part, settings: shm::Settings) -> Option<ShmWindow> {
+    ShmWindow::new(&mut Alone, part.memory, part.disp_unit, settings)
+        .inspect_err(|reason| log::info!("no memory for the window: {reason}"))
+        .ok()
+}
+
 /// The window of the processes of this node.
 fn node_window(all: &Collectives, comm: MPI_Comm, mates: &[Rank], part: Part, settings: shm::Settings) -> Option<ShmWindow> {
     let mut node = MPI_COMM_NULL;
     // SAFETY: the communicator was just made, and all of its processes come here.
     let code = unsafe {
-        drive::assemble(comm);
+        if all.gathering == Gathering::Driving {
+            drive::assemble(comm);
+        }
         PMPI_Comm_split(comm, mates[0] as c_int, all.rank as c_int, &raw mut node)
     };
     if code != MPI_SUCCESS {
         return None;
     }
-    let mut some = Collectives::over(node);
+    let mut some = Collectives::over(node, all.gathering);
     let port = ShmWindow::new(&mut some, part.memory, part.disp_unit, settings);
     free(node);
     if let Err(reason) = &port {

@@ -7,8 +7,8 @@
 //! | `attributes`, `hints` | what can be asked of a window, and its info keys |
 //! | `free` | its end |
 //!
-//! The handle of a window of ours is a real window of the host, made by its cheapest constructor (of no bytes; allocate and
-//! allocate_shared alone work everywhere: Open MPI 4 refuses the others on one process). So attributes, info, name, group and
+//! The handle of a window of ours is a real window of the host without memory, made by its cheapest constructor (MPICH's is that of dynamic
+//! windows; on Open MPI 4 only allocate and allocate_shared work everywhere, it refuses the others on one process). So attributes, info, name, group and
 //! error handler work by themselves; only the attributes that describe the memory are answered here.
 //!
 //! Whether a window is ours is agreed by all its processes before anything is made, and a wrong argument in one process
@@ -21,11 +21,11 @@ use smallvec::SmallVec;
 use super::error::{Fault, Place, raise};
 use super::info::{self, ForHost, Unreadable, Wishes};
 use super::sys::*;
-use super::transport::{self, Unmade};
+use super::transport::{self, Gathering, Unmade};
 use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Reach, Serve, Settings};
-use crate::runtime::progress::note_live;
+use crate::runtime::progress::{self, note_live};
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
 use crate::transport::shm::{self, COUNTERS_APART, Memory};
@@ -106,8 +106,8 @@ fn create(wanted: &Wanted) -> Made {
         PMPI_Comm_rank(wanted.comm, &raw mut rank);
         PMPI_Comm_size(wanted.comm, &raw mut size);
     }
-    let wishes = match agree(wanted, &settings) {
-        Ok(Some(wishes)) => wishes,
+    let (wishes, gathering) = match agree(wanted, &settings) {
+        Ok(Some(agreed)) => agreed,
         Ok(None) => {
             log::info!("{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false", wanted.call);
             return Made::Host;
@@ -121,7 +121,7 @@ fn create(wanted: &Wanted) -> Made {
         disp_unit: wanted.disp_unit as u32,
     };
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared) {
+    let port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared, gathering) {
         Ok(port) => port,
         Err(Unmade::Host(code)) => return Made::Failed(code),
         Err(Unmade::Unsuitable(reason)) => {
@@ -165,7 +165,7 @@ fn create(wanted: &Wanted) -> Made {
 }
 
 /// Checks arguments and info in all processes, and agrees whether the window is ours: `Ok(None)` if it is not.
-fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> {
+fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<(Wishes, Gathering)>, c_int> {
     // SAFETY: the info object is the application's.
     let wishes = unsafe { info::read(wanted.info) };
     let fault = if wanted.size < 0 {
@@ -186,13 +186,14 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
     let ours = served && c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
     // Without MPI_Init the settings of processes may differ.
     let reach = wishes.reach.unwrap_or(settings.reach()) as c_int;
-    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours), reach, -reach];
+    let crowded = c_int::from(progress::crowded());
+    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours), reach, -reach, crowded];
     // SAFETY: the communicator was checked.
     let code = unsafe { drive::maximum(wanted.comm, &mut votes) };
     if code != MPI_SUCCESS {
         return Err(code);
     }
-    let [class, refused, claimed, highest, lowest] = votes;
+    let [class, refused, claimed, highest, lowest, crowded] = votes;
     if class != 0 {
         let fault = fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
         return Err(raise(wanted.call, Place::Communicator(wanted.comm), fault));
@@ -204,7 +205,10 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<Wishes>, c_int> 
         log::warn!("{}: the transport asked for differs between processes; the default is used", wanted.call);
     }
     let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
-    Ok((refused == 0).then_some(Wishes { reach: Some(reach), ..wishes }))
+    // All have come here, and wait for nothing but each other until the window is made. The host's blocking calls take half the time of the
+    // others, unless it spins on a core that somebody else needs [PR-4].
+    let gathering = if crowded == 0 { Gathering::Blocking } else { Gathering::Driving };
+    Ok((refused == 0).then_some((Wishes { reach: Some(reach), ..wishes }, gathering)))
 }
 
 /// What the host needs to drive windows is there, or can be made.
@@ -222,6 +226,11 @@ fn host_window(wanted: &Wanted, port: &Transport) -> (MPI_Win, c_int) {
     // SAFETY: the communicator and info were checked; the places are ours.
     let code = unsafe {
         let info = ForHost::of(wanted.info);
+        if cfg!(mpi_host = "mpich") {
+            // Two thirds of what a window of no bytes takes.
+            let code = PMPI_Win_create_dynamic(info.get(), wanted.comm, &raw mut handle);
+            return (handle, code);
+        }
         let make = if matches!(port, Transport::Shm(_)) && may_share(wanted.comm) {
             PMPI_Win_allocate_shared
         } else {

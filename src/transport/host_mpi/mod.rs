@@ -192,16 +192,27 @@ impl<C: Courier> MessageWindow<C> {
         for packet in self.taken.drain(..) {
             self.courier.give_back(packet);
         }
+        // What is ready leaves first: a look at the host takes a microsecond over a network.
+        let mut moved = self.send_ready();
         self.courier.drive();
-        let mut moved = self.take_packets();
+        moved |= self.take_packets();
         while let Some((bulk, bytes)) = self.courier.next_bulk() {
             moved = true;
             self.bulk_moved(bulk, bytes);
         }
+        moved |= self.send_ready();
+        if let Some(failure) = self.courier.next_failure() {
+            log::error!("{failure}");
+        }
+        moved
+    }
+
+    /// Sends what waits, as far as there is room. True if an operation went on.
+    fn send_ready(&mut self) -> bool {
         if self.broken {
             self.active.clear();
         }
-        let mut at = 0;
+        let (mut at, mut moved) = (0, false);
         while let Some(&index) = self.active.get(at) {
             moved |= self.feed(index);
             let link = &mut self.links[index as usize];
@@ -212,9 +223,6 @@ impl<C: Courier> MessageWindow<C> {
             } else {
                 at += 1;
             }
-        }
-        if let Some(failure) = self.courier.next_failure() {
-            log::error!("{failure}");
         }
         moved
     }
