@@ -225,8 +225,8 @@ int MPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Coun
  *
  * Tagged notifications of one process to one target keep their order. At the target each is matched once, by the rules of
  * messages: it goes to the request that was started first, of those that accept its source and tag; where there is none, it
- * is kept, and a request that is started takes the oldest that it accepts. Requests and kept notifications are found by hashing:
- * neither many requests nor many kept notifications make matching slower.
+ * is kept, and a request that is started takes the oldest that it accepts. Requests and kept notifications are found by hashing,
+ * and never by a search, however many there are.
  *
  * No notification is lost. Those that wait at a target lie in its own memory, into which it takes them whenever it makes progress:
  * in any call of this library, and in calls of the MPI library that wait or test. A target that makes none is told up to about
