@@ -276,7 +276,8 @@ impl Link {
             || self.taken - self.told_taken >= CREDITS / 2
             || self.wanted > self.told_done && self.complete() > self.told_done;
         let asks = ask && self.asked < self.issued && self.out.is_none() && self.queue.is_empty();
-        if owes || asks {
+        // Behind a farewell nothing comes: everybody was quiet then, so that what is still asked for is known.
+        if (owes || asks) && !self.farewell {
             let packet = courier.packet();
             self.send(courier, Outgoing { packet, counted: false }, asks);
         }
