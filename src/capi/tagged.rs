@@ -4,13 +4,13 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use crate::engine::{Arrival, Wanted};
-use crate::mpi::call::{Done, on_our_window, place_for};
+use crate::mpi::call::{Done, on_our_window, place_for, wait_unless_broken};
 use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::persistent;
 use crate::mpi::sys::*;
 use crate::mpi::tagged::tag_of;
-use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Window, with_port};
 
 /// Which notifications are wanted; nothing for those of `MPI_PROC_NULL`.
@@ -128,10 +128,10 @@ pub unsafe extern "C" fn MPIX_Notify_probe(win: MPI_Win, source: c_int, tag: c_i
         // SAFETY: found under this guard, and no other reference to it is alive.
         let wanted = wanted(unsafe { window.as_ref() }, source, tag)?;
         let mut found = None;
-        drop(wait_until(guard, window, |window| {
+        drop(wait_unless_broken(guard, window, |window| {
             found = probed(window, wanted);
             found.is_some()
-        }));
+        })?);
         if let Some(arrival) = found {
             // SAFETY: the caller's promise.
             unsafe { persistent::fill(status, arrival) };

@@ -105,9 +105,15 @@ pub(crate) fn wait_unless_broken(
     });
     if broken {
         drop(guard);
-        return Err(Fault::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer"));
+        return Err(broken_off());
     }
     Ok(guard)
+}
+
+/// What waits in a window that is broken ends with this.
+#[cold]
+pub(crate) fn broken_off() -> Fault {
+    Fault::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer")
 }
 
 /// Operations on memory that was not attached are told by the first call that completes them (MPI-4.1 12.2.4).

@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
-use super::error::Place;
-use super::error::{Fault, raise};
+use super::call::broken_off;
+use super::error::{Fault, Place, raise};
 use super::request;
 use super::sys::*;
 use super::{drive, hook};
@@ -61,22 +61,42 @@ fn step() {
     hook::poke();
 }
 
-/// Ends a request that is met, and fills a status unless it is ignored.
+/// Ends a request that is met or has failed, and fills a status unless it is ignored. True if it was met.
 ///
 /// # Safety
 /// `status` is a place for a status, or MPI_STATUS_IGNORE.
-unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) {
+unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> bool {
     let mut guard = enter();
-    let met = match guard.notices.state(request.key()) {
-        Some(State::Met(arrival)) => Some(arrival),
-        _ => None,
-    };
+    let state = guard.notices.state(request.key());
     guard.notices.rest(request.key());
     drop(guard);
-    if let Some(arrival) = met {
+    match state {
         // SAFETY: the caller's promise.
-        unsafe { fill(status, arrival) };
+        Some(State::Met(arrival)) => unsafe { fill(status, arrival) },
+        // SAFETY: the caller's promise.
+        Some(State::Failed) => unsafe { fill(status, None) },
+        _ => {}
     }
+    state != Some(State::Failed)
+}
+
+/// The same for a call that completes one request: what it returns.
+///
+/// # Safety
+/// As [`finish`].
+unsafe fn finish_one(call: &'static str, request: MPI_Request, status: *mut MPI_Status) -> c_int {
+    let window = enter().notices.window_of(request.key());
+    // SAFETY: the caller's promise.
+    if unsafe { finish(request, status) } {
+        return MPI_SUCCESS;
+    }
+    raise(call, window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))), broken_off())
+}
+
+/// What a call that completes several returns when one of them has failed.
+#[cold]
+fn in_status(call: &'static str) -> c_int {
+    raise(call, Place::World, Fault::new(MPI_ERR_IN_STATUS, "a request has failed; its status says why"))
 }
 
 /// # Safety
@@ -118,7 +138,7 @@ fn wait_for(request: MPI_Request) {
         (0..LOOKS).any(|_| {
             look(window);
             !matches!(window.engine.standing(id), Standing::Waiting(_))
-        })
+        }) || window.port.is_broken()
     }));
 }
 
@@ -138,8 +158,7 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
         // From nobody, or of a window that is gone: complete, if it is active.
         active(ours)?;
         // SAFETY: as above.
-        unsafe { finish(ours, status) };
-        return Some(MPI_SUCCESS);
+        return Some(unsafe { finish_one("MPI_Wait", ours, status) });
     };
     // SAFETY: found under this guard.
     if unsafe { window.as_ref() }.engine.standing(id) == Standing::Idle {
@@ -153,8 +172,12 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
             window.engine.rest(id);
             met = Some(arrival);
             true
-        })
+        }) || window.port.is_broken()
     }));
+    if met.is_none() {
+        // SAFETY: as above.
+        return Some(unsafe { finish_one("MPI_Wait", ours, status) });
+    }
     // SAFETY: as above.
     unsafe { fill(status, met) };
     Some(MPI_SUCCESS)
@@ -178,12 +201,9 @@ pub(super) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *
     let met = tested(ours);
     // SAFETY: as above.
     unsafe {
-        if met {
-            finish(ours, status);
-        }
         flag.write(c_int::from(met));
+        Some(if met { finish_one("MPI_Test", ours, status) } else { MPI_SUCCESS })
     }
-    Some(MPI_SUCCESS)
 }
 
 /// `MPI_Request_get_status`: the request stays as it is.
@@ -250,33 +270,40 @@ impl Mixed {
         }
     }
 
-    /// Ends ours, which are all met, and fills their statuses in a list of all.
+    /// Ends ours, none of which waits any more, and fills their statuses in a list of all. `code` is that of the host's call; gives that of
+    /// the whole.
     ///
     /// # Safety
     /// `statuses` has a status for each request, or is MPI_STATUSES_IGNORE.
-    unsafe fn finish_all(&self, code: c_int, statuses: *mut MPI_Status) {
+    unsafe fn finish_all(&self, call: &'static str, code: c_int, statuses: *mut MPI_Status) -> c_int {
+        let failed = self.ours.iter().any(|(_, request)| active(*request) == Some(State::Failed));
+        if failed && code == MPI_SUCCESS && statuses != MPI_STATUSES_IGNORE {
+            // SAFETY: the caller's promise.
+            (0..self.seen.len()).for_each(|at| unsafe { (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS });
+        }
         for (at, request) in &self.ours {
             // SAFETY: the caller's promise.
-            unsafe { finish_in(*request, code, statuses, *at) };
+            unsafe { finish_in(*request, failed || code != MPI_SUCCESS, statuses, *at) };
         }
+        if failed && code == MPI_SUCCESS { in_status(call) } else { code }
     }
 }
 
-/// Ends a request and fills its status in a list.
+/// Ends a request and fills its status in a list; `each`: every status has an error of its own.
 ///
 /// # Safety
 /// `statuses` has a status at this place, or is MPI_STATUSES_IGNORE.
-unsafe fn finish_in(request: MPI_Request, code: c_int, statuses: *mut MPI_Status, at: usize) {
+unsafe fn finish_in(request: MPI_Request, each: bool, statuses: *mut MPI_Status, at: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if statuses == MPI_STATUSES_IGNORE {
-            return finish(request, MPI_STATUS_IGNORE);
+            finish(request, MPI_STATUS_IGNORE);
+            return;
         }
         let status = statuses.add(at);
-        finish(request, status);
-        if code != MPI_SUCCESS {
-            // The call says that each status has a code of its own.
-            (*status).MPI_ERROR = MPI_SUCCESS;
+        let met = finish(request, status);
+        if each {
+            (*status).MPI_ERROR = if met { MPI_SUCCESS } else { MPI_ERR_INTERN };
         }
     }
 }
@@ -298,9 +325,8 @@ pub(super) unsafe fn wait_all(
     // SAFETY: as above.
     unsafe {
         mixed.give_back(requests);
-        mixed.finish_all(code, statuses);
+        Some(mixed.finish_all("MPI_Waitall", code, statuses))
     }
-    Some(code)
 }
 
 /// `MPI_Testall`
@@ -329,7 +355,7 @@ pub(super) unsafe fn test_all(
     unsafe {
         mixed.give_back(requests);
         if code != MPI_SUCCESS || *flag != 0 {
-            mixed.finish_all(code, statuses);
+            return Some(mixed.finish_all("MPI_Testall", code, statuses));
         }
     }
     Some(code)
@@ -350,9 +376,8 @@ unsafe fn any(
         // SAFETY: the caller's promise.
         unsafe {
             index.write(*at as c_int);
-            finish(*request, status);
+            return Some(finish_one("MPI_Waitany", *request, status));
         }
-        return Some(MPI_SUCCESS);
     }
     let (mut found, mut flag) = (MPI_UNDEFINED, 0);
     let code = host(mixed.seen.len() as c_int, mixed.seen.as_mut_ptr(), &raw mut found, &raw mut flag, status);
@@ -423,7 +448,7 @@ unsafe fn some(
     host: &mut impl FnMut(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
 ) -> (c_int, c_int) {
     let mut number = 0;
-    let code = host(mixed.seen.len() as c_int, mixed.seen.as_mut_ptr(), &raw mut number, indices, statuses);
+    let mut code = host(mixed.seen.len() as c_int, mixed.seen.as_mut_ptr(), &raw mut number, indices, statuses);
     if number == MPI_UNDEFINED {
         number = 0;
     }
@@ -432,9 +457,17 @@ unsafe fn some(
         if number > 0 || code != MPI_SUCCESS {
             mixed.give_back(requests);
         }
-        for (at, request) in mixed.ours.iter().filter(|(_, request)| is_met(*request)) {
-            indices.add(number as usize).write(*at as c_int);
-            finish_in(*request, code, statuses, number as usize);
+        let ended: SmallVec<[(usize, MPI_Request); 16]> =
+            mixed.ours.iter().copied().filter(|(_, request)| is_met(*request)).collect();
+        if code == MPI_SUCCESS && ended.iter().any(|(_, request)| active(*request) == Some(State::Failed)) {
+            code = in_status("MPI_Waitsome");
+            if statuses != MPI_STATUSES_IGNORE {
+                (0..number as usize).for_each(|at| (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS);
+            }
+        }
+        for (at, request) in ended {
+            indices.add(number as usize).write(at as c_int);
+            finish_in(request, code != MPI_SUCCESS, statuses, number as usize);
             number += 1;
         }
     }
@@ -476,7 +509,7 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
         MPI_ERR_REQUEST,
         match reason {
             NotStarted::Active => "the request is active already",
-            NotStarted::Gone => "the window of the request has been freed",
+            NotStarted::Gone => "the window of the request has been freed or has broken off",
         },
     );
     let place = match (reason, window) {

@@ -31,6 +31,8 @@ pub(crate) enum State {
     Waiting,
     /// Complete, with the last notification that it took; nothing if it is from no process.
     Met(Option<Arrival>),
+    /// It will never be met: the window is broken.
+    Failed,
 }
 
 /// Why a request is not started.
@@ -38,7 +40,7 @@ pub(crate) enum State {
 pub(crate) enum NotStarted {
     /// It is started.
     Active,
-    /// Its window has been freed.
+    /// Its window has been freed, or is broken.
     Gone,
 }
 
@@ -66,13 +68,17 @@ impl Notice {
     #[inline]
     fn state(&self) -> State {
         match self.source {
-            // SAFETY: the table is reached through the guard, windows that it names are live (`forget`), and no other reference is alive
-            // while a call asks.
-            Source::Window(window, id) => match unsafe { window.as_ref() }.engine.standing(id) {
-                Standing::Idle => State::Idle,
-                Standing::Waiting(_) => State::Waiting,
-                Standing::Met(arrival) => State::Met(Some(arrival)),
-            },
+            Source::Window(window, id) => {
+                // SAFETY: the table is reached through the guard, windows that it names are live (`forget`), and no other reference is
+                // alive while a call asks.
+                let window = unsafe { window.as_ref() };
+                match window.engine.standing(id) {
+                    Standing::Idle => State::Idle,
+                    Standing::Waiting(_) if window.port.is_broken() => State::Failed,
+                    Standing::Waiting(_) => State::Waiting,
+                    Standing::Met(arrival) => State::Met(Some(arrival)),
+                }
+            }
             Source::Nobody | Source::Gone => self.state,
         }
     }
@@ -150,16 +156,20 @@ impl Notices {
         }
     }
 
-    /// The application has been told that a request is complete: it may be started again.
+    /// The application has been told that a request is complete: it may be started again, unless it has failed.
     pub(crate) fn rest(&mut self, request: u64) {
-        if !matches!(self.state(request), Some(State::Met(_))) {
-            return;
-        }
+        let state = self.state(request);
         let Some(notice) = self.table.get_mut(&request) else { return };
-        match notice.source {
+        match (state, notice.source) {
             // SAFETY: as in `state`.
-            Source::Window(mut window, id) => unsafe { window.as_mut() }.engine.rest(id),
-            Source::Nobody | Source::Gone => notice.state = State::Idle,
+            (Some(State::Met(_)), Source::Window(mut window, id)) => unsafe { window.as_mut() }.engine.rest(id),
+            (Some(State::Failed), Source::Window(mut window, id)) => {
+                // SAFETY: as in `state`.
+                unsafe { window.as_mut() }.engine.abandon(id);
+                (notice.source, notice.state) = (Source::Gone, State::Idle);
+            }
+            (Some(State::Met(_) | State::Failed), _) => notice.state = State::Idle,
+            _ => {}
         }
     }
 

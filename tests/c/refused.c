@@ -21,6 +21,39 @@ static int send_rubbish(void)
     return sent;
 }
 
+/* A wait for a tagged notification that nobody sends, alone or beside a message that has come. */
+static int tagged(const char *what, MPI_Win win)
+{
+    MPI_Request r[2];
+    MPI_Status statuses[2];
+    int flag = 0, at = 0, number = 0, places[2], code = MPI_SUCCESS;
+    if (!strcmp(what, "tag_probe"))
+        return MPIX_Notify_probe(win, 1, 7, MPI_STATUS_IGNORE);
+    MPI(MPIX_Notify_init(win, MPI_ANY_SOURCE, 7, 1, &r[0]));
+    MPI(MPI_Start(&r[0]));
+    if (!strcmp(what, "tag_wait"))
+        code = MPI_Wait(&r[0], MPI_STATUS_IGNORE);
+    else if (!strcmp(what, "tag_test"))
+        while (!flag)
+            code = MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE);
+    else if (!strcmp(what, "tag_any"))
+        code = MPI_Waitany(1, r, &at, MPI_STATUS_IGNORE);
+    else if (!strcmp(what, "tag_some"))
+        code = MPI_Waitsome(1, r, &number, places, statuses);
+    else {
+        REQUIRE(!strcmp(what, "tag_all"));
+        MPI(MPI_Irecv(NULL, 0, MPI_CHAR, 0, 6, MPI_COMM_SELF, &r[1]));
+        MPI(MPI_Send(NULL, 0, MPI_CHAR, 0, 6, MPI_COMM_SELF));
+        code = MPI_Waitall(2, r, statuses);
+        EXPECT(statuses[1].MPI_ERROR == MPI_SUCCESS && r[1] == MPI_REQUEST_NULL, "the message has come");
+    }
+    if (class_of(code) == MPI_ERR_IN_STATUS)
+        code = statuses[0].MPI_ERROR;
+    EXPECT(class_of(MPI_Start(&r[0])) == MPI_ERR_REQUEST, "it can be started again");
+    MPI(MPI_Request_free(&r[0]));
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
@@ -67,7 +100,9 @@ int main(int argc, char **argv)
             MPI(MPI_Win_start(other, 0, win));
             MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win));
             MPI(MPIX_Win_icomplete(win, &r));
-        } else
+        } else if (!strncmp(what, "tag", 3))
+            code = tagged(what, win);
+        else
             REQUIRE(!"known");
         if (r != MPI_REQUEST_NULL)
             code = MPI_Wait(&r, MPI_STATUS_IGNORE);
