@@ -4,10 +4,19 @@
 
 enum { FULL = 100, FREE = 100 + PLACES }; /* tags; counters from 1 on */
 
-/* Places lie side by side, each as large as a chunk. */
+size_t apart(size_t bytes)
+{
+    return bytes > 128 ? bytes : 128;
+}
+
+static MPI_Aint displacement(int place, size_t bytes)
+{
+    return (MPI_Aint)((size_t)place * apart(bytes));
+}
+
 static char *place_here(int place, size_t bytes)
 {
-    return base + (size_t)place * bytes;
+    return base + displacement(place, bytes);
 }
 
 /* ---- Messages. A place is free when its message was received. ---- */
@@ -41,7 +50,7 @@ static void send_await_clear(int to, int place)
 
 static void flush_pass(int to, int place, const void *data, size_t bytes)
 {
-    MPI_Put(data, (int)bytes, MPI_BYTE, to, (MPI_Aint)((size_t)place * bytes), (int)bytes, MPI_BYTE, win);
+    MPI_Put(data, (int)bytes, MPI_BYTE, to, displacement(place, bytes), (int)bytes, MPI_BYTE, win);
     MPI_Win_flush(to, win);
     MPI_Send(NULL, 0, MPI_BYTE, to, FULL + place, MPI_COMM_WORLD);
 }
@@ -69,7 +78,7 @@ static int freed(int place) { return 1 + PLACES + place; }
 
 static void notify_pass(int to, int place, const void *data, size_t bytes)
 {
-    MPIX_Put_notify(data, (int)bytes, MPI_BYTE, to, (MPI_Aint)((size_t)place * bytes), (int)bytes, MPI_BYTE, full(place), win);
+    MPIX_Put_notify(data, (int)bytes, MPI_BYTE, to, displacement(place, bytes), (int)bytes, MPI_BYTE, full(place), win);
 }
 
 static const void *notify_take(int from, int place, size_t bytes)

@@ -7,6 +7,9 @@
 
 enum { PLACES = 16 }; /* of a receiver; each is used by one sender alone */
 
+/* From one place to the next: no two share a cache line, nor a pair of lines that processors fetch together. */
+size_t apart(size_t bytes);
+
 struct link_way {
     const char *name;
     /* Passes `bytes` on to a place of `to`, which is free. `data` stay until the place is free again. */

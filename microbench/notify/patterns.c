@@ -8,14 +8,14 @@ static const struct link_way *way;
 
 static int64_t *out(int place, size_t bytes)
 {
-    return (int64_t *)(void *)(local + (size_t)place * bytes);
+    return (int64_t *)(void *)(local + (size_t)place * apart(bytes));
 }
 
-/* Places that fit, a power of two of them. */
-static int depth_of(size_t bytes)
+/* Places that fit for each of some links, a power of two of them. */
+static int depth_of(size_t bytes, int links)
 {
-    int depth = 8;
-    while (depth > 1 && (size_t)depth * bytes > LARGEST)
+    int depth = PLACES / 2;
+    while (depth > 1 && (size_t)(links * depth) * apart(bytes) > LARGEST)
         depth /= 2;
     return depth;
 }
@@ -26,7 +26,7 @@ static int depth_of(size_t bytes)
  */
 static double stencil(size_t bytes, long rounds)
 {
-    const int depth = depth_of(bytes), next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    const int depth = depth_of(bytes, 1), next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
     const size_t words = bytes / sizeof(int64_t);
     const long behind = depth; /* chunks that are on their way round */
     int64_t wrong = 0;
@@ -69,14 +69,14 @@ static double stencil(size_t bytes, long rounds)
 }
 
 /*
- * The tree: each rank adds the sums of its children to its own words and passes them on; rank 0 checks the whole. Two places for each
- * child, so that it may begin the next sum. Rounds follow each other as fast as the tree lets them.
+ * The tree: each rank adds the sums of its children to its own words and passes them on; rank 0 checks the whole. Each
+ * child has `depth` places, so that it may begin the next sums. Rounds follow each other as fast as the tree lets them.
  */
 static double reduction(size_t bytes, long rounds)
 {
     const size_t words = bytes / sizeof(int64_t);
     const int parent = (rank - 1) / 2, side = (rank - 1) % 2;
-    const int depth = bytes * 4 > LARGEST ? 1 : 2;
+    const int depth = depth_of(bytes, 2);
     int64_t wrong = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_us();
