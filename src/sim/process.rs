@@ -1,8 +1,10 @@
 //! One rank of a world: how far its script is, and what it waits for.
 
+use hashbrown::HashMap;
+
 use super::script::{Slot, Step};
 use super::two_sided::Mail;
-use crate::engine::{Op, Rank, RequestId};
+use crate::engine::{Arrival, ExpectationId, Op, Rank, RequestId};
 use crate::transport::sim::Time;
 
 /// What a rank that waits needs before its script goes on.
@@ -15,6 +17,8 @@ pub(super) enum Wait {
     LockAll(u32),
     /// Locks asked for before; then the step that is put off.
     OlderLocks,
+    /// The expectation in this place of a window.
+    Expectation(u32, Slot),
     Sent,
     Received(Rank),
     Barrier,
@@ -79,6 +83,9 @@ pub(super) struct Process<S> {
     pub(super) unfinished: Option<Unfinished>,
     pub(super) flag: bool,
     pub(super) value: u64,
+    pub(super) arrival: Option<Arrival>,
+    /// Expectations of tagged notifications, by place; each is of one window.
+    pub(super) expectations: HashMap<Slot, ExpectationId>,
     /// Communication calls so far, to sweep now and then.
     pub(super) communications: u32,
     pub(super) mail: Option<Box<Mail>>,
@@ -104,6 +111,8 @@ impl<S> Process<S> {
             unfinished: None,
             flag: false,
             value: 0,
+            arrival: None,
+            expectations: HashMap::new(),
             communications: 0,
             mail: None,
             memory: Memory::default(),

@@ -1,6 +1,6 @@
 //! What ranks do: scripts, and their steps.
 
-use crate::engine::{Assert, LockMode, Op, Rank};
+use crate::engine::{Arrival, Assert, LockMode, Op, Rank, Wanted};
 use crate::transport::sim::{Network, Time};
 
 /// A place for a request in a rank, chosen by its script. Small numbers: a rank keeps a table up to the largest.
@@ -56,6 +56,18 @@ pub enum Step {
     AwaitCounters { window: u32, first: u32, number: u32, expected: u64, how: How },
     /// `MPIX_Win_reset_notify_value`; the next [`Moment::value`] tells what was taken.
     ResetCounter { window: u32, counter: u32 },
+    /// `MPIX_Notify_init`. Its request is named by a place of the rank's, which is like a [`Slot`] but of another table, and must be free.
+    Expect { window: u32, wanted: Wanted, expected: u64, place: Slot },
+    /// `MPI_Start` on the expectation in this place.
+    StartExpecting { window: u32, place: Slot },
+    /// `MPI_Wait` on the expectation in this place, which was started; [`Moment::arrival`] tells its last notification, and it may be started again.
+    AwaitExpectation { window: u32, place: Slot },
+    /// `MPI_Test` on it: [`Moment::flag`] tells the result; if it is true, as after the wait.
+    TestExpectation { window: u32, place: Slot },
+    /// `MPI_Request_free` on it, started or not: the place is free afterwards.
+    Abandon { window: u32, place: Slot },
+    /// `MPIX_Notify_iprobe`: [`Moment::arrival`] tells the oldest that is wanted and not taken.
+    Probe { window: u32, wanted: Wanted },
     /// A communication call.
     Issue { window: u32, op: Op },
     /// The R-form of one.
@@ -94,6 +106,8 @@ pub struct Moment<'a> {
     pub flag: bool,
     /// What the last reset has taken.
     pub value: u64,
+    /// The last tagged notification of the last expectation that was met, or what the last probe has found.
+    pub arrival: Option<Arrival>,
     /// The rank's memory is there, if the world carries bytes.
     pub net: &'a mut Network,
 }

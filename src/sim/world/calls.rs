@@ -16,7 +16,7 @@ impl<S: Script> World<S> {
             }
             None => {
                 let (now, process) = (self.net.clock(), &mut self.processes[rank as usize]);
-                let mut moment = Moment { me: rank, now, flag: process.flag, value: process.value, net: &mut self.net };
+                let mut moment = Moment { me: rank, now, flag: process.flag, value: process.value, arrival: process.arrival, net: &mut self.net };
                 process.script.next(&mut moment)
             }
         };
@@ -96,6 +96,12 @@ impl<S: Script> World<S> {
                 self.sweep(rank, watch);
                 Ok(Flow::Next)
             }
+            Step::Expect { .. }
+            | Step::StartExpecting { .. }
+            | Step::AwaitExpectation { .. }
+            | Step::TestExpectation { .. }
+            | Step::Abandon { .. }
+            | Step::Probe { .. } => Ok(self.tagged(rank, &step, watch)),
             Step::IssueRequest { window, op, slot } => {
                 self.closing(rank, window, How::Slot(slot), watch, |engine, port| engine.issue_request(port, &op))
             }

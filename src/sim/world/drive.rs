@@ -87,6 +87,9 @@ impl<S: Script> World<S> {
                 return Ok(());
             }
             self.process(rank).state = State::Busy;
+            if let Wait::Expectation(window, place) = wait {
+                self.meets(rank, window, place, watch);
+            }
             if self.must_pause() {
                 self.set_alarm(rank, clock);
                 return Ok(());
@@ -257,6 +260,7 @@ impl<S: Script> World<S> {
                 }
                 over
             }
+            Wait::Expectation(window, place) => self.is_met(rank, window, place),
             Wait::Sent => self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.sent)),
             Wait::Received(_) => self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.received)),
         }

@@ -2,12 +2,13 @@
 
 mod calls;
 mod drive;
+mod tagged;
 
 use super::process::{Held, Process, State, Unfinished, Wait};
 use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Slot, Step};
 use super::{Memory, two_sided};
-use crate::engine::{Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Window};
+use crate::engine::{Arrival, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window};
 use crate::transport::sim::{Carry, Counters, Disorder, Network, Occurrence, Time, meter};
 
 /// One window of a world.
@@ -63,6 +64,10 @@ pub trait Watch {
     fn notified(&mut self, _rank: Rank, _window: u32, _found: Notified, _net: &mut Network) {}
     /// A reset has taken this.
     fn taken(&mut self, _rank: Rank, _window: u32, _taken: Notified, _net: &mut Network) {}
+    /// The expectation in a place of a rank is met, and this was its last notification.
+    fn met(&mut self, _rank: Rank, _window: u32, _place: Slot, _last: Arrival, _net: &mut Network) {}
+    /// A probe has found this.
+    fn probed(&mut self, _rank: Rank, _window: u32, _wanted: Wanted, _found: Option<Arrival>, _net: &mut Network) {}
     /// A call or sweep of a rank is over; its windows, in order, and the network as they are now.
     fn after(&mut self, _rank: Rank, _windows: &mut dyn Iterator<Item = &Window>, _net: &mut Network) {}
     /// An event has passed.

@@ -6,7 +6,7 @@ use super::happening::What;
 use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
 use super::queue::Kind;
-use crate::engine::{Arrival, Atomic, Change, LockTicket, LockWord, Op, Stage, Ticket, Word};
+use crate::engine::{Arrival, Atomic, Change, LockTicket, LockWord, Op, OpKind, Stage, Ticket, Word};
 
 /// Answers up to this length travel like acknowledgements: without taking a port.
 const SHORT_ANSWER: u64 = 64;
@@ -349,12 +349,10 @@ impl Network {
     }
 
     fn take_effect(&mut self, id: u32, message: &Message) {
-        if message.purpose == Purpose::Notify {
-            return self.count(id, message);
-        }
-        if message.purpose == Purpose::NotifyTagged {
-            let arrival = Arrival { source: message.origin, tag: message.value as u32 };
-            self.tell(message.window, message.target).arrivals.push_back(arrival);
+        match message.purpose {
+            Purpose::Notify => return self.notified(id, message, Fault::LoseNotification, Fault::RepeatNotification),
+            Purpose::NotifyTagged => return self.notified(id, message, Fault::LoseTagged, Fault::RepeatTagged),
+            _ => {}
         }
         let atomic = matches!(message.purpose, Purpose::Accumulate | Purpose::Fetch);
         if atomic && self.delayed.is_none() && self.fails(Fault::DelayAccumulate) {
@@ -371,19 +369,30 @@ impl Network {
     }
 
     /// A notification is there.
-    fn count(&mut self, id: u32, message: &Message) {
+    fn notified(&mut self, id: u32, message: &Message, lose: Fault, repeat: Fault) {
         if message.value == COUNTED {
             return;
         }
-        let times = if self.fails(Fault::LoseNotification) { 0 } else { 1 + u32::from(self.fails(Fault::RepeatNotification)) };
-        (0..times).for_each(|_| self.words.notify(message.window, message.target, message.value as u32));
+        let Message { window, origin, target, value, .. } = *message;
+        let times = if self.fails(lose) { 0 } else { 1 + u32::from(self.fails(repeat)) };
+        (0..times).for_each(|_| self.notify(window, origin, target, message.purpose == Purpose::NotifyTagged, value));
         self.apply(id, message, 1);
-        self.wake(message.target);
+        self.wake(target);
     }
 
-    /// A notification is counted before it has set out, against the rules.
+    /// One notification is counted, or has come with its tag.
+    fn notify(&mut self, window: u32, origin: u32, target: u32, tagged: bool, value: u64) {
+        let value = value as u32;
+        if tagged {
+            self.tell(window, target).arrivals.push_back(Arrival { source: origin, tag: value });
+        } else {
+            self.words.notify(window, target, value);
+        }
+    }
+
+    /// A notification is there before it has set out, against the rules.
     pub(super) fn notify_early(&mut self, window: u32, origin: u32, op: &Op) {
-        self.words.notify(window, op.target, op.disp as u32);
+        self.notify(window, origin, op.target, op.kind == OpKind::NotifyTagged, op.disp);
         self.happens(window, origin, What::Effect(*op));
         self.wake(op.target);
     }

@@ -34,6 +34,12 @@ pub enum Fault {
     LoseNotification,
     /// A notification is counted twice.
     RepeatNotification,
+    /// A tagged notification comes when it is posted, before the operations that were posted before it.
+    EarlyTagged,
+    /// A tagged notification is accepted and never comes.
+    LoseTagged,
+    /// A tagged notification comes twice.
+    RepeatTagged,
     /// A credit does not come back.
     KeepCredit,
 }

@@ -91,12 +91,16 @@ impl<'a> SimPort<'a> {
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
         // Nobody is told again of what was told too early.
         let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate) && net.fails(Fault::EarlyFinish);
-        let forestalled = op.kind == OpKind::Notify && net.fails(Fault::EarlyNotification);
+        let forestalled = match op.kind {
+            OpKind::Notify => net.fails(Fault::EarlyNotification),
+            OpKind::NotifyTagged => net.fails(Fault::EarlyTagged),
+            _ => false,
+        };
         let message = Message {
             ticket: if early { NIL } else { ticket.0 },
             bytes,
             value: match op.kind {
-                OpKind::Notify if forestalled => COUNTED,
+                _ if forestalled => COUNTED,
                 OpKind::Notify | OpKind::NotifyTagged => op.disp,
                 _ => op.len,
             },
