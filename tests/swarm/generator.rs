@@ -9,7 +9,7 @@
 //! A transaction draws from random numbers of its own, so that leaving one out changes the others little: failing programs are made
 //! smaller that way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{How, Slot, Step, WindowSpec};
@@ -17,6 +17,7 @@ use mpix_rma::transport::sim::{NS, Time, US};
 
 use super::notifications::Counts;
 use super::program::*;
+use super::tagged::Tags;
 
 /// What a seed's programs are made of: a random part of everything.
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ pub struct Features {
     /// Eras with locks that are held across other calls.
     pub long_holds: bool,
     pub notifications: bool,
+    pub tags: bool,
 }
 
 /// How locks of one window are used in one era.
@@ -76,6 +78,7 @@ pub struct Cells {
     /// Per origin: memory that it alone accumulates to, with any datatypes; with its words.
     pub block: BTreeMap<Rank, (usize, Vec<u64>)>,
     pub counts: Counts,
+    pub tags: Tags,
 }
 
 /// Requests that nobody has waited for, with the operations whose buffers are free then.
@@ -84,6 +87,8 @@ struct Pending {
     slots: Vec<(Slot, Vec<OpId>)>,
     free: Vec<Slot>,
     used: Slot,
+    /// Places of expectations.
+    places: Slot,
 }
 
 /// An exposure whose wait is still to come, with what must be there then.
@@ -151,6 +156,7 @@ impl Generator {
             late_ranks: on(2),
             long_holds: on(2),
             notifications: on(3),
+            tags: on(3),
             blocking: 0,
         };
         // Nobody knows when a request that was freed is complete.
@@ -193,6 +199,7 @@ impl Generator {
                 begin: Vec::new(),
                 end: Vec::new(),
                 counts: Vec::new(),
+                told: HashMap::new(),
                 groups: Vec::new(),
                 coverage: BTreeMap::new(),
                 transactions: 0,
@@ -237,6 +244,7 @@ impl Generator {
             sequence: BTreeMap::new(),
             block: BTreeMap::new(),
             counts: Counts::new(),
+            tags: Tags::new(self.rng.bool()),
         }
     }
 
@@ -317,6 +325,13 @@ impl Generator {
         slot
     }
 
+    /// A place for an expectation.
+    pub fn place_for(&mut self, me: Rank) -> Slot {
+        let pending = &mut self.pending[me as usize];
+        pending.places += 1;
+        pending.places - 1
+    }
+
     /// A call that gives a request, blocking or not. `ops`: their buffers may be reused when it is complete. True if it blocks.
     pub fn closing(&mut self, me: Rank, blocks: bool, ops: &[OpId], make: impl FnOnce(How) -> Step) -> bool {
         let how = if blocks { How::Blocking } else { How::Slot(self.slot_for(me, ops.to_vec())) };
@@ -369,6 +384,9 @@ impl Generator {
         }
         if self.one_in(2) {
             self.listen(me);
+        }
+        if self.one_in(2) {
+            self.expecting(me);
         }
         self.maybe_compute(me);
     }
@@ -465,6 +483,12 @@ impl Generator {
         // A lock that was closed and not waited for is not ordered by a barrier. Where locks are used differently afterwards, it could wait for
         // one that is held for long, and one with NOCHECK could meet it.
         let all = self.features.long_holds || self.one_in(2);
+        self.meet(all);
+        self.choose_regimes();
+        self.count("era");
+    }
+
+    fn meet(&mut self, all: bool) {
         for me in 0..self.ranks {
             if all {
                 (0..self.windows).for_each(|window| self.end_exposure(window, me));
@@ -476,8 +500,6 @@ impl Generator {
             }
             self.step(me, Step::Barrier);
         }
-        self.choose_regimes();
-        self.count("era");
     }
 
     fn finish(mut self) -> Program {
@@ -487,8 +509,16 @@ impl Generator {
                 self.end_exposure(window, me);
             }
         }
+        if self.hungers() {
+            // Locks may be used in any way afterwards.
+            self.meet(true);
+            self.feed();
+        }
         for window in 0..self.windows {
-            (0..self.ranks).for_each(|me| self.hear_rest(window, me));
+            for me in 0..self.ranks {
+                self.hear_rest(window, me);
+                self.hear_rest_of_tags(window, me);
+            }
         }
         for me in 0..self.ranks {
             if self.one_in(2) {
@@ -511,6 +541,7 @@ impl Generator {
             self.block_ends(window, rank, disp, &words);
         }
         self.conclude_counts(window, rank);
+        self.conclude_tags(window, rank);
         let content = |disp, value| Content { window, rank, disp, len: 8, value };
         let cells = &self.cells[window as usize][rank as usize];
         let program = &mut self.program;

@@ -10,6 +10,7 @@
 //! | nothing completes before its conditions [EP-3, FE-1, FL-1, MA-2, PR-3] | `common/rules/completion` |
 //! | no notification before its data | `common/rules/completion`, and what its target sees |
 //! | none lost, none twice; values and resets agree | `watcher`, `checks/counts` |
+//! | tagged notifications are matched as the rules of matching say, in order | `checks/tags` |
 //! | everything legal ends, within a time derived from the program [EP-10] | `weather`, and the world's own |
 //! | nothing is left | `checks/leaks` |
 
@@ -26,6 +27,7 @@ mod program;
 mod rules;
 mod run;
 mod shapes;
+mod tagged;
 mod transactions;
 mod watcher;
 mod weather;
@@ -211,6 +213,9 @@ fn broken_promises_are_seen() {
         (Fault::EarlyNotification, "completion"),
         (Fault::LoseNotification, "count liveness"),
         (Fault::RepeatNotification, "count"),
+        (Fault::EarlyTagged, "completion"),
+        (Fault::LoseTagged, "match liveness leak"),
+        (Fault::RepeatTagged, "match"),
     ];
     for (fault, class) in faults {
         let (_, found) = sweep(1, PROGRAMS, Some((fault, 10)));

@@ -27,11 +27,18 @@ pub struct Counts {
 
 /// What a notification says.
 #[derive(Clone, Copy)]
-enum Told {
+pub enum Told {
     /// This is there.
     There(Content),
     /// This has been read, and may be written.
     Read(Content),
+}
+
+impl Told {
+    /// What stays as it was read if it is not written.
+    pub fn left_alone(&self) -> Option<Content> {
+        if let Told::Read(content) = self { Some(*content) } else { None }
+    }
 }
 
 impl Counts {
@@ -69,8 +76,18 @@ impl Generator {
         }
     }
 
-    /// On memory that nothing else touches, with a counter of its own.
+    /// With a counter of its own.
     fn own_notified(&mut self, open: &mut Open, target: Rank) {
+        let told = self.own_operation(open, target);
+        let counts = &mut self.cells(open.window, target).counts;
+        let counter = counts.raised.len() as u32;
+        counts.raised.push(0);
+        counts.told.push((counter, told));
+        self.notify(open, target, counter);
+    }
+
+    /// On memory that nothing else touches, to be notified of.
+    pub fn own_operation(&mut self, open: &mut Open, target: Rank) -> Told {
         let window = open.window;
         let len = if self.features.bulk && self.one_in(3) { self.rng.usize(1..6000) } else { self.rng.usize(1..40) };
         let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get][self.rng.usize(0..3)];
@@ -93,16 +110,11 @@ impl Generator {
                 self.count("put with notification");
             }
         }
-        let counts = &mut self.cells(window, target).counts;
-        let counter = counts.raised.len() as u32;
-        counts.raised.push(0);
         if kind == OpKind::Get {
-            counts.told.push((counter, Told::Read(content)));
-        } else {
-            counts.told.push((counter, Told::There(content)));
-            self.program.end.push(content);
+            return Told::Read(content);
         }
-        self.notify(open, target, counter);
+        self.program.end.push(content);
+        Told::There(content)
     }
 
     /// Between two items a rank may wait for what it is told, or take it.
@@ -152,6 +164,11 @@ impl Generator {
         }
         self.count("data seen by their notification");
         self.cells(window, me).counts.told.swap_remove(which);
+        self.heard(me, told);
+    }
+
+    /// A rank has been told, and looks or writes.
+    pub fn heard(&mut self, me: Rank, told: Told) {
         match told {
             Told::There(content) => self.call(me, Call::See(content)),
             Told::Read(content) => {
@@ -178,7 +195,6 @@ impl Generator {
         let counts = &self.cells[window as usize][rank as usize].counts;
         let raised = (0..).zip(&counts.raised).map(|(counter, raised)| Count { window, rank, counter, raised: *raised });
         self.program.counts.extend(raised);
-        let read = counts.told.iter().filter_map(|(_, told)| if let Told::Read(content) = told { Some(*content) } else { None });
-        self.program.end.extend(read);
+        self.program.end.extend(counts.told.iter().filter_map(|(_, told)| told.left_alone()));
     }
 }

@@ -67,7 +67,7 @@ impl Generator {
     /// Some operations to `target`.
     pub fn operations(&mut self, open: &mut Open, target: Rank) {
         for _ in 0..self.rng.u32(0..4) {
-            match self.rng.u8(0..18) {
+            match self.rng.u8(0..21) {
                 0..=2 => self.own_put(open, target),
                 3 => self.own_accumulate(open, target),
                 4 => self.count_up(open, target),
@@ -79,6 +79,7 @@ impl Generator {
                 10 | 11 => self.own_shaped(open, target),
                 12 => self.shaped_sequence(open, target),
                 13..=15 => self.notifying(open, target),
+                16..=18 => self.telling(open, target),
                 _ => self.flush(open, target),
             }
         }

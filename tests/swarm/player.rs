@@ -222,6 +222,19 @@ impl Script for Player {
                     at.net.window_mut(*window, self.me)[*disp..][..*len].copy_from_slice(&bytes_of(*value, *len));
                     None
                 }
+                Call::TestExpectationLoop { window, place } => {
+                    match self.round(at.flag, Step::TestExpectation { window: *window, place: *place }) {
+                        Some(step) => return step,
+                        None => None,
+                    }
+                }
+                Call::SeeTold(window) => {
+                    let Arrival { source, tag } = at.arrival.expect("an expectation was met");
+                    if let Some(content) = program.told.get(&(*window, self.me, source, tag)) {
+                        see(content, at.net, "after a tagged notification");
+                    }
+                    None
+                }
                 Call::See(content) => {
                     see(content, at.net, "after a blocking call");
                     None

@@ -1,6 +1,6 @@
 //! What a generated program is: calls per rank, and what must come of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::rc::Rc;
 
@@ -66,6 +66,13 @@ pub enum Call {
     See(Content),
     /// The rank writes this to its own window memory.
     Store(Content),
+    /// `MPI_Test` on an expectation until it is true.
+    TestExpectationLoop {
+        window: u32,
+        place: Slot,
+    },
+    /// If the notification that was last waited for tells of something, it is there.
+    SeeTold(u32),
     /// A counter is reset; again and again, waiting for it to rise, until so many notifications have been taken from it in all.
     TakeLoop {
         window: u32,
@@ -123,6 +130,8 @@ pub struct Program {
     pub end: Vec<Content>,
     /// Counters afterwards.
     pub counts: Vec<Count>,
+    /// What a tag tells: by window, target, source and tag.
+    pub told: HashMap<(u32, Rank, Rank, u32), Content>,
     pub groups: Vec<Group>,
     /// How often each thing was generated.
     pub coverage: BTreeMap<&'static str, u64>,

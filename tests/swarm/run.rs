@@ -58,7 +58,7 @@ pub fn catch_panics() {
 }
 
 /// What a checker says begins with its class; anything else is a crash of the engine or of the tests.
-const CLASSES: [&str; 8] = ["memory", "count", "order", "exclusion", "completion", "liveness", "leak", "refused"];
+const CLASSES: [&str; 9] = ["memory", "count", "match", "order", "exclusion", "completion", "liveness", "leak", "refused"];
 
 fn violation(text: String) -> Violation {
     let class = CLASSES.into_iter().find(|class| text.contains(&format!("[{class}] "))).unwrap_or("crash");
@@ -125,6 +125,7 @@ fn play(case: &Case, program: &Rc<Program>, watcher: &mut Watcher) -> Result<(Re
     watcher.finish();
     leaks::check(&mut world);
     counts::check(program, world.net());
+    watcher.tags.check(program, &mut world);
     memory::check(program, &owners(program), &buffers, world.net());
     Ok((report, settings.time_limit))
 }

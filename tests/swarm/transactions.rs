@@ -315,7 +315,7 @@ impl Generator {
     }
 
     /// One short lock epoch with something in it.
-    fn locked(&mut self, window: u32, me: Rank, mode: LockMode, target: Rank, inside: impl FnOnce(&mut Self, &mut Open)) {
+    pub fn locked(&mut self, window: u32, me: Rank, mode: LockMode, target: Rank, inside: impl FnOnce(&mut Self, &mut Open)) {
         if me == target {
             self.end_exposure(window, me);
         }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use mpix_rma::engine::*;
-use mpix_rma::sim::{Group, Step, Watch};
+use mpix_rma::sim::{Group, Slot, Step, Watch};
 use mpix_rma::transport::sim::{Network, Time, What};
 
+use super::checks::tags::Tags;
 use super::rules::{Kind, Meaning, Model, OpId};
 
 /// What the call that a rank has made stands for.
@@ -26,6 +27,8 @@ pub struct Watcher {
     posted: HashMap<(Rank, usize, usize), OpId>,
     /// By rank, window and counter: what has been taken from it.
     bases: HashMap<(Rank, u32, u32), u64>,
+    /// Tagged notifications as they should be matched.
+    pub tags: Tags,
     /// Flushes that have completed in the engine call under way.
     flushed: Vec<(Rank, u32, Vec<usize>)>,
     /// The last of what happened, if somebody wants to read it.
@@ -38,7 +41,7 @@ fn buffers(rank: Rank, op: &Op) -> (Rank, usize, usize) {
 }
 
 impl Watcher {
-    pub fn new(ranks: u32, flags: impl Iterator<Item = ReorderFlags>) -> Self {
+    pub fn new(ranks: u32, flags: impl Iterator<Item = ReorderFlags> + Clone) -> Self {
         let model = |flags| {
             let mut model = Model::new(ranks, vec![flags; ranks as usize]);
             model.signals_follow = true;
@@ -46,6 +49,7 @@ impl Watcher {
         };
         Watcher {
             ranks,
+            tags: Tags::new(ranks, flags.clone()),
             models: flags.map(model).collect(),
             called: (0..ranks).map(|_| Called::Nothing).collect(),
             alive: HashMap::new(),
@@ -87,7 +91,12 @@ impl Watcher {
                     self.posted.insert(buffers(by, &op), id);
                 }
                 What::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
-                What::Effect(op) => model.op_remote(self.posted[&buffers(by, &op)], at),
+                What::Effect(op) => {
+                    model.op_remote(self.posted[&buffers(by, &op)], at);
+                    if op.kind == OpKind::NotifyTagged {
+                        self.tags.came(happening.window, by, &op);
+                    }
+                }
                 What::Signalled { to, word, value } => {
                     model.check_signal(by, to, word, value);
                     model.signalled(by, to, word, value);
@@ -176,6 +185,7 @@ impl Watcher {
 impl Watch for Watcher {
     fn called(&mut self, at: Time, rank: Rank, step: &Step) {
         self.note(|| format!("{at:>12} rank {rank} calls {step:?}"));
+        self.tags.called(rank, step);
         let called = match *step {
             Step::Post { window, ref group } => {
                 let group = self.group(rank, group);
@@ -267,6 +277,17 @@ impl Watch for Watcher {
         self.look(net);
         self.check_value(rank, window, taken);
         *self.bases.entry((rank, window, taken.index)).or_insert(0) += taken.value;
+    }
+
+    fn met(&mut self, rank: Rank, window: u32, place: Slot, last: Arrival, net: &mut Network) {
+        self.look(net);
+        self.note(|| format!("{:>12} rank {rank} window {window}: place {place} is met with {last:?}", net.clock()));
+        self.tags.met(window, rank, place, last);
+    }
+
+    fn probed(&mut self, rank: Rank, window: u32, wanted: Wanted, found: Option<Arrival>, net: &mut Network) {
+        self.look(net);
+        self.tags.probed(window, rank, wanted, found);
     }
 
     fn after(&mut self, rank: Rank, windows: &mut dyn Iterator<Item = &Window>, net: &mut Network) {

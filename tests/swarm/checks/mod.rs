@@ -3,3 +3,4 @@
 pub mod counts;
 pub mod leaks;
 pub mod memory;
+pub mod tags;

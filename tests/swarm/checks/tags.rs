@@ -1,0 +1,164 @@
+//! Tagged notifications: matched as the rules of matching say, in order, none lost, none twice.
+//!
+//! A second matching, of lists that are searched from their beginning, goes on beside each engine's. It hears of a notification when that
+//! takes effect, and of an expectation when its call is made; the engine takes notifications out of its port later. What is matched with
+//! what does not depend on that: both sides have one order for all, in which the earliest that fit belong together.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use mpix_rma::engine::*;
+use mpix_rma::sim::{Script, Slot, Step, World};
+
+use crate::program::*;
+
+fn accepts(wanted: Wanted, arrival: Arrival) -> bool {
+    wanted.source.is_none_or(|source| source == arrival.source) && wanted.tag.is_none_or(|tag| tag == arrival.tag)
+}
+
+/// One start of an expectation.
+#[derive(Debug)]
+struct Start {
+    place: Slot,
+    wanted: Wanted,
+    expected: u64,
+    matched: Vec<Arrival>,
+    /// Its wait is over, or nobody waits any more.
+    settled: bool,
+}
+
+impl Start {
+    fn is_met(&self) -> bool {
+        self.matched.len() as u64 == self.expected
+    }
+}
+
+/// What one rank should have matched in one window.
+#[derive(Default)]
+struct Side {
+    made: HashMap<Slot, (Wanted, u64)>,
+    starts: Vec<Start>,
+    unexpected: Vec<Arrival>,
+    /// All that came.
+    came: BTreeMap<(Rank, u32), u64>,
+    /// Per source: tags that were called for and have not come, in order of the calls.
+    called: HashMap<Rank, VecDeque<u32>>,
+}
+
+/// What all ranks should have matched.
+pub struct Tags {
+    ranks: u32,
+    /// By window, then rank.
+    sides: Vec<Side>,
+    /// By window: epochs take effect in the order of their calls.
+    ordered: Vec<bool>,
+}
+
+impl Tags {
+    pub fn new(ranks: u32, flags: impl Iterator<Item = ReorderFlags>) -> Self {
+        let ordered: Vec<_> = flags.map(|flags| flags == ReorderFlags::default()).collect();
+        let sides = (0..ranks as usize * ordered.len()).map(|_| Side::default()).collect();
+        Tags { ranks, sides, ordered }
+    }
+
+    fn side(&mut self, window: u32, rank: Rank) -> &mut Side {
+        &mut self.sides[(window * self.ranks + rank) as usize]
+    }
+
+    /// A rank makes a call.
+    pub fn called(&mut self, rank: Rank, step: &Step) {
+        match *step {
+            Step::Issue { window, ref op } | Step::IssueRequest { window, ref op, .. } if op.kind == OpKind::NotifyTagged => {
+                self.side(window, op.target).called.entry(rank).or_default().push_back(op.disp as u32);
+            }
+            Step::Expect { window, wanted, expected, place } => {
+                self.side(window, rank).made.insert(place, (wanted, expected));
+            }
+            Step::StartExpecting { window, place } => {
+                let side = self.side(window, rank);
+                let (wanted, expected) = side.made[&place];
+                let mut start = Start { place, wanted, expected, matched: Vec::new(), settled: false };
+                side.unexpected.retain(|arrival| {
+                    let takes = !start.is_met() && accepts(wanted, *arrival);
+                    if takes {
+                        start.matched.push(*arrival);
+                    }
+                    !takes
+                });
+                side.starts.push(start);
+            }
+            Step::Abandon { window, place } => {
+                let side = self.side(window, rank);
+                side.made.remove(&place);
+                side.starts.iter_mut().filter(|start| start.place == place).for_each(|start| start.settled = true);
+            }
+            _ => {}
+        }
+    }
+
+    /// A tagged notification takes effect.
+    pub fn came(&mut self, window: u32, source: Rank, op: &Op) {
+        let arrival = Arrival { source, tag: op.disp as u32 };
+        let ordered = self.ordered[window as usize];
+        let side = self.side(window, op.target);
+        *side.came.entry((arrival.source, arrival.tag)).or_insert(0) += 1;
+        let called = side.called.get_mut(&source).expect("what comes was called for");
+        let at = called.iter().position(|tag| *tag == arrival.tag).expect("what comes was called for");
+        assert!(
+            at == 0 || !ordered,
+            "[match] {arrival:?} comes to rank {} in window {window} before what its source had called for: {called:?}",
+            op.target
+        );
+        called.remove(at);
+        match side.starts.iter_mut().find(|start| !start.is_met() && accepts(start.wanted, arrival)) {
+            Some(start) => start.matched.push(arrival),
+            None => side.unexpected.push(arrival),
+        }
+    }
+
+    /// An engine tells that an expectation is met, and the last that it has taken.
+    pub fn met(&mut self, window: u32, rank: Rank, place: Slot, last: Arrival) {
+        let start = self.side(window, rank).starts.iter_mut().find(|start| start.place == place && !start.settled);
+        let start = start.expect("what is waited for was started");
+        assert!(
+            start.is_met() && start.matched.last() == Some(&last),
+            "[match] the expectation in place {place} of rank {rank} in window {window} is met with {last:?}, and should have taken {start:?}"
+        );
+        start.settled = true;
+    }
+
+    /// An engine tells the oldest that is wanted and not taken.
+    pub fn probed(&mut self, window: u32, rank: Rank, wanted: Wanted, found: Option<Arrival>) {
+        let first = self.side(window, rank).unexpected.iter().copied().find(|arrival| accepts(wanted, *arrival));
+        assert_eq!(found, first, "[match] rank {rank} looks for {wanted:?} in window {window}");
+    }
+
+    /// Checks the end of a run, and takes what is left.
+    pub fn check<S: Script>(&mut self, program: &Program, world: &mut World<S>) {
+        let mut called: HashMap<(u32, Rank), BTreeMap<(Rank, u32), u64>> = HashMap::new();
+        for (source, calls) in (0..).zip(&program.calls) {
+            for call in calls {
+                if let Call::Op(id) | Call::Request(id, _) = call
+                    && let Plan { kind: OpKind::NotifyTagged, window, target, disp, .. } = program.plans[*id]
+                {
+                    *called.entry((window, target)).or_default().entry((source, disp as u32)).or_insert(0) += 1;
+                }
+            }
+        }
+        for window in 0..self.ordered.len() as u32 {
+            for rank in 0..self.ranks {
+                let left = world.take_unexpected(window, rank);
+                let side = self.side(window, rank);
+                let open = side.starts.iter().find(|start| !start.is_met());
+                assert!(open.is_none(), "[match] an expectation of rank {rank} in window {window} was never met: {open:?}");
+                assert_eq!(left, side.unexpected, "[match] what nobody has taken from rank {rank} in window {window}");
+                let mut all: BTreeMap<(Rank, u32), u64> = BTreeMap::new();
+                for arrival in side.starts.iter().flat_map(|start| &start.matched).chain(&left) {
+                    *all.entry((arrival.source, arrival.tag)).or_insert(0) += 1;
+                }
+                let called = called.remove(&(window, rank)).unwrap_or_default();
+                assert_eq!(all, called, "[match] rank {rank} in window {window}: not those that were called for");
+                assert_eq!(side.came, called, "[match] rank {rank} in window {window}: others have come than were called for");
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Tagged notifications in random programs: raised behind operations in any epoch, expected by their targets between other calls.
+//!
+//! Whom a notification belongs to depends on the order in which several sources' come. Whatever that is, each start of an expectation takes at most
+//! as many as it expects, and only those that were started before it take from it. So it is met once as many as it wants have been
+//! called for as it and all those expect together ([`Tags::is_fed`]); then a wait makes no circle [EP-10]. What is started and not
+//! met at the end is fed then.
+
+use mpix_rma::engine::*;
+use mpix_rma::sim::{Slot, Step};
+
+use super::generator::Generator;
+use super::notifications::Told;
+use super::operations::{NO_OP, Open};
+use super::program::*;
+
+/// Tags that everybody uses.
+const SHARED: u32 = 3;
+/// From here on each tag is used once.
+const OWN: u32 = 1000;
+
+/// One start of an expectation.
+#[derive(Clone, Copy)]
+struct Start {
+    place: Slot,
+    wanted: Wanted,
+    expected: u64,
+    /// A wait for it is over, so it is met.
+    met: bool,
+    /// Nobody will wait for it.
+    abandoned: bool,
+}
+
+/// Tagged notifications of a rank, as far as calls have been made.
+pub struct Tags {
+    /// Expectations want any source and any tag, too; else tags that are used once are left to those who want just these.
+    wild: bool,
+    called: Vec<(Rank, u32)>,
+    own: u32,
+    /// Tags that are used once, with their sources, and with what the rank may do when it has seen them.
+    told: Vec<(Rank, u32, Told)>,
+    /// In the order of their calls.
+    starts: Vec<Start>,
+    /// Expectations that are not started.
+    idle: Vec<(Slot, Wanted, u64)>,
+}
+
+fn accepts(wanted: Wanted, source: Rank, tag: u32) -> bool {
+    wanted.source.is_none_or(|wanted| wanted == source) && wanted.tag.is_none_or(|wanted| wanted == tag)
+}
+
+fn overlap(one: Wanted, other: Wanted) -> bool {
+    let apart = |one: Option<u32>, other: Option<u32>| one.zip(other).is_some_and(|(one, other)| one != other);
+    !apart(one.source, other.source) && !apart(one.tag, other.tag)
+}
+
+impl Tags {
+    pub fn new(wild: bool) -> Self {
+        Tags { wild, called: Vec::new(), own: OWN, told: Vec::new(), starts: Vec::new(), idle: Vec::new() }
+    }
+
+    /// How many are still to be called for so that this start is met in any case.
+    fn lacks(&self, at: usize) -> u64 {
+        let Start { wanted, met, .. } = self.starts[at];
+        let before = self.starts[..=at].iter().filter(|start| overlap(start.wanted, wanted));
+        let supply = self.called.iter().filter(|(source, tag)| accepts(wanted, *source, *tag)).count() as u64;
+        if met { 0 } else { before.map(|start| start.expected).sum::<u64>().saturating_sub(supply) }
+    }
+
+    fn is_fed(&self, at: usize) -> bool {
+        self.lacks(at) == 0
+    }
+
+    /// Starts that a wait may be for.
+    fn open(&self) -> Vec<usize> {
+        (0..self.starts.len()).filter(|at| !self.starts[*at].met && !self.starts[*at].abandoned).collect()
+    }
+}
+
+impl Generator {
+    fn tags(&mut self, window: u32, me: Rank) -> &mut Tags {
+        &mut self.cells(window, me).tags
+    }
+
+    /// A notification, to `target`.
+    fn tell(&mut self, open: &Open, target: Rank, tag: u32) {
+        let id = self.plan(Plan { window: open.window, kind: OpKind::NotifyTagged, target, disp: tag as usize, len: 0, ..NO_OP });
+        self.call(open.me, Call::Op(id));
+        self.tags(open.window, target).called.push((open.me, tag));
+    }
+
+    /// An operation and its notification, or some alone.
+    pub fn telling(&mut self, open: &mut Open, target: Rank) {
+        if !self.features.tags {
+            return;
+        }
+        if self.rng.bool() {
+            let told = self.own_operation(open, target);
+            let (window, me) = (open.window, open.me);
+            let tags = self.tags(window, target);
+            let tag = tags.own;
+            tags.own += 1;
+            tags.told.push((me, tag, told));
+            if let Told::There(content) = told {
+                self.program.told.insert((window, target, me, tag), content);
+            }
+            self.tell(open, target, tag);
+            return self.count("operation with tagged notification");
+        }
+        let same = self.rng.bool().then(|| self.rng.u32(0..SHARED));
+        for _ in 0..self.rng.u32(1..5) {
+            let tag = same.unwrap_or_else(|| self.rng.u32(0..SHARED));
+            self.tell(open, target, tag);
+        }
+        self.count("tagged notification alone");
+    }
+
+    fn any_wanted(&mut self, window: u32, me: Rank) -> Wanted {
+        let source = self.rng.bool().then(|| self.any_rank());
+        let tag = self.rng.u32(0..SHARED);
+        if !self.tags(window, me).wild {
+            return Wanted { source, tag: Some(tag) };
+        }
+        let called = self.tags(window, me).called.len();
+        match self.rng.u8(0..4) {
+            0 => Wanted { source, tag: Some(tag) },
+            // What was called for, or at least its source or tag.
+            1 if called > 0 => {
+                let at = self.rng.usize(0..called);
+                let (source, tag) = self.tags(window, me).called[at];
+                Wanted { source: self.rng.bool().then_some(source), tag: Some(tag) }
+            }
+            _ => Wanted { source, tag: None },
+        }
+    }
+
+    fn make(&mut self, window: u32, me: Rank, wanted: Wanted, expected: u64) -> Slot {
+        let place = self.place_for(me);
+        self.step(me, Step::Expect { window, wanted, expected, place });
+        place
+    }
+
+    fn start(&mut self, window: u32, me: Rank, place: Slot, wanted: Wanted, expected: u64) -> usize {
+        self.step(me, Step::StartExpecting { window, place });
+        self.count(match wanted {
+            Wanted { source: Some(_), tag: Some(_) } => "expectation",
+            Wanted { source: None, tag: Some(_) } => "expectation of any source",
+            Wanted { source: Some(_), tag: None } => "expectation of any tag",
+            Wanted { source: None, tag: None } => "expectation of anything",
+        });
+        let starts = &mut self.tags(window, me).starts;
+        starts.push(Start { place, wanted, expected, met: false, abandoned: false });
+        starts.len() - 1
+    }
+
+    /// Waits for a start that is fed.
+    fn await_start(&mut self, window: u32, me: Rank, at: usize) {
+        let place = self.tags(window, me).starts[at].place;
+        if self.features.tests && self.one_in(3) {
+            self.call(me, Call::TestExpectationLoop { window, place });
+        } else {
+            self.step(me, Step::AwaitExpectation { window, place });
+        }
+        self.call(me, Call::SeeTold(window));
+        self.count("expectation met");
+        let tags = self.tags(window, me);
+        let start = &mut tags.starts[at];
+        start.met = true;
+        tags.idle.push((place, start.wanted, start.expected));
+    }
+
+    fn abandon_start(&mut self, window: u32, me: Rank, at: usize) {
+        let start = &mut self.tags(window, me).starts[at];
+        start.abandoned = true;
+        let place = start.place;
+        self.step(me, Step::Abandon { window, place });
+        self.count("expectation abandoned");
+    }
+
+    /// Between two items a rank may expect, wait, or look.
+    pub fn expecting(&mut self, me: Rank) {
+        if !self.features.tags {
+            return;
+        }
+        let window = self.rng.u32(0..self.windows);
+        match self.rng.u8(0..10) {
+            0..=2 => {
+                let (wanted, expected) = (self.any_wanted(window, me), self.rng.u64(1..4));
+                let place = self.make(window, me, wanted, expected);
+                if self.one_in(8) {
+                    self.tags(window, me).idle.push((place, wanted, expected));
+                } else {
+                    self.start(window, me, place, wanted, expected);
+                }
+            }
+            3 => {
+                let idle = self.tags(window, me).idle.len();
+                if idle > 0 {
+                    let which = self.rng.usize(0..idle);
+                    let (place, wanted, expected) = self.tags(window, me).idle.swap_remove(which);
+                    if self.one_in(4) {
+                        self.step(me, Step::Abandon { window, place });
+                    } else {
+                        self.start(window, me, place, wanted, expected);
+                    }
+                }
+            }
+            4..=6 => {
+                let tags = self.tags(window, me);
+                let fed: Vec<_> = tags.open().into_iter().filter(|at| tags.is_fed(*at)).collect();
+                if !fed.is_empty() {
+                    let at = fed[self.rng.usize(0..fed.len())];
+                    self.await_start(window, me, at);
+                }
+            }
+            7 => {
+                let open = self.tags(window, me).open();
+                if !open.is_empty() && self.one_in(2) {
+                    let at = open[self.rng.usize(0..open.len())];
+                    self.abandon_start(window, me, at);
+                } else {
+                    let wanted = self.any_wanted(window, me);
+                    self.step(me, Step::Probe { window, wanted });
+                    self.count("probe");
+                }
+            }
+            _ => self.hear_tag(window, me),
+        }
+    }
+
+    /// What is told by a tag of its own is there as soon as that has been waited for, and nothing else was.
+    fn hear_tag(&mut self, window: u32, me: Rank) {
+        let tags = &self.cells[window as usize][me as usize].tags;
+        if tags.wild || tags.told.is_empty() {
+            return;
+        }
+        let which = self.rng.usize(0..tags.told.len());
+        let (source, tag, told) = self.tags(window, me).told.swap_remove(which);
+        let wanted = Wanted { source: self.rng.bool().then_some(source), tag: Some(tag) };
+        let place = self.make(window, me, wanted, 1);
+        let at = self.start(window, me, place, wanted, 1);
+        self.await_start(window, me, at);
+        self.count("data seen by their tag");
+        self.heard(me, told);
+    }
+
+    /// What is started and could wait for ever is fed, when all else has been called.
+    pub fn feed(&mut self) {
+        for window in 0..self.windows {
+            for target in 0..self.ranks {
+                let mut at = 0;
+                while at < self.tags(window, target).starts.len() {
+                    let tags = self.tags(window, target);
+                    let (lacks, wanted) = (tags.lacks(at), tags.starts[at].wanted);
+                    at += 1;
+                    if lacks == 0 {
+                        continue;
+                    }
+                    let source = wanted.source.unwrap_or_else(|| self.any_rank());
+                    let mode = self.any_mode();
+                    self.locked(window, source, mode, target, |g, open| {
+                        for _ in 0..lacks {
+                            let tag = wanted.tag.unwrap_or_else(|| g.rng.u32(0..SHARED));
+                            g.tell(open, target, tag);
+                        }
+                    });
+                    self.count("expectation fed at the end");
+                }
+            }
+        }
+    }
+
+    /// True if [`feed`](Self::feed) has something to do.
+    pub fn hungers(&mut self) -> bool {
+        let tags = || self.cells.iter().flatten().map(|cells| &cells.tags);
+        tags().any(|tags| (0..tags.starts.len()).any(|at| !tags.is_fed(at)))
+    }
+
+    /// At the end each rank waits for the rest, or not.
+    pub fn hear_rest_of_tags(&mut self, window: u32, me: Rank) {
+        let (waits, abandons) = (self.rng.bool(), self.rng.bool());
+        let mut open = self.tags(window, me).open();
+        self.rng.shuffle(&mut open);
+        for at in open {
+            match (waits, abandons) {
+                (true, _) => self.await_start(window, me, at),
+                (false, true) => self.abandon_start(window, me, at),
+                (false, false) => {}
+            }
+        }
+        if waits {
+            for _ in 0..self.tags(window, me).told.len() {
+                self.hear_tag(window, me);
+            }
+        }
+    }
+
+    /// Memory that a rank was told of and has left alone.
+    pub fn conclude_tags(&mut self, window: u32, rank: Rank) {
+        let told = &self.cells[window as usize][rank as usize].tags.told;
+        self.program.end.extend(told.iter().filter_map(|(_, _, told)| told.left_alone()));
+    }
+}
