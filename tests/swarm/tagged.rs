@@ -58,12 +58,23 @@ impl Tags {
         Tags { wild, called: Vec::new(), own: OWN, told: Vec::new(), starts: Vec::new(), idle: Vec::new() }
     }
 
+    /// How many these starts may take of what is wanted, and how many of that have been called for.
+    fn demand_and_supply(&self, starts: &[Start], wanted: Wanted) -> (u64, u64) {
+        let demand = starts.iter().filter(|start| overlap(start.wanted, wanted)).map(|start| start.expected).sum();
+        let supply = self.called.iter().filter(|(source, tag)| accepts(wanted, *source, *tag)).count();
+        (demand, supply as u64)
+    }
+
     /// How many are still to be called for so that this start is met in any case.
     fn lacks(&self, at: usize) -> u64 {
-        let Start { wanted, met, .. } = self.starts[at];
-        let before = self.starts[..=at].iter().filter(|start| overlap(start.wanted, wanted));
-        let supply = self.called.iter().filter(|(source, tag)| accepts(wanted, *source, *tag)).count() as u64;
-        if met { 0 } else { before.map(|start| start.expected).sum::<u64>().saturating_sub(supply) }
+        let (demand, supply) = self.demand_and_supply(&self.starts[..=at], self.starts[at].wanted);
+        if self.starts[at].met { 0 } else { demand.saturating_sub(supply) }
+    }
+
+    /// How many a start may expect now that is fed.
+    fn surplus(&self, wanted: Wanted) -> u64 {
+        let (demand, supply) = self.demand_and_supply(&self.starts, wanted);
+        supply.saturating_sub(demand)
     }
 
     fn is_fed(&self, at: usize) -> bool {
@@ -184,7 +195,9 @@ impl Generator {
         let window = self.rng.u32(0..self.windows);
         match self.rng.u8(0..10) {
             0..=2 => {
-                let (wanted, expected) = (self.any_wanted(window, me), self.rng.u64(1..4));
+                let wanted = self.any_wanted(window, me);
+                let surplus = self.tags(window, me).surplus(wanted);
+                let expected = if surplus > 0 && self.rng.bool() { self.rng.u64(1..=surplus) } else { self.rng.u64(1..4) };
                 let place = self.make(window, me, wanted, expected);
                 if self.one_in(8) {
                     self.tags(window, me).idle.push((place, wanted, expected));
@@ -288,6 +301,14 @@ impl Generator {
             }
         }
         if waits {
+            let wanted = self.any_wanted(window, me);
+            let surplus = self.tags(window, me).surplus(wanted);
+            if surplus > 0 {
+                let place = self.make(window, me, wanted, surplus);
+                let at = self.start(window, me, place, wanted, surplus);
+                self.await_start(window, me, at);
+                self.count("expectation of all that is left");
+            }
             for _ in 0..self.tags(window, me).told.len() {
                 self.hear_tag(window, me);
             }

@@ -99,7 +99,11 @@ fn bound(program: &Program, settings: &Settings) -> Time {
     let ranks = u64::from(program.ranks);
     let slow = u64::from(disorder.slow_rank_factor.max(1));
     let slow_nic = u64::from(disorder.slow_nic_factor.max(1));
-    let loops = program.calls.iter().flatten().any(|call| matches!(call, Call::TestLoop(_) | Call::TestSlotLoop(_) | Call::TestExpectationLoop { .. }));
+    let loops = program
+        .calls
+        .iter()
+        .flatten()
+        .any(|call| matches!(call, Call::TestLoop(_) | Call::TestSlotLoop(_) | Call::TestExpectationLoop { .. }));
     let hops = network.tree.map_or(0, |tree| 2 * tree.hop);
     let latency = network.wire.latency.max(network.loopback).max(network.local.latency);
     let cpu = slow * (settings.machine.call + network.wire.post + network.wire.handle);

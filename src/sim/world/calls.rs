@@ -16,7 +16,14 @@ impl<S: Script> World<S> {
             }
             None => {
                 let (now, process) = (self.net.clock(), &mut self.processes[rank as usize]);
-                let mut moment = Moment { me: rank, now, flag: process.flag, value: process.value, arrival: process.arrival, net: &mut self.net };
+                let mut moment = Moment {
+                    me: rank,
+                    now,
+                    flag: process.flag,
+                    value: process.value,
+                    arrival: process.arrival,
+                    net: &mut self.net,
+                };
                 process.script.next(&mut moment)
             }
         };
