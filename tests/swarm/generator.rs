@@ -385,7 +385,7 @@ impl Generator {
         if self.one_in(2) {
             self.listen(me);
         }
-        if self.one_in(2) {
+        for _ in 0..self.rng.u32(0..3) {
             self.expecting(me);
         }
         self.maybe_compute(me);
