@@ -7,7 +7,8 @@
 //! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
 //!
 //! A hook is on while windows live. It runs inside calls of the host, so it never waits, never enters the runtime twice,
-//! and never makes progress of the host itself: MPICH 5 ends the job for that under `MPI_THREAD_MULTIPLE`.
+//! and under `MPI_THREAD_MULTIPLE` never makes progress of the host itself: MPICH 5 ends the job for that. So messages are not taken in
+//! there, and a job that sends any waits in loops of its own (`drive`).
 //! All these functions are looked up at run time, so one build serves every version of a family.
 
 use std::cell::Cell;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::host;
 use super::sys::*;
+use crate::runtime::process::multiple;
 use crate::runtime::progress;
 
 type OpalCallback = unsafe extern "C" fn() -> c_int;
@@ -91,6 +93,11 @@ pub(crate) fn polled_requests() -> Option<(GrequestStart, GrequestPoll, Grequest
 pub(crate) fn exists() -> bool {
     let optional = optional();
     optional.async_start.is_some() || (optional.opal_register.is_some() && optional.opal_unregister.is_some())
+}
+
+/// True if the host's hook may drive the host, so that messages of ours are taken in inside all of its calls.
+pub(crate) fn takes_messages() -> bool {
+    exists() && !(optional().async_start.is_some() && multiple())
 }
 
 /// What drives us, for the log.
@@ -180,7 +187,11 @@ unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
     if HOOK.compare_exchange(LEAVING, OFF, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         return ASYNC_DONE;
     }
-    restricted_sweep();
+    if multiple() {
+        restricted_sweep();
+    } else {
+        let _ = catch_unwind(progress::sweep_from_hook);
+    }
     ASYNC_AGAIN
 }
 

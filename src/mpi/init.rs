@@ -8,7 +8,7 @@ use super::error::boundary;
 use super::host::exports;
 use super::sys::*;
 use super::{datatype, derived, drive, hook, request};
-use crate::runtime::config::{self, Serve, Settings};
+use crate::runtime::config::{self, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{enter, progress, thread};
 
@@ -68,7 +68,7 @@ fn start_after(code: c_int) -> c_int {
     code
 }
 
-/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a hook, and the same with their sign changed, so that
+/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a hook that does all, and the same with their sign changed, so that
 /// one maximum tells both ends.
 const AGREED: usize = config::COUNT + 2;
 
@@ -77,6 +77,11 @@ const AGREED: usize = config::COUNT + 2;
 unsafe fn start() {
     let (mine, complaints) = Settings::read(look_up);
     let rank = rank_of(MPI_COMM_WORLD);
+    let mut level = 0;
+    // SAFETY: MPI is initialised.
+    unsafe { PMPI_Query_thread(&raw mut level) };
+    process::set_multiple(level == MPI_THREAD_MULTIPLE);
+    progress::set_crowded(is_crowded());
     let (settings, [loops, sessions], differing) = agree(mine);
     start_log(rank, &settings);
     if rank == 0 {
@@ -87,14 +92,8 @@ unsafe fn start() {
             log::warn!("the MPIX_RMA settings differ between processes; those of rank 0 of MPI_COMM_WORLD are used");
         }
     }
-    let mut level = 0;
     // SAFETY: MPI is initialised.
-    unsafe {
-        PMPI_Query_thread(&raw mut level);
-        datatype::fill();
-    }
-    process::set_multiple(level == MPI_THREAD_MULTIPLE);
-    progress::set_crowded(is_crowded());
+    unsafe { datatype::fill() };
     if settings.serve() != Serve::Off {
         hook::prepare();
     }
@@ -167,7 +166,8 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
     request::set_most(settings.max_requests());
     // Where there is nobody else, nothing of ours waits for anybody.
-    drive::agree(!hook::exists() && size > 1);
+    let sends = settings.reach() != Reach::Shm;
+    drive::agree((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
     set_up(settings, level);
     if rank == 0 {
         log::info!("mpix-rma {} on {}; driven by {}", env!("CARGO_PKG_VERSION"), env!("MPIX_RMA_HOST"), hook::describe());
@@ -205,7 +205,8 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
         *number = value as c_int;
     }
     numbers[AGREED - 2] = c_int::from(sessions(true));
-    numbers[AGREED - 1] = c_int::from(!hook::exists());
+    let sends = mine.reach() == Reach::HostMpi || (mine.reach() == Reach::Auto && !on_one_node());
+    numbers[AGREED - 1] = c_int::from(!hook::exists() || (sends && !hook::takes_messages()));
     let mut ends = [0 as c_int; 2 * AGREED];
     for (at, number) in numbers.iter().enumerate() {
         ends[at] = *number;
@@ -216,7 +217,7 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     unsafe {
         PMPI_Allreduce(MPI_IN_PLACE, ends.as_mut_ptr().cast::<c_void>(), ends.len() as c_int, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     }
-    // One process without a hook is enough: all of them then have to use the same form.
+    // One process without such a hook is enough: all of them then have to use the same form.
     let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
     let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
     if differing {

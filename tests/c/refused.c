@@ -5,7 +5,8 @@
  */
 #include "check.h"
 
-/* Sends rubbish to rank 0 on every communicator of all processes that is not the application's. */
+/* Sends rubbish to rank 0 on every communicator of all processes that is not the application's. MPICH 5 ends a job that asks for a handle
+ * which never was, and there the first is the one. */
 static int send_rubbish(void)
 {
     static char rubbish[64] = "this is no packet";
@@ -16,6 +17,9 @@ static int send_rubbish(void)
         if (code == MPI_SUCCESS && size == ranks) {
             MPI(MPI_Send(rubbish, sizeof rubbish, MPI_CHAR, 0, 0, comm));
             sent++;
+#if MPICH_NUMVERSION >= 50000000
+            break;
+#endif
         }
     }
     return sent;

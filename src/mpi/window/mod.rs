@@ -205,6 +205,8 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<(Wishes, Gatheri
         log::warn!("{}: the transport asked for differs between processes; the default is used", wanted.call);
     }
     let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
+    // Where a wait in the host takes no messages in, a hint is not worth a hang.
+    let reach = if hook::takes_messages() || drive::collectives() || reach != Reach::HostMpi { reach } else { Reach::Auto };
     // All have come here, and wait for nothing but each other until the window is made. The host's blocking calls take half the time of the
     // others, unless it spins on a core that somebody else needs [PR-4].
     let gathering = if crowded == 0 { Gathering::Blocking } else { Gathering::Driving };
