@@ -5,21 +5,18 @@
  */
 #include "check.h"
 
-/* Sends rubbish to rank 0 on every communicator of all processes that is not the application's. MPICH 5 ends a job that asks for a handle
- * which never was, and there the first is the one. */
+/* Sends rubbish to rank 0 on every communicator of all processes that is not the application's, of the eight that MPICH has room for
+ * from the beginning; MPICH 5 ends a job that asks for more. */
 static int send_rubbish(void)
 {
     static char rubbish[64] = "this is no packet";
     int sent = 0;
-    for (int handle = (int)0x84000000; handle < (int)0x84000010; handle++) {
+    for (int handle = (int)0x84000000; handle < (int)0x84000008; handle++) {
         MPI_Comm comm = (MPI_Comm)handle;
         int size = 0, code = MPI_Comm_size(comm, &size);
         if (code == MPI_SUCCESS && size == ranks) {
             MPI(MPI_Send(rubbish, sizeof rubbish, MPI_CHAR, 0, 0, comm));
             sent++;
-#if MPICH_NUMVERSION >= 50000000
-            break;
-#endif
         }
     }
     return sent;
