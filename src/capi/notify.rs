@@ -9,7 +9,7 @@ use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::mpi::window::vote;
-use crate::runtime::progress::sweep;
+use crate::runtime::progress::{often, step};
 use crate::runtime::window::Places;
 use crate::runtime::{Guard, Scope, Window, with_port};
 use crate::transport::shm::CounterStep;
@@ -55,39 +55,22 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
 fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<Notified>, Fault> {
     let mut found = None;
     drop(wait_unless_broken(guard, window, |window| {
-        for _ in 0..LOOKS {
+        often(|| {
             found = look(window, range);
-            if found.is_some() {
-                return true;
-            }
-        }
-        false
+            found.is_some()
+        })
     })?);
     Ok(found)
 }
 
-/// Looks at counters alone between two looks at everything: they are what a blocking wait is for, and each is a load. Without pauses,
-/// which take longer on some processors than a counter takes to come.
-const LOOKS: u32 = 64;
-
 /// A test: drives everything when it finds nothing, since a program may do nothing else [PR-1].
-fn test(mut guard: Guard, mut window: NonNull<Window>, range: Range) -> Option<Notified> {
+fn test(guard: Guard, mut window: NonNull<Window>, range: Range) -> Option<Notified> {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let found = look(unsafe { window.as_mut() }, range);
     if found.is_none() {
-        sweep(&mut guard);
-        let poke = guard.host.poke;
-        drop(guard);
-        poke();
+        step(guard);
     }
     found
-}
-
-/// # Safety
-/// The places are NULL or the caller's to write.
-unsafe fn tell(places: Places, found: Notified) {
-    // SAFETY: the caller's promise.
-    unsafe { places.write(found) }
 }
 
 /// Starts to wait, and gives a request.
@@ -99,7 +82,7 @@ fn start(guard: Guard, mut window: NonNull<Window>, range: Range, places: Places
     });
     match (outcome, found) {
         // SAFETY: the application's places, of which it has been said that they are written by the end of the request.
-        (_, Some(found)) => unsafe { tell(places, found) },
+        (_, Some(found)) => unsafe { places.write(found) },
         (Outcome::Pending(id), None) => ours.promise(id, places),
         (Outcome::Complete, None) => {}
     }
@@ -250,7 +233,7 @@ calls! {
         let range = own(unsafe { window.as_ref() }, first, num, 1)?;
         if let Some(found) = block(guard, window, range)? {
             // SAFETY: checked above.
-            unsafe { tell(places, found) };
+            unsafe { places.write(found) };
         }
         Ok(())
     };
@@ -266,7 +249,7 @@ calls! {
             unsafe {
                 flag.write(c_int::from(found.is_some()));
                 if let Some(found) = found {
-                    tell(places, found);
+                    places.write(found);
                 }
             }
             Ok(())
@@ -277,10 +260,7 @@ calls! {
 fn polled(mut guard: Guard) {
     guard.polls = guard.polls.wrapping_add(1);
     if guard.polls.is_multiple_of(POLLS_PER_SWEEP) {
-        sweep(&mut guard);
-        let poke = guard.host.poke;
-        drop(guard);
-        poke();
+        step(guard);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::mpi::host::exports;
 use crate::mpi::persistent;
 use crate::mpi::sys::*;
 use crate::mpi::tagged::tag_of;
-use crate::runtime::progress::sweep;
+use crate::runtime::progress::step;
 use crate::runtime::{Guard, Window, with_port};
 
 /// Which notifications are wanted; nothing for those of `MPI_PROC_NULL`.
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    on_our_window("MPIX_Notify_iprobe", win, |mut guard, mut window| {
+    on_our_window("MPIX_Notify_iprobe", win, |guard, mut window| {
         if flag.is_null() {
             return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
         }
@@ -101,11 +101,7 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
         let wanted = wanted(ours, source, tag)?;
         let found = probed(ours, wanted);
         if found.is_none() {
-            // A program may do nothing else [PR-1].
-            sweep(&mut guard);
-            let poke = guard.host.poke;
-            drop(guard);
-            poke();
+            step(guard);
         }
         // SAFETY: checked above, and the caller's promise.
         unsafe {

@@ -19,20 +19,26 @@ fn notification(window: &Window, target: c_int, index: c_int) -> Result<Option<O
     let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")? else { return Ok(None) };
     let number = window.port.counters_of(rank);
     match u32::try_from(index) {
-        Ok(index) if index < number => Ok(Some(Op {
-            origin: Addr(0),
-            result: Addr(0),
-            compare: Addr(0),
-            disp: u64::from(index),
-            len: 0,
-            target: rank,
-            kind: OpKind::Notify,
-            element: Element(0),
-            reduction: Reduction(0),
-            extent: 1,
-            shape: None,
-        })),
+        Ok(index) if index < number => Ok(Some(telling(OpKind::Notify, rank, index))),
         _ => Err(no_counter(number)),
+    }
+}
+
+/// The operation that tells a target: of a counter, or of a tag.
+#[inline(always)]
+pub(super) fn telling(kind: OpKind, target: u32, number: u32) -> Op {
+    Op {
+        origin: Addr(0),
+        result: Addr(0),
+        compare: Addr(0),
+        disp: u64::from(number),
+        len: 0,
+        target,
+        kind,
+        element: Element(0),
+        reduction: Reduction(0),
+        extent: 1,
+        shape: None,
     }
 }
 

@@ -12,13 +12,13 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use super::call::broken_off;
+use super::drive;
 use super::error::{Fault, Place, raise};
 use super::request;
 use super::sys::*;
-use super::{drive, hook};
 use crate::engine::{Arrival, ExpectationId, Standing};
 use crate::runtime::notices::{NotStarted, State, look};
-use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::progress::{often, step, wait_until};
 use crate::runtime::{Guard, HostHandle, Window, enter};
 
 /// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host could not.
@@ -51,14 +51,6 @@ fn active(request: MPI_Request) -> Option<State> {
 
 fn is_met(request: MPI_Request) -> bool {
     !matches!(active(request), Some(State::Waiting))
-}
-
-/// Drives everything once, for a call that does not wait [PR-1].
-fn step() {
-    let mut guard = enter();
-    sweep(&mut guard);
-    drop(guard);
-    hook::poke();
 }
 
 /// Ends a request that is met or has failed, and fills a status unless it is ignored. True if it was met.
@@ -127,15 +119,12 @@ unsafe fn at(request: *mut MPI_Request) -> Option<MPI_Request> {
     active(request).map(|_| request)
 }
 
-/// Looks at notifications alone between two looks at everything.
-const LOOKS: u32 = 64;
-
 /// Waits until a request is met.
 fn wait_for(request: MPI_Request) {
     let guard = enter();
     let Some((window, id)) = guard.notices.waits_on(request.key()) else { return };
     drop(wait_until(guard, window, |window| {
-        (0..LOOKS).any(|_| {
+        often(|| {
             look(window);
             !matches!(window.engine.standing(id), Standing::Waiting(_))
         }) || window.port.is_broken()
@@ -166,7 +155,7 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
     }
     let mut met = None;
     drop(wait_until(guard, window, |window| {
-        (0..LOOKS).any(|_| {
+        often(|| {
             look(window);
             let Standing::Met(arrival) = window.engine.standing(id) else { return false };
             window.engine.rest(id);
@@ -186,7 +175,7 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
 /// Whether a request of ours that is active is met, after a step where it is not.
 fn tested(request: MPI_Request) -> bool {
     is_met(request) || {
-        step();
+        step(enter());
         is_met(request)
     }
 }
@@ -343,7 +332,7 @@ pub(super) unsafe fn test_all(
     // SAFETY: the application's arguments.
     let mut mixed = unsafe { Mixed::of(count, requests) }?;
     if !mixed.all_met() {
-        step();
+        step(enter());
         if !mixed.all_met() {
             // SAFETY: as above.
             unsafe { flag.write(0) };
@@ -424,7 +413,7 @@ pub(super) unsafe fn test_any(
 ) -> Option<c_int> {
     // SAFETY: the application's arguments.
     let mut mixed = unsafe { Mixed::of(count, requests) }?;
-    step();
+    step(enter());
     // SAFETY: as above.
     unsafe {
         let code = any(&mut mixed, requests, index, status, &mut host);
@@ -489,7 +478,7 @@ pub(super) unsafe fn wait_some(
     // SAFETY: the application's arguments.
     let mut mixed = unsafe { Mixed::of(count, requests) }?;
     if !waits {
-        step();
+        step(enter());
     }
     let (number, code) = drive::until(|| {
         // SAFETY: as above.

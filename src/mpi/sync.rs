@@ -15,7 +15,7 @@ use super::host::exports;
 use super::sys::*;
 use crate::engine::{Assert, LockMode, Outcome};
 use crate::runtime::process::multiple;
-use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::progress::{step, sweep, wait_until};
 use crate::runtime::{Guard, HostHandle, Window, with_port};
 
 /// What a call of the engine comes to.
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
     on_window(
         "MPI_Win_test",
         win,
-        |mut guard, mut ours| {
+        |guard, mut ours| {
             if flag.is_null() {
                 return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
             }
@@ -350,11 +350,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
             // SAFETY: checked above; MPI gives it room for an int.
             unsafe { flag.write(c_int::from(over)) };
             if !over {
-                // A program may do nothing else than test [PR-1].
-                sweep(&mut guard);
-                let poke = guard.host.poke;
-                drop(guard);
-                poke();
+                step(guard);
             }
             Ok(())
         },

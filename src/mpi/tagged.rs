@@ -6,10 +6,10 @@ use super::args::{self, Buffer, Target};
 use super::call::on_our_window;
 use super::error::Fault;
 use super::host::exports;
-use super::notify::{with_notification, with_notification_request};
+use super::notify::{telling, with_notification, with_notification_request};
 use super::shortcut;
 use super::sys::*;
-use crate::engine::{Addr, Element, Op, OpKind, Reduction};
+use crate::engine::{Op, OpKind};
 use crate::runtime::Window;
 
 /// A tag of a call that sends it: any int from 0 on, which is more than the tags of messages are on some hosts.
@@ -20,22 +20,10 @@ pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
 
 /// The operation that tells a target; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
-fn telling(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
+fn notification(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
     let tag = tag_of(tag)?;
     let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")? else { return Ok(None) };
-    Ok(Some(Op {
-        origin: Addr(0),
-        result: Addr(0),
-        compare: Addr(0),
-        disp: u64::from(tag),
-        len: 0,
-        target: rank,
-        kind: OpKind::NotifyTagged,
-        element: Element(0),
-        reduction: Reduction(0),
-        extent: 1,
-        shape: None,
-    }))
+    Ok(Some(telling(OpKind::NotifyTagged, rank, tag)))
 }
 
 /// Put and get with one type of count.
@@ -60,7 +48,7 @@ macro_rules! tagged {
                 return MPI_SUCCESS;
             }
             on_our_window(stringify!($name), win, |guard, window| {
-                let behind = |window: &mut Window| telling(window, target_rank, tag);
+                let behind = |window: &mut Window| notification(window, target_rank, tag);
                 $form(guard, window, $($request,)? behind, |window| args::transfer(window, $kind, origin(), target()))
             })
         }

@@ -230,6 +230,21 @@ pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done
     }
 }
 
+/// One step of everything, ours and the host's, for a call that does not wait: a program may do nothing else than such calls [PR-1].
+pub(crate) fn step(mut guard: Guard) {
+    sweep(&mut guard);
+    let poke = guard.host.poke;
+    drop(guard);
+    poke();
+}
+
+/// Looks at one thing alone between two looks at everything: it is what a blocking wait is for. Without pauses, which take longer on some
+/// processors than a notification takes to come.
+pub(crate) fn often(mut look: impl FnMut() -> bool) -> bool {
+    const LOOKS: u32 = 64;
+    (0..LOOKS).any(|_| look())
+}
+
 /// True if no window waits for anything of its own.
 pub(crate) fn all_quiet() -> bool {
     let guard = enter();

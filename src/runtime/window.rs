@@ -56,10 +56,6 @@ pub(crate) struct Attributes {
     pub(crate) model: libc::c_int,
     /// `MPIX_WIN_NOTIFICATION_NUM_SB`
     pub(crate) notification_num_sb: libc::c_int,
-    /// `MPIX_WIN_NOTIFICATION_NUM_UB`
-    pub(crate) notification_num_ub: libc::c_int,
-    /// `MPIX_WIN_NOTIFICATION_VALUE_UB`, an `MPI_Count`.
-    pub(crate) notification_value_ub: i64,
 }
 
 /// What `MPI_Win_get_info` tells of a window, and `MPI_Win_set_info` may change (MPI-4.1 12.2.1, 12.2.7).

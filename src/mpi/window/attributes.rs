@@ -12,6 +12,10 @@ pub(crate) const NOTIFICATION_NUM_SB: c_int = -7301;
 pub(crate) const NOTIFICATION_NUM_UB: c_int = -7302;
 pub(crate) const NOTIFICATION_VALUE_UB: c_int = -7303;
 
+/// Bounds that are the same for all windows: MPI gives out their addresses.
+static MOST_COUNTERS: c_int = c_int::MAX;
+static LARGEST_VALUE: MPI_Count = MPI_Count::MAX;
+
 /// True for a key of our own.
 pub(crate) fn is_ours(keyval: c_int) -> bool {
     [NOTIFICATION_NUM_SB, NOTIFICATION_NUM_UB, NOTIFICATION_VALUE_UB].contains(&keyval)
@@ -43,8 +47,8 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
                     key if key == MPI_WIN_CREATE_FLAVOR => (&raw const (*attributes).flavor).cast_mut().cast(),
                     key if key == MPI_WIN_MODEL => (&raw const (*attributes).model).cast_mut().cast(),
                     NOTIFICATION_NUM_SB => (&raw const (*attributes).notification_num_sb).cast_mut().cast(),
-                    NOTIFICATION_NUM_UB => (&raw const (*attributes).notification_num_ub).cast_mut().cast(),
-                    NOTIFICATION_VALUE_UB => (&raw const (*attributes).notification_value_ub).cast_mut().cast(),
+                    NOTIFICATION_NUM_UB => (&raw const MOST_COUNTERS).cast_mut().cast(),
+                    NOTIFICATION_VALUE_UB => (&raw const LARGEST_VALUE).cast_mut().cast(),
                     _ => return None,
                 })
             }

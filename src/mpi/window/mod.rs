@@ -151,8 +151,6 @@ fn create(wanted: &Wanted) -> Made {
             0 => COUNTERS_APART as c_int,
             most => most as c_int,
         },
-        notification_num_ub: c_int::MAX,
-        notification_value_ub: i64::MAX,
     };
     let engine = engine::Window::new(rank as Rank, size as u32, wishes.flags);
     let window = Box::new(Window::new(engine, port, HostHandle(handle.key()), size as u32, attributes, hints));
