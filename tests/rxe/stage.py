@@ -9,6 +9,7 @@ A run that takes longer than its limit has failed; one in which a guest never ca
 """
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -54,7 +55,7 @@ class Run:
 
     def once(self, options):
         words = [sys.executable, f"{HERE}/guests.py", "-n", str(self.count), "--first", "--seconds", str(self.seconds * options.slowdown),
-                 "--loss", str(self.loss), "--out", f"{ROOT}/target/rxe/{self.name.replace(' ', '-')}", "sh", "-c", self.script(options)]
+                 "--loss", str(self.loss), "--out", f"{ROOT}/target/rxe/{re.sub('[^a-z0-9]+', '-', self.name)}", "sh", "-c", self.script(options)]
         return subprocess.run(words, cwd=ROOT).returncode
 
     def run(self, options):
