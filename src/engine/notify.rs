@@ -95,6 +95,22 @@ impl Window {
         (Outcome::Pending(request), None)
     }
 
+    /// True if a request is that of a pending wait for counters.
+    pub fn awaits(&self, request: RequestId) -> bool {
+        self.notifications.watches.iter().any(|watch| watch.request == request)
+    }
+
+    /// Up to `looks` looks at what a pending wait waits for, and at nothing else. What is found is told here: the wait is over, and its
+    /// request not reported.
+    pub fn take_awaited(&mut self, port: &mut impl Port, request: RequestId, looks: u32) -> Option<Notified> {
+        let at = self.notifications.watches.iter().position(|watch| watch.request == request)?;
+        let Watch { first, number, expected, .. } = self.notifications.watches[at];
+        let found = (0..looks).find_map(|_| self.notifications.look(port, first, number, expected))?;
+        self.notifications.watches.remove(at);
+        self.requests.withdraw(request);
+        Some(found)
+    }
+
     /// What a completed wait has found, once.
     pub fn found(&mut self, request: RequestId) -> Option<Notified> {
         if self.notifications.found.is_empty() { None } else { self.notifications.found.remove(&request.index) }

@@ -1,11 +1,11 @@
-//! The calls that take requests: those with persistent requests of ours among them are answered by `persistent`, the others as if there were none.
-//! A process that has none pays a look at a number.
+//! The calls that take requests: those with persistent requests of ours among them are answered by `persistent`, and waits for generalized
+//! ones by `direct`; the others as if there were none. A process that has none pays a look at two numbers.
 
 use std::ffi::c_int;
 
 use super::error::boundary;
 use super::host::exports;
-use super::persistent;
+use super::{direct, persistent, request};
 use super::sys::*;
 use crate::runtime::notices::none_known;
 
@@ -22,20 +22,30 @@ mod plain {
 use super::blocking::waits as plain;
 
 macro_rules! completion {
-    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr;)*) => {$(
+    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr $(, else $direct:expr)?;)*) => {$(
         /// Interposed for persistent requests of ours.
         ///
         /// # Safety
         /// As MPI says of the call.
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            if none_known() {
+            let (none_known, none_given) = (none_known(), request::none_given());
+            if none_known && none_given {
                 // SAFETY: the application's arguments, passed on.
                 return unsafe { $plain($($arg),*) };
             }
             boundary(stringify!($name), || {
                 // SAFETY: as above.
-                unsafe { $ours.unwrap_or_else(|| $plain($($arg),*)) }
+                unsafe {
+                    let mut code = None;
+                    $(if !none_given {
+                        code = $direct;
+                    })?
+                    if code.is_none() && !none_known {
+                        code = $ours;
+                    }
+                    code.unwrap_or_else(|| $plain($($arg),*))
+                }
             })
         }
         exports! { $name($($arg: $type),*); }
@@ -43,15 +53,16 @@ macro_rules! completion {
 }
 
 completion! {
-    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => plain::MPI_Wait, persistent::wait(request, status);
+    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => plain::MPI_Wait, persistent::wait(request, status),
+        else direct::wait(request, status);
     MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Test,
-        persistent::test(request, flag, status);
+        persistent::test(request, flag, status), else direct::test(request, flag, status);
     MPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Request_get_status,
         persistent::get_status(request, flag, status);
     MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => plain::MPI_Waitall,
         persistent::wait_all(count, requests, statuses, |count, requests, statuses| {
             plain::MPI_Waitall(count, requests, statuses)
-        });
+        }), else direct::wait_all(count, requests, statuses);
     MPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status) => plain::MPI_Testall,
         persistent::test_all(count, requests, flag, statuses, |count, requests, flag, statuses| {
             plain::MPI_Testall(count, requests, flag, statuses)

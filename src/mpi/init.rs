@@ -178,6 +178,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
 #[cfg(mpi_sessions)]
 pub(crate) fn finish_alone() {
     complete_rest("MPI_Session_finalize");
+    request::give_spare_back();
     derived::release();
     thread::stop();
     hook::see_off();
@@ -311,6 +312,7 @@ fn finish() {
         return;
     }
     complete_rest("MPI_Finalize");
+    request::give_spare_back();
     // Others may need this process until they have come here too. The host's own Finalize would not drive us.
     // SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };

@@ -6,10 +6,11 @@ use std::ptr::NonNull;
 use crate::mpi::call::Done;
 use crate::mpi::error::{Fault, Place, boundary, raise};
 use crate::mpi::hook;
+use crate::mpi::request;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::runtime::notices::look;
-use crate::runtime::progress::{note_live, wait_until};
+use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 
 /// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any process, all of them get
@@ -104,6 +105,9 @@ fn discard(handle: HostHandle, window: NonNull<Window>) {
         hook::turn_off();
     }
     drop(guard);
+    if nothing_lives() {
+        request::give_spare_back();
+    }
     let window = *window;
     window.port.release();
     if let Some(group) = window.group {
