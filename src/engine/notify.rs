@@ -21,6 +21,10 @@ pub struct Notified {
     pub value: u64,
 }
 
+/// What a process knows of its counters, apart from them; see [`Window::begin_counters`].
+#[derive(Debug)]
+pub struct CounterBases(HashMap<u32, u64>);
+
 /// What waits for counters `first` to `first + number - 1`: for any of them to be at least `expected`.
 #[derive(Debug)]
 struct Watch {
@@ -116,9 +120,9 @@ impl Window {
         if self.notifications.found.is_empty() { None } else { self.notifications.found.remove(&request.index) }
     }
 
-    /// True if something waits for a counter from `index` on.
-    pub fn awaits_counters_from(&self, index: u32) -> bool {
-        self.notifications.watches.iter().any(|watch| watch.first + watch.number > index)
+    /// True if something waits for a counter.
+    pub fn awaits_counters(&self) -> bool {
+        self.notifications.are_awaited()
     }
 
     /// True if operations are recorded or in flight.
@@ -126,9 +130,14 @@ impl Window {
         self.records.len() != 0
     }
 
-    /// Counters from `index` on are gone. Should there be such again, they begin at 0.
-    pub fn forget_counters_from(&mut self, index: u32) {
-        self.notifications.bases.retain(|known, _| *known < index);
+    /// The port's counters are new ones, which begin at 0. Gives what was known of the old ones.
+    pub fn begin_counters(&mut self) -> CounterBases {
+        CounterBases(std::mem::take(&mut self.notifications.bases))
+    }
+
+    /// The port's counters are the old ones again.
+    pub fn resume_counters(&mut self, bases: CounterBases) {
+        self.notifications.bases = bases.0;
     }
 
     /// Part of a sweep: completes the waits that have come to their end.

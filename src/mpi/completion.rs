@@ -5,6 +5,8 @@ use std::ffi::c_int;
 
 use super::error::boundary;
 use super::host::exports;
+#[cfg(mpi_status_lists)]
+use super::persistent::looks;
 use super::{direct, persistent, request};
 use super::sys::*;
 use crate::runtime::notices::none_known;
@@ -18,8 +20,17 @@ mod plain {
         PMPI_Waitany as MPI_Waitany, PMPI_Waitsome as MPI_Waitsome,
     };
 }
+#[cfg(all(mpi_host = "openmpi", mpi_status_lists))]
+mod plain_lists {
+    pub(super) use crate::mpi::sys::{
+        PMPI_Request_get_status_all as MPI_Request_get_status_all, PMPI_Request_get_status_any as MPI_Request_get_status_any,
+        PMPI_Request_get_status_some as MPI_Request_get_status_some,
+    };
+}
 #[cfg(mpi_host = "mpich")]
 use super::blocking::waits as plain;
+#[cfg(all(mpi_host = "mpich", mpi_status_lists))]
+use super::blocking::waits as plain_lists;
 
 macro_rules! completion {
     ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr $(, else $direct:expr)?;)*) => {$(
@@ -90,4 +101,23 @@ completion! {
     MPI_Startall(count: c_int, requests: *mut MPI_Request) => PMPI_Startall, persistent::start_all(count, requests);
     MPI_Request_free(request: *mut MPI_Request) => PMPI_Request_free, persistent::free(request);
     MPI_Cancel(request: *mut MPI_Request) => PMPI_Cancel, persistent::cancel(request);
+}
+
+#[cfg(mpi_status_lists)]
+completion! {
+    MPI_Request_get_status_all(count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status)
+        => plain_lists::MPI_Request_get_status_all,
+        looks::all(count, requests, flag, statuses, |requests| PMPI_Request_get_status_all(count, requests, flag, statuses));
+    MPI_Request_get_status_any(
+        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
+    ) => plain_lists::MPI_Request_get_status_any,
+        looks::any(count, requests, index, flag, status, |requests| {
+            PMPI_Request_get_status_any(count, requests, index, flag, status)
+        });
+    MPI_Request_get_status_some(
+        incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status
+    ) => plain_lists::MPI_Request_get_status_some,
+        looks::some(incount, requests, outcount, indices, statuses, |requests| {
+            PMPI_Request_get_status_some(incount, requests, outcount, indices, statuses)
+        });
 }

@@ -341,7 +341,7 @@ fn complete_rest(call: &str) {
             let guard = enter();
             // SAFETY: live windows are owned by the registry, and the guard is held.
             let engines = guard.windows.live().iter().map(|window| unsafe { &window.as_ref().engine });
-            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters_from(0)).count()
+            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters()).count()
         };
         if epochs_open != 0 {
             log::warn!("{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned");

@@ -263,16 +263,30 @@ static void reset(void)
     MPI(MPIX_Win_reset_notify_value(w.win, 7, &value));
     sum += value;
     EXPECT(sum == (MPI_Count)EACH * ranks, "%ld notifications, not %ld", (long)sum, (long)EACH * ranks);
-    /* Counts of counters that stay are kept; those that go and come again begin at 0. */
+    /* A change of the numbers makes every counter 0: those that stay, with a base of their own or without, and those that go and come again. */
     MPI(MPI_Win_lock_all(0, w.win));
     MPI(MPIX_Notify(me, 2, w.win));
     MPI(MPIX_Notify(me, 7, w.win));
     MPI(MPI_Win_unlock_all(w.win));
+    EXPECT(value_of(2) > 0 && value_of(7) == 1, "counts before a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
+    /* One process cannot: counts and what was reset before stay as they are. */
     MPI_Count two = value_of(2);
-    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3));
-    EXPECT(value_of(2) == two, "a counter that stays has lost its count");
+    MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_RETURN));
+    EXPECT(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == ranks - 1 ? -1 : 3) != MPI_SUCCESS, "a negative number is taken");
+    MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_ARE_FATAL));
+    EXPECT(value_of(2) == two && value_of(7) == 1, "counts after a refused change: %ld, %ld", (long)value_of(2), (long)value_of(7));
     MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
-    EXPECT(value_of(2) == two && value_of(7) == 0, "counts after a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
+    for (int i = 0; i < COUNTERS; i++)
+        EXPECT(value_of(i) == 0, "counter %d is %ld after the same number was set again", i, (long)value_of(i));
+    MPI(MPI_Barrier(MPI_COMM_WORLD)); /* all have looked */
+    MPI(MPI_Win_lock_all(0, w.win));
+    MPI(MPIX_Notify(me, 2, w.win));
+    MPI(MPI_Win_unlock_all(w.win));
+    EXPECT(value_of(2) == 1, "a counter that was set again: %ld", (long)value_of(2));
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3));
+    EXPECT(value_of(2) == 0, "a counter that stays among fewer: %ld", (long)value_of(2));
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
+    EXPECT(value_of(2) == 0 && value_of(7) == 0, "counts after a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
 }
 
 /* True if operations progress without any call of their target. */
@@ -364,10 +378,13 @@ static void wrong(void)
     EXPECT(n == COUNTERS, "%d counters", n);
     if (me == 0)
         MPI(MPIX_Win_notify_ithreshold(w.win, 5, 1, &pending));
-    int code = MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3);
-    EXPECT(class_of(code) == (me == 0 ? MPI_ERR_RMA_SYNC : MPI_ERR_ARG), "fewer counters with a wait pending: class %d", class_of(code));
+    for (int num = 3; num <= COUNTERS + 3; num += COUNTERS) {
+        int code = MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, num);
+        EXPECT(class_of(code) == (me == 0 ? MPI_ERR_RMA_SYNC : MPI_ERR_ARG), "%d counters with a wait pending: class %d", num,
+               class_of(code));
+    }
     MPI_Win copy = w.win;
-    code = MPI_Win_free(&copy);
+    int code = MPI_Win_free(&copy);
     EXPECT(class_of(code) == MPI_ERR_RMA_SYNC && copy == w.win, "free with a wait pending: class %d", class_of(code));
     if (me == 0) {
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));

@@ -66,7 +66,7 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     // What has come is given to who waits for it, and then nobody does.
     look(ours);
     let objection = ours.engine.has_open_epoch()
-        || ours.engine.awaits_counters_from(0)
+        || ours.engine.awaits_counters()
         || ours.engine.expectations_waiting() != 0
         || ours.waiting != 0;
     let (guard, objected) = vote(guard, window, objection);
