@@ -35,8 +35,8 @@
  * it may delay small puts (mpix_rma.h, section 4). Between nodes the notification goes in one message with its data where
  * that fits, and takes effect in a call of its target, of MPI or of this library.
  *
- * Fortran has the calls on counters, but for those with large counts: by the module mpix_rma_f08, or with integer handles and an
- * error code behind the arguments.
+ * Fortran has all of these calls: by the module mpix_rma_f08, where those with large counts have the same names as the others; or with
+ * integer handles and an error code behind the arguments.
  *
  * Errors of all calls: MPI_ERR_WIN, MPI_ERR_UNSUPPORTED_OPERATION (a window of the host); MPI_ERR_ARG for a NULL place, for
  * an index that is no counter, and for counters of a process that has none. Checked before anything moves.

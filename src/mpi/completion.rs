@@ -7,8 +7,8 @@ use super::error::boundary;
 use super::host::exports;
 #[cfg(mpi_status_lists)]
 use super::persistent::looks;
-use super::{direct, persistent, request};
 use super::sys::*;
+use super::{direct, persistent, request};
 use crate::runtime::notices::none_known;
 
 /// What the host does, or we in its place where it has no hook.

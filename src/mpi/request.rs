@@ -144,14 +144,8 @@ impl Table {
 
     /// Makes an entry.
     fn insert(&self) -> HostRequest {
-        let held = Held {
-            request: MPI_REQUEST_NULL,
-            by_host: true,
-            by_us: true,
-            awaited: false,
-            source: None,
-            error: MPI_SUCCESS,
-        };
+        let held =
+            Held { request: MPI_REQUEST_NULL, by_host: true, by_us: true, awaited: false, source: None, error: MPI_SUCCESS };
         let index = self.with(|contents| contents.slab.insert(held).index);
         // The cap is below the largest index [RQ-3].
         HostRequest(NonZeroU32::new(index + 1).expect("fewer than 2^32 - 1 requests"))
