@@ -28,9 +28,11 @@ pub struct Hub {
     moved: HashMap<Rank, VecDeque<(Bulk, usize)>>,
     votes: Vec<(u32, bool)>,
     numbers: Vec<Vec<Option<u32>>>,
-    ranks: u32,
+    pub ranks: u32,
     /// Packets that were sent.
     pub sent: u64,
+    /// What else the processes share.
+    pub beside: Option<Box<dyn std::any::Any + Send>>,
 }
 
 impl Hub {
@@ -45,6 +47,7 @@ impl Hub {
             numbers: Vec::new(),
             ranks,
             sent: 0,
+            beside: None,
         }))
     }
 

@@ -106,6 +106,13 @@ impl<T: Copy + PartialEq> Table<T> {
         Table { runs: runs.into_boxed_slice() }
     }
 
+    /// True if it is the same for all.
+    #[inline]
+    #[must_use]
+    pub fn is_one(&self) -> bool {
+        self.runs.len() == 1
+    }
+
     /// Of a process of the window.
     #[inline]
     #[must_use]

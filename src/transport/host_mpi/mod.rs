@@ -13,6 +13,7 @@
 //! | `link` | what is known of one peer: credits, acknowledgements, order |
 //! | `origin` | operations of this process, cut into records; what comes back |
 //! | `target` | records of others, checked and done |
+//! | `straight` | what goes past the messages, where the courier has an interface for that |
 //! | `counters` | how many notification counters each process has |
 //!
 //! Small puts and accumulates are copied into packets, those to one peer together, so that they are locally complete at once; long
@@ -46,6 +47,7 @@ pub mod courier;
 mod link;
 pub mod members;
 mod origin;
+mod straight;
 mod target;
 pub mod wire;
 
@@ -195,6 +197,7 @@ impl<C: Courier> MessageWindow<C> {
         // What is ready leaves first: a look at the host takes a microsecond over a network.
         let mut moved = self.send_ready();
         self.courier.drive();
+        moved |= self.take_straight();
         moved |= self.take_packets();
         while let Some((bulk, bytes)) = self.courier.next_bulk() {
             moved = true;
@@ -233,6 +236,10 @@ impl<C: Courier> MessageWindow<C> {
             let index = self.active[at];
             self.feed(index);
             self.links[index as usize].flush_or_tell(&mut self.courier);
+        }
+        if let Some(direct) = self.courier.direct() {
+            direct.settle();
+            self.take_straight();
         }
         self.near.settle() || !self.finished.is_empty()
     }
@@ -372,7 +379,7 @@ impl<C: Courier> MessageWindow<C> {
             }
             quiet &= link.is_quiet();
         }
-        quiet
+        quiet && self.courier.direct().is_none_or(|direct| direct.is_quiet())
     }
 
     /// After a vote of processes that were all [quiet](Self::is_quiet): tells all peers that nothing more is coming, once, and gives true
@@ -438,6 +445,9 @@ impl<C: Courier> MessageWindow<C> {
 
 impl<C: Courier> LockMemory for MessageWindow<C> {
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        if let Some(answer) = self.atomic_straight(home, word, access, ticket) {
+            return answer;
+        }
         if home == self.members.me() {
             return Answer::Now(self.access_here(word, access));
         }
@@ -460,6 +470,9 @@ impl<C: Courier> LockMemory for MessageWindow<C> {
     }
 
     fn look(&mut self, word: LockWord) -> u64 {
+        if let Some(value) = self.look_straight(word) {
+            return value;
+        }
         self.access_here(word, Atomic::Load)
     }
 }
@@ -474,13 +487,19 @@ impl<C: Courier> Port for MessageWindow<C> {
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         match self.members.near(op.target) {
             Some(target) => self.near.post(&Op { target, ..*op }, ticket),
-            None => self.post_far(op, ticket),
+            None => match self.post_straight(op, ticket) {
+                Some(posted) => posted,
+                None => self.post_far(op, ticket),
+            },
         }
     }
 
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         if let Some(peer) = self.members.near(peer) {
             return self.near.signal(peer, word, value);
+        }
+        if let Some(signalled) = self.signal_straight(peer, word, value) {
+            return signalled;
         }
         let index = self.link_to(peer);
         let link = &mut self.links[index as usize];
@@ -497,7 +516,10 @@ impl<C: Courier> Port for MessageWindow<C> {
     fn observe(&mut self, peer: Rank, word: Word) -> u64 {
         match self.members.near(peer) {
             Some(peer) => self.near.observe(peer, word),
-            None => self.index.get(&peer).map_or(0, |index| self.links[*index as usize].words.signals[word as usize]),
+            None => {
+                let told = self.index.get(&peer).map_or(0, |index| self.links[*index as usize].words.signals[word as usize]);
+                told.max(self.observe_straight(peer, word))
+            }
         }
     }
 

@@ -1,0 +1,1 @@
+//! How many requests each call takes; and what becomes of queues that fail.
