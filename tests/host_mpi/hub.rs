@@ -205,7 +205,7 @@ impl Courier for HubCourier {
         Some(Ok(all))
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         true
     }
 

@@ -74,7 +74,7 @@ pub trait Courier: Debug {
     fn gathered(&mut self) -> Option<Result<Vec<u32>, String>>;
 
     /// True if nothing that this process has sent is under way.
-    fn is_quiet(&self) -> bool;
+    fn is_quiet(&mut self) -> bool;
 
     /// Ends it: what was to be received is given up.
     fn release(&mut self);
@@ -134,7 +134,7 @@ impl Courier for Box<dyn Courier> {
     fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
         (**self).gathered()
     }
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         (**self).is_quiet()
     }
     fn release(&mut self) {

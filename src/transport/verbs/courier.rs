@@ -194,7 +194,7 @@ impl<H: Courier> Courier for VerbsCourier<H> {
         self.host.gathered()
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         self.count == 0 && self.direct.is_quiet() && self.host.is_quiet()
     }
 

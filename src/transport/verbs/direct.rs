@@ -271,7 +271,8 @@ impl Direct {
         let (name, address) = (fabric.name(), fabric.address());
         let made = fabric.endpoint(name).and_then(|endpoint| {
             let number = fabric.number_of(endpoint);
-            fabric.connect(endpoint, number, &address, words)?;
+            let ground = fabric.ground();
+            fabric.connect(endpoint, number, &address, ground)?;
             fabric.made_ready(endpoint);
             Ok(endpoint)
         });
@@ -316,6 +317,7 @@ impl Direct {
             memory: self.memory,
             words: self.words.spot(OWN),
             pair,
+            ground: fabric.ground(),
             about,
         };
         let rank = peer.rank;
@@ -377,7 +379,7 @@ impl Direct {
         self.peers[index as usize].endpoint = Some(endpoint);
         self.by_endpoint.insert(endpoint, index);
         if hello.stage != Said::Asks {
-            fabric.connect(endpoint, hello.number, &hello.address, hello.words)?;
+            fabric.connect(endpoint, hello.number, &hello.address, hello.ground)?;
         }
         if matches!(hello.stage, Said::Confirms | Said::IsReady) {
             fabric.made_ready(endpoint);
@@ -504,12 +506,19 @@ impl Direct {
         lock(&self.fabric).describe()
     }
 
-    /// True if nothing of this process is under way, hellos included.
+    /// True if nothing of this process is under way, hellos included. Sees to it that this will be known.
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.hellos.is_empty()
-            && self.peers.iter().all(|peer| peer.lost || peer.awaited == 0 && peer.feed.is_none() && peer.held.is_none())
-            && lock(&self.fabric).is_quiet(self.window)
+    pub fn is_quiet(&mut self) -> bool {
+        self.push_on();
+        let mut fabric = lock(&self.fabric);
+        let mut quiet = fabric.is_quiet(self.window);
+        for peer in self.peers.iter().filter(|peer| !peer.lost) {
+            quiet &= peer.awaited == 0 && peer.feed.is_none() && peer.held.is_none();
+            if let (false, Some(endpoint)) = (quiet, peer.endpoint) {
+                fabric.mark(endpoint, self.window);
+            }
+        }
+        quiet && self.hellos.is_empty()
     }
 
     /// Takes part in the window no more; nobody reaches for it.

@@ -110,7 +110,7 @@ struct Endpoint {
     /// Reads under way: what must not overtake them is fenced.
     last_read: u64,
     /// Where a read that only covers finds eight bytes.
-    somewhere: Spot,
+    ground: Spot,
 }
 
 /// An access to a lock word under way.
@@ -226,6 +226,11 @@ impl Fabric {
 
     pub(super) fn name(&self) -> Name {
         self.name
+    }
+
+    /// Eight bytes that peers may read at any time.
+    pub(super) fn ground(&self) -> Spot {
+        Spot { at: self.words.at(0) as u64, rkey: self.words.remote_key() }
     }
 
     pub(super) fn address(&self) -> Address {
@@ -374,7 +379,7 @@ impl Fabric {
             flying: VecDeque::new(),
             uncovered: VecDeque::new(),
             last_read: 0,
-            somewhere: Spot::default(),
+            ground: Spot::default(),
         });
         self.queues.insert(queue, index);
         Ok((index, number))
@@ -389,12 +394,12 @@ impl Fabric {
     }
 
     /// The peer has said where its queue is, and eight bytes that may be read.
-    pub(super) fn connect(&mut self, endpoint: u32, number: u32, address: &Address, somewhere: Spot) -> Result<(), Failure> {
+    pub(super) fn connect(&mut self, endpoint: u32, number: u32, address: &Address, ground: Spot) -> Result<(), Failure> {
         let held = &mut self.endpoints[endpoint as usize];
         if held.state != State::Open {
             return Ok(());
         }
-        held.somewhere = somewhere;
+        held.ground = ground;
         self.nic.connect(held.queue, number, address)?;
         held.state = State::Connected;
         Ok(())
@@ -487,17 +492,33 @@ impl Fabric {
         let held = &self.endpoints[endpoint as usize];
         let last = held.flying.iter().rev().find(|flying| matches!(flying.what, What::Put { .. }));
         let last = last.map_or(held.uncovered.back().map_or(0, |last| last.number), |flying| flying.number);
-        if last <= held.covering || held.state != State::Ready {
+        last <= held.covering || self.read_behind(endpoint, window)
+    }
+
+    /// Sees to it that the end of all requests to a peer so far will be told.
+    pub(super) fn mark(&mut self, endpoint: u32, window: u32) {
+        let held = &self.endpoints[endpoint as usize];
+        if held.posted > held.last_signalled {
+            self.read_behind(endpoint, window);
+        } else {
+            self.cover(endpoint, window);
+        }
+    }
+
+    /// A read behind all requests to a peer so far. False if there was no room.
+    fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
+        let held = &self.endpoints[endpoint as usize];
+        if held.state != State::Ready {
             return true;
         }
-        let somewhere = held.somewhere;
+        let ground = held.ground;
         let Some(piece) = self.words.take() else { return false };
         let local = Local { at: self.words.at(piece) as usize, len: 8, lkey: self.words.key() };
         self.accesses[piece as usize] =
-            Some(Access { window, endpoint, ticket: None, word: somewhere, access: Atomic::Load, guess: 0 });
+            Some(Access { window, endpoint, ticket: None, word: ground, access: Atomic::Load, guess: 0 });
         let manner = Manner { signalled: true, covers: true, urgent: true, ..Manner::default() };
         // SAFETY: the piece is the request's.
-        let posted = unsafe { self.post(endpoint, window, Act::Read, local, somewhere, manner, What::Access(piece)) };
+        let posted = unsafe { self.post(endpoint, window, Act::Read, local, ground, manner, What::Access(piece)) };
         if posted.is_err() {
             self.accesses[piece as usize] = None;
             self.words.give_back(piece);

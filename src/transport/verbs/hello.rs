@@ -60,13 +60,15 @@ pub struct Hello {
     pub words: Spot,
     /// Its words of this pair.
     pub pair: Spot,
+    /// Eight bytes of the process's that may be read at any time.
+    pub ground: Spot,
     /// See [`Stage::Seeks`].
     pub about: Rank,
 }
 
 const MAGIC: u32 = 0x7270_6d76;
 /// Bytes of the message.
-pub const LEN: usize = 4 + 4 + 16 + 4 + 4 + 16 + 4 + 3 * 12 + 4;
+pub const LEN: usize = 4 + 4 + 16 + 4 + 4 + 16 + 4 + 4 * 12 + 4;
 
 impl Hello {
     /// As it is sent.
@@ -80,7 +82,7 @@ impl Hello {
         bytes.extend(u32::from(self.address.lid).to_ne_bytes());
         bytes.extend(self.address.gid);
         bytes.extend(self.window.to_ne_bytes());
-        for spot in [self.memory, self.words, self.pair] {
+        for spot in [self.memory, self.words, self.pair, self.ground] {
             bytes.extend(spot.at.to_ne_bytes());
             bytes.extend(spot.rkey.to_ne_bytes());
         }
@@ -121,7 +123,8 @@ impl Hello {
             memory: spot(52),
             words: spot(64),
             pair: spot(76),
-            about: four(88),
+            ground: spot(88),
+            about: four(100),
         })
     }
 }
@@ -142,6 +145,7 @@ mod tests {
             memory: spot(1),
             words: spot(2),
             pair: spot(3),
+            ground: spot(4),
             about: 8,
         };
         let bytes = hello.bytes();

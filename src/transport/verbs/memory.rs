@@ -133,6 +133,11 @@ impl Pool {
         self.registered.lkey
     }
 
+    /// For peers.
+    pub(super) fn remote_key(&self) -> u32 {
+        self.registered.rkey
+    }
+
     /// Pieces.
     pub(super) fn len(&self) -> u32 {
         (self.memory.len() * 64 / self.size) as u32
