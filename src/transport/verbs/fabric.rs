@@ -24,6 +24,8 @@ pub(super) const RECEIVE: u64 = 1 << 63;
 const BUFFERS: u32 = 64;
 /// Accesses to lock words under way.
 const ANSWERS: u32 = 512;
+/// Batches of completions taken in by one poll.
+const BATCHES: u32 = 64;
 /// Places of a queue that are kept for what must not be refused for long.
 const RESERVE: u64 = 4;
 
@@ -607,6 +609,18 @@ impl Fabric {
                 self.again.push(piece);
             }
         }
+        let mut moved = false;
+        // All that has come: who sees that an operation of a peer is over must see what it has told as well.
+        for _ in 0..BATCHES {
+            if !self.take_batch() {
+                break;
+            }
+            moved = true;
+        }
+        moved
+    }
+
+    fn take_batch(&mut self) -> bool {
         let mut completions = std::mem::take(&mut self.completions);
         self.nic.poll(&mut completions);
         let moved = !completions.is_empty();
