@@ -252,7 +252,7 @@ impl Transport {
     }
 
     /// Words for the log.
-    pub(crate) fn describe(&self) -> String {
+    pub(crate) fn describe(&mut self) -> String {
         match self {
             Transport::Shm(port) => port.describe().into(),
             Transport::Messages(port) => port.describe(),

@@ -121,7 +121,7 @@ fn create(wanted: &Wanted) -> Made {
         disp_unit: wanted.disp_unit as u32,
     };
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared, gathering) {
+    let mut port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared, gathering) {
         Ok(port) => port,
         Err(Unmade::Host(code)) => return Made::Failed(code),
         Err(Unmade::Unsuitable(reason)) => {
@@ -204,7 +204,7 @@ fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<(Wishes, Gatheri
     }
     let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
     // Where a wait in the host takes no messages in, a hint is not worth a hang.
-    let reach = if hook::takes_messages() || drive::collectives() || reach != Reach::HostMpi { reach } else { Reach::Auto };
+    let reach = if hook::takes_messages() || drive::collectives() || !reach.is_far() { reach } else { Reach::Auto };
     // All have come here, and wait for nothing but each other until the window is made. The host's blocking calls take half the time of the
     // others, unless it spins on a core that somebody else needs [PR-4].
     let gathering = if crowded == 0 { Gathering::Blocking } else { Gathering::Driving };

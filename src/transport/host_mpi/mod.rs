@@ -329,10 +329,11 @@ impl<C: Courier> MessageWindow<C> {
 
     /// Words for the log.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub fn describe(&mut self) -> String {
         let (near, all) = (self.members.count(), self.members.size());
         let alone = (0..all).all(|rank| rank == self.members.me() || self.members.near(rank).is_none());
-        if alone { "messages".into() } else { format!("{} for {near} of them, messages for the others", self.near.describe()) }
+        let far = self.courier.direct().map_or_else(|| "messages".into(), |direct| format!("verbs on {}", direct.describe()));
+        if alone { far } else { format!("{} for {near} of them, {far} for the others", self.near.describe()) }
     }
 
     /// A message that was refused since the last call.
