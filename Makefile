@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency latency-netns overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-small test-schedule test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps build install demo latency latency-netns overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-verbs test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -146,6 +146,14 @@ test-netns: prefixes ## C programs on two nodes that are network namespaces of t
 	    $(foreach h,$(HOSTS),MPIX_MPIEXEC=mpiexec.$h $(PYTHON) tests/netns/nodes.py $(PYTHON) tests/c/run.py --list tests/netns/testlist --host-may-hang 5 \
 	        --host $h --mpiexec $h=$(CURDIR)/tests/netns/mpiexec $(if $(SOME),--tag some) $(if $(ONLY),--only '$(ONLY)') &&) true; \
 	else echo "SKIPPED test-netns: this machine does not allow network namespaces"; fi
+
+# In emulated machines, so with few programs; see tests/rxe/README.md. VERBS_HOST is one host: starting a job takes seconds there.
+VERBS_HOST ?= mpich
+GUESTS ?= 1,2
+LOSS ?= 0.01
+TRANSPORT ?= host_mpi
+test-verbs: deps prefix-$(VERBS_HOST) ## verbs, and C programs over them, in guests with soft-RoCE; GUESTS=1,2,3 and LOSS=share of frames choose
+	$(PYTHON) tests/rxe/stage.py --host $(VERBS_HOST) --guests $(GUESTS) --loss $(LOSS) --transport $(TRANSPORT) $(if $(ONLY),--only '$(ONLY)')
 
 test-conformance: deps prefixes ## tests that others wrote (MPICH's, mpi4py's), by our library; FULL=1: all of them in all ways
 	@set -e; for h in $(HOSTS); do echo "building MPICH's tests for $$h (target/conformance/$$h)"; JOBS=$(JOBS) tests/conformance/build target/conformance $$h target/prefix-$$h; done

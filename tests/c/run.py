@@ -22,6 +22,7 @@ mpiexec.NAME. The Fortran compiler is the one whose name has mpif90 for mpicc. W
 Lines of output that begin with NOTE are shown. After each entry no process of it and no new segment in /dev/shm may be left. The last line is "N passed, N failed".
 With --host-may-hang SECONDS, a job that has said OK, and in which every process has said that it is done with this library's part of
 MPI_Finalize, is ended so many seconds later and counted aloud: what hangs then is the host alone.
+With --build-only nothing is run; with --built what that has compiled is run as it is, for machines on which compiling is slow.
 MPIX_TEST_SLOWDOWN in the environment multiplies the time limits.
 """
 import argparse
@@ -364,6 +365,8 @@ def main():
     parser.add_argument("--tag", help="only entries with this tag")
     parser.add_argument("--max-ranks", type=int, default=64)
     parser.add_argument("--mode", help="only entries of this mode")
+    parser.add_argument("--build-only", action="store_true")
+    parser.add_argument("--built", action="store_true")
     parser.add_argument("--plain", action="store_true", help="run mode=plain and mode=preload entries on the hosts alone: tests the tests")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--wrap", type=shlex.split, default=[], help="command before each process, such as valgrind")
@@ -390,8 +393,12 @@ def main():
               and e.ranks <= options.max_ranks]
     hosts = [Host(name, options) for name in options.host]
     start = time.monotonic()
-    broken = compile_all(chosen, hosts, options.jobs, options.sanitize)
-    print(f"{len({e.name for e in chosen})} programs compiled for {', '.join(h.name for h in hosts)} in {time.monotonic() - start:.0f} s", flush=True)
+    broken = {} if options.built else compile_all(chosen, hosts, options.jobs, options.sanitize)
+    if not options.built:
+        print(f"{len({e.name for e in chosen})} programs compiled for {', '.join(h.name for h in hosts)} in {time.monotonic() - start:.0f} s", flush=True)
+    if options.build_only:
+        print("".join(f"{binary} does not compile\n{words}" for binary, words in broken.items()), end="", flush=True)
+        return 1 if broken else 0
     passed, hung, failed, skipped = 0, 0, [], []
     width = max([len(e.title) for e in chosen] + [10])
     for _ in range(options.repeat):

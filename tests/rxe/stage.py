@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""`make test-verbs`: prepares guests with soft-RoCE and runs tests of verbs and of the library in them.
+
+  stage.py --host NAME [--guests 1,2,3] [--loss SHARE] [--transport NAME] [--only REGEX] [--list]
+
+Runs: one guest (verbs by themselves, then C tests, the transport forced), two and three guests (C tests across them, ranks by turns), and two
+guests while frames get lost (`loss`). What is compiled is compiled here, before: guests are slow. The C tests are those of tests/rxe/testlist.
+A run that takes longer than its limit has failed; one in which a guest never came up is tried once more.
+"""
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+
+import guests
+import prepare
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.join(ROOT, "target", "rxe", "build")
+
+
+class Run:
+    """Guests, and what runs in the first of them."""
+
+    def __init__(self, name, count, tag, seconds, loss=0.0):
+        self.name, self.count, self.tag, self.seconds, self.loss = name, count, tag, seconds, loss
+
+    def script(self, options):
+        """Shell text for the first guest: the stage itself, then the C tests."""
+        lines = ["set -e"]
+        if self.count == 1:
+            lines += [f"{BUILD}/probe"]
+        else:
+            # In the background: the launcher's shell would wait for it.
+            lines += [f"{HERE}/rsh guest1 {BUILD}/probe listen & {BUILD}/probe connect fabric1", "wait"]
+            if self.loss:
+                # What is lost must have been seen and sent again, or nothing was tested.
+                lines += ["echo retries: $(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/retry_exceeded_err"
+                          " /sys/class/infiniband/rxe0/ports/1/hw_counters/completer_retry_err)"]
+        for host in options.host:
+            words = ["tests/c/run.py", "--built", "--list", f"{HERE}/testlist", "--tag", self.tag, "--host", host,
+                     "--mpiexec", f"{host}={HERE}/mpiexec", "--build", f"{BUILD}/c", "--slowdown", str(options.slowdown),
+                     # MPICH's own MPI_Finalize over TCP hangs now and then, as in tests/netns.
+                     "--host-may-hang", "20"]
+            if options.transport and self.count == 1:
+                words += ["--env", f"MPIX_RMA_TRANSPORT={options.transport}"]
+            if options.only:
+                words += ["--only", options.only]
+            lines += [f"MPIX_MPIEXEC=mpiexec.{host} {sys.executable} {shlex.join(words)}"]
+        return "\n".join(lines)
+
+    def once(self, options):
+        words = [sys.executable, f"{HERE}/guests.py", "-n", str(self.count), "--first", "--seconds", str(self.seconds * options.slowdown),
+                 "--loss", str(self.loss), "--out", f"{ROOT}/target/rxe/{re.sub('[^a-z0-9]+', '-', self.name)}", "sh", "-c", self.script(options)]
+        return subprocess.run(words, cwd=ROOT).returncode
+
+    def run(self, options):
+        """None if it passed, else what is wrong."""
+        print(f"== {self.name}", flush=True)
+        status = self.once(options)
+        if status == guests.NEVER_UP:
+            print("once more", flush=True)
+            status = self.once(options)
+        return {0: None, guests.TIME_LIMIT: "time limit", guests.NEVER_UP: "no guest came up, twice"}.get(status, f"exit status {status}")
+
+
+def build(options):
+    """Compiles what runs in guests. False if something does not compile."""
+    os.makedirs(BUILD, exist_ok=True)
+    line = ["cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"{HERE}/probe.c", "-o", f"{BUILD}/probe", "-libverbs", "-lpthread"]
+    if subprocess.run(line).returncode:
+        return False
+    words = [sys.executable, f"{ROOT}/tests/c/run.py", "--build-only", "--list", f"{HERE}/testlist", "--build", f"{BUILD}/c"]
+    return not subprocess.run(words + [word for host in options.host for word in ("--host", host)]).returncode
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", action="append", required=True)
+    parser.add_argument("--guests", default="1,2", help="which runs, by their number of guests")
+    parser.add_argument("--loss", type=float, default=0.01, help="share of frames lost in the run with losses; 0: no such run")
+    parser.add_argument("--transport", help="forced in one guest")
+    parser.add_argument("--only", help="as in tests/c/run.py")
+    parser.add_argument("--slowdown", type=float, default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")), help="multiplies time limits")
+    options = parser.parse_args()
+    try:
+        print(f"guests: kernel {prepare.prepare(prepare.FOLDER)}", flush=True)
+    except (prepare.Cannot, OSError) as reason:
+        print(f"SKIPPED test-verbs: {reason}")
+        return 0
+    if not build(options):
+        return 1
+    names = {1: "one guest", 2: "two guests", 3: "three guests"}
+    counts = [int(word) for word in options.guests.split(",")]
+    runs = [Run(names[count], count, "one" if count == 1 else "across", 1200) for count in counts]
+    if options.loss and 2 in counts:
+        runs.append(Run(f"two guests, {100 * options.loss:g} % lost", 2, "loss", 1200, options.loss))
+    results = []
+    for run in runs:
+        begin = time.monotonic()
+        wrong = run.run(options)
+        results.append((run.name, wrong, time.monotonic() - begin))
+    for name, wrong, seconds in results:
+        print(f"{'FAIL' if wrong else 'ok  '} {name}: {seconds:.0f} s{'  ' + wrong if wrong else ''}")
+    return 1 if any(wrong for _, wrong, _ in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
