@@ -142,19 +142,24 @@ pub fn settings() -> Settings {
 
 /// A window of which all processes are reached by messages, each with memory of its own in `memories`.
 pub fn windows(memories: &mut [Vec<u8>], seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
+    let hub = Hub::new(memories.len() as u32, seed);
+    let windows = windows_over(&hub, memories);
+    (hub, windows)
+}
+
+/// One more window of the same processes.
+pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far> {
     let ranks = memories.len() as u32;
-    let hub = Hub::new(ranks, seed);
     let extents = Extents::new(memories.iter().map(|memory| (memory.len() as u64, 1)));
-    let windows = (0..ranks)
+    (0..ranks)
         .zip(memories)
         .map(|(me, memory)| {
             let memory = Memory::Create { base: Addr(memory.as_mut_ptr() as usize), size: memory.len() as u64 };
             let near = ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
             let members = Members::new(me, ranks, vec![me], true);
-            MessageWindow::new(carry(&hub, me, &near, 0), members, near, extents.clone(), settings())
+            MessageWindow::new(carry(hub, me, &near, 0), members, near, extents.clone(), settings())
         })
-        .collect();
-    (hub, windows)
+        .collect()
 }
 
 /// Dynamic windows, without memory as yet.

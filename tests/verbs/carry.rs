@@ -24,8 +24,19 @@ pub fn device() -> Option<String> {
     std::env::var("MPIX_TEST_DEVICE").ok()
 }
 
+type Beside = (Arc<Vec<Shared>>, Arc<Mutex<Net>>);
+
 /// The interfaces of the processes that a hub connects.
 pub fn fabrics(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<Shared>> {
+    beside(hub).0
+}
+
+/// What connects them, if they are in memory.
+pub fn net(hub: &Arc<Mutex<Hub>>) -> Arc<Mutex<Net>> {
+    beside(hub).1
+}
+
+fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     let mut hub = hub.lock().unwrap();
     let ranks = hub.ranks;
     let held = hub.beside.get_or_insert_with(|| {
@@ -40,9 +51,9 @@ pub fn fabrics(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<Shared>> {
                 Arc::new(Mutex::new(Fabric::new(nic, name).expect("buffers can be registered")))
             })
             .collect();
-        Box::new(Arc::new(fabrics))
+        Box::new((Arc::new(fabrics), net))
     });
-    Arc::clone(held.downcast_ref().expect("made here"))
+    held.downcast_ref::<Beside>().expect("made here").clone()
 }
 
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {

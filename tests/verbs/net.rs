@@ -34,8 +34,6 @@ pub struct Net {
     pairs: HashMap<u32, Pair>,
     memory: HashMap<u32, (usize, usize)>,
     next: u32,
-    /// Requests of a process after which its queues fail, for tests of that.
-    pub refuses: bool,
 }
 
 impl Net {
@@ -46,8 +44,12 @@ impl Net {
             pairs: HashMap::new(),
             memory: HashMap::new(),
             next: 100,
-            refuses: false,
         }))
+    }
+
+    /// Peers cannot reach this memory any more.
+    pub fn forget_memory_of(&mut self, at: usize) {
+        self.memory.retain(|_, (from, end)| at < *from || at >= *end);
     }
 
     fn number(&mut self) -> u32 {

@@ -125,8 +125,10 @@ pub struct MessageWindow<C> {
     failed: VecDeque<Ticket>,
     /// Those of them that the application has not heard of: one of each target.
     faults: Vec<OutOfReach>,
-    /// Something was refused: nothing more comes in or leaves.
+    /// Something was refused, or a peer was lost: nothing more comes in or leaves.
     broken: bool,
+    /// The first peer that was lost, and why, in a text that stays: error handlers may ask for it at any time.
+    lost: Option<(Rank, &'static str)>,
 }
 
 // SAFETY: the raw addresses are those of operations that the application has issued, whose buffers are the library's until
@@ -162,6 +164,7 @@ impl<C: Courier> MessageWindow<C> {
             failed: VecDeque::new(),
             faults: Vec::new(),
             broken: false,
+            lost: None,
         }
     }
 
@@ -359,6 +362,12 @@ impl<C: Courier> MessageWindow<C> {
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// The first peer that cannot be reached any more, and why.
+    #[must_use]
+    pub fn lost(&self) -> Option<(Rank, &'static str)> {
+        self.lost
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.

@@ -97,7 +97,10 @@ impl<C: Courier> MessageWindow<C> {
     /// A peer cannot be reached any more.
     #[cold]
     fn lose(&mut self, peer: Rank, reason: &str) {
-        log::error!("process {peer} of the window cannot be reached any more: {reason}");
+        let text = format!("process {peer} of the window cannot be reached any more: {reason}");
+        log::error!("{text}");
+        // Once in the life of a window.
+        self.lost.get_or_insert_with(|| (peer, text.leak()));
         let index = self.link_to(peer);
         self.links[index as usize].broken = true;
         self.break_off();

@@ -118,6 +118,8 @@ pub struct Direct {
     /// Words of a process that concern a target which is neither it nor this process; `None`: it was asked.
     third: HashMap<(Rank, Rank), Option<Spot>>,
     packets: VecDeque<(Rank, Vec<u8>)>,
+    /// What came of a process that knows this one by its asking, and whose own hello is still under way.
+    early: Vec<(u32, Event)>,
     pub(super) finished: VecDeque<(Ticket, Stage)>,
     answers: VecDeque<(LockTicket, u64)>,
     told: VecDeque<(Rank, u32)>,
@@ -176,6 +178,7 @@ impl Direct {
             hellos: VecDeque::new(),
             third: HashMap::new(),
             packets: VecDeque::new(),
+            early: Vec::new(),
             finished: VecDeque::new(),
             answers: VecDeque::new(),
             told: VecDeque::new(),
@@ -377,7 +380,14 @@ impl Direct {
         let mut fabric = lock(&self.fabric);
         let endpoint = fabric.endpoint(hello.name)?;
         self.peers[index as usize].endpoint = Some(endpoint);
-        self.by_endpoint.insert(endpoint, index);
+        if self.by_endpoint.insert(endpoint, index).is_none() {
+            let (ripe, early) = std::mem::take(&mut self.early).into_iter().partition(|(other, _)| *other == endpoint);
+            self.early = early;
+            drop(fabric);
+            let ripe: Vec<(u32, Event)> = ripe;
+            ripe.into_iter().for_each(|(_, event)| self.take(event));
+            fabric = lock(&self.fabric);
+        }
         if hello.stage != Said::Asks {
             fabric.connect(endpoint, hello.number, &hello.address, hello.ground)?;
         }
@@ -451,14 +461,13 @@ impl Direct {
         match event {
             Event::Finished(ticket, stage) => self.finished.push_back((ticket, stage)),
             Event::Answer(ticket, old) => self.answers.push_back((ticket, old)),
-            Event::Told(endpoint, counter) => {
-                if let Some(index) = self.by_endpoint.get(&endpoint) {
-                    self.told.push_back((self.peers[*index as usize].rank, counter));
-                }
-            }
+            Event::Told(endpoint, counter) => match self.by_endpoint.get(&endpoint) {
+                Some(index) => self.told.push_back((self.peers[*index as usize].rank, counter)),
+                None => self.early.push((endpoint, event)),
+            },
             Event::Packet(endpoint, bytes) => match self.by_endpoint.get(&endpoint) {
                 Some(index) => self.packets.push_back((self.peers[*index as usize].rank, bytes)),
-                None => log::warn!("verbs: a packet of a process that has not said hello"),
+                None => self.early.push((endpoint, Event::Packet(endpoint, bytes))),
             },
             Event::Lost(endpoint) => {
                 if let Some(index) = self.by_endpoint.get(&endpoint).copied() {
