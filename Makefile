@@ -45,7 +45,7 @@ install: ## the library for MPICC, to PREFIX
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 755 target/$(LABEL)/release/libmpix_rma.so $(DESTDIR)$(PREFIX)/lib/libmpix_rma.so
 	install -m 644 target/$(LABEL)/release/libmpix_rma.a $(DESTDIR)$(PREFIX)/lib/libmpix_rma.a
-	install -m 644 mpix-headers/mpix_rma.h mpix-headers/mpix_notify.h mpix-headers/mpix_rma_f08.f90 mpix-headers/mpix_notify_f08.f90 $(DESTDIR)$(PREFIX)/include/
+	install -m 644 mpix-headers/mpix_rma.h mpix-headers/mpix_notify.h mpix-headers/mpix_rma_f08.f90 mpix-headers/mpix_notify_f08.f90 mpix-headers/mpix_tagged_f08.f90 $(DESTDIR)$(PREFIX)/include/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' mpix-headers/mpix-rma.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpix-rma.pc
 
 prefixes: $(HOSTS:%=prefix-%)

@@ -65,6 +65,7 @@ mod host {
             ("mpi_large_count", "PMPI_Put_c"),
             ("mpi_info_get_string", "PMPI_Info_get_string"),
             ("mpi_sessions", "PMPI_Session_init"),
+            ("mpi_status_lists", "PMPI_Request_get_status_all"),
         ] {
             println!("cargo::rustc-check-cfg=cfg({name})");
             if bindings.contains(&format!("fn {function}(")) {

@@ -18,7 +18,7 @@ from driver.progress import Progress  # noqa: E402
 from driver.table import bytes_text, table  # noqa: E402
 
 PLAIN = ("send_recv", "put_flush_send", "put_flush_flag")
-OURS = ("put_notify_threshold", "put_notify_ithreshold")
+OURS = ("put_notify_threshold", "put_notify_ithreshold", "put_tagged")
 # What is measured: its unit, and the words above its table.
 BENCHES = {
     "ping_pong": ("us", "half a round trip in us"),

@@ -35,8 +35,8 @@
  * it may delay small puts (mpix_rma.h, section 4). Between nodes the notification goes in one message with its data where
  * that fits, and takes effect in a call of its target, of MPI or of this library.
  *
- * Fortran has the calls on counters, but for those with large counts: by the module mpix_rma_f08, or with integer handles and an
- * error code behind the arguments.
+ * Fortran has all of these calls: by the module mpix_rma_f08, where those with large counts have the same names as the others; or with
+ * integer handles and an error code behind the arguments.
  *
  * Errors of all calls: MPI_ERR_WIN, MPI_ERR_UNSUPPORTED_OPERATION (a window of the host); MPI_ERR_ARG for a NULL place, for
  * an index that is no counter, and for counters of a process that has none. Checked before anything moves.
@@ -156,10 +156,11 @@ int MPIX_Notify(int target_rank, int notification_idx, MPI_Win win);
  *   info      MPI_INFO_NULL, or hints, of which none is known yet
  *   num       counters of this process; may differ between processes. 0: none
  *
- * Collective over the window's group; blocks until all have called. Counts of counters that stay are kept. Counters on
- * cache lines of their own up to 512 of a process, side by side beyond. If one process cannot, none changes, and all get
- * an error: MPI_ERR_ARG (num is negative, or beyond mpi_assert_max_num_notify), MPI_ERR_RMA_SYNC (operations of the caller are not complete, or a wait for a
- * counter that would go is pending), MPI_ERR_NO_MEM; MPI_ERR_ARG where it is another process that cannot.
+ * Collective over the window's group; blocks until all have called. All counters are 0 afterwards, those that there were before
+ * too, and may be raised as soon as the call has returned in the process that raises them. Counters are on cache lines of their own up to 512 of a process, side by side
+ * beyond. If one process cannot, none changes, and all get an error: MPI_ERR_ARG (num is negative, or beyond mpi_assert_max_num_notify),
+ * MPI_ERR_RMA_SYNC (operations of the caller are not complete, or a wait for a counter is pending), MPI_ERR_NO_MEM; MPI_ERR_ARG where
+ * it is another process that cannot.
  */
 int MPIX_Win_set_num_notify(MPI_Win win, MPI_Info info, int num);
 

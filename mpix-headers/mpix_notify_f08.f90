@@ -1,5 +1,5 @@
-! mpix_notify_f08: notified access for programs with `use mpi_f08`. What the calls do is told in mpix_notify.h. Included and passed on by
-! mpix_rma_f08, which is the module to use.
+! mpix_notify_f08: notification counters for programs with `use mpi_f08`. What the calls do is told in mpix_notify.h. Included and passed on by
+! mpix_rma_f08, which is the module to use. Calls with counts take them as default integers or, all in one call, of kind MPI_COUNT_KIND.
 !
 ! Buffers are contiguous, and not MPI_BOTTOM; they are the library's, as those of plain operations: declare them `asynchronous`. So are
 ! `idx` and `value` of MPIX_Win_notify_iwaitsome until its request is complete.
@@ -36,290 +36,195 @@ module mpix_notify_f08
     integer, parameter, public :: MPIX_WIN_NOTIFICATION_NUM_UB = -7302
     integer, parameter, public :: MPIX_WIN_NOTIFICATION_VALUE_UB = -7303
 
+    interface MPIX_Put_notify
+        module procedure put_notify, put_notify_c
+    end interface
+    interface MPIX_Get_notify
+        module procedure get_notify, get_notify_c
+    end interface
+    interface MPIX_Accumulate_notify
+        module procedure accumulate_notify, accumulate_notify_c
+    end interface
+    interface MPIX_Get_accumulate_notify
+        module procedure get_accumulate_notify, get_accumulate_notify_c
+    end interface
+    interface MPIX_Rput_notify
+        module procedure rput_notify, rput_notify_c
+    end interface
+    interface MPIX_Rget_notify
+        module procedure rget_notify, rget_notify_c
+    end interface
+    interface MPIX_Raccumulate_notify
+        module procedure raccumulate_notify, raccumulate_notify_c
+    end interface
+    interface MPIX_Rget_accumulate_notify
+        module procedure rget_accumulate_notify, rget_accumulate_notify_c
+    end interface
+
+    ! With large counts.
+    abstract interface
+        subroutine c_transfer(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+            target_datatype, notification_idx, win, ierror) bind(C)
+            import
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, notification_idx, win
+            integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_transfer_request(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+            target_count, target_datatype, notification_idx, win, request, ierror) bind(C)
+            import
+            type(c_ptr), value :: origin_addr
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, notification_idx, win
+            integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
+            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+    end interface
+    procedure(c_transfer), bind(C, name="mpix_put_notify_c_") :: c_put_notify_c
+    procedure(c_transfer), bind(C, name="mpix_get_notify_c_") :: c_get_notify_c
+    procedure(c_transfer_request), bind(C, name="mpix_rput_notify_c_") :: c_rput_notify_c
+    procedure(c_transfer_request), bind(C, name="mpix_rget_notify_c_") :: c_rget_notify_c
+
     interface
-        subroutine c_put_notify(origin_addr, origin_count, &
-            origin_datatype, target_rank, target_disp, target_count, &
-            target_datatype, notification_idx, win, ierror) &
-            bind(C, name="mpix_put_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+        subroutine c_accumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+            target_count, target_datatype, op, notification_idx, win, ierror) &
+            bind(C, name="mpix_accumulate_notify_c_")
+            import
             type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            integer(c_int), intent(in) :: target_rank
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, op, notification_idx, win
+            integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_get_notify(origin_addr, origin_count, &
-            origin_datatype, target_rank, target_disp, target_count, &
-            target_datatype, notification_idx, win, ierror) &
-            bind(C, name="mpix_get_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            integer(c_int), intent(in) :: target_rank
+        subroutine c_get_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+            result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
+            ierror) bind(C, name="mpix_get_accumulate_notify_c_")
+            import
+            type(c_ptr), value :: origin_addr, result_addr
+            integer(c_int), intent(in) :: origin_datatype, result_datatype, target_rank, target_datatype, op, &
+                notification_idx, win
+            integer(MPI_COUNT_KIND), intent(in) :: origin_count, result_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_accumulate_notify(origin_addr, &
-            origin_count, origin_datatype, target_rank, &
-            target_disp, target_count, target_datatype, op, &
-            notification_idx, win, ierror) &
-            bind(C, name="mpix_accumulate_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
+        subroutine c_raccumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+            target_count, target_datatype, op, notification_idx, win, request, ierror) &
+            bind(C, name="mpix_raccumulate_notify_c_")
+            import
             type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            integer(c_int), intent(in) :: target_rank
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, op, notification_idx, win
+            integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: op
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(out) :: ierror
-        end subroutine
-        subroutine c_get_accumulate_notify(origin_addr, &
-            origin_count, origin_datatype, result_addr, &
-            result_count, result_datatype, target_rank, &
-            target_disp, target_count, target_datatype, op, &
-            notification_idx, win, ierror) &
-            bind(C, name="mpix_get_accumulate_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            type(c_ptr), value :: result_addr
-            integer(c_int), intent(in) :: result_count
-            integer(c_int), intent(in) :: result_datatype
-            integer(c_int), intent(in) :: target_rank
-            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: op
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(out) :: ierror
-        end subroutine
-        subroutine c_rput_notify(origin_addr, origin_count, &
-            origin_datatype, target_rank, target_disp, target_count, &
-            target_datatype, notification_idx, win, request, ierror) &
-            bind(C, name="mpix_rput_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            integer(c_int), intent(in) :: target_rank
-            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_rget_notify(origin_addr, origin_count, &
-            origin_datatype, target_rank, target_disp, target_count, &
-            target_datatype, notification_idx, win, request, ierror) &
-            bind(C, name="mpix_rget_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            integer(c_int), intent(in) :: target_rank
+        subroutine c_rget_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+            result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
+            request, ierror) bind(C, name="mpix_rget_accumulate_notify_c_")
+            import
+            type(c_ptr), value :: origin_addr, result_addr
+            integer(c_int), intent(in) :: origin_datatype, result_datatype, target_rank, target_datatype, op, &
+                notification_idx, win
+            integer(MPI_COUNT_KIND), intent(in) :: origin_count, result_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_raccumulate_notify(origin_addr, &
-            origin_count, origin_datatype, target_rank, &
-            target_disp, target_count, target_datatype, op, &
-            notification_idx, win, request, ierror) &
-            bind(C, name="mpix_raccumulate_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            integer(c_int), intent(in) :: target_rank
+        subroutine c_fetch_and_op_notify(origin_addr, result_addr, datatype, target_rank, target_disp, op, &
+            notification_idx, win, ierror) bind(C, name="mpix_fetch_and_op_notify_")
+            import
+            type(c_ptr), value :: origin_addr, result_addr
+            integer(c_int), intent(in) :: datatype, target_rank, op, notification_idx, win
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: op
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_rget_accumulate_notify(origin_addr, &
-            origin_count, origin_datatype, result_addr, &
-            result_count, result_datatype, target_rank, &
-            target_disp, target_count, target_datatype, op, &
-            notification_idx, win, request, ierror) &
-            bind(C, name="mpix_rget_accumulate_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_count
-            integer(c_int), intent(in) :: origin_datatype
-            type(c_ptr), value :: result_addr
-            integer(c_int), intent(in) :: result_count
-            integer(c_int), intent(in) :: result_datatype
-            integer(c_int), intent(in) :: target_rank
+        subroutine c_compare_and_swap_notify(origin_addr, compare_addr, result_addr, datatype, target_rank, &
+            target_disp, notification_idx, win, ierror) bind(C, name="mpix_compare_and_swap_notify_")
+            import
+            type(c_ptr), value :: origin_addr, compare_addr, result_addr
+            integer(c_int), intent(in) :: datatype, target_rank, notification_idx, win
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: target_count
-            integer(c_int), intent(in) :: target_datatype
-            integer(c_int), intent(in) :: op
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_fetch_and_op_notify(origin_addr, &
-            result_addr, datatype, target_rank, target_disp, &
-            op, notification_idx, win, ierror) &
-            bind(C, name="mpix_fetch_and_op_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            type(c_ptr), value :: result_addr
-            integer(c_int), intent(in) :: datatype
-            integer(c_int), intent(in) :: target_rank
-            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: op
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
+        subroutine c_notify(target_rank, notification_idx, win, ierror) bind(C, name="mpix_notify_")
+            import
+            integer(c_int), intent(in) :: target_rank, notification_idx, win
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_compare_and_swap_notify(origin_addr, &
-            compare_addr, result_addr, datatype, &
-            target_rank, target_disp, notification_idx, &
-            win, ierror) &
-            bind(C, name="mpix_compare_and_swap_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            type(c_ptr), value :: origin_addr
-            type(c_ptr), value :: compare_addr
-            type(c_ptr), value :: result_addr
-            integer(c_int), intent(in) :: datatype
-            integer(c_int), intent(in) :: target_rank
-            integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
+        subroutine c_win_set_num_notify(win, info, num, ierror) bind(C, name="mpix_win_set_num_notify_")
+            import
+            integer(c_int), intent(in) :: win, info, num
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_notify(target_rank, notification_idx, win, ierror) &
-            bind(C, name="mpix_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: target_rank
-            integer(c_int), intent(in) :: notification_idx
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(out) :: ierror
-        end subroutine
-        subroutine c_win_set_num_notify(win, info, num, ierror) &
-            bind(C, name="mpix_win_set_num_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: info
-            integer(c_int), intent(in) :: num
-            integer(c_int), intent(out) :: ierror
-        end subroutine
-        subroutine c_win_get_num_notify(win, rank, num, ierror) &
-            bind(C, name="mpix_win_get_num_notify_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: rank
+        subroutine c_win_get_num_notify(win, rank, num, ierror) bind(C, name="mpix_win_get_num_notify_")
+            import
+            integer(c_int), intent(in) :: win, rank
             integer(c_int), asynchronous :: num
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_get_notify_value(win, &
-            notification_idx, value, ierror) &
+        subroutine c_win_get_notify_value(win, notification_idx, value, ierror) &
             bind(C, name="mpix_win_get_notify_value_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: notification_idx
+            import
+            integer(c_int), intent(in) :: win, notification_idx
             integer(MPI_COUNT_KIND), asynchronous :: value
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_reset_notify_value(win, &
-            notification_idx, value, ierror) &
+        subroutine c_win_reset_notify_value(win, notification_idx, value, ierror) &
             bind(C, name="mpix_win_reset_notify_value_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: notification_idx
+            import
+            integer(c_int), intent(in) :: win, notification_idx
             integer(MPI_COUNT_KIND), asynchronous :: value
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_notify_ithreshold(win, &
-            notification_idx, expected, request, ierror) &
+        subroutine c_win_notify_ithreshold(win, notification_idx, expected, request, ierror) &
             bind(C, name="mpix_win_notify_ithreshold_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: notification_idx
+            import
+            integer(c_int), intent(in) :: win, notification_idx
             integer(MPI_COUNT_KIND), intent(in) :: expected
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_notify_threshold(win, &
-            notification_idx, expected, ierror) &
+        subroutine c_win_notify_threshold(win, notification_idx, expected, ierror) &
             bind(C, name="mpix_win_notify_threshold_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: notification_idx
+            import
+            integer(c_int), intent(in) :: win, notification_idx
             integer(MPI_COUNT_KIND), intent(in) :: expected
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_notify_test_threshold(win, &
-            notification_idx, expected, flag, ierror) &
+        subroutine c_win_notify_test_threshold(win, notification_idx, expected, flag, ierror) &
             bind(C, name="mpix_win_notify_test_threshold_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: notification_idx
+            import
+            integer(c_int), intent(in) :: win, notification_idx
             integer(MPI_COUNT_KIND), intent(in) :: expected
             integer(c_int), asynchronous :: flag
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_notify_iwaitsome(win, first, num, &
-            idx, value, request, ierror) &
+        subroutine c_win_notify_iwaitsome(win, first, num, idx, value, request, ierror) &
             bind(C, name="mpix_win_notify_iwaitsome_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: first
-            integer(c_int), intent(in) :: num
+            import
+            integer(c_int), intent(in) :: win, first, num
             integer(c_int), asynchronous :: idx
             integer(MPI_COUNT_KIND), asynchronous :: value
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_notify_waitsome(win, first, num, idx, &
-            value, ierror) &
+        subroutine c_win_notify_waitsome(win, first, num, idx, value, ierror) &
             bind(C, name="mpix_win_notify_waitsome_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: first
-            integer(c_int), intent(in) :: num
+            import
+            integer(c_int), intent(in) :: win, first, num
             integer(c_int), asynchronous :: idx
             integer(MPI_COUNT_KIND), asynchronous :: value
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_notify_testsome(win, first, num, idx, &
-            value, flag, ierror) &
+        subroutine c_win_notify_testsome(win, first, num, idx, value, flag, ierror) &
             bind(C, name="mpix_win_notify_testsome_")
-            import :: c_int, c_ptr, MPI_ADDRESS_KIND, MPI_COUNT_KIND
-            integer(c_int), intent(in) :: win
-            integer(c_int), intent(in) :: first
-            integer(c_int), intent(in) :: num
-            integer(c_int), asynchronous :: idx
+            import
+            integer(c_int), intent(in) :: win, first, num
+            integer(c_int), asynchronous :: idx, flag
             integer(MPI_COUNT_KIND), asynchronous :: value
-            integer(c_int), asynchronous :: flag
             integer(c_int), intent(out) :: ierror
         end subroutine
     end interface
@@ -327,202 +232,278 @@ module mpix_notify_f08
 contains
 
     ! Puts data, then raises a counter of the target.
-    subroutine MPIX_Put_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+    subroutine put_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
         target_datatype, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
-        integer, intent(in) :: notification_idx
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        call put_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, target_disp, &
+            int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, ierror)
+    end subroutine
+
+    subroutine put_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_put_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+        call c_put_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
             int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
     ! Gets data, then raises a counter of the target.
-    subroutine MPIX_Get_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+    subroutine get_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
         target_datatype, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
-        integer, intent(in) :: notification_idx
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        call get_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, target_disp, &
+            int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, ierror)
+    end subroutine
+
+    subroutine get_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous :: origin_addr
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_get_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+        call c_get_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
             int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
     ! Reduces data into the target, then raises a counter of it.
-    subroutine MPIX_Accumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+    subroutine accumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, op, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
+        type(MPI_Op), intent(in) :: op
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        call accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
+            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, ierror)
+    end subroutine
+
+    subroutine accumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
         target_count, target_datatype, op, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Op), intent(in) :: op
-        integer, intent(in) :: notification_idx
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_accumulate_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+        call c_accumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
             int(op%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same, and fetches what was there.
-    subroutine MPIX_Get_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+    ! Fetches data and reduces ours into the target, then raises a counter of it.
+    subroutine get_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
         result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
         type(*), dimension(..), target, asynchronous :: result_addr
-        integer, intent(in) :: result_count
-        type(MPI_Datatype), intent(in) :: result_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: origin_count, result_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Datatype), intent(in) :: origin_datatype, result_datatype, target_datatype
         type(MPI_Op), intent(in) :: op
-        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        call get_accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, result_addr, &
+            int(result_count, MPI_COUNT_KIND), result_datatype, target_rank, target_disp, &
+            int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, ierror)
+    end subroutine
+
+    subroutine get_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        type(*), dimension(..), target, asynchronous :: result_addr
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, result_count, target_count
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, result_datatype, target_datatype
+        type(MPI_Op), intent(in) :: op
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_get_accumulate_notify(c_loc(origin_addr), int(origin_count, c_int), &
-            int(origin_datatype%MPI_VAL, c_int), c_loc(result_addr), int(result_count, c_int), &
-            int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, int(target_count, c_int), &
-            int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), int(notification_idx, c_int), &
-            int(win%MPI_VAL, c_int), code)
+        call c_get_accumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            c_loc(result_addr), result_count, int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), &
+            target_disp, target_count, int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), &
+            int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
     ! The same with a request for the data.
-    subroutine MPIX_Rput_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+    subroutine rput_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
         target_datatype, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
-        integer, intent(in) :: notification_idx
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        call rput_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
+            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, request, ierror)
+    end subroutine
+
+    subroutine rput_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, request, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rput_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+        call c_rput_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
             int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same with a request for the data.
-    subroutine MPIX_Rget_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+    subroutine rget_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
         target_datatype, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
-        integer, intent(in) :: notification_idx
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        call rget_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
+            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, request, ierror)
+    end subroutine
+
+    subroutine rget_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
+        target_datatype, notification_idx, win, request, ierror)
+        type(*), dimension(..), target, asynchronous :: origin_addr
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rget_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+        call c_rget_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
             int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same with a request for the data.
-    subroutine MPIX_Raccumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+    subroutine raccumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
         target_count, target_datatype, op, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Op), intent(in) :: op
-        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        call raccumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
+            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, request, &
+            ierror)
+    end subroutine
+
+    subroutine raccumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, op, notification_idx, win, request, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
+        type(MPI_Op), intent(in) :: op
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_raccumulate_notify(c_loc(origin_addr), int(origin_count, c_int), int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, int(target_count, c_int), int(target_datatype%MPI_VAL, c_int), &
+        call c_raccumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
             int(op%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same with a request for the data.
-    subroutine MPIX_Rget_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
-        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, request, &
-        ierror)
+    subroutine rget_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
+        request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
-        integer, intent(in) :: origin_count
-        type(MPI_Datatype), intent(in) :: origin_datatype
         type(*), dimension(..), target, asynchronous :: result_addr
-        integer, intent(in) :: result_count
-        type(MPI_Datatype), intent(in) :: result_datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: origin_count, result_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: target_count
-        type(MPI_Datatype), intent(in) :: target_datatype
+        type(MPI_Datatype), intent(in) :: origin_datatype, result_datatype, target_datatype
         type(MPI_Op), intent(in) :: op
-        integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        call rget_accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, result_addr, &
+            int(result_count, MPI_COUNT_KIND), result_datatype, target_rank, target_disp, &
+            int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, request, ierror)
+    end subroutine
+
+    subroutine rget_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
+        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
+        request, ierror)
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
+        type(*), dimension(..), target, asynchronous :: result_addr
+        integer, intent(in) :: target_rank, notification_idx
+        integer(MPI_COUNT_KIND), intent(in) :: origin_count, result_count, target_count
+        integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: origin_datatype, result_datatype, target_datatype
+        type(MPI_Op), intent(in) :: op
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rget_accumulate_notify(c_loc(origin_addr), int(origin_count, c_int), &
-            int(origin_datatype%MPI_VAL, c_int), c_loc(result_addr), int(result_count, c_int), &
-            int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, int(target_count, c_int), &
-            int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), int(notification_idx, c_int), &
-            int(win%MPI_VAL, c_int), handle, code)
+        call c_rget_accumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
+            c_loc(result_addr), result_count, int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), &
+            target_disp, target_count, int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), &
+            int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same for one element.
+    ! Fetches one element and reduces ours into it, then raises a counter of the target.
     subroutine MPIX_Fetch_and_op_notify(origin_addr, result_addr, datatype, target_rank, target_disp, op, &
         notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         type(*), dimension(..), target, asynchronous :: result_addr
-        type(MPI_Datatype), intent(in) :: datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: target_rank, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
+        type(MPI_Datatype), intent(in) :: datatype
         type(MPI_Op), intent(in) :: op
-        integer, intent(in) :: notification_idx
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
@@ -535,13 +516,11 @@ contains
     ! Compares and swaps one element, then raises a counter of the target.
     subroutine MPIX_Compare_and_swap_notify(origin_addr, compare_addr, result_addr, datatype, target_rank, &
         target_disp, notification_idx, win, ierror)
-        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
-        type(*), dimension(..), target, asynchronous, intent(in) :: compare_addr
+        type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr, compare_addr
         type(*), dimension(..), target, asynchronous :: result_addr
-        type(MPI_Datatype), intent(in) :: datatype
-        integer, intent(in) :: target_rank
+        integer, intent(in) :: target_rank, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
-        integer, intent(in) :: notification_idx
+        type(MPI_Datatype), intent(in) :: datatype
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
@@ -553,8 +532,7 @@ contains
 
     ! Raises a counter of the target, behind what was called before.
     subroutine MPIX_Notify(target_rank, notification_idx, win, ierror)
-        integer, intent(in) :: target_rank
-        integer, intent(in) :: notification_idx
+        integer, intent(in) :: target_rank, notification_idx
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
@@ -564,9 +542,9 @@ contains
 
     ! Gives this process counters. Collective.
     subroutine MPIX_Win_set_num_notify(win, info, num, ierror)
-        type(MPI_Win), intent(in) :: win
-        type(MPI_Info), intent(in) :: info
         integer, intent(in) :: num
+        type(MPI_Info), intent(in) :: info
+        type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
         call c_win_set_num_notify(int(win%MPI_VAL, c_int), int(info%MPI_VAL, c_int), int(num, c_int), code)
@@ -575,8 +553,8 @@ contains
 
     ! Tells how many counters a process has.
     subroutine MPIX_Win_get_num_notify(win, rank, num, ierror)
-        type(MPI_Win), intent(in) :: win
         integer, intent(in) :: rank
+        type(MPI_Win), intent(in) :: win
         integer, asynchronous :: num
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
@@ -586,8 +564,8 @@ contains
 
     ! Tells the value of a counter of this process.
     subroutine MPIX_Win_get_notify_value(win, notification_idx, value, ierror)
-        type(MPI_Win), intent(in) :: win
         integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
         integer(MPI_COUNT_KIND), asynchronous :: value
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
@@ -597,8 +575,8 @@ contains
 
     ! Takes the value of a counter of this process, which is then 0.
     subroutine MPIX_Win_reset_notify_value(win, notification_idx, value, ierror)
-        type(MPI_Win), intent(in) :: win
         integer, intent(in) :: notification_idx
+        type(MPI_Win), intent(in) :: win
         integer(MPI_COUNT_KIND), asynchronous :: value
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
@@ -608,9 +586,9 @@ contains
 
     ! The request is complete when the counter is at least `expected`.
     subroutine MPIX_Win_notify_ithreshold(win, notification_idx, expected, request, ierror)
-        type(MPI_Win), intent(in) :: win
         integer, intent(in) :: notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: expected
+        type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
@@ -622,9 +600,9 @@ contains
 
     ! The same, blocking.
     subroutine MPIX_Win_notify_threshold(win, notification_idx, expected, ierror)
-        type(MPI_Win), intent(in) :: win
         integer, intent(in) :: notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: expected
+        type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
         call c_win_notify_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, code)
@@ -633,23 +611,23 @@ contains
 
     ! The same as a question.
     subroutine MPIX_Win_notify_test_threshold(win, notification_idx, expected, flag, ierror)
-        type(MPI_Win), intent(in) :: win
         integer, intent(in) :: notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: expected
+        type(MPI_Win), intent(in) :: win
         logical, intent(out) :: flag
         integer, optional, intent(out) :: ierror
         integer(c_int) :: truth, code
         truth = 0
-        call c_win_notify_test_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, truth, code)
+        call c_win_notify_test_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, truth, &
+            code)
         flag = truth /= 0
         if (present(ierror)) ierror = code
     end subroutine
 
     ! The request is complete when one of `num` counters from `first` on is not 0: `idx`, with `value`.
     subroutine MPIX_Win_notify_iwaitsome(win, first, num, idx, value, request, ierror)
+        integer, intent(in) :: first, num
         type(MPI_Win), intent(in) :: win
-        integer, intent(in) :: first
-        integer, intent(in) :: num
         integer, asynchronous :: idx
         integer(MPI_COUNT_KIND), asynchronous :: value
         type(MPI_Request), intent(inout) :: request
@@ -664,9 +642,8 @@ contains
 
     ! The same, blocking.
     subroutine MPIX_Win_notify_waitsome(win, first, num, idx, value, ierror)
+        integer, intent(in) :: first, num
         type(MPI_Win), intent(in) :: win
-        integer, intent(in) :: first
-        integer, intent(in) :: num
         integer, asynchronous :: idx
         integer(MPI_COUNT_KIND), asynchronous :: value
         integer, optional, intent(out) :: ierror
@@ -677,9 +654,8 @@ contains
 
     ! The same as a question.
     subroutine MPIX_Win_notify_testsome(win, first, num, idx, value, flag, ierror)
+        integer, intent(in) :: first, num
         type(MPI_Win), intent(in) :: win
-        integer, intent(in) :: first
-        integer, intent(in) :: num
         integer, asynchronous :: idx
         integer(MPI_COUNT_KIND), asynchronous :: value
         logical, intent(out) :: flag

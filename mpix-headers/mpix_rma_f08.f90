@@ -10,9 +10,11 @@
 ! Origin buffers belong to the library until the request of the call that closes the epoch is complete: declare them `asynchronous`.
 ! Programs with mpif.h or `use mpi` need no module: the same names take integer handles, with ierror.
 include "mpix_notify_f08.f90"
+include "mpix_tagged_f08.f90"
 
 module mpix_rma_f08
     use mpix_notify_f08
+    use mpix_tagged_f08
     use, intrinsic :: iso_c_binding, only: c_int
     use mpi_f08, only: MPI_Group, MPI_Request, MPI_Win
     implicit none
@@ -52,6 +54,13 @@ module mpix_rma_f08
     public :: MPIX_Win_notify_iwaitsome
     public :: MPIX_Win_notify_waitsome
     public :: MPIX_Win_notify_testsome
+    public :: MPIX_Put_tagged
+    public :: MPIX_Get_tagged
+    public :: MPIX_Rput_tagged
+    public :: MPIX_Rget_tagged
+    public :: MPIX_Notify_init
+    public :: MPIX_Notify_iprobe
+    public :: MPIX_Notify_probe
     public :: MPIX_WIN_NOTIFICATION_NUM_SB
     public :: MPIX_WIN_NOTIFICATION_NUM_UB
     public :: MPIX_WIN_NOTIFICATION_VALUE_UB

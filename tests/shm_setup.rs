@@ -198,7 +198,11 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
                 let settings = Settings { cma: flavour == Flavour::Attached, ..settings() };
                 let mut host = Tampered { world: world.clone(), gathers: 0, tamper };
                 let mut w = ShmWindow::new(&mut host, memory, 1, settings).unwrap();
-                assert_eq!(host.gathers, if round % 8 == 5 { 3 } else { 2 }, "round {round}");
+                // Where all have kept the same segment, one gather is enough: they meet in it.
+                match round {
+                    0 => assert!(matches!(host.gathers, 1 | 2)),
+                    _ => assert_eq!(host.gathers, if round % 8 == 5 { 3 } else { 1 }, "round {round}"),
+                }
                 let other = 1 - world.rank;
                 for word in [Word::Grant, Word::Done, Word::Fence] {
                     assert_eq!(w.observe(other, word), 0);

@@ -17,6 +17,7 @@ MPI_Win win;
 char *base, *local;
 bool right = true;
 int64_t told[COUNTERS];
+MPI_Request tagged = MPI_REQUEST_NULL;
 
 static struct lines lines; /* of the first two ranks */
 static int64_t turn;       /* messages so far, of the way that is measured */
@@ -117,6 +118,26 @@ static void request_hear(size_t bytes)
     MPI_Wait(&r, MPI_STATUS_IGNORE);
     check(base, bytes, turn);
 }
+
+static void tagged_tell(size_t bytes)
+{
+    mark(local, bytes, turn);
+    MPIX_Put_tagged(local, (int)bytes, MPI_BYTE, 1 - rank, 0, (int)bytes, MPI_BYTE, TAG, win);
+}
+
+void await_tagged(void)
+{
+    MPI_Status status;
+    MPI_Start(&tagged);
+    MPI_Wait(&tagged, &status);
+    right &= status.MPI_SOURCE == 1 - rank && status.MPI_TAG == TAG;
+}
+
+static void tagged_hear(size_t bytes)
+{
+    await_tagged();
+    check(base, bytes, turn);
+}
 #endif
 
 static const struct way {
@@ -133,6 +154,7 @@ static const struct way {
 #ifndef PLAIN_HOST
     {"put_notify_threshold", notify_tell, notify_hear, LARGEST, true},
     {"put_notify_ithreshold", notify_tell, request_hear, LARGEST, true},
+    {"put_tagged", tagged_tell, tagged_hear, LARGEST, false},
 #endif
 };
 
@@ -227,6 +249,8 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
 #ifndef PLAIN_HOST
     MPIX_Win_set_num_notify(win, MPI_INFO_NULL, COUNTERS);
+    if (rank < 2)
+        MPIX_Notify_init(win, 1 - rank, TAG, 1, &tagged);
 #endif
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);
@@ -247,6 +271,10 @@ int main(int argc, char **argv)
         close_lines(&lines);
     }
     MPI_Win_unlock_all(win);
+#ifndef PLAIN_HOST
+    if (rank < 2)
+        MPI_Request_free(&tagged);
+#endif
     MPI_Win_free(&win);
     MPI_Comm_free(&two);
     free(local);

@@ -15,6 +15,7 @@
 
 enum { LARGEST = 4 << 20, FLAG = LARGEST, WINDOW = LARGEST + 4096 };
 enum { COUNTERS = 256 };
+enum { TAG = 4711 };
 
 extern int rank, ranks;
 extern MPI_Win win;      /* WINDOW bytes of each rank, all locked shared */
@@ -22,6 +23,7 @@ extern char *base;       /* this rank's */
 extern char *local;      /* LARGEST bytes */
 extern bool right;       /* everything that was received was right */
 extern int64_t told[COUNTERS]; /* notifications of a counter that were waited for */
+extern MPI_Request tagged;     /* persistent: a tagged put of the other one of two ranks */
 
 struct timing {
     int batches;
@@ -30,6 +32,9 @@ struct timing {
 
 /* Prints the median of what `batch` gives for so many rounds; with `rate`, per microsecond instead of microseconds. Collective. */
 void measure(const char *bench, const char *way, size_t bytes, bool rate, const struct timing *, double (*batch)(size_t bytes, long rounds));
+
+/* Waits for a tagged put, and sees who it is of. */
+void await_tagged(void);
 
 /* The number of a message in its first and last word. */
 void mark(char *at, size_t bytes, int64_t number);

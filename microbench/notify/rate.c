@@ -81,6 +81,21 @@ static void notify_burst(size_t bytes, int burst)
         }
     }
 }
+
+static void tagged_burst(size_t bytes, int burst)
+{
+    if (rank == 0) {
+        for (int i = 0; i < burst; i++)
+            MPIX_Put_tagged(local + (size_t)i * bytes, (int)bytes, MPI_BYTE, 1, (MPI_Aint)((size_t)i * bytes), (int)bytes,
+                            MPI_BYTE, TAG, win);
+        MPI_Win_flush_local(1, win);
+    } else {
+        for (int i = 0; i < burst; i++) {
+            await_tagged();
+            check(base + (size_t)i * bytes, bytes, number + i + 1);
+        }
+    }
+}
 #endif
 
 static void (*burst_now)(size_t bytes, int burst);
@@ -111,6 +126,7 @@ void measure_rates(size_t bytes, const struct timing *timing)
         {"put_flush_send", put_burst},
 #ifndef PLAIN_HOST
         {"put_notify_threshold", notify_burst},
+        {"put_tagged", tagged_burst},
 #endif
     };
     for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {

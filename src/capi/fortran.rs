@@ -1,11 +1,14 @@
 //! The calls of `MPIX_*` for Fortran: every argument by address, handles as integers, an error code at the end. Programs with `mpif.h`
 //! or `use mpi` call these names; the module `mpix_rma_f08` (mpix-headers) gives them the types of `mpi_f08`.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
 
 use super::notify::*;
+use super::tagged::*;
 use super::*;
 use crate::mpi::notify::*;
+use crate::mpi::tagged::*;
 
 /// Fortran's default integer, as the hosts are built.
 type Fint = c_int;
@@ -151,6 +154,53 @@ impl Argument for Request {
     }
 }
 
+/// A status that the call fills, or one that is ignored. In Fortran it has the bytes of C's, which may lie at any integer.
+struct Status {
+    place: *mut Fint,
+    made: MPI_Status,
+    ignored: bool,
+}
+
+impl Argument for Status {
+    type Place = *mut Fint;
+    type C = *mut MPI_Status;
+    unsafe fn enter(place: *mut Fint) -> Self {
+        let ignored = is_ignored(place);
+        // SAFETY: the caller's promise, but for a place that means something else; a status is integers, so any bits are one.
+        let made = unsafe { if ignored { std::mem::zeroed() } else { place.cast::<MPI_Status>().read_unaligned() } };
+        Status { place, made, ignored }
+    }
+    fn pass(&mut self) -> *mut MPI_Status {
+        if self.ignored { MPI_STATUS_IGNORE } else { &raw mut self.made }
+    }
+    unsafe fn leave(self) {
+        if !self.ignored {
+            // SAFETY: the caller's promise.
+            unsafe { self.place.cast::<MPI_Status>().write_unaligned(self.made) };
+        }
+    }
+}
+
+/// True of Fortran's `MPI_STATUS_IGNORE`, in whichever way the host has it: a variable of a known name, or where one of these leads.
+fn is_ignored(place: *mut Fint) -> bool {
+    const NAMES: [&CStr; 4] = [
+        c"mpi_fortran_status_ignore_",
+        c"mpi_fortran_status_ignore",
+        c"mpi_fortran_status_ignore__",
+        c"MPIR_F08_MPI_STATUS_IGNORE_OBJ",
+    ];
+    const LEADING: [&CStr; 2] = [c"MPI_F_STATUS_IGNORE", c"MPI_F08_STATUS_IGNORE"];
+    static FOUND: OnceLock<([usize; NAMES.len()], [usize; LEADING.len()])> = OnceLock::new();
+    // SAFETY: a C string; the handle stands for all that is loaded.
+    let look = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.expose_provenance();
+    let (known, leading) = FOUND.get_or_init(|| (NAMES.map(look), LEADING.map(look)));
+    let leads_here = |at: &usize| {
+        // SAFETY: the host's variable of this name is a pointer, which its initialisation sets.
+        *at != 0 && unsafe { std::ptr::with_exposed_provenance::<*mut Fint>(*at).read() } == place
+    };
+    place.is_null() || known.contains(&place.addr()) || leading.iter().any(leads_here)
+}
+
 /// Exports a call of Fortran under the names that compilers make of it.
 macro_rules! fortran {
     ($($call:ident $name:literal $bare:literal ($($arg:ident: $kind:ident),*);)*) => {$(
@@ -256,4 +306,63 @@ fortran! {
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace);
     MPIX_Win_notify_testsome "mpix_win_notify_testsome_" "mpix_win_notify_testsome" (
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace, flag: IntPlace);
+}
+
+fortran! {
+    MPIX_Put_notify_c "mpix_put_notify_c_" "mpix_put_notify_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win);
+    MPIX_Get_notify_c "mpix_get_notify_c_" "mpix_get_notify_c" (
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win);
+    MPIX_Rput_notify_c "mpix_rput_notify_c_" "mpix_rput_notify_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+    MPIX_Rget_notify_c "mpix_rget_notify_c_" "mpix_rget_notify_c" (
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+    MPIX_Accumulate_notify_c "mpix_accumulate_notify_c_" "mpix_accumulate_notify_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win);
+    MPIX_Raccumulate_notify_c "mpix_raccumulate_notify_c_" "mpix_raccumulate_notify_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win, request: Request);
+    MPIX_Get_accumulate_notify_c "mpix_get_accumulate_notify_c_" "mpix_get_accumulate_notify_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result, result_count: Count,
+        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Count, target_datatype: Datatype,
+        op: Reduction, notification_idx: Int, win: Win);
+    MPIX_Rget_accumulate_notify_c "mpix_rget_accumulate_notify_c_" "mpix_rget_accumulate_notify_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result, result_count: Count,
+        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Count, target_datatype: Datatype,
+        op: Reduction, notification_idx: Int, win: Win, request: Request);
+    MPIX_Put_tagged "mpix_put_tagged_" "mpix_put_tagged" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, tag: Int, win: Win);
+    MPIX_Get_tagged "mpix_get_tagged_" "mpix_get_tagged" (
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, tag: Int, win: Win);
+    MPIX_Rput_tagged "mpix_rput_tagged_" "mpix_rput_tagged" (
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+    MPIX_Rget_tagged "mpix_rget_tagged_" "mpix_rget_tagged" (
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+    MPIX_Put_tagged_c "mpix_put_tagged_c_" "mpix_put_tagged_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, tag: Int, win: Win);
+    MPIX_Get_tagged_c "mpix_get_tagged_c_" "mpix_get_tagged_c" (
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, tag: Int, win: Win);
+    MPIX_Rput_tagged_c "mpix_rput_tagged_c_" "mpix_rput_tagged_c" (
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+    MPIX_Rget_tagged_c "mpix_rget_tagged_c_" "mpix_rget_tagged_c" (
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+    MPIX_Notify_init "mpix_notify_init_" "mpix_notify_init" (
+        win: Win, source: Int, tag: Int, expected_count: Count, request: Request);
+    MPIX_Notify_iprobe "mpix_notify_iprobe_" "mpix_notify_iprobe" (
+        win: Win, source: Int, tag: Int, flag: IntPlace, status: Status);
+    MPIX_Notify_probe "mpix_notify_probe_" "mpix_notify_probe" (
+        win: Win, source: Int, tag: Int, status: Status);
 }

@@ -100,8 +100,8 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
         Some(Fault::new(MPI_ERR_ARG, "num is negative"))
     } else if most != 0 && wanted > most {
         Some(Fault::new(MPI_ERR_ARG, "num is beyond what the info key mpi_assert_max_num_notify has asserted"))
-    } else if ours.engine.awaits_counters_from(wanted) {
-        Some(Fault::new(MPI_ERR_RMA_SYNC, "a wait for a counter that would go is pending"))
+    } else if ours.engine.awaits_counters() {
+        Some(Fault::new(MPI_ERR_RMA_SYNC, "a wait for a counter is pending"))
     } else if ours.engine.has_operations() {
         Some(Fault::new(MPI_ERR_RMA_SYNC, "operations of this process are not complete"))
     } else {
@@ -109,12 +109,16 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
     };
     let mut guard = guard;
     let mut objected = false;
+    let mut bases = None;
     for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
         if fault.is_none() {
             // SAFETY: as above; the vote below gives the guard up and comes back with one.
             if let Err(reason) = unsafe { window.as_mut() }.port.make_counters(step, wanted) {
                 log::warn!("MPIX_Win_set_num_notify: {reason}");
                 fault = Some(Fault::new(MPI_ERR_NO_MEM, "the counters' memory cannot be had"));
+            } else if step == CounterStep::Map {
+                // SAFETY: as above.
+                bases = Some(unsafe { window.as_mut() }.engine.begin_counters());
             }
         }
         (guard, objected) = vote(guard, window, fault.is_some());
@@ -125,8 +129,8 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
     // SAFETY: as above.
     let ours = unsafe { window.as_mut() };
     ours.port.counters_made(!objected);
-    if !objected {
-        ours.engine.forget_counters_from(wanted);
+    if let Some(bases) = bases.filter(|_| objected) {
+        ours.engine.resume_counters(bases);
     }
     drop(guard);
     match fault {
@@ -152,7 +156,7 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Collective: gives this process `num` counters, and every other one as many as it asks for. Counts are kept.
+    /// Collective: gives this process `num` counters, and every other one as many as it asks for. All begin at 0.
     MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard, window| {
         let _ = info;
         set_number(guard, window, num)

@@ -28,6 +28,6 @@ mod window;
 
 pub use alphabet::*;
 pub use matching::Standing;
-pub use notify::Notified;
+pub use notify::{CounterBases, Notified};
 pub use report::Waits;
 pub use window::Window;

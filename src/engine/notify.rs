@@ -21,6 +21,10 @@ pub struct Notified {
     pub value: u64,
 }
 
+/// What a process knows of its counters, apart from them; see [`Window::begin_counters`].
+#[derive(Debug)]
+pub struct CounterBases(HashMap<u32, u64>);
+
 /// What waits for counters `first` to `first + number - 1`: for any of them to be at least `expected`.
 #[derive(Debug)]
 struct Watch {
@@ -95,14 +99,30 @@ impl Window {
         (Outcome::Pending(request), None)
     }
 
+    /// True if a request is that of a pending wait for counters.
+    pub fn awaits(&self, request: RequestId) -> bool {
+        self.notifications.watches.iter().any(|watch| watch.request == request)
+    }
+
+    /// Up to `looks` looks at what a pending wait waits for, and at nothing else. What is found is told here: the wait is over, and its
+    /// request not reported.
+    pub fn take_awaited(&mut self, port: &mut impl Port, request: RequestId, looks: u32) -> Option<Notified> {
+        let at = self.notifications.watches.iter().position(|watch| watch.request == request)?;
+        let Watch { first, number, expected, .. } = self.notifications.watches[at];
+        let found = (0..looks).find_map(|_| self.notifications.look(port, first, number, expected))?;
+        self.notifications.watches.remove(at);
+        self.requests.withdraw(request);
+        Some(found)
+    }
+
     /// What a completed wait has found, once.
     pub fn found(&mut self, request: RequestId) -> Option<Notified> {
         if self.notifications.found.is_empty() { None } else { self.notifications.found.remove(&request.index) }
     }
 
-    /// True if something waits for a counter from `index` on.
-    pub fn awaits_counters_from(&self, index: u32) -> bool {
-        self.notifications.watches.iter().any(|watch| watch.first + watch.number > index)
+    /// True if something waits for a counter.
+    pub fn awaits_counters(&self) -> bool {
+        self.notifications.are_awaited()
     }
 
     /// True if operations are recorded or in flight.
@@ -110,9 +130,14 @@ impl Window {
         self.records.len() != 0
     }
 
-    /// Counters from `index` on are gone. Should there be such again, they begin at 0.
-    pub fn forget_counters_from(&mut self, index: u32) {
-        self.notifications.bases.retain(|known, _| *known < index);
+    /// The port's counters are new ones, which begin at 0. Gives what was known of the old ones.
+    pub fn begin_counters(&mut self) -> CounterBases {
+        CounterBases(std::mem::take(&mut self.notifications.bases))
+    }
+
+    /// The port's counters are the old ones again.
+    pub fn resume_counters(&mut self, bases: CounterBases) {
+        self.notifications.bases = bases.0;
     }
 
     /// Part of a sweep: completes the waits that have come to their end.

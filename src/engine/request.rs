@@ -73,6 +73,12 @@ impl Requests {
         Some(id)
     }
 
+    /// Forgets a pending request, which is then never reported.
+    pub(super) fn withdraw(&mut self, id: RequestId) {
+        debug_assert!(self.is_pending(id), "a request that is complete is reported");
+        self.slots.remove(key(id));
+    }
+
     /// Requests opened and not yet reported.
     pub(super) fn alive(&self) -> u32 {
         self.slots.len() as u32

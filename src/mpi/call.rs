@@ -217,6 +217,7 @@ unsafe fn deliver_pending(
         Ok(pending) => {
             // SAFETY: the window was found under this guard.
             unsafe { window.as_mut() }.bind(id, pending, scope);
+            request::bind(pending, window, id);
             // A call of ours drives everything [PR-1].
             sweep(&mut guard);
             Ok(())

@@ -1,12 +1,14 @@
-//! The calls that take requests: those with persistent requests of ours among them are answered by `persistent`, the others as if there were none.
-//! A process that has none pays a look at a number.
+//! The calls that take requests: those with persistent requests of ours among them are answered by `persistent`, and waits for generalized
+//! ones by `direct`; the others as if there were none. A process that has none pays a look at two numbers.
 
 use std::ffi::c_int;
 
 use super::error::boundary;
 use super::host::exports;
-use super::persistent;
+#[cfg(mpi_status_lists)]
+use super::persistent::looks;
 use super::sys::*;
+use super::{direct, persistent, request};
 use crate::runtime::notices::none_known;
 
 /// What the host does, or we in its place where it has no hook.
@@ -18,24 +20,43 @@ mod plain {
         PMPI_Waitany as MPI_Waitany, PMPI_Waitsome as MPI_Waitsome,
     };
 }
+#[cfg(all(mpi_host = "openmpi", mpi_status_lists))]
+mod plain_lists {
+    pub(super) use crate::mpi::sys::{
+        PMPI_Request_get_status_all as MPI_Request_get_status_all, PMPI_Request_get_status_any as MPI_Request_get_status_any,
+        PMPI_Request_get_status_some as MPI_Request_get_status_some,
+    };
+}
 #[cfg(mpi_host = "mpich")]
 use super::blocking::waits as plain;
+#[cfg(all(mpi_host = "mpich", mpi_status_lists))]
+use super::blocking::waits as plain_lists;
 
 macro_rules! completion {
-    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr;)*) => {$(
+    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr $(, else $direct:expr)?;)*) => {$(
         /// Interposed for persistent requests of ours.
         ///
         /// # Safety
         /// As MPI says of the call.
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            if none_known() {
+            let (none_known, none_given) = (none_known(), request::none_given());
+            if none_known && none_given {
                 // SAFETY: the application's arguments, passed on.
                 return unsafe { $plain($($arg),*) };
             }
             boundary(stringify!($name), || {
                 // SAFETY: as above.
-                unsafe { $ours.unwrap_or_else(|| $plain($($arg),*)) }
+                unsafe {
+                    let mut code = None;
+                    $(if !none_given {
+                        code = $direct;
+                    })?
+                    if code.is_none() && !none_known {
+                        code = $ours;
+                    }
+                    code.unwrap_or_else(|| $plain($($arg),*))
+                }
             })
         }
         exports! { $name($($arg: $type),*); }
@@ -43,15 +64,16 @@ macro_rules! completion {
 }
 
 completion! {
-    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => plain::MPI_Wait, persistent::wait(request, status);
+    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => plain::MPI_Wait, persistent::wait(request, status),
+        else direct::wait(request, status);
     MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Test,
-        persistent::test(request, flag, status);
+        persistent::test(request, flag, status), else direct::test(request, flag, status);
     MPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Request_get_status,
         persistent::get_status(request, flag, status);
     MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => plain::MPI_Waitall,
         persistent::wait_all(count, requests, statuses, |count, requests, statuses| {
             plain::MPI_Waitall(count, requests, statuses)
-        });
+        }), else direct::wait_all(count, requests, statuses);
     MPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status) => plain::MPI_Testall,
         persistent::test_all(count, requests, flag, statuses, |count, requests, flag, statuses| {
             plain::MPI_Testall(count, requests, flag, statuses)
@@ -79,4 +101,23 @@ completion! {
     MPI_Startall(count: c_int, requests: *mut MPI_Request) => PMPI_Startall, persistent::start_all(count, requests);
     MPI_Request_free(request: *mut MPI_Request) => PMPI_Request_free, persistent::free(request);
     MPI_Cancel(request: *mut MPI_Request) => PMPI_Cancel, persistent::cancel(request);
+}
+
+#[cfg(mpi_status_lists)]
+completion! {
+    MPI_Request_get_status_all(count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status)
+        => plain_lists::MPI_Request_get_status_all,
+        looks::all(count, requests, flag, statuses, |requests| PMPI_Request_get_status_all(count, requests, flag, statuses));
+    MPI_Request_get_status_any(
+        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
+    ) => plain_lists::MPI_Request_get_status_any,
+        looks::any(count, requests, index, flag, status, |requests| {
+            PMPI_Request_get_status_any(count, requests, index, flag, status)
+        });
+    MPI_Request_get_status_some(
+        incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status
+    ) => plain_lists::MPI_Request_get_status_some,
+        looks::some(incount, requests, outcount, indices, statuses, |requests| {
+            PMPI_Request_get_status_some(incount, requests, outcount, indices, statuses)
+        });
 }

@@ -178,6 +178,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
 #[cfg(mpi_sessions)]
 pub(crate) fn finish_alone() {
     complete_rest("MPI_Session_finalize");
+    request::give_spare_back();
     derived::release();
     thread::stop();
     hook::see_off();
@@ -312,6 +313,7 @@ fn finish() {
         return;
     }
     complete_rest("MPI_Finalize");
+    request::give_spare_back();
     // Others may need this process until they have come here too. The host's own Finalize would not drive us.
     // SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
@@ -341,7 +343,7 @@ fn complete_rest(call: &str) {
             let guard = enter();
             // SAFETY: live windows are owned by the registry, and the guard is held.
             let engines = guard.windows.live().iter().map(|window| unsafe { &window.as_ref().engine });
-            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters_from(0)).count()
+            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters()).count()
         };
         if epochs_open != 0 {
             log::warn!("{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned");

@@ -10,6 +10,7 @@
 //! | `sync`, `rma` | the interposed `MPI_Win_*` synchronisation and communication calls |
 //! | `notify`, `tagged` | the notifying forms of the communication calls |
 //! | `persistent`, `completion` | persistent requests for tagged notifications, in all calls that take requests |
+//! | `direct` | waits for generalized requests of ours that do without the host |
 //! | `shortcut` | puts and gets of many threads at once |
 //! | `args`, `datatype`, `table` | checked arguments, predefined datatypes and reductions |
 //! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
@@ -30,6 +31,7 @@ mod constructor;
 mod courier;
 mod datatype;
 mod derived;
+mod direct;
 mod drive;
 pub(crate) mod error;
 mod flatten;

@@ -6,6 +6,9 @@
 //!
 //! So nothing of the host is needed to complete one, wherever that is noticed, and a wait for one alone costs a look at a table.
 
+#[cfg(mpi_status_lists)]
+pub(super) mod looks;
+
 use std::ffi::c_int;
 use std::ptr::NonNull;
 

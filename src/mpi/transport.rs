@@ -7,10 +7,12 @@ use std::ffi::c_int;
 
 use super::courier::HostCourier;
 use super::sys::*;
+use super::window::{VOTES_BYTES, Verdict, Votes};
 use super::{datatype, drive, verbs};
 use crate::engine::Rank;
 use crate::runtime::Transport;
 use crate::runtime::config::Reach;
+use crate::runtime::progress::Patience;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::members::{Extents, Members, Table};
 use crate::transport::host_mpi::{self, MessageWindow};
@@ -31,21 +33,66 @@ pub(crate) struct Collectives {
     comm: MPI_Comm,
     rank: Rank,
     size: u32,
-    gathering: Gathering,
+    /// Of this process, or of all when there is a verdict.
+    votes: Votes,
+    verdict: Option<Verdict>,
+    /// Votes that came with a gather say that what it was for is not wanted.
+    unwanted: bool,
     /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros and is thrown away.
     failed: Option<c_int>,
 }
 
 impl Collectives {
-    /// Over a live communicator.
-    pub(crate) fn over(comm: MPI_Comm, gathering: Gathering) -> Self {
+    /// Over a live communicator, with what its processes are to agree on.
+    pub(crate) fn over(comm: MPI_Comm, rank: c_int, size: c_int, votes: Votes) -> Self {
+        Self { comm, rank: rank as Rank, size: size as u32, votes, verdict: None, unwanted: false, failed: None }
+    }
+
+    /// Over a communicator of some of the processes that have agreed.
+    fn of_some(&self, comm: MPI_Comm) -> Self {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: the caller's communicator.
         unsafe {
             PMPI_Comm_rank(comm, &raw mut rank);
             PMPI_Comm_size(comm, &raw mut size);
         }
-        Self { comm, rank: rank as Rank, size: size as u32, gathering, failed: None }
+        Self { verdict: self.verdict, ..Self::over(comm, rank, size, self.votes) }
+    }
+
+    /// Agrees at once.
+    pub(crate) fn agree(&mut self) -> Result<(), c_int> {
+        // SAFETY: the communicator is live.
+        self.votes = unsafe { self.votes.agree(self.comm) }?;
+        self.verdict = Some(self.votes.verdict());
+        Ok(())
+    }
+
+    /// What was agreed on.
+    pub(crate) fn votes(&self) -> Votes {
+        self.votes
+    }
+
+    /// True once all have come: they wait for nothing but each other, and may do so in the host.
+    fn may_block(&self) -> bool {
+        self.verdict.is_some_and(|verdict| verdict.gathering == Gathering::Blocking)
+    }
+
+    /// The first gather, which carries the votes.
+    fn gather_votes(&mut self, mine: &[u8], all: &mut [u8]) -> c_int {
+        let len = mine.len() + VOTES_BYTES;
+        let mut together = mine.to_vec();
+        together.extend_from_slice(&self.votes.encode());
+        let mut everybody = vec![0; len * self.size as usize];
+        // SAFETY: the communicator is live; the lengths fit.
+        let code = unsafe { drive::allgather(self.comm, &together, &mut everybody) };
+        for (theirs, part) in all.chunks_exact_mut(mine.len()).zip(everybody.chunks_exact(len)) {
+            theirs.copy_from_slice(&part[..mine.len()]);
+            self.votes.join(&part[mine.len()..]);
+        }
+        let verdict = self.votes.verdict();
+        self.verdict = Some(verdict);
+        self.unwanted = !verdict.by_memory(self.size);
+        code
     }
 
     fn maximum(&mut self, mut value: c_int) -> c_int {
@@ -67,16 +114,32 @@ impl Bootstrap for Collectives {
     }
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
         assert_eq!(mine.len() * self.size as usize, all.len());
-        // SAFETY: the communicator is live; the lengths were just compared.
-        let code = unsafe {
-            match self.gathering {
-                Gathering::Driving => drive::allgather(self.comm, mine, all),
-                Gathering::Blocking => drive::allgather_blocking(self.comm, mine, all),
-            }
+        let code = if self.verdict.is_none() {
+            self.gather_votes(mine, all)
+        } else if self.may_block() {
+            // SAFETY: the communicator is live; the lengths were just compared.
+            unsafe { drive::allgather_blocking(self.comm, mine, all) }
+        } else {
+            // SAFETY: as above.
+            unsafe { drive::allgather(self.comm, mine, all) }
         };
         if code != MPI_SUCCESS {
             all.fill(0);
             self.failed.get_or_insert(code);
+        }
+    }
+    fn goes_on(&self) -> bool {
+        !self.unwanted && self.failed.is_none()
+    }
+    fn wait(&mut self, done: &mut dyn FnMut() -> bool) {
+        if self.may_block() {
+            let mut patience = Patience::new();
+            while !done() {
+                patience.round();
+                patience.pause();
+            }
+        } else {
+            drive::until(|| done().then_some(()));
         }
     }
 }
@@ -84,6 +147,10 @@ impl Bootstrap for Collectives {
 /// Why there is no transport.
 #[derive(Debug)]
 pub(crate) enum Unmade {
+    /// Some process gave a wrong argument, of this error class.
+    Wrong(c_int),
+    /// Some process leaves the window to the host.
+    NotOurs,
     /// The window is left to the host, for this reason.
     Unsuitable(SetupError),
     /// The host failed.
@@ -102,30 +169,31 @@ pub(crate) struct Part {
 ///
 /// # Errors
 /// No process has a transport, for the same reason.
-pub(crate) fn make(
-    comm: MPI_Comm,
-    part: Part,
-    reach: Reach,
-    settings: shm::Settings,
-    gathering: Gathering,
-) -> Result<Transport, Unmade> {
-    let mut all = Collectives::over(comm, gathering);
-    // Alone there is nobody to send to.
-    if !reach.is_far() || all.size == 1 {
-        let port = ShmWindow::new(&mut all, part.memory, part.disp_unit, settings);
+pub(crate) fn make(all: &mut Collectives, part: Part, settings: shm::Settings) -> Result<Transport, Unmade> {
+    let size = all.size;
+    // The votes tell what is to be made, or will with the first gather.
+    if all.verdict.is_none_or(|verdict| verdict.by_memory(size)) {
+        let port = ShmWindow::new(all, part.memory, part.disp_unit, settings);
         if let Some(code) = all.failed {
             return Err(Unmade::Host(code));
         }
+        let reach = all.verdict.map_or(Reach::Auto, |verdict| verdict.reach);
         match port {
             Ok(port) => return Ok(port.into()),
-            Err(reason) if reach == Reach::Shm || all.size == 1 => return Err(Unmade::Unsuitable(reason)),
+            Err(SetupError::Unwanted) => {}
+            Err(reason) if reach == Reach::Shm || size == 1 => return Err(Unmade::Unsuitable(reason)),
             Err(reason) if matches!(part.memory, Memory::Share { .. }) => return Err(Unmade::Unsuitable(reason)),
-            Err(SetupError::NotOneNode) => return by_messages(&mut all, part, reach, settings),
+            Err(SetupError::NotOneNode) => return by_messages(all, part, reach, settings),
             Err(reason) => log::info!("messages instead of shared memory: {reason}"),
         }
     }
-    let reach = if reach == Reach::Auto { Reach::HostMpi } else { reach };
-    by_messages(&mut all, part, reach, settings)
+    match all.verdict {
+        Some(Verdict { class, .. }) if class != 0 => Err(Unmade::Wrong(class)),
+        Some(Verdict { ours: false, .. }) => Err(Unmade::NotOurs),
+        // Where shared memory has failed, its processes are peers like any others.
+        Some(Verdict { reach: Reach::Verbs, .. }) => by_messages(all, part, Reach::Verbs, settings),
+        _ => by_messages(all, part, Reach::HostMpi, settings),
+    }
 }
 
 /// Bytes that tell a process's node and memory, and what RDMA it has.
@@ -214,7 +282,7 @@ fn private(all: &Collectives) -> Result<MPI_Comm, Unmade> {
     let (mut group, mut comm) = (MPI_GROUP_NULL, MPI_COMM_NULL);
     // SAFETY: the communicator is live, and all of its processes come here.
     unsafe {
-        if all.gathering == Gathering::Driving {
+        if !all.may_block() {
             drive::assemble(all.comm);
         }
         let mut code = PMPI_Comm_group(all.comm, &raw mut group);
@@ -242,7 +310,7 @@ fn node_window(all: &Collectives, comm: MPI_Comm, mates: &[Rank], part: Part, se
     let mut node = MPI_COMM_NULL;
     // SAFETY: the communicator was just made, and all of its processes come here.
     let code = unsafe {
-        if all.gathering == Gathering::Driving {
+        if !all.may_block() {
             drive::assemble(comm);
         }
         PMPI_Comm_split(comm, mates[0] as c_int, all.rank as c_int, &raw mut node)
@@ -250,7 +318,7 @@ fn node_window(all: &Collectives, comm: MPI_Comm, mates: &[Rank], part: Part, se
     if code != MPI_SUCCESS {
         return None;
     }
-    let mut some = Collectives::over(node, all.gathering);
+    let mut some = all.of_some(node);
     let port = ShmWindow::new(&mut some, part.memory, part.disp_unit, settings);
     free(node);
     if let Err(reason) = &port {

@@ -234,6 +234,22 @@ impl Window {
         }
     }
 
+    /// Up to `looks` looks at counters that a pending request waits for, and at nothing else. True if it has ended so: then its places are
+    /// written, and nothing reports it.
+    #[inline]
+    pub(crate) fn take_awaited(&mut self, id: RequestId, looks: u32) -> bool {
+        let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id, looks));
+        let Some(found) = found else { return false };
+        if let Some(bound) = self.requests.get_mut(id.index as usize) {
+            *bound = None;
+        }
+        if let Some(places) = self.places.remove(&id.index) {
+            // SAFETY: as in `report`.
+            unsafe { places.write(found) };
+        }
+        true
+    }
+
     /// True if a lock that is open is not held yet, and may still come.
     #[inline]
     pub(crate) fn awaits_open_lock(&self) -> bool {
@@ -347,6 +363,10 @@ impl Window {
     #[inline]
     pub(crate) fn completes_soon(&mut self, id: RequestId, host: &Host) -> bool {
         if self.engine.defers() {
+            return false;
+        }
+        if self.engine.awaits(id) {
+            // Was looked at just now.
             return false;
         }
         (0..LOOKS_BEFORE_A_REQUEST).any(|_| {

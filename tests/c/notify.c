@@ -3,12 +3,9 @@
  *
  *   notify CASE    CASE: epochs | calls | waits | some | reset | overload | wrong | bounds
  */
-#include "check.h"
+#include "notified.h"
 
-enum { CELLS = 4096, COUNTERS = 8 };
-static Window w;
-
-static int64_t *cells(void) { return w.base; }
+enum { COUNTERS = 8 };
 
 static MPI_Count value_of(int idx)
 {
@@ -19,97 +16,40 @@ static MPI_Count value_of(int idx)
 
 static void open_window(int kind)
 {
-    w = window(kind, CELLS * (MPI_Aint)sizeof(int64_t), sizeof(int64_t));
+    open_cells(kind);
     MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
 }
 
-/* Right neighbour puts; each checks the count, then at once the data: nothing else synchronises the two. */
 static void put_right(int64_t value, int count, int idx)
 {
-    static int64_t data[CELLS];
-    for (int i = 0; i < count; i++)
-        data[i] = value + i;
-    MPI(MPIX_Put_notify(data, count, MPI_INT64_T, (me + 1) % ranks, 0, count, MPI_INT64_T, idx, w.win));
+    MPI(MPIX_Put_notify(numbers(value, count), count, MPI_INT64_T, right_of(me), 0, count, MPI_INT64_T, idx, w.win));
 }
 
-static void expect_data(int64_t value, int count, const char *where)
+static MPI_Count counted; /* notifications of counter 1 that were waited for */
+
+static void put_counted(int64_t value, int count) { put_right(value, count, 1); }
+
+static void hear_counted(enum kind kind, const char *name)
 {
-    int wrong = 0;
-    for (int i = 0; i < count; i++)
-        wrong += load64(cells() + i) != value + i;
-    EXPECT(!wrong, "%s: %d of %d cells were not there with the count", where, wrong, count);
+    (void)kind, (void)name;
+    MPI(MPIX_Win_notify_threshold(w.win, 1, ++counted));
 }
+
+static void expect_counted(void) { EXPECT(value_of(1) == counted, "counter is %ld, not %ld", (long)value_of(1), (long)counted); }
+
+static void put_deferred(const int64_t *value, int place)
+{
+    MPI(MPIX_Put_notify(value, 1, MPI_INT64_T, right_of(me), place, 1, MPI_INT64_T, 2, w.win));
+}
+
+static void expect_not_begun(void) { EXPECT(value_of(2) == 0, "notified by an epoch that has not begun"); }
+static void hear_deferred(int place) { MPI(MPIX_Win_notify_threshold(w.win, 2, place + 1)); }
 
 static void epochs(void)
 {
-    static const int sizes[] = {1, 3, 100, CELLS};
-    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
-    MPI_Count count = 0;
-    MPI_Group to = group_one(right), from = group_one(left);
-    for (int s = 0; s < 4; s++)
-        for (int mix = 0; mix <= NB_ALL; mix += 5) {
-            int n = sizes[s];
-            int64_t value = 1000 * (s * 16 + mix + 1);
-            MPI_Request r[2];
-            MPI(MPI_Barrier(MPI_COMM_WORLD));
-            MPI(MPI_Win_fence(0, w.win));
-            put_right(value, n, 1);
-            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
-            expect_data(value, n, "fence");
-            MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
-
-            do_post(mix, from, 0, w.win);
-            do_start(mix, to, 0, w.win);
-            put_right(value + 1, n, 1);
-            do_complete(mix, w.win, &r[0]);
-            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
-            expect_data(value + 1, n, "access");
-            do_wait(mix, w.win, &r[1]);
-            MPI(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
-            MPI(MPI_Barrier(MPI_COMM_WORLD));
-
-            do_lock(mix, MPI_LOCK_EXCLUSIVE, right, w.win);
-            put_right(value + 2, n, 1);
-            do_unlock(mix, right, w.win, &r[0]);
-            finish(&r[0]);
-            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
-            expect_data(value + 2, n, "lock");
-            MPI(MPI_Barrier(MPI_COMM_WORLD));
-
-            do_lock_all(mix, w.win);
-            put_right(value + 3, n, 1);
-            MPI(MPIX_Win_notify_threshold(w.win, 1, ++count));
-            expect_data(value + 3, n, "lock_all");
-            do_unlock_all(mix, w.win, &r[0]);
-            finish(&r[0]);
-            EXPECT(value_of(1) == count, "counter is %ld, not %ld", (long)value_of(1), (long)count);
-        }
-
-    /* Deferred: an origin closes three epochs before the first is exposed. The counts come one by one. */
-    MPI(MPI_Barrier(MPI_COMM_WORLD));
-    MPI_Request r[3];
-    int64_t values[3] = {71, 72, 73};
-    if (me % 2 == 0 && right != 0 && ranks > 1) {
-        for (int i = 0; i < 3; i++) {
-            do_start(NB_ALL, to, 0, w.win);
-            MPI(MPIX_Put_notify(&values[i], 1, MPI_INT64_T, right, i, 1, MPI_INT64_T, 2, w.win));
-            do_complete(NB_ALL, w.win, &r[i]);
-        }
-        tell(right, 1);
-        MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
-    } else if (me % 2) {
-        hear(left, 1);
-        EXPECT(value_of(2) == 0, "notified by an epoch that has not begun");
-        for (int i = 0; i < 3; i++) {
-            do_post(NB_ALL, from, 0, w.win);
-            MPI(MPIX_Win_notify_threshold(w.win, 2, i + 1));
-            EXPECT(load64(cells() + i) == 71 + i, "deferred put %d: %ld", i, (long)load64(cells() + i));
-            do_wait(NB_ALL, w.win, &r[i]);
-        }
-        MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
-    }
-    MPI(MPI_Group_free(&to));
-    MPI(MPI_Group_free(&from));
+    static const struct family counters = {put_counted, hear_counted, expect_counted, put_deferred, expect_not_begun, hear_deferred};
+    counted = 0;
+    every_epoch(&counters);
 }
 
 /* Each call in its notifying form: its own effect, and one notification. */
@@ -263,16 +203,30 @@ static void reset(void)
     MPI(MPIX_Win_reset_notify_value(w.win, 7, &value));
     sum += value;
     EXPECT(sum == (MPI_Count)EACH * ranks, "%ld notifications, not %ld", (long)sum, (long)EACH * ranks);
-    /* Counts of counters that stay are kept; those that go and come again begin at 0. */
+    /* A change of the numbers makes every counter 0: those that stay, with a base of their own or without, and those that go and come again. */
     MPI(MPI_Win_lock_all(0, w.win));
     MPI(MPIX_Notify(me, 2, w.win));
     MPI(MPIX_Notify(me, 7, w.win));
     MPI(MPI_Win_unlock_all(w.win));
+    EXPECT(value_of(2) > 0 && value_of(7) == 1, "counts before a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
+    /* One process cannot: counts and what was reset before stay as they are. */
     MPI_Count two = value_of(2);
-    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3));
-    EXPECT(value_of(2) == two, "a counter that stays has lost its count");
+    MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_RETURN));
+    EXPECT(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == ranks - 1 ? -1 : 3) != MPI_SUCCESS, "a negative number is taken");
+    MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_ARE_FATAL));
+    EXPECT(value_of(2) == two && value_of(7) == 1, "counts after a refused change: %ld, %ld", (long)value_of(2), (long)value_of(7));
     MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
-    EXPECT(value_of(2) == two && value_of(7) == 0, "counts after a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
+    for (int i = 0; i < COUNTERS; i++)
+        EXPECT(value_of(i) == 0, "counter %d is %ld after the same number was set again", i, (long)value_of(i));
+    MPI(MPI_Barrier(MPI_COMM_WORLD)); /* all have looked */
+    MPI(MPI_Win_lock_all(0, w.win));
+    MPI(MPIX_Notify(me, 2, w.win));
+    MPI(MPI_Win_unlock_all(w.win));
+    EXPECT(value_of(2) == 1, "a counter that was set again: %ld", (long)value_of(2));
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3));
+    EXPECT(value_of(2) == 0, "a counter that stays among fewer: %ld", (long)value_of(2));
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
+    EXPECT(value_of(2) == 0 && value_of(7) == 0, "counts after a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
 }
 
 /* True if operations progress without any call of their target. */
@@ -364,10 +318,13 @@ static void wrong(void)
     EXPECT(n == COUNTERS, "%d counters", n);
     if (me == 0)
         MPI(MPIX_Win_notify_ithreshold(w.win, 5, 1, &pending));
-    int code = MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3);
-    EXPECT(class_of(code) == (me == 0 ? MPI_ERR_RMA_SYNC : MPI_ERR_ARG), "fewer counters with a wait pending: class %d", class_of(code));
+    for (int num = 3; num <= COUNTERS + 3; num += COUNTERS) {
+        int code = MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, num);
+        EXPECT(class_of(code) == (me == 0 ? MPI_ERR_RMA_SYNC : MPI_ERR_ARG), "%d counters with a wait pending: class %d", num,
+               class_of(code));
+    }
     MPI_Win copy = w.win;
-    code = MPI_Win_free(&copy);
+    int code = MPI_Win_free(&copy);
     EXPECT(class_of(code) == MPI_ERR_RMA_SYNC && copy == w.win, "free with a wait pending: class %d", class_of(code));
     if (me == 0) {
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));

@@ -4,6 +4,8 @@
  *
  * Process 0 makes the request, process 1 holds it up until it is told to go on.
  *
+ * Requests that were waited for are given out again: none is complete too early, or twice.
+ *
  *   requests [BYTES]    of the host's messages
  */
 #include "check.h"
@@ -364,6 +366,58 @@ static void long_list(int test)
     window_free(&late);
 }
 
+/* Waits for counters, which are complete when this process says so: more at once than the library keeps for the next ones, each
+ * way of completing after each other one, some freed while pending, and one that ends after its window. */
+static void given_out_again(void)
+{
+    enum { MANY = 150 };
+    static MPI_Request r[MANY];
+    static MPI_Status st[MANY];
+    int flag;
+    for (int how = 0; how < HOWS; how++) {
+        Window own = window_on(ALLOCATED, sizeof(int64_t), 1, MPI_INFO_NULL, MPI_COMM_SELF);
+        MPI(MPIX_Win_set_num_notify(own.win, MPI_INFO_NULL, MANY));
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, own.win));
+        for (int round = 1; round <= 3; round++) {
+            for (int i = 0; i < MANY; i++)
+                MPI(MPIX_Win_notify_ithreshold(own.win, i, round, &r[i]));
+            for (int i = 0; i < MANY; i++) {
+                MPI(MPI_Test(&r[i], &flag, MPI_STATUS_IGNORE));
+                EXPECT(!flag, "%s, round %d: request %d is complete before its counter", how_name[how], round, i);
+            }
+            if (round == 2)
+                for (int i = 0; i < MANY; i += 3)
+                    MPI(MPI_Request_free(&r[i]));
+            for (int i = 0; i < MANY; i++) { /* the last ones end first */
+                int at = round == 1 ? i : MANY - 1 - i;
+                MPI(MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, at, own.win));
+                if ((how == WAIT || how == TEST) && round == 3) {
+                    complete(how, 1, &r[at], &st[at]);
+                    empty_status(&st[at], "ithreshold", how_name[how]);
+                }
+            }
+            for (int i = 0; i < MANY; i += 8)
+                complete(how, MANY - i < 8 ? MANY - i : 8, r + i, st + i);
+        }
+        MPI(MPI_Win_unlock(0, own.win));
+        MPI(MPI_Win_free(&own.win));
+    }
+    Window gone = window(ALLOCATED, sizeof(int64_t), 1);
+    if (me == 0) {
+        MPI(MPI_Win_start(one, 0, gone.win));
+        MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, gone.win));
+        MPI(MPIX_Win_icomplete(gone.win, &r[0]));
+        tell(1, 1);
+    } else {
+        hear(0, 1);
+        MPI(MPI_Win_post(zero, 0, gone.win));
+        MPI(MPI_Win_wait(gone.win));
+    }
+    window_free(&gone);
+    if (me == 0)
+        complete(WAIT, 1, r, st);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
@@ -393,6 +447,7 @@ int main(int argc, char **argv)
         many_windows(how);
     for (int test = 0; test < 2; test++)
         long_list(test);
+    given_out_again();
     MPI(MPI_Group_free(&zero));
     MPI(MPI_Group_free(&one));
     free(out);

@@ -4,14 +4,7 @@
  *
  *   tagged CASE    CASE: epochs | calls | match | lists | many | overload | wrong
  */
-#include "check.h"
-
-enum { CELLS = 4096 };
-static Window w;
-
-static int64_t *cells(void) { return w.base; }
-
-static void open_window(int kind) { w = window(kind, CELLS * (MPI_Aint)sizeof(int64_t), sizeof(int64_t)); }
+#include "notified.h"
 
 static void expect_status(const MPI_Status *s, int source, int tag, const char *where)
 {
@@ -45,89 +38,35 @@ static void expect_none(const char *where)
 
 static void put_right(int64_t value, int count, int tag)
 {
-    static int64_t data[CELLS];
-    for (int i = 0; i < count; i++)
-        data[i] = value + i;
-    MPI(MPIX_Put_tagged(data, count, MPI_INT64_T, (me + 1) % ranks, 0, count, MPI_INT64_T, tag, w.win));
+    MPI(MPIX_Put_tagged(numbers(value, count), count, MPI_INT64_T, right_of(me), 0, count, MPI_INT64_T, tag, w.win));
 }
 
-static void expect_data(int64_t value, int count, const char *where)
+static int last_tag;
+
+static void put_next(int64_t value, int count) { put_right(value, count, ++last_tag); }
+
+/* By rank and tag, or either one, or neither. */
+static void hear_last(enum kind kind, const char *name)
 {
-    int wrong = 0;
-    for (int i = 0; i < count; i++)
-        wrong += load64(cells() + i) != value + i;
-    EXPECT(!wrong, "%s: %d of %d cells were not there with the notification", where, wrong, count);
+    int left = left_of(me);
+    take(kind == FENCE || kind == LOCK ? left : MPI_ANY_SOURCE, kind < LOCK ? last_tag : MPI_ANY_TAG, left, last_tag, name);
 }
+
+static void expect_no_more(void) { expect_none("epochs"); }
+
+static void put_deferred(const int64_t *value, int place)
+{
+    MPI(MPIX_Put_tagged(value, 1, MPI_INT64_T, right_of(me), place, 1, MPI_INT64_T, 500 + place, w.win));
+}
+
+static void expect_not_begun(void) { expect_none("deferred"); }
+static void hear_deferred(int place) { take(left_of(me), MPI_ANY_TAG, left_of(me), 500 + place, "deferred"); }
 
 static void epochs(void)
 {
-    static const int sizes[] = {1, 3, 100, CELLS};
-    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks, tag = 0;
-    MPI_Group to = group_one(right), from = group_one(left);
-    for (int s = 0; s < 4; s++)
-        for (int mix = 0; mix <= NB_ALL; mix += 5) {
-            int n = sizes[s];
-            int64_t value = 1000 * (s * 16 + mix + 1);
-            MPI_Request r[2];
-            MPI(MPI_Barrier(MPI_COMM_WORLD));
-            MPI(MPI_Win_fence(0, w.win));
-            put_right(value, n, ++tag);
-            take(left, tag, left, tag, "fence");
-            expect_data(value, n, "fence");
-            MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
-
-            do_post(mix, from, 0, w.win);
-            do_start(mix, to, 0, w.win);
-            put_right(value + 1, n, ++tag);
-            do_complete(mix, w.win, &r[0]);
-            take(MPI_ANY_SOURCE, tag, left, tag, "access");
-            expect_data(value + 1, n, "access");
-            do_wait(mix, w.win, &r[1]);
-            MPI(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
-            MPI(MPI_Barrier(MPI_COMM_WORLD));
-
-            do_lock(mix, MPI_LOCK_EXCLUSIVE, right, w.win);
-            put_right(value + 2, n, ++tag);
-            do_unlock(mix, right, w.win, &r[0]);
-            finish(&r[0]);
-            take(left, MPI_ANY_TAG, left, tag, "lock");
-            expect_data(value + 2, n, "lock");
-            MPI(MPI_Barrier(MPI_COMM_WORLD));
-
-            do_lock_all(mix, w.win);
-            put_right(value + 3, n, ++tag);
-            take(MPI_ANY_SOURCE, MPI_ANY_TAG, left, tag, "lock_all");
-            expect_data(value + 3, n, "lock_all");
-            do_unlock_all(mix, w.win, &r[0]);
-            finish(&r[0]);
-            expect_none("epochs");
-        }
-
-    /* Deferred: an origin closes three epochs before the first is exposed. Its notifications come one by one. */
-    MPI(MPI_Barrier(MPI_COMM_WORLD));
-    MPI_Request r[3];
-    int64_t values[3] = {71, 72, 73};
-    if (me % 2 == 0 && right != 0 && ranks > 1) {
-        for (int i = 0; i < 3; i++) {
-            do_start(NB_ALL, to, 0, w.win);
-            MPI(MPIX_Put_tagged(&values[i], 1, MPI_INT64_T, right, i, 1, MPI_INT64_T, 500 + i, w.win));
-            do_complete(NB_ALL, w.win, &r[i]);
-        }
-        tell(right, 1);
-        MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
-    } else if (me % 2) {
-        hear(left, 1);
-        expect_none("deferred");
-        for (int i = 0; i < 3; i++) {
-            do_post(NB_ALL, from, 0, w.win);
-            take(left, MPI_ANY_TAG, left, 500 + i, "deferred");
-            EXPECT(load64(cells() + i) == 71 + i, "deferred put %d: %ld", i, (long)load64(cells() + i));
-            do_wait(NB_ALL, w.win, &r[i]);
-        }
-        MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
-    }
-    MPI(MPI_Group_free(&to));
-    MPI(MPI_Group_free(&from));
+    static const struct family tags = {put_next, hear_last, expect_no_more, put_deferred, expect_not_begun, hear_deferred};
+    last_tag = 0;
+    every_epoch(&tags);
 }
 
 /* Each call: its own effect, and its tag. */
@@ -549,7 +488,7 @@ int main(int argc, char **argv)
     int ran = 0;
     for (unsigned c = 0; c < sizeof all / sizeof all[0]; c++)
         for (int kind = 0; kind < KINDS && !strcmp(argv[1], all[c].name); kind++, ran++) {
-            open_window(kind);
+            open_cells(kind);
             all[c].run();
             if (w.win != MPI_WIN_NULL)
                 window_free(&w);

@@ -108,6 +108,7 @@ program notify
     call expect(back(6) == 3, 'MPIX_Rget_notify')
     call MPIX_Notify(right, 2, w)
     call MPI_Win_unlock_all(w)
+    call large_counts()
     call MPIX_Win_notify_threshold(w, 0, 9_MPI_COUNT_KIND)
     call MPIX_Win_get_notify_value(w, 0, value)
     call expect(value == 9, 'nine operations, nine notifications')
@@ -138,6 +139,39 @@ program notify
     if (wrong /= 0) stop 1
 
 contains
+
+    ! The same calls with large counts, by themselves on counter 3.
+    subroutine large_counts()
+        integer(MPI_COUNT_KIND), parameter :: few = 1
+        call MPI_Barrier(MPI_COMM_WORLD)
+        memory = 5
+        call MPI_Barrier(MPI_COMM_WORLD)
+        call MPI_Win_lock_all(0, w)
+        call MPIX_Put_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w)
+        call MPIX_Accumulate_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, MPI_SUM, 3, w)
+        call MPIX_Get_accumulate_notify(one, few, MPI_INTEGER, back(1), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, &
+            MPI_SUM, 3, w)
+        call MPI_Win_flush(right, w)
+        call expect(back(1) == 2, 'MPIX_Get_accumulate_notify with large counts')
+        call MPIX_Get_notify(back(2), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w)
+        call MPI_Win_flush(right, w)
+        call expect(back(2) == 3, 'MPIX_Get_notify with large counts')
+        call MPIX_Rput_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w, r(1))
+        call MPI_Wait(r(1), MPI_STATUS_IGNORE)
+        call MPI_Win_flush(right, w)
+        call MPIX_Raccumulate_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, MPI_SUM, 3, w, r(1))
+        call MPIX_Rget_accumulate_notify(one, few, MPI_INTEGER, back(3), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, &
+            MPI_SUM, 3, w, r(2))
+        call MPI_Waitall(2, r, MPI_STATUSES_IGNORE)
+        call expect(back(3) == 2, 'MPIX_Rget_accumulate_notify with large counts')
+        call MPIX_Rget_notify(back(4), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w, r(1))
+        call MPI_Wait(r(1), MPI_STATUS_IGNORE)
+        call expect(back(4) == 3, 'MPIX_Rget_notify with large counts')
+        call MPI_Win_unlock_all(w)
+        call MPIX_Win_notify_threshold(w, 3, 8_MPI_COUNT_KIND)
+        call MPIX_Win_reset_notify_value(w, 3, value)
+        call expect(value == 8, 'eight operations with large counts, eight notifications')
+    end subroutine
 
     subroutine expect(condition, words)
         logical, intent(in) :: condition

@@ -76,7 +76,8 @@ class Guest:
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
         shutil.copy(f"{HERE}/guest-start", f"{self.folder}/start")
-        names = {"MPIX_GUEST": index, "MPIX_GUESTS": options.guests, "MPIX_GUEST_FOLDER": os.getcwd(), "MPIX_GUEST_RSH": f"{HERE}/rsh"}
+        names = {"MPIX_GUEST": index, "MPIX_GUESTS": options.guests, "MPIX_GUEST_FOLDER": os.getcwd(), "MPIX_GUEST_RSH": f"{HERE}/rsh",
+                 "MPIX_GUEST_PRELOAD": f"{options.cache}/patience.so" if options.patience else ""}
         self.write("setup", "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in names.items()))
         if self.has_job:
             self.write("job", shlex.join(options.command) + "\n")
@@ -243,6 +244,7 @@ def main():
     parser.add_argument("--boot-seconds", type=float, default=150, help="time limit of coming up")
     parser.add_argument("--cpus", type=int, help="of each guest (default: 2 if there are as many per guest here, else 1)")
     parser.add_argument("--memory", type=int, default=1024, help="of each guest, in MiB")
+    parser.add_argument("--spin", dest="patience", action="store_false", help="let programs poll as they like (patience.c says what is done about it)")
     parser.add_argument("--loss", type=float, default=0, help="share of the fabric's frames that get lost, such as 0.01")
     parser.add_argument("--seed", type=int, default=1, help="of the losses")
     parser.add_argument("--out", help="folder for results")

@@ -221,10 +221,23 @@ static void expect_receives(struct end *e, int count)
         MUST(!ibv_post_srq_recv(e->receives, &receive, &bad));
 }
 
+/* How often this device has refused a message because there was no place for it. */
+static long refusals(struct end *e)
+{
+    char path[256];
+    long count = -1;
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/hw_counters/send_rnr_err", ibv_get_device_name(e->domain->context->device));
+    FILE *file = fopen(path, "r");
+    MUST(file && fscanf(file, "%ld", &count) == 1);
+    fclose(file);
+    return count;
+}
+
 /* The end to which it is done. */
 static void passive(struct end *e)
 {
     open_end(e);
+    long before = refusals(e);
     expect_receives(e, 3);
     meet(e);
     for (size_t k = 0; k < SIZE; k++)
@@ -244,7 +257,9 @@ static void passive(struct end *e)
     meet(e);
     meet(e);
     MUST(*(uint64_t *)e->memory == 42);
-    usleep(200000); /* late, so that the sender is refused at first */
+    /* Late: the sender has been refused before. */
+    for (double end = now() + 30; refusals(e) == before; sched_yield())
+        MUST(now() < end);
     expect_receives(e, 1);
     done = next(e->received);
     MUST(done.status == IBV_WC_SUCCESS && done.byte_len == 32);
@@ -274,7 +289,7 @@ static int connect_to(const char *host)
     struct addrinfo hint = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found;
     MUST(!getaddrinfo(host, NULL, &hint, &found));
     ((struct sockaddr_in *)found->ai_addr)->sin_port = htons(PORT);
-    for (double end = now() + 30;; usleep(100000)) {
+    for (double end = now() + 30;; sched_yield()) {
         int s = socket(AF_INET, SOCK_STREAM, 0);
         if (!connect(s, found->ai_addr, found->ai_addrlen))
             return s;

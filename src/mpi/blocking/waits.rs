@@ -125,6 +125,22 @@ driven! {
         step(|| PMPI_Request_get_status(request, flag, status));
 }
 
+#[cfg(mpi_status_lists)]
+driven! {
+    lives;
+    MPI_Request_get_status_all(count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status)
+        => PMPI_Request_get_status_all,
+        step(|| PMPI_Request_get_status_all(count, requests, flag, statuses));
+    MPI_Request_get_status_any(
+        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status,
+    ) => PMPI_Request_get_status_any,
+        step(|| PMPI_Request_get_status_any(count, requests, index, flag, status));
+    MPI_Request_get_status_some(
+        incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status,
+    ) => PMPI_Request_get_status_some,
+        step(|| PMPI_Request_get_status_some(incount, requests, outcount, indices, statuses));
+}
+
 interpose! {
     lives;
     MPI_Iprobe(source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Iprobe,

@@ -7,9 +7,10 @@ use crate::mpi::call::Done;
 use crate::mpi::error::{Fault, Place, boundary, raise};
 use crate::mpi::hook;
 use crate::mpi::host::exports;
+use crate::mpi::request;
 use crate::mpi::sys::*;
 use crate::runtime::notices::look;
-use crate::runtime::progress::{note_live, wait_until};
+use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 
 /// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any process, all of them get
@@ -65,7 +66,7 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     // What has come is given to who waits for it, and then nobody does.
     look(ours);
     let objection = ours.engine.has_open_epoch()
-        || ours.engine.awaits_counters_from(0)
+        || ours.engine.awaits_counters()
         || ours.engine.expectations_waiting() != 0
         || ours.waiting != 0;
     let (guard, objected) = vote(guard, window, objection);
@@ -104,6 +105,9 @@ fn discard(handle: HostHandle, window: NonNull<Window>) {
         hook::turn_off();
     }
     drop(guard);
+    if nothing_lives() {
+        request::give_spare_back();
+    }
     let window = *window;
     window.port.release();
     if let Some(group) = window.group {

@@ -5,10 +5,11 @@
 use std::ffi::c_int;
 
 use super::free::vote;
+use super::votes::wishes;
 use crate::mpi::call::on_window;
 use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
-use crate::mpi::info::{self, ForHost, Unreadable};
+use crate::mpi::info::{self, ForHost};
 use crate::mpi::sys::*;
 use crate::runtime::Window;
 
@@ -28,10 +29,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                 Err(Fault::new(MPI_ERR_INFO, "info is MPI_INFO_NULL"))
             } else {
                 // SAFETY: the info object is the application's, and not null.
-                unsafe { info::read(info) }.map_err(|unreadable| match unreadable {
-                    Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
-                    Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),
-                })
+                unsafe { wishes(info) }
             };
             // Hosts wait here for all processes; meanwhile each may need the others to make progress.
             let (guard, objected) = vote(guard, window, wishes.is_err());

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `constructors` | the constructors as programs call them |
+//! | `votes` | what its processes agree on first |
 //! | `memory` | `MPI_Win_shared_query`, and memory that is attached to dynamic windows |
 //! | `attributes`, `hints` | what can be asked of a window, and its info keys |
 //! | `free` | its end |
@@ -11,21 +12,21 @@
 //! windows; on Open MPI 4 only allocate and allocate_shared work everywhere, it refuses the others on one process). So attributes, info, name, group and
 //! error handler work by themselves; only the attributes that describe the memory are answered here.
 //!
-//! Whether a window is ours is agreed by all its processes before anything is made, and a wrong argument in one process
-//! gives an error in all.
+//! Whether a window is ours is agreed by all its processes before anything is made that the application sees, and a wrong argument in one
+//! process gives an error in all.
 
 use std::ffi::{c_int, c_void};
 
 use smallvec::SmallVec;
 
 use super::error::{Fault, Place, raise};
-use super::info::{self, ForHost, Unreadable, Wishes};
+use super::info::ForHost;
 use super::sys::*;
-use super::transport::{self, Gathering, Unmade};
+use super::transport::{self, Collectives, Unmade};
 use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Reach, Serve, Settings};
-use crate::runtime::progress::{self, note_live};
+use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
 use crate::transport::shm::{self, COUNTERS_APART, Memory};
@@ -35,9 +36,11 @@ mod constructors;
 mod free;
 mod hints;
 mod memory;
+mod votes;
 
 pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 pub(crate) use free::vote;
+pub(crate) use votes::{BYTES as VOTES_BYTES, Verdict, Votes};
 
 /// What the application asks for.
 struct Wanted {
@@ -51,6 +54,19 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// What is wrong with the arguments.
+    fn fault(&self) -> Option<Fault> {
+        if self.size < 0 {
+            Some(Fault::new(MPI_ERR_SIZE, "size is negative"))
+        } else if self.disp_unit <= 0 {
+            Some(Fault::new(MPI_ERR_DISP, "disp_unit is not positive"))
+        } else if self.flavor == MPI_WIN_FLAVOR_CREATE && self.base.is_null() && self.size > 0 {
+            Some(Fault::new(MPI_ERR_BUFFER, "base is NULL"))
+        } else {
+            None
+        }
+    }
+
     /// The memory that this process puts in, for the transport.
     fn memory(&self, hints: &Hints) -> Memory {
         let (size, align) = (self.size as u64, hints.alignment);
@@ -106,14 +122,17 @@ fn create(wanted: &Wanted) -> Made {
         PMPI_Comm_rank(wanted.comm, &raw mut rank);
         PMPI_Comm_size(wanted.comm, &raw mut size);
     }
-    let (wishes, gathering) = match agree(wanted, &settings) {
-        Ok(Some(agreed)) => agreed,
-        Ok(None) => {
-            log::info!("{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false", wanted.call);
-            return Made::Host;
-        }
-        Err(code) => return Made::Failed(code),
-    };
+    // SAFETY: the info object is the application's.
+    let wishes = unsafe { votes::wishes(wanted.info) };
+    let fault = wanted.fault().or(wishes.as_ref().err().copied());
+    let wishes = wishes.unwrap_or_default();
+    let votes = Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
+    // Where all have agreed to serve all windows, and from one memory if they can, all but few windows are gathered for.
+    let expected = init::has_world() && settings.serve() == Serve::All && !settings.reach().is_far();
+    let mut all = Collectives::over(wanted.comm, rank, size, votes);
+    if !expected && let Err(code) = all.agree() {
+        return Made::Failed(code);
+    }
     let hints = wishes.hints();
     let part = transport::Part {
         memory: wanted.memory(&hints),
@@ -121,9 +140,19 @@ fn create(wanted: &Wanted) -> Made {
         disp_unit: wanted.disp_unit as u32,
     };
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let mut port = match transport::make(wanted.comm, part, wishes.reach.unwrap_or(settings.reach()), shared, gathering) {
+    let made = transport::make(&mut all, part, shared);
+    all.votes().warn(wanted.call);
+    let mut port = match made {
         Ok(port) => port,
         Err(Unmade::Host(code)) => return Made::Failed(code),
+        Err(Unmade::Wrong(class)) => {
+            let fault = fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
+            return Made::Failed(raise(wanted.call, Place::Communicator(wanted.comm), fault));
+        }
+        Err(Unmade::NotOurs) => {
+            log::info!("{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false", wanted.call);
+            return Made::Host;
+        }
         Err(Unmade::Unsuitable(reason)) => {
             log::info!("{}: the window is left to the host: {reason}", wanted.call);
             return Made::Host;
@@ -160,55 +189,6 @@ fn create(wanted: &Wanted) -> Made {
     // With the guard held, so that it cannot cross another thread's freeing of the last window.
     hook::turn_on();
     Made::Ours(handle, base)
-}
-
-/// Checks arguments and info in all processes, and agrees whether the window is ours: `Ok(None)` if it is not.
-fn agree(wanted: &Wanted, settings: &Settings) -> Result<Option<(Wishes, Gathering)>, c_int> {
-    // SAFETY: the info object is the application's.
-    let wishes = unsafe { info::read(wanted.info) };
-    let fault = if wanted.size < 0 {
-        Some(Fault::new(MPI_ERR_SIZE, "size is negative"))
-    } else if wanted.disp_unit <= 0 {
-        Some(Fault::new(MPI_ERR_DISP, "disp_unit is not positive"))
-    } else if wanted.flavor == MPI_WIN_FLAVOR_CREATE && wanted.base.is_null() && wanted.size > 0 {
-        Some(Fault::new(MPI_ERR_BUFFER, "base is NULL"))
-    } else {
-        match wishes {
-            Ok(_) => None,
-            Err(Unreadable::Value(text)) => Some(Fault::new(MPI_ERR_INFO_VALUE, text)),
-            Err(Unreadable::Object) => Some(Fault::new(MPI_ERR_INFO, "info cannot be read")),
-        }
-    };
-    let wishes = wishes.unwrap_or_default();
-    let served = settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
-    let ours = served && c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
-    // Without MPI_Init the settings of processes may differ.
-    let reach = wishes.reach.unwrap_or(settings.reach()) as c_int;
-    let crowded = c_int::from(progress::crowded());
-    let mut votes = [fault.map_or(0, |fault| fault.class), c_int::from(!ours), c_int::from(ours), reach, -reach, crowded];
-    // SAFETY: the communicator was checked.
-    let code = unsafe { drive::maximum(wanted.comm, &mut votes) };
-    if code != MPI_SUCCESS {
-        return Err(code);
-    }
-    let [class, refused, claimed, highest, lowest, crowded] = votes;
-    if class != 0 {
-        let fault = fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
-        return Err(raise(wanted.call, Place::Communicator(wanted.comm), fault));
-    }
-    if refused != 0 && claimed != 0 {
-        log::warn!("{}: the info key mpix_rma differs between processes; the window is left to the host", wanted.call);
-    }
-    if highest != -lowest {
-        log::warn!("{}: the transport asked for differs between processes; the default is used", wanted.call);
-    }
-    let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
-    // Where a wait in the host takes no messages in, a hint is not worth a hang.
-    let reach = if hook::takes_messages() || drive::collectives() || !reach.is_far() { reach } else { Reach::Auto };
-    // All have come here, and wait for nothing but each other until the window is made. The host's blocking calls take half the time of the
-    // others, unless it spins on a core that somebody else needs [PR-4].
-    let gathering = if crowded == 0 { Gathering::Blocking } else { Gathering::Driving };
-    Ok((refused == 0).then_some((Wishes { reach: Some(reach), ..wishes }, gathering)))
 }
 
 /// What the host needs to drive windows is there, or can be made.

@@ -2,14 +2,14 @@
 //!
 //! Each process has as many as it has asked for; whoever notifies adds 1, after what it has moved. The memory is made anew when
 //! the processes agree on other numbers, in three votes: all have said how many they want and have nothing under way; rank 0 has
-//! made the memory; all have mapped it and taken their old counts along. A failure anywhere leaves what there was.
+//! made the memory; all have mapped it. A failure anywhere leaves what there was.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::engine::Rank;
 use crate::sync::AtomicU64;
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::Ordering::{Acquire, Release};
 
 use super::protocol;
 use super::segment::{self, Failure, Segment, Step};
@@ -121,9 +121,9 @@ impl Making {
         Ok(())
     }
 
-    /// Third, when it is made: maps it, and takes the old counts along. They must be in force before this process votes: whoever has seen
+    /// Third, when it is made: maps it. The counters, all of them 0, must be in force before this process votes: whoever has seen
     /// the last vote may notify at once, and this process may take that in while it still waits for the verdict.
-    pub(super) fn map(&self, blocks: Blocks, me: Rank, ranks: u32, old: Option<&Counters>) -> Result<Counters, Failure> {
+    pub(super) fn map(&self, blocks: Blocks, ranks: u32) -> Result<Counters, Failure> {
         let (lots, len) = lots(blocks, ranks).ok_or(Failure { step: Step::Resize, errno: libc::EOVERFLOW })?;
         let first = blocks.rank(0);
         let opened;
@@ -134,13 +134,7 @@ impl Making {
                 &opened
             }
         };
-        let counters = Counters { segment: Segment::map(file, len.max(LINE))?, lots };
-        if let Some(old) = old {
-            for index in 0..counters.number(me).min(old.number(me)) {
-                counters.word(me, index).store(old.sum(me, index), Relaxed);
-            }
-        }
-        Ok(counters)
+        Ok(Counters { segment: Segment::map(file, len.max(LINE))?, lots })
     }
 }
 

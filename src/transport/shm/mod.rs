@@ -300,7 +300,7 @@ impl ShmWindow {
                 Ok(())
             }
             CounterStep::Create => self.making.create(blocks, me),
-            CounterStep::Map => self.making.map(blocks, me, self.mapped.size, self.counters.as_deref()).map(|made| {
+            CounterStep::Map => self.making.map(blocks, self.mapped.size).map(|made| {
                 let before = self.set_counters(Some(Box::new(made)));
                 self.making.before = Some(before);
             }),

@@ -4,7 +4,8 @@
 //! card says under which descriptor; or all have kept the same one from an earlier window ([`pool`]).
 //! Then all map the segment, or clean their part of the kept one, and write their own block. Second
 //! gather: how that went; it also is the barrier after which the blocks may be read. Whatever fails,
-//! every process sees the same cards and draws the same conclusion.
+//! every process sees the same cards and draws the same conclusion. With a kept segment nothing can fail
+//! any more, and mostly nothing is to be found out: then a count of arrivals in it is the barrier.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -29,6 +30,16 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Gathers `mine` (the same length everywhere) of every rank, in rank order, into `all`.
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]);
+    /// Asked after the first gather: false if the processes have agreed on something else meanwhile, all of them.
+    fn goes_on(&self) -> bool {
+        true
+    }
+    /// Waits until `done`, which the other processes of the window see to by themselves.
+    fn wait(&mut self, done: &mut dyn FnMut() -> bool) {
+        while !done() {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Set-up of a process by itself.
@@ -89,6 +100,9 @@ pub struct Settings {
 /// Why a window cannot be served by shared memory; the same answer in every process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
+    /// The processes have agreed on something else: [`Bootstrap::goes_on`].
+    #[error("the window is not wanted")]
+    Unwanted,
     /// The processes do not share one node.
     #[error("the window's processes are not all on one node")]
     NotOneNode,
@@ -153,7 +167,7 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     boot.allgather(&card.encode(), &mut bytes);
     let cards = || bytes.chunks_exact(CARD_BYTES).map(Card::decode);
     let first = cards().next().expect("a window has a process");
-    let agreed = agree(cards);
+    let agreed = if boot.goes_on() { agree(cards) } else { Err(SetupError::Unwanted) };
     let reuse = match (offer, &agreed) {
         // All offer the same segment, so all find the same length.
         (Some(kept), Ok(layout))
@@ -169,6 +183,7 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     };
     let layout = agreed?;
 
+    let reused = reuse.is_some();
     let (name, known_attached) = reuse.as_ref().map_or((first.fresh, false), |kept| (kept.name, kept.attached));
     let mapped = match reuse {
         Some(Kept { segment, .. }) => {
@@ -190,6 +205,15 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
             false => card.base,
         };
         blocks.introduce(me, RankInfo { memory, size: card.size, disp_unit, pid: card.pid });
+    }
+    // What is known here was the same for all of them when the segment was new, or is a setting.
+    if reused && (in_segment || known_attached || !settings.cma) {
+        let (segment, blocks, _) = mapped.expect("a kept segment is mapped");
+        let header = blocks.header();
+        let all = header.arrive(size);
+        boot.wait(&mut || header.have_arrived(all));
+        let cma = !in_segment && settings.cma;
+        return Ok(Mapped { segment, name, layout, blocks, me, size, kind: card.kind, cma });
     }
     let attached = in_segment || (settings.cma && (known_attached || probe_next(cards, me, size)));
     let status = match &mapped {
@@ -325,7 +349,7 @@ fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> Blocks {
     unsafe { Blocks::new(segment.base().cast(), segment.at(layout.ranks).cast(), segment.at(layout.pairs).cast(), size) }
 }
 
-/// Makes this rank's part of a kept segment as it was when it was new. The gather that follows tells the others.
+/// Makes this rank's part of a kept segment as it was when it was new. What follows tells the others.
 fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: bool) {
     let zero = |offset: u64, len: u64| {
         // SAFETY: inside the segment, whose layout depends on the number of ranks and the kind of window up to
@@ -356,7 +380,7 @@ fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: boo
     zero(layout.pairs + me * ranks * size_of::<PairBlock>() as u64, ranks * size_of::<PairBlock>() as u64);
     zero(layout.ranks + me * size_of::<RankBlock>() as u64, size_of::<RankBlock>() as u64);
     if me == 0 {
-        zero(0, size_of::<Header>() as u64);
+        zero(0, Header::CLEANED as u64);
     }
 }
 

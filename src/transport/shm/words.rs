@@ -6,7 +6,7 @@
 //! Words that different processes hammer lie on cache lines of their own.
 
 use crate::engine::{LockWord, Rank};
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Keeps its content on a cache line of its own.
 #[repr(C, align(64))]
@@ -21,6 +21,24 @@ pub(super) struct Header {
     pub(super) intent: Line<IntentWords>,
     /// Ballots of even and odd rounds.
     pub(super) ballots: [Line<Ballot>; 2],
+    /// Arrivals of processes that take the segment into use again. The last of the words: it stays when the others are cleaned.
+    pub(super) arrivals: Line<AtomicU64>,
+}
+
+impl Header {
+    /// Bytes that are cleaned before the segment is used again.
+    pub(super) const CLEANED: usize = std::mem::offset_of!(Header, arrivals);
+
+    /// This process has cleaned its part of the segment; gives the number of arrivals when all have.
+    pub(super) fn arrive(&self, ranks: u32) -> u64 {
+        let before = self.arrivals.0.fetch_add(1, Ordering::AcqRel);
+        (before / u64::from(ranks) + 1) * u64::from(ranks)
+    }
+
+    /// True if as many have arrived; what they have written before is then visible.
+    pub(super) fn have_arrived(&self, all: u64) -> bool {
+        self.arrivals.0.load(Ordering::Acquire) >= all
+    }
 }
 
 /// One round of votes; see [`super::vote`].
@@ -146,7 +164,7 @@ pub(super) struct LockNode {
 // The numbers that keep hot words apart; under loom atomics are larger and live elsewhere.
 #[cfg(not(loom))]
 const _: () = {
-    assert!(size_of::<Header>() == 256);
+    assert!(size_of::<Header>() == 320);
     assert!(size_of::<RankBlock>() == 704);
     assert!(size_of::<PairBlock>() == 128);
 };
