@@ -113,7 +113,11 @@
  *   - What a peer on another node has attached to a dynamic window is known to that peer alone. An operation on other
  *     memory is left out there; MPI_ERR_RMA_RANGE comes from the call that completes the operation (flush, unlock,
  *     complete, fence) or from the wait for its request, and the log names target, address and length.
- *   - Peers on other nodes are reached by messages through the MPI library (all peers with host_mpi, section 7): the
+ *   - Peers on other nodes are reached by RDMA where all processes of the window have a device for it (all peers with
+ *     verbs, section 7). After first contact, which takes a call of the peer, its calls are needed for accumulates
+ *     (fetch_and_op and compare_and_swap among them), for derived datatypes that are several runs of bytes, for dynamic
+ *     windows, and to see a notification.
+ *   - Else they are reached by messages through the MPI library (all peers with host_mpi, section 7): the
  *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
  *     stay with its origin until the next call on any window, or the next MPI call that waits.
  *
@@ -122,6 +126,8 @@
  *   load_store           transfers, accumulates, locks and flushes end without any call of the target
  *   cross_memory_attach  the same; while the target is away, the origin needs a few microseconds more for each
  *                        call that completes operations, and long accumulates are done by the origin's processor
+ *   rdma                 put and get of one run of bytes on each side, locks and flushes end without any call of
+ *                        the target; what else waits for one is said above
  *   progress_thread      the target's progress thread does its part (MPIX_RMA_PROGRESS=thread)
  *   target_calls         transfers and accumulates wait for a call of the target; so do locks where a target is
  *                        reached by messages through the MPI library

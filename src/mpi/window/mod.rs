@@ -25,7 +25,7 @@ use super::sys::*;
 use super::transport::{self, Collectives, Unmade};
 use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
-use crate::runtime::config::{Reach, Serve, Settings};
+use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Transport, Window, enter};

@@ -96,6 +96,8 @@ pub struct MessageWindow<C> {
     extents: Extents,
     settings: Settings,
     courier: C,
+    /// The courier has an interface that serves locks.
+    by_interface: bool,
 
     links: Vec<Link>,
     index: HashMap<Rank, u32>,
@@ -138,12 +140,13 @@ unsafe impl<C: Send> Send for MessageWindow<C> {}
 impl<C: Courier> MessageWindow<C> {
     /// `near` is the window of the processes of `members` that share a segment, in that order; `extents` are those of all processes.
     #[must_use]
-    pub fn new(courier: C, members: Members, near: ShmWindow, extents: Extents, settings: Settings) -> Self {
+    pub fn new(mut courier: C, members: Members, near: ShmWindow, extents: Extents, settings: Settings) -> Self {
         MessageWindow {
             members,
             near,
             extents,
             settings,
+            by_interface: courier.direct().is_some_and(|direct| direct.serves_locks()),
             courier,
             links: Vec::new(),
             index: HashMap::new(),
@@ -305,7 +308,7 @@ impl<C: Courier> MessageWindow<C> {
     /// What progresses without calls of the target.
     #[must_use]
     pub fn progresses(&self) -> &'static std::ffi::CStr {
-        c"target_calls"
+        if self.by_interface { c"rdma" } else { c"target_calls" }
     }
 
     /// Peers always wait for this process to poll.
