@@ -220,8 +220,7 @@ impl Nic for MemoryNic {
         let number = net.number();
         net.ends[me].queues += 1;
         let queue = Queue(net.ends[me].queues);
-        let pair =
-            Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), failed: false };
+        let pair = Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), failed: false };
         net.pairs.insert(number, pair);
         drop(net);
         self.queues.insert(queue, number);
@@ -251,9 +250,7 @@ impl Nic for MemoryNic {
             return Ok(());
         }
         assert!(!work.inline || work.len <= 64);
-        let bytes = work
-            .inline
-            .then(|| bytes_at(work.local, work.len as usize));
+        let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
         pair.work.push_back((*work, bytes));
         Ok(())
     }

@@ -195,7 +195,13 @@ fn windows_share_queues() {
                 for me in 0..2 {
                     let from = Addr(&raw const values[me] as usize);
                     let kind = if seed % 2 == 0 { OpKind::Put } else { OpKind::Accumulate };
-                    let put = Op { origin: from, extent: 8, element: ELEMENT_U64, reduction: REPLACE, ..op(kind, 1 - me as Rank, 8, 8) };
+                    let put = Op {
+                        origin: from,
+                        extent: 8,
+                        element: ELEMENT_U64,
+                        reduction: REPLACE,
+                        ..op(kind, 1 - me as Rank, 8, 8)
+                    };
                     posted[me] = posted[me] || flights[me].try_post(&mut w[me], &put);
                     flights[me].collect(&mut w[me]);
                 }
@@ -235,4 +241,25 @@ fn a_queue_that_fails_ends_what_waits_for_it() {
     assert_eq!(w[0].post(&put, Ticket(77)), Posted::NoResource);
     assert_eq!(w[0].signal(1, Word::Done, 9), Err(NoResource));
     assert!(w[0].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("put")), "{:?}", w[0].lost());
+}
+
+/// A process that only waits for the other one hears of it through the host.
+#[test]
+fn both_sides_hear_of_a_queue_that_has_failed() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, mut flight) = met();
+    crate::carry::net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
+    let value = 9u64;
+    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
+    assert!(flight.try_post(&mut w[0], &put));
+    for turn in 0.. {
+        assert!(turn < 1000, "one does not hear of it");
+        poll(&mut w);
+        if w.iter().all(Far::is_broken) {
+            break;
+        }
+    }
+    assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
 }

@@ -182,12 +182,8 @@ impl Device {
             },
         };
         let served = attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, DEPTH);
-        let address = Address {
-            lid: port.attributes.lid,
-            mtu: port.attributes.active_mtu as u8,
-            depth: served as u8,
-            gid: port.gid.raw,
-        };
+        let address =
+            Address { lid: port.attributes.lid, mtu: port.attributes.active_mtu as u8, depth: served as u8, gid: port.gid.raw };
         let mut device = Device {
             library,
             context,
@@ -296,11 +292,8 @@ unsafe fn choose_port(
             [0xfe, 0x80, ..] => 0,
             _ => 1,
         };
-        let best = if ethernet {
-            gids.max_by_key(|(index, gid)| (rank(gid), *index))
-        } else {
-            gids.min_by_key(|(index, _)| *index)
-        };
+        let best =
+            if ethernet { gids.max_by_key(|(index, gid)| (rank(gid), *index)) } else { gids.min_by_key(|(index, _)| *index) };
         match best {
             Some((index, gid)) => return Ok(Port { number, attributes, gid_index: index as u8, gid }),
             None if ethernet => reason = Failure(format!("port {number} has no address")),
@@ -335,8 +328,7 @@ impl Nic for Device {
     }
 
     unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure> {
-        let access =
-            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
         // SAFETY: the caller's promise.
         let region = unsafe { (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int) };
         let Some(region) = NonNull::new(region) else {
@@ -412,12 +404,7 @@ impl Nic for Device {
         change.rnr_retry = RECEIVER_RETRIES;
         change.sq_psn = 0;
         change.max_rd_atomic = self.address.depth.min(to.depth);
-        let mask = IBV_QP_STATE
-            | IBV_QP_TIMEOUT
-            | IBV_QP_RETRY_CNT
-            | IBV_QP_RNR_RETRY
-            | IBV_QP_SQ_PSN
-            | IBV_QP_MAX_QP_RD_ATOMIC;
+        let mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
         self.modify(qp, "a queue pair cannot be made ready to send", &mut change, mask)
     }
 
@@ -434,9 +421,8 @@ impl Nic for Device {
         let qp = self.pair(queue);
         let mut place = ibv_sge { addr: work.local as u64, length: work.len, lkey: work.lkey };
         let rdma = ibv_wr { rdma: ibv_wr_rdma { remote_addr: work.remote, rkey: work.rkey } };
-        let atomic = |compare_add, swap| ibv_wr {
-            atomic: ibv_wr_atomic { remote_addr: work.remote, compare_add, swap, rkey: work.rkey },
-        };
+        let atomic =
+            |compare_add, swap| ibv_wr { atomic: ibv_wr_atomic { remote_addr: work.remote, compare_add, swap, rkey: work.rkey } };
         let (opcode, imm, wr) = match work.act {
             Act::Write => (IBV_WR_RDMA_WRITE, 0, rdma),
             Act::WriteTelling(number) => (IBV_WR_RDMA_WRITE_WITH_IMM, number, rdma),
@@ -467,20 +453,22 @@ impl Nic for Device {
 
     unsafe fn receive(&mut self, receive: u32, at: usize, len: u32, lkey: u32) -> Result<(), Failure> {
         let mut place = ibv_sge { addr: at as u64, length: len, lkey };
-        let mut request =
-            ibv_recv_wr { wr_id: super::fabric::RECEIVE | u64::from(receive), next: null_mut(), sg_list: &raw mut place, num_sge: 1 };
+        let mut request = ibv_recv_wr {
+            wr_id: super::fabric::RECEIVE | u64::from(receive),
+            next: null_mut(),
+            sg_list: &raw mut place,
+            num_sge: 1,
+        };
         let mut bad = null_mut();
         // SAFETY: the caller's promise.
-        let code =
-            unsafe { ((*self.context.as_ptr()).ops.post_srq_recv)(self.srq.as_ptr(), &raw mut request, &raw mut bad) };
+        let code = unsafe { ((*self.context.as_ptr()).ops.post_srq_recv)(self.srq.as_ptr(), &raw mut request, &raw mut bad) };
         if code == 0 { Ok(()) } else { Err(error("ibv_post_srq_recv", code)) }
     }
 
     fn poll(&mut self, into: &mut Vec<Completion>) {
         let mut batch = [ibv_wc::default(); BATCH];
         // SAFETY: room for so many.
-        let count =
-            unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, batch.as_mut_ptr()) };
+        let count = unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, batch.as_mut_ptr()) };
         for wc in &batch[..usize::try_from(count).unwrap_or(0)] {
             // Of a queue that was closed.
             let queue = self.numbers.get(&wc.qp_num).map(|index| Queue(*index));

@@ -299,7 +299,6 @@ impl Direct {
         }
     }
 
-
     fn say(&mut self, index: u32, stage: Said) {
         let pair = self.words.spot(self.peers[index as usize].block);
         self.say_about(index, stage, pair, 0);
@@ -360,7 +359,7 @@ impl Direct {
             return;
         }
         if hello.stage == Said::Declines {
-            return self.lose(index, "it cannot connect a queue".into());
+            return self.lose(index, "its queue cannot be connected, or has failed".into());
         }
         peer.far = Some(Far { window: hello.window, memory: hello.memory, words: hello.words, pair: hello.pair });
         if let Err(Failure(reason)) = self.join(index, hello) {
@@ -476,6 +475,8 @@ impl Direct {
                         state => format!("{state:?}"),
                     };
                     self.lose(index, reason);
+                    // It may wait for this process, and hear of nothing; the host may still reach it.
+                    self.say(index, Said::Declines);
                 }
             }
         }
@@ -565,6 +566,12 @@ impl Direct {
         let posted = unsafe {
             fabric.post(endpoint, self.window, Act::Send(far.window), local, Spot::default(), manner, What::Piece(hold))
         };
-        posted.map_err(|(_, what)| if let What::Piece(hold) = what { fabric.let_go(hold) }).is_ok()
+        posted
+            .map_err(|(_, what)| {
+                if let What::Piece(hold) = what {
+                    fabric.let_go(hold)
+                }
+            })
+            .is_ok()
     }
 }

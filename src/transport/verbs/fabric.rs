@@ -569,13 +569,8 @@ impl Fabric {
         };
         let local = Local { at: at as usize, len: 8, lkey: self.words.key() };
         let store = matches!(access, Atomic::Store(_));
-        let manner = Manner {
-            signalled: true,
-            inline: store && self.limits.inline >= 8,
-            fence: store,
-            covers: !store,
-            urgent: true,
-        };
+        let manner =
+            Manner { signalled: true, inline: store && self.limits.inline >= 8, fence: store, covers: !store, urgent: true };
         // SAFETY: the piece is the request's until it is complete.
         unsafe { self.post(endpoint, window, act, local, word, manner, What::Access(piece)) }.map_err(|(none, _)| none)
     }
@@ -691,9 +686,7 @@ impl Fabric {
             }
             self.complete(endpoint, flying);
         }
-        while let Some(put) =
-            self.endpoints[endpoint as usize].uncovered.pop_front_if(|first| first.number <= covered)
-        {
+        while let Some(put) = self.endpoints[endpoint as usize].uncovered.pop_front_if(|first| first.number <= covered) {
             self.tell(put.window, Event::Finished(put.ticket, Stage::Remote));
             self.settled(put.window);
         }
