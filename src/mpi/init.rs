@@ -56,7 +56,7 @@ exports! {
     MPI_Finalize();
 }
 
-fn look_up(name: &str) -> Option<String> {
+pub(super) fn look_up(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

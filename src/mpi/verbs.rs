@@ -24,7 +24,7 @@ static FABRIC: Mutex<Opened> = Mutex::new(Opened::NotYet);
 pub(super) fn fabric(forced: bool) -> Option<Shared> {
     let mut opened = FABRIC.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*opened, Opened::NotYet) {
-        let wanted = std::env::var("MPIX_RMA_IB_DEVICE").ok().filter(|name| !name.trim().is_empty());
+        let wanted = super::init::look_up("MPIX_RMA_IB_DEVICE").filter(|name| !name.trim().is_empty());
         *opened = match open(wanted.as_deref().map(str::trim)) {
             Ok(fabric) => {
                 log::info!("verbs: {}", fabric.describe());

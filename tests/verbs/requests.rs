@@ -37,8 +37,10 @@ fn drain(w: &mut [Far], flight: &mut Flight) {
     }
 }
 
+type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
+
 /// Two processes that have met.
-fn met() -> (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight) {
+fn met() -> Met {
     let mut memories = vec![vec![0u8; 1 << 20]; 2];
     let (hub, mut w) = windows(&mut memories, 1);
     assert!(count(&mut w, &[1, 1], None));

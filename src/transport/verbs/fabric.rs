@@ -319,6 +319,10 @@ impl Fabric {
     /// # Safety
     /// It must stay mapped until it is [forgotten](Self::forget).
     pub(super) unsafe fn keep(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
+        // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
+        if len as u64 > memory_here() / 2 {
+            return Err(Failure("they are more than half of this machine's memory".into()));
+        }
         // SAFETY: the caller's promise.
         let (id, registered) = unsafe { self.regions.keep(&mut *self.nic, at, len) }?;
         Ok((id, registered.rkey))
@@ -421,6 +425,7 @@ impl Fabric {
     ///
     /// # Safety
     /// Local memory must stay as it is until the request is complete, unless it is copied; what it is read into is nobody else's.
+    #[expect(clippy::too_many_arguments, reason = "a request has as many parts")]
     pub(super) unsafe fn post(
         &mut self,
         endpoint: u32,
@@ -781,6 +786,13 @@ impl Fabric {
             inbox.events.push_back(Event::Lost(endpoint));
         }
     }
+}
+
+/// Bytes of memory that this machine has.
+fn memory_here() -> u64 {
+    // SAFETY: two numbers of the system.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
 impl Drop for Fabric {
