@@ -151,7 +151,7 @@ test-netns: prefixes ## C programs on two nodes that are network namespaces of t
 VERBS_HOST ?= mpich
 GUESTS ?= 1,2
 LOSS ?= 0.01
-TRANSPORT ?= host_mpi
+TRANSPORT ?= verbs
 test-verbs: deps prefix-$(VERBS_HOST) ## verbs, and C programs over them, in guests with soft-RoCE; GUESTS=1,2,3 and LOSS=share of frames choose
 	$(PYTHON) tests/rxe/stage.py --host $(VERBS_HOST) --guests $(GUESTS) --loss $(LOSS) --transport $(TRANSPORT) $(if $(ONLY),--only '$(ONLY)')
 

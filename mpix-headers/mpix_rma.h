@@ -113,7 +113,11 @@
  *   - What a peer on another node has attached to a dynamic window is known to that peer alone. An operation on other
  *     memory is left out there; MPI_ERR_RMA_RANGE comes from the call that completes the operation (flush, unlock,
  *     complete, fence) or from the wait for its request, and the log names target, address and length.
- *   - Peers on other nodes are reached by messages through the MPI library (all peers with host_mpi, section 7): the
+ *   - Peers on other nodes are reached by RDMA where all processes of the window have a device for it (all peers with
+ *     verbs, section 7). After first contact, which takes a call of the peer, its calls are needed for accumulates
+ *     (fetch_and_op and compare_and_swap among them), for derived datatypes that are several runs of bytes, for dynamic
+ *     windows, and to see a notification.
+ *   - Else they are reached by messages through the MPI library (all peers with host_mpi, section 7): the
  *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
  *     stay with its origin until the next call on any window, or the next MPI call that waits.
  *
@@ -122,6 +126,8 @@
  *   load_store           transfers, accumulates, locks and flushes end without any call of the target
  *   cross_memory_attach  the same; while the target is away, the origin needs a few microseconds more for each
  *                        call that completes operations, and long accumulates are done by the origin's processor
+ *   rdma                 put and get of one run of bytes on each side, locks and flushes end without any call of
+ *                        the target; what else waits for one is said above
  *   progress_thread      the target's progress thread does its part (MPIX_RMA_PROGRESS=thread)
  *   target_calls         transfers and accumulates wait for a call of the target; so do locks where a target is
  *                        reached by messages through the MPI library
@@ -149,7 +155,7 @@
  * 6. INFO KEYS
  *
  * Given to the call that makes a window, with the same value in all processes. mpix_rma_transport takes
- * "auto", "shm" or "host_mpi" and stands for MPIX_RMA_TRANSPORT (section 7) on this window. The others of ours take "true" or "1",
+ * "auto", "shm", "host_mpi" or "verbs" and stands for MPIX_RMA_TRANSPORT (section 7) on this window. The others of ours take "true" or "1",
  * "false" or "0". Any other value is MPI_ERR_INFO_VALUE. A key that this section does not name is the host's.
  *
  *   mpix_rma   default: as MPIX_RMA says    the window is served by this library (true) or the host (false)
@@ -187,16 +193,19 @@
  *                                          with info key mpix_rma=true, or none
  *   MPIX_RMA_CMA           default on      on | off: cross-memory attach for memory given to MPI_Win_create; off:
  *                                          the target's process copies
+ *   MPIX_RMA_IB_DEVICE     default first active    NAME or NAME:PORT of the RDMA device to be used; each node may have
+ *                                          its own
  *   MPIX_RMA_LOG           default warn    off | error | warn | info | debug: written to standard error; info
  *                                          names transport and progress hook of each window
  *   MPIX_RMA_MAX_REQUESTS  default 200000  1 to 250000: requests of this library that may be alive (section 9)
  *   MPIX_RMA_PROGRESS      default calls   calls | thread: thread adds a thread of the library that makes progress
  *                                          while the process computes without calling MPI. The host then runs at
  *                                          MPI_THREAD_MULTIPLE, whatever level the program asks for.
- *   MPIX_RMA_TRANSPORT     default auto    auto | shm | host_mpi: how peers are reached. auto: those on the same
- *                                          node by shared memory, others by messages through the MPI library; shm:
+ *   MPIX_RMA_TRANSPORT     default auto    auto | shm | host_mpi | verbs: how peers are reached. auto: those on the
+ *                                          same node by shared memory, others by RDMA where both have a device of
+ *                                          libibverbs, and by messages through the MPI library where not; shm:
  *                                          windows of several nodes are left to the MPI library; host_mpi: all by
- *                                          messages.
+ *                                          messages; verbs: all by RDMA.
  *
  * They are read at MPI_Init. Where processes see different values, those of rank 0 of MPI_COMM_WORLD hold for all,
  * with a warning. A program that uses MPI sessions and not MPI_Init reads them at its first session: give all processes

@@ -396,6 +396,7 @@ fn the_settings_are_documented_as_they_are() {
             let values = match setting.values {
                 Values::Words(words) => words.join(", "),
                 Values::Number(least, most) => format!("{least} to {most}"),
+                Values::Text(what) => what.to_owned(),
             };
             (setting.name.to_owned(), values, setting.default.to_owned())
         })

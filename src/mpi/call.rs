@@ -120,23 +120,28 @@ pub(crate) fn wait_unless_broken(
     window: NonNull<Window>,
     mut done: impl FnMut(&mut Window) -> bool,
 ) -> Result<Guard, Fault> {
-    let mut broken = false;
+    let mut broken = None;
     let guard = wait_until(guard, window, |window| {
         let done = done(window);
-        broken = !done && window.port.is_broken();
-        done || broken
+        if !done && window.port.is_broken() {
+            broken = Some(broken_off(Some(window)));
+        }
+        done || broken.is_some()
     });
-    if broken {
+    if let Some(broken) = broken {
         drop(guard);
-        return Err(broken_off());
+        return Err(broken);
     }
     Ok(guard)
 }
 
 /// What waits in a window that is broken ends with this.
 #[cold]
-pub(crate) fn broken_off() -> Fault {
-    Fault::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer")
+pub(crate) fn broken_off(window: Option<&Window>) -> Fault {
+    match window.and_then(|window| window.port.lost()) {
+        Some((_, text)) => Fault::new(MPI_ERR_OTHER, text),
+        None => Fault::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer"),
+    }
 }
 
 /// Operations on memory that was not attached are told by the first call that completes them (MPI-4.1 12.2.4).

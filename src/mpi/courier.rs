@@ -410,7 +410,7 @@ impl Courier for HostCourier {
         Some(Ok(gather.all.into_vec()))
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         self.sending == 0
     }
 

@@ -392,7 +392,7 @@ fn parse(text: &[u8]) -> Option<bool> {
 }
 
 fn parse_reach(text: &[u8]) -> Option<Reach> {
-    let words: [&[u8]; 3] = [b"auto", b"shm", b"host_mpi"];
+    let words: [&[u8]; 4] = [b"auto", b"shm", b"host_mpi", b"verbs"];
     let place = words.iter().position(|word| word.eq_ignore_ascii_case(text.trim_ascii()))?;
     i64::try_from(place).ok().map(Reach::of)
 }
@@ -477,6 +477,7 @@ mod tests {
         assert_eq!(parse_reach(b"auto"), Some(Reach::Auto));
         assert_eq!(parse_reach(b"shm"), Some(Reach::Shm));
         assert_eq!(parse_reach(b"Host_MPI"), Some(Reach::HostMpi));
+        assert_eq!(parse_reach(b"verbs"), Some(Reach::Verbs));
         assert_eq!(parse_reach(b"tcp"), None);
         assert_eq!(parse_counters(b" 12"), Some(12));
         assert_eq!(parse_counters(b"0"), Some(0));

@@ -56,7 +56,7 @@ exports! {
     MPI_Finalize();
 }
 
-fn look_up(name: &str) -> Option<String> {
+pub(super) fn look_up(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -183,6 +183,7 @@ pub(crate) fn finish_alone() {
     thread::stop();
     hook::see_off();
     enter().settings = None;
+    super::verbs::close();
     drive::agree(false);
 }
 
@@ -206,7 +207,7 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
         *number = value as c_int;
     }
     numbers[AGREED - 2] = c_int::from(sessions(true));
-    let sends = mine.reach() == Reach::HostMpi || (mine.reach() == Reach::Auto && !on_one_node());
+    let sends = mine.reach().is_far() || (mine.reach() == Reach::Auto && !on_one_node());
     numbers[AGREED - 1] = c_int::from(!hook::exists() || (sends && !hook::takes_messages()));
     let mut ends = [0 as c_int; 2 * AGREED];
     for (at, number) in numbers.iter().enumerate() {
@@ -329,6 +330,7 @@ fn finish() {
     hook::see_off();
     hook::release();
     enter().settings = None;
+    super::verbs::close();
     drive::agree(false);
     // Whoever looks for what does not end finds here whose it is.
     log::info!("finalised; the host's own MPI_Finalize follows");

@@ -53,4 +53,5 @@ pub(crate) mod sys;
 mod table;
 pub(crate) mod tagged;
 mod transport;
+mod verbs;
 pub(crate) mod window;

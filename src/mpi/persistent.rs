@@ -80,12 +80,20 @@ unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> bool {
 /// # Safety
 /// As [`finish`].
 unsafe fn finish_one(call: &'static str, request: MPI_Request, status: *mut MPI_Status) -> c_int {
-    let window = enter().notices.window_of(request.key());
+    let (window, waits) = {
+        let notices = &enter().notices;
+        (notices.window_of(request.key()), notices.waits_on(request.key()))
+    };
     // SAFETY: the caller's promise.
     if unsafe { finish(request, status) } {
         return MPI_SUCCESS;
     }
-    raise(call, window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))), broken_off())
+    let fault = {
+        let _guard = enter();
+        // SAFETY: requests outlive no window that they wait on; no other reference to it is alive under the guard.
+        broken_off(waits.map(|(window, _)| unsafe { window.as_ref() }))
+    };
+    raise(call, window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))), fault)
 }
 
 /// What a call that completes several returns when one of them has failed.

@@ -1,4 +1,5 @@
-//! Chooses and makes the transport of a window: for each peer, shared memory where both are on one node, else messages.
+//! Chooses and makes the transport of a window: for each peer, shared memory where both are on one node, else RDMA where both have a device for it,
+//! else messages.
 //!
 //! Everything here is collective over the window's communicator, and comes to the same answer in every process.
 
@@ -7,15 +8,16 @@ use std::ffi::c_int;
 use super::courier::HostCourier;
 use super::sys::*;
 use super::window::{VOTES_BYTES, Verdict, Votes};
-use super::{datatype, drive};
+use super::{datatype, drive, verbs};
 use crate::engine::Rank;
 use crate::runtime::Transport;
 use crate::runtime::config::Reach;
 use crate::runtime::progress::Patience;
 use crate::transport::host_mpi::courier::Courier;
-use crate::transport::host_mpi::members::{Extents, Members};
+use crate::transport::host_mpi::members::{Extents, Members, Table};
 use crate::transport::host_mpi::{self, MessageWindow};
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
+use crate::transport::verbs::{Own, VerbsCourier};
 
 /// How the processes of a new window wait for each other; the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,28 +183,33 @@ pub(crate) fn make(all: &mut Collectives, part: Part, settings: shm::Settings) -
             Err(SetupError::Unwanted) => {}
             Err(reason) if reach == Reach::Shm || size == 1 => return Err(Unmade::Unsuitable(reason)),
             Err(reason) if matches!(part.memory, Memory::Share { .. }) => return Err(Unmade::Unsuitable(reason)),
-            Err(SetupError::NotOneNode) => return by_messages(all, part, true, settings),
+            Err(SetupError::NotOneNode) => return by_messages(all, part, reach, settings),
             Err(reason) => log::info!("messages instead of shared memory: {reason}"),
         }
     }
     match all.verdict {
         Some(Verdict { class, .. }) if class != 0 => Err(Unmade::Wrong(class)),
         Some(Verdict { ours: false, .. }) => Err(Unmade::NotOurs),
-        _ => by_messages(all, part, false, settings),
+        // Where shared memory has failed, its processes are peers like any others.
+        Some(Verdict { reach: Reach::Verbs, .. }) => by_messages(all, part, Reach::Verbs, settings),
+        _ => by_messages(all, part, Reach::HostMpi, settings),
     }
 }
 
-/// Bytes that tell a process's node and memory.
+/// Bytes that tell a process's node and memory, and what RDMA it has.
 const CARD: usize = 3 * 8 + 8 + 4 + 4;
 
-/// A window some of whose peers are reached by messages; with `near`, those on this node are not.
-fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Settings) -> Result<Transport, Unmade> {
+/// A window some of whose peers are reached by messages or RDMA: all of them, unless each is to be reached in the best way.
+fn by_messages(all: &mut Collectives, part: Part, reach: Reach, settings: shm::Settings) -> Result<Transport, Unmade> {
+    let near = reach == Reach::Auto;
+    let fabric = if reach == Reach::HostMpi { None } else { verbs::fabric(reach == Reach::Verbs) };
     let mut card = [0; CARD];
     for (place, number) in card.chunks_exact_mut(8).zip(shm::node().unwrap_or_default()) {
         place.copy_from_slice(&number.to_ne_bytes());
     }
     card[24..32].copy_from_slice(&part.bytes.to_ne_bytes());
     card[32..36].copy_from_slice(&part.disp_unit.to_ne_bytes());
+    card[36] = verbs::ability(fabric.as_ref());
     let mut cards = vec![0; CARD * all.size as usize];
     all.allgather(&card, &mut cards);
     let cards = || cards.chunks_exact(CARD);
@@ -210,6 +217,7 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
         let bytes = u64::from_ne_bytes(card[24..32].try_into().expect("eight bytes"));
         (bytes, u32::from_ne_bytes(card[32..36].try_into().expect("four bytes")))
     }));
+    let abilities: Table<u8> = Table::new(cards().map(|card| card[36]));
     // The processes of a node share a segment, whichever way operations go: programs may ask for memory that is allocated, and what is
     // attached to a dynamic window is seen there.
     let shares = matches!(part.memory, Memory::Share { .. });
@@ -255,7 +263,15 @@ fn by_messages(all: &mut Collectives, part: Part, near: bool, settings: shm::Set
     let port = port.expect("every process has one");
     let (mates, near) = mates;
     let members = Members::new(all.rank, all.size, mates, near);
-    let courier: Box<dyn Courier> = Box::new(HostCourier::new(comm));
+    let own = Own { base: port.base(), bytes: if port.is_dynamic() { 0 } else { part.bytes } };
+    // SAFETY: the memory is the window's, which the courier leaves before it goes.
+    let direct = unsafe { verbs::direct(all.rank, fabric.as_ref(), &abilities, own) };
+    let refused = all.maximum(c_int::from(direct.is_err())) != 0;
+    let host = HostCourier::new(comm);
+    let courier: Box<dyn Courier> = match direct {
+        Ok(Some(direct)) if !refused => Box::new(VerbsCourier::new(host, direct)),
+        _ => Box::new(host),
+    };
     let host = host_mpi::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
     Ok(MessageWindow::new(courier, members, port, extents, host).into())
 }

@@ -23,6 +23,8 @@ pub enum Values {
     Words(&'static [&'static str]),
     /// A whole number in this range, both ends included.
     Number(i64, i64),
+    /// Anything, described by these words; each process has its own, which is not agreed.
+    Text(&'static str),
 }
 
 /// All settings, in the order of [`Id`].
@@ -38,6 +40,12 @@ pub static SETTINGS: [Setting; COUNT] = [
         values: Values::Words(&["on", "off"]),
         default: "on",
         doc: "whether memory given to MPI_Win_create may be reached by cross-memory attach; off: by active copying",
+    },
+    Setting {
+        name: "MPIX_RMA_IB_DEVICE",
+        values: Values::Text("name or name:port"),
+        default: "first active",
+        doc: "the RDMA device, and its port, that verbs uses; ibv_devinfo names them. Each node may have its own",
     },
     Setting {
         name: "MPIX_RMA_LOG",
@@ -59,14 +67,14 @@ pub static SETTINGS: [Setting; COUNT] = [
     },
     Setting {
         name: "MPIX_RMA_TRANSPORT",
-        values: Values::Words(&["auto", "shm", "host_mpi"]),
+        values: Values::Words(&["auto", "shm", "host_mpi", "verbs"]),
         default: "auto",
-        doc: "how peers are reached: by shared memory on one node and by messages through the host else; by shared memory, windows of several nodes being left to the host; or all by messages",
+        doc: "how peers are reached: by shared memory on one node, and else by RDMA where both have a device for it and by messages through the host where not; by shared memory, windows of several nodes being left to the host; all by messages; or all by RDMA",
     },
 ];
 
 /// Settings that there are.
-pub(crate) const COUNT: usize = 6;
+pub(crate) const COUNT: usize = 7;
 
 /// Names a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +84,8 @@ pub enum Id {
     Windows,
     /// `MPIX_RMA_CMA`
     Cma,
+    /// `MPIX_RMA_IB_DEVICE`
+    Device,
     /// `MPIX_RMA_LOG`
     Log,
     /// `MPIX_RMA_MAX_REQUESTS`
@@ -100,21 +110,30 @@ pub enum Serve {
 /// How peers are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// By shared memory on one node, by messages through the host else.
+    /// By shared memory on one node, else by RDMA or by messages through the host.
     Auto,
     /// By shared memory; windows of several nodes are left to the host.
     Shm,
     /// All by messages through the host.
     HostMpi,
+    /// All by RDMA.
+    Verbs,
 }
 
 impl Reach {
+    /// True if messages through the host are needed even where all processes are on one node.
+    #[must_use]
+    pub fn is_far(self) -> bool {
+        matches!(self, Reach::HostMpi | Reach::Verbs)
+    }
+
     /// From its place among the setting's words, which is also its number in agreements.
     #[must_use]
     pub fn of(place: i64) -> Self {
         match place {
             1 => Reach::Shm,
             2 => Reach::HostMpi,
+            3 => Reach::Verbs,
             _ => Reach::Auto,
         }
     }
@@ -204,6 +223,7 @@ fn parse(setting: &Setting, text: &str) -> Option<i64> {
             words.iter().position(|word| word.eq_ignore_ascii_case(text)).and_then(|at| i64::try_from(at).ok())
         }
         Values::Number(least, most) => text.parse().ok().filter(|number| (*least..=*most).contains(number)),
+        Values::Text(_) => Some(0),
     }
 }
 
@@ -211,6 +231,7 @@ fn complaint(setting: &Setting, text: &str) -> String {
     let values = match &setting.values {
         Values::Words(words) => words.join(", "),
         Values::Number(least, most) => format!("a number from {least} to {most}"),
+        Values::Text(what) => (*what).to_owned(),
     };
     format!("{}={text} is not known (values: {values}); using {}", setting.name, setting.default)
 }

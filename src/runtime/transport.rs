@@ -221,6 +221,15 @@ impl Transport {
         }
     }
 
+    /// The peer without which the window [is broken](Self::is_broken), and why it cannot be reached, if that is the reason.
+    #[cold]
+    pub(crate) fn lost(&self) -> Option<(Rank, &'static str)> {
+        match self {
+            Transport::Shm(_) => None,
+            Transport::Messages(port) => port.lost(),
+        }
+    }
+
     /// An operation on memory that its target has not attached, of which the application has not heard. The log has.
     #[inline]
     pub(crate) fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
@@ -252,7 +261,7 @@ impl Transport {
     }
 
     /// Words for the log.
-    pub(crate) fn describe(&self) -> String {
+    pub(crate) fn describe(&mut self) -> String {
         match self {
             Transport::Shm(port) => port.describe().into(),
             Transport::Messages(port) => port.describe(),

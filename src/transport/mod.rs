@@ -9,3 +9,4 @@ pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod verbs;

@@ -28,9 +28,12 @@ pub struct Hub {
     moved: HashMap<Rank, VecDeque<(Bulk, usize)>>,
     votes: Vec<(u32, bool)>,
     numbers: Vec<Vec<Option<u32>>>,
-    ranks: u32,
+    pub ranks: u32,
     /// Packets that were sent.
     pub sent: u64,
+    /// What else the processes share, for what does not go through here alone.
+    #[allow(dead_code, reason = "some tests have nothing else")]
+    pub beside: Option<Box<dyn std::any::Any + Send>>,
 }
 
 impl Hub {
@@ -45,6 +48,7 @@ impl Hub {
             numbers: Vec::new(),
             ranks,
             sent: 0,
+            beside: None,
         }))
     }
 
@@ -202,7 +206,7 @@ impl Courier for HubCourier {
         Some(Ok(all))
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         true
     }
 

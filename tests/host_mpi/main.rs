@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
 
+mod carry;
 mod counters;
 mod data;
 mod epochs;

@@ -15,7 +15,7 @@ fn fe2_a_signal_comes_after_the_operations_before_it() {
         let mut flight = Flight::default();
         let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 100, len) };
         while !flight.try_post(&mut w[0], &put) {
-            w[0].poll();
+            w.iter_mut().for_each(|window| _ = window.poll());
         }
         assert!(w[0].signals_follow(1));
         while w[0].signal(1, Word::Done, 1).is_err() {
@@ -44,7 +44,9 @@ fn signals_to_oneself_and_of_every_word_arrive() {
         for from in 0..3 {
             for to in 0..3 {
                 let value = 10 * u64::from(from) + at as u64 + 1;
-                while w[from as usize].signal(to, word, value).is_err() {}
+                while w[from as usize].signal(to, word, value).is_err() {
+                    w.iter_mut().for_each(|window| _ = window.poll());
+                }
                 while w[to as usize].observe(from, word) < value {
                     w.iter_mut().for_each(|window| _ = window.poll());
                 }

@@ -8,9 +8,10 @@ use mpix_rma::transport::host_mpi::wire::How;
 use mpix_rma::transport::host_mpi::{MessageWindow, Settings};
 use mpix_rma::transport::shm::{self, Alone, Bootstrap, CounterStep, Memory, ShmWindow};
 
-use crate::hub::{Hub, HubCourier};
+use crate::carry::{Carrier, carry};
+use crate::hub::Hub;
 
-pub type Far = MessageWindow<HubCourier>;
+pub type Far = MessageWindow<Carrier>;
 
 /// Set-up of the processes of a node, each in a thread as long as it takes.
 struct Together {
@@ -85,10 +86,10 @@ pub fn mixed(nodes: &[Vec<Rank>], memories: &mut [Vec<u8>], near: Near, seed: u6
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        for (me, port) in mates.iter().zip(ports) {
+        for ((place, me), port) in (0..).zip(mates).zip(ports) {
             let members = Members::new(*me, ranks, mates.clone(), near != Near::Messages);
             windows[*me as usize] =
-                Some(MessageWindow::new(HubCourier::new(&hub, *me), members, port, extents.clone(), settings()));
+                Some(MessageWindow::new(carry(&hub, *me, &port, place), members, port, extents.clone(), settings()));
         }
     }
     (hub, windows.into_iter().map(|window| window.expect("each rank is on a node")).collect())
@@ -141,19 +142,24 @@ pub fn settings() -> Settings {
 
 /// A window of which all processes are reached by messages, each with memory of its own in `memories`.
 pub fn windows(memories: &mut [Vec<u8>], seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
+    let hub = Hub::new(memories.len() as u32, seed);
+    let windows = windows_over(&hub, memories);
+    (hub, windows)
+}
+
+/// One more window of the same processes.
+pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far> {
     let ranks = memories.len() as u32;
-    let hub = Hub::new(ranks, seed);
     let extents = Extents::new(memories.iter().map(|memory| (memory.len() as u64, 1)));
-    let windows = (0..ranks)
+    (0..ranks)
         .zip(memories)
         .map(|(me, memory)| {
             let memory = Memory::Create { base: Addr(memory.as_mut_ptr() as usize), size: memory.len() as u64 };
             let near = ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
             let members = Members::new(me, ranks, vec![me], true);
-            MessageWindow::new(HubCourier::new(&hub, me), members, near, extents.clone(), settings())
+            MessageWindow::new(carry(hub, me, &near, 0), members, near, extents.clone(), settings())
         })
-        .collect();
-    (hub, windows)
+        .collect()
 }
 
 /// Dynamic windows, without memory as yet.
@@ -164,7 +170,7 @@ pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
             let near = ShmWindow::new(&mut Alone, Memory::Dynamic, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (0, 1)));
-            MessageWindow::new(HubCourier::new(&hub, me), members, near, extents, settings())
+            MessageWindow::new(carry(&hub, me, &near, 0), members, near, extents, settings())
         })
         .collect();
     (hub, windows)
@@ -275,7 +281,7 @@ pub fn windows_inside(memories: &mut [Vec<u8>], at: usize, size: usize, seed: u6
             let near = ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (size as u64, 1)));
-            MessageWindow::new(HubCourier::new(&hub, me), members, near, extents, settings())
+            MessageWindow::new(carry(&hub, me, &near, 0), members, near, extents, settings())
         })
         .collect();
     (hub, windows)

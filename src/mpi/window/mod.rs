@@ -25,7 +25,7 @@ use super::sys::*;
 use super::transport::{self, Collectives, Unmade};
 use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
-use crate::runtime::config::{Reach, Serve, Settings};
+use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
@@ -128,7 +128,7 @@ fn create(wanted: &Wanted) -> Made {
     let wishes = wishes.unwrap_or_default();
     let votes = Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
     // Where all have agreed to serve all windows, and from one memory if they can, all but few windows are gathered for.
-    let expected = init::has_world() && settings.serve() == Serve::All && settings.reach() != Reach::HostMpi;
+    let expected = init::has_world() && settings.serve() == Serve::All && !settings.reach().is_far();
     let mut all = Collectives::over(wanted.comm, rank, size, votes);
     if !expected && let Err(code) = all.agree() {
         return Made::Failed(code);
@@ -142,7 +142,7 @@ fn create(wanted: &Wanted) -> Made {
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
     let made = transport::make(&mut all, part, shared);
     all.votes().warn(wanted.call);
-    let port = match made {
+    let mut port = match made {
         Ok(port) => port,
         Err(Unmade::Host(code)) => return Made::Failed(code),
         Err(Unmade::Wrong(class)) => {

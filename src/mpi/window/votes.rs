@@ -40,7 +40,7 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// True if shared memory is to be tried for a window of `size` processes. Alone there is nobody to send to.
     pub(crate) fn by_memory(&self, size: u32) -> bool {
-        self.class == 0 && self.ours && (self.reach != Reach::HostMpi || size == 1)
+        self.class == 0 && self.ours && (!self.reach.is_far() || size == 1)
     }
 }
 
@@ -85,7 +85,7 @@ impl Votes {
         let [class, refused, _, highest, lowest, crowded] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // Where a wait in the host takes no messages in, a hint is not worth a hang.
-        let reach = if hook::takes_messages() || drive::collectives() || reach != Reach::HostMpi { reach } else { Reach::Auto };
+        let reach = if hook::takes_messages() || drive::collectives() || !reach.is_far() { reach } else { Reach::Auto };
         // All have come here, and wait for nothing but each other until the window is made. The host's blocking calls take half the time of
         // the others, unless it spins on a core that somebody else needs [PR-4].
         let gathering = if crowded == 0 { Gathering::Blocking } else { Gathering::Driving };

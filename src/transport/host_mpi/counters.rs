@@ -35,6 +35,9 @@ impl<C: Courier> MessageWindow<C> {
         if self.members.near(rank).is_none() {
             let link = self.link_to(rank);
             self.links[link as usize].notified = true;
+            if let Some(direct) = self.courier.direct() {
+                direct.announce(rank);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::wire::Packet;
 use crate::engine::{Addr, Rank};
+use crate::transport::verbs::Direct;
 
 /// Which of the two streams of bulk messages of an ordered pair. In each, the n-th that is sent is the n-th that is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,10 +74,16 @@ pub trait Courier: Debug {
     fn gathered(&mut self) -> Option<Result<Vec<u32>, String>>;
 
     /// True if nothing that this process has sent is under way.
-    fn is_quiet(&self) -> bool;
+    fn is_quiet(&mut self) -> bool;
 
     /// Ends it: what was to be received is given up.
     fn release(&mut self);
+
+    /// What reaches the memory of peers without their processors, through the same queues as the packets, if there is such a thing.
+    #[inline]
+    fn direct(&mut self) -> Option<&mut Direct> {
+        None
+    }
 }
 
 impl Courier for Box<dyn Courier> {
@@ -127,10 +134,13 @@ impl Courier for Box<dyn Courier> {
     fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
         (**self).gathered()
     }
-    fn is_quiet(&self) -> bool {
+    fn is_quiet(&mut self) -> bool {
         (**self).is_quiet()
     }
     fn release(&mut self) {
         (**self).release();
+    }
+    fn direct(&mut self) -> Option<&mut Direct> {
+        (**self).direct()
     }
 }

@@ -106,6 +106,21 @@ impl<T: Copy + PartialEq> Table<T> {
         Table { runs: runs.into_boxed_slice() }
     }
 
+    /// Something that follows from it.
+    #[must_use]
+    pub fn map<U: Copy + PartialEq>(&self, what: impl Fn(T) -> U) -> Table<U> {
+        let mut runs: Vec<(Rank, U)> = self.runs.iter().map(|(rank, value)| (*rank, what(*value))).collect();
+        runs.dedup_by(|next, before| next.1 == before.1);
+        Table { runs: runs.into_boxed_slice() }
+    }
+
+    /// True if it is the same for all.
+    #[inline]
+    #[must_use]
+    pub fn is_one(&self) -> bool {
+        self.runs.len() == 1
+    }
+
     /// Of a process of the window.
     #[inline]
     #[must_use]

@@ -13,6 +13,7 @@
 //! | `link` | what is known of one peer: credits, acknowledgements, order |
 //! | `origin` | operations of this process, cut into records; what comes back |
 //! | `target` | records of others, checked and done |
+//! | `straight` | what goes past the messages, where the courier has an interface for that |
 //! | `counters` | how many notification counters each process has |
 //!
 //! Small puts and accumulates are copied into packets, those to one peer together, so that they are locally complete at once; long
@@ -46,6 +47,7 @@ pub mod courier;
 mod link;
 pub mod members;
 mod origin;
+mod straight;
 mod target;
 pub mod wire;
 
@@ -94,6 +96,8 @@ pub struct MessageWindow<C> {
     extents: Extents,
     settings: Settings,
     courier: C,
+    /// The courier has an interface that serves locks.
+    by_interface: bool,
 
     links: Vec<Link>,
     index: HashMap<Rank, u32>,
@@ -123,8 +127,10 @@ pub struct MessageWindow<C> {
     failed: VecDeque<Ticket>,
     /// Those of them that the application has not heard of: one of each target.
     faults: Vec<OutOfReach>,
-    /// Something was refused: nothing more comes in or leaves.
+    /// Something was refused, or a peer was lost: nothing more comes in or leaves.
     broken: bool,
+    /// The first peer that was lost, and why, in a text that stays: error handlers may ask for it at any time.
+    lost: Option<(Rank, &'static str)>,
 }
 
 // SAFETY: the raw addresses are those of operations that the application has issued, whose buffers are the library's until
@@ -134,12 +140,13 @@ unsafe impl<C: Send> Send for MessageWindow<C> {}
 impl<C: Courier> MessageWindow<C> {
     /// `near` is the window of the processes of `members` that share a segment, in that order; `extents` are those of all processes.
     #[must_use]
-    pub fn new(courier: C, members: Members, near: ShmWindow, extents: Extents, settings: Settings) -> Self {
+    pub fn new(mut courier: C, members: Members, near: ShmWindow, extents: Extents, settings: Settings) -> Self {
         MessageWindow {
             members,
             near,
             extents,
             settings,
+            by_interface: courier.direct().is_some_and(|direct| direct.serves_locks()),
             courier,
             links: Vec::new(),
             index: HashMap::new(),
@@ -160,6 +167,7 @@ impl<C: Courier> MessageWindow<C> {
             failed: VecDeque::new(),
             faults: Vec::new(),
             broken: false,
+            lost: None,
         }
     }
 
@@ -195,6 +203,7 @@ impl<C: Courier> MessageWindow<C> {
         // What is ready leaves first: a look at the host takes a microsecond over a network.
         let mut moved = self.send_ready();
         self.courier.drive();
+        moved |= self.take_straight();
         moved |= self.take_packets();
         while let Some((bulk, bytes)) = self.courier.next_bulk() {
             moved = true;
@@ -233,6 +242,10 @@ impl<C: Courier> MessageWindow<C> {
             let index = self.active[at];
             self.feed(index);
             self.links[index as usize].flush_or_tell(&mut self.courier);
+        }
+        if let Some(direct) = self.courier.direct() {
+            direct.settle();
+            self.take_straight();
         }
         self.near.settle() || !self.finished.is_empty()
     }
@@ -295,7 +308,7 @@ impl<C: Courier> MessageWindow<C> {
     /// What progresses without calls of the target.
     #[must_use]
     pub fn progresses(&self) -> &'static std::ffi::CStr {
-        c"target_calls"
+        if self.by_interface { c"rdma" } else { c"target_calls" }
     }
 
     /// Peers always wait for this process to poll.
@@ -322,10 +335,11 @@ impl<C: Courier> MessageWindow<C> {
 
     /// Words for the log.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub fn describe(&mut self) -> String {
         let (near, all) = (self.members.count(), self.members.size());
         let alone = (0..all).all(|rank| rank == self.members.me() || self.members.near(rank).is_none());
-        if alone { "messages".into() } else { format!("{} for {near} of them, messages for the others", self.near.describe()) }
+        let far = self.courier.direct().map_or_else(|| "messages".into(), |direct| format!("verbs on {}", direct.describe()));
+        if alone { far } else { format!("{} for {near} of them, {far} for the others", self.near.describe()) }
     }
 
     /// A message that was refused since the last call.
@@ -353,6 +367,12 @@ impl<C: Courier> MessageWindow<C> {
         self.broken
     }
 
+    /// The first peer that cannot be reached any more, and why.
+    #[must_use]
+    pub fn lost(&self) -> Option<(Rank, &'static str)> {
+        self.lost
+    }
+
     /// Deposits this process's vote in a nonblocking collective vote.
     pub fn vote(&mut self, objection: bool) {
         self.courier.vote(objection);
@@ -372,7 +392,7 @@ impl<C: Courier> MessageWindow<C> {
             }
             quiet &= link.is_quiet();
         }
-        quiet
+        quiet && self.courier.direct().is_none_or(|direct| direct.is_quiet())
     }
 
     /// After a vote of processes that were all [quiet](Self::is_quiet): tells all peers that nothing more is coming, once, and gives true
@@ -438,6 +458,9 @@ impl<C: Courier> MessageWindow<C> {
 
 impl<C: Courier> LockMemory for MessageWindow<C> {
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        if let Some(answer) = self.atomic_straight(home, word, access, ticket) {
+            return answer;
+        }
         if home == self.members.me() {
             return Answer::Now(self.access_here(word, access));
         }
@@ -460,6 +483,9 @@ impl<C: Courier> LockMemory for MessageWindow<C> {
     }
 
     fn look(&mut self, word: LockWord) -> u64 {
+        if let Some(value) = self.look_straight(word) {
+            return value;
+        }
         self.access_here(word, Atomic::Load)
     }
 }
@@ -474,13 +500,19 @@ impl<C: Courier> Port for MessageWindow<C> {
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         match self.members.near(op.target) {
             Some(target) => self.near.post(&Op { target, ..*op }, ticket),
-            None => self.post_far(op, ticket),
+            None => match self.post_straight(op, ticket) {
+                Some(posted) => posted,
+                None => self.post_far(op, ticket),
+            },
         }
     }
 
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         if let Some(peer) = self.members.near(peer) {
             return self.near.signal(peer, word, value);
+        }
+        if let Some(signalled) = self.signal_straight(peer, word, value) {
+            return signalled;
         }
         let index = self.link_to(peer);
         let link = &mut self.links[index as usize];
@@ -497,7 +529,10 @@ impl<C: Courier> Port for MessageWindow<C> {
     fn observe(&mut self, peer: Rank, word: Word) -> u64 {
         match self.members.near(peer) {
             Some(peer) => self.near.observe(peer, word),
-            None => self.index.get(&peer).map_or(0, |index| self.links[*index as usize].words.signals[word as usize]),
+            None => {
+                let told = self.index.get(&peer).map_or(0, |index| self.links[*index as usize].words.signals[word as usize]);
+                told.max(self.observe_straight(peer, word))
+            }
         }
     }
 

@@ -434,7 +434,7 @@ const KEEP: usize = 256;
 const LEAST: u64 = 512;
 
 /// A put or get whose sides are one run each, as the plain operation that it is.
-fn as_single_run(op: &Op, shape: &Shape) -> Option<Op> {
+pub(super) fn as_single_run(op: &Op, shape: &Shape) -> Option<Op> {
     let target = shape.target.run()?;
     let disp = u64::try_from(shape.disp.checked_add(target)?).ok()?;
     let mut single = Op { disp, ..*op };

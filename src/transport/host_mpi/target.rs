@@ -48,14 +48,20 @@ impl<C: Courier> MessageWindow<C> {
             // It knows.
             self.links[index as usize].broken = true;
         }
+        self.break_off();
+        let refused = Refused { peer, reason };
+        log::error!("{refused}");
+        self.refused.push_back(refused);
+    }
+
+    /// Ends the window for all that this process has met.
+    #[cold]
+    pub(super) fn break_off(&mut self) {
         for link in self.links.iter_mut().filter(|link| !link.broken) {
             link.end(&mut self.courier);
         }
         self.courier.cancel_bulks();
         self.broken = true;
-        let refused = Refused { peer, reason };
-        log::error!("{refused}");
-        self.refused.push_back(refused);
     }
 
     fn take_packet(&mut self, index: u32, bytes: &[u8]) -> Result<(), Malformed> {

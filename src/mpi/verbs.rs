@@ -1,0 +1,96 @@
+//! The RDMA device of this process, for all its windows: opened when a window first wants it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::engine::Rank;
+use crate::transport::host_mpi::members::Table;
+use crate::transport::verbs::device::Device;
+use crate::transport::verbs::fabric::Fabric;
+use crate::transport::verbs::hello::Name;
+use crate::transport::verbs::nic::{Atomics, Failure};
+use crate::transport::verbs::{Direct, Own, Shared};
+
+/// What came of opening it.
+enum Opened {
+    NotYet,
+    Here(Shared),
+    /// There is none; the log has said why.
+    Absent,
+}
+
+static FABRIC: Mutex<Opened> = Mutex::new(Opened::NotYet);
+
+/// The device, if there is one. `forced`: who wants it will not be content without.
+pub(super) fn fabric(forced: bool) -> Option<Shared> {
+    let mut opened = FABRIC.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*opened, Opened::NotYet) {
+        let wanted = super::init::look_up("MPIX_RMA_IB_DEVICE").filter(|name| !name.trim().is_empty());
+        *opened = match open(wanted.as_deref().map(str::trim)) {
+            Ok(fabric) => {
+                log::info!("verbs: {}", fabric.describe());
+                Opened::Here(Arc::new(Mutex::new(fabric)))
+            }
+            Err(Failure(reason)) if forced || wanted.is_some() => {
+                log::warn!("peers are reached by messages, not by RDMA: {reason}");
+                Opened::Absent
+            }
+            Err(Failure(reason)) => {
+                log::info!("peers are reached by messages, not by RDMA: {reason}");
+                Opened::Absent
+            }
+        };
+    }
+    match &*opened {
+        Opened::Here(fabric) => Some(Arc::clone(fabric)),
+        _ => None,
+    }
+}
+
+fn open(wanted: Option<&str>) -> Result<Fabric, Failure> {
+    Fabric::new(Box::new(Device::open(wanted)?), name()?)
+}
+
+/// A name that no other process has.
+fn name() -> Result<Name, Failure> {
+    let mut name = [0_u64; 2];
+    // SAFETY: room for so many bytes.
+    let got = unsafe { libc::getrandom(name.as_mut_ptr().cast(), size_of_val(&name), 0) };
+    if got == size_of_val(&name) as isize {
+        Ok(Name(name))
+    } else {
+        Err(Failure(format!("getrandom: {}", std::io::Error::last_os_error())))
+    }
+}
+
+/// What a process says of itself when a window is made: nothing, RDMA, or RDMA with atomics.
+pub(super) fn ability(fabric: Option<&Shared>) -> u8 {
+    match fabric.map(|fabric| fabric.lock().unwrap_or_else(PoisonError::into_inner).atomics()) {
+        None => 0,
+        Some(Atomics::None) => 1,
+        Some(Atomics::Interface | Atomics::Everything) => 2,
+    }
+}
+
+/// This process's part of a new window, if it and another process have a device. `Err`: it failed, and the log has said why.
+///
+/// # Safety
+/// The window's memory must stay mapped until the part is ended.
+pub(super) unsafe fn direct(me: Rank, fabric: Option<&Shared>, abilities: &Table<u8>, own: Own) -> Result<Option<Direct>, ()> {
+    let Some(fabric) = fabric else { return Ok(None) };
+    let able = abilities.map(|ability| ability > 0);
+    // [LK-7]: one process that cannot is enough for all lock words to be the processors'.
+    let locks = abilities.is_one() && abilities.of(0) == 2;
+    // SAFETY: the caller's promise.
+    match unsafe { Direct::new(fabric, me, able, locks, own) } {
+        Ok(direct) => Ok(Some(direct)),
+        Err(Failure(reason)) => {
+            log::warn!("a window does without RDMA: {reason}");
+            Err(())
+        }
+    }
+}
+
+/// Gives the device back; its windows are gone.
+pub(super) fn close() {
+    *FABRIC.lock().unwrap_or_else(PoisonError::into_inner) = Opened::NotYet;
+}

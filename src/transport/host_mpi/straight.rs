@@ -1,0 +1,108 @@
+//! What goes past the messages: operations, signals and lock words that the courier's interface does without the target's processor.
+//!
+//! Messages and what goes past them use the same queues, so messages keep their place behind it. It is not so the other way round: a message has arrived long
+//! before the target's process has done what it says. Whatever must be behind operations that are messages is a message itself.
+
+use super::MessageWindow;
+use super::courier::Courier;
+use super::origin::as_single_run;
+use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Ticket, Word};
+
+impl<C: Courier> MessageWindow<C> {
+    /// True if nothing that this process has asked of a peer by messages may still have to be done.
+    fn has_no_messages(&mut self, peer: Rank) -> bool {
+        let index = self.link_to(peer);
+        let link = &self.links[index as usize];
+        link.issued == link.done && link.feed.is_none()
+    }
+
+    /// Starts an operation past the messages; `None` if it has to be one.
+    #[inline]
+    pub(super) fn post_straight(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+        self.courier.direct()?;
+        if self.broken {
+            return Some(Posted::NoResource);
+        }
+        if op.kind == OpKind::Notify {
+            if !self.has_no_messages(op.target) {
+                return None;
+            }
+            let posted = self.courier.direct()?.notify(op, ticket)?;
+            let index = self.link_to(op.target);
+            self.links[index as usize].notified = false;
+            return Some(posted);
+        }
+        let Some(shaped) = op.shape else { return self.courier.direct()?.post(op, ticket) };
+        let single = Op { shape: None, ..as_single_run(op, self.shapes.get(shaped))? };
+        let posted = self.courier.direct()?.post(&single, ticket)?;
+        if posted != Posted::NoResource {
+            drop(self.shapes.take(shaped));
+        }
+        Some(posted)
+    }
+
+    /// Raises a word of a peer past the messages; `None` if it has to be one.
+    #[inline]
+    pub(super) fn signal_straight(&mut self, peer: Rank, word: Word, value: u64) -> Option<Result<(), NoResource>> {
+        if !self.courier.direct()?.is_able(peer) || self.broken || !self.has_no_messages(peer) {
+            return None;
+        }
+        Some(self.courier.direct()?.signal(peer, word, value))
+    }
+
+    /// The word that a peer has written past the messages.
+    #[inline]
+    pub(super) fn observe_straight(&mut self, peer: Rank, word: Word) -> u64 {
+        self.courier.direct().map_or(0, |direct| direct.observe(peer, word))
+    }
+
+    /// Accesses a lock word, if those are the interface's [LK-7].
+    #[inline]
+    pub(super) fn atomic_straight(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Option<Answer> {
+        let broken = self.broken;
+        let direct = self.courier.direct().filter(|direct| direct.serves_locks())?;
+        Some(if broken { Answer::NoResource } else { direct.atomic(home, word, access, ticket) })
+    }
+
+    /// The same, of this process's own words.
+    #[inline]
+    pub(super) fn look_straight(&mut self, word: LockWord) -> Option<u64> {
+        let direct = self.courier.direct().filter(|direct| direct.serves_locks())?;
+        Some(direct.look(word))
+    }
+
+    /// Takes in what has come past the messages. True if there was something.
+    pub(super) fn take_straight(&mut self) -> bool {
+        let Some(direct) = self.courier.direct() else { return false };
+        let before = self.finished.len() + self.answers.len();
+        self.finished.extend(std::iter::from_fn(|| direct.next_finished()));
+        self.answers.extend(std::iter::from_fn(|| direct.next_answer()));
+        let mut moved = self.finished.len() + self.answers.len() > before;
+        while let Some((peer, counter)) = self.courier.direct().and_then(crate::transport::verbs::Direct::next_told) {
+            moved = true;
+            if counter < self.near.counters_of(self.members.place()) {
+                self.near.notify_here(counter);
+            } else {
+                let index = self.link_to(peer);
+                self.refuse(peer, Some(index), super::wire::Malformed::UnknownCounter);
+            }
+        }
+        while let Some((peer, reason)) = self.courier.direct().and_then(crate::transport::verbs::Direct::next_lost) {
+            moved = true;
+            self.lose(peer, &reason);
+        }
+        moved
+    }
+
+    /// A peer cannot be reached any more.
+    #[cold]
+    fn lose(&mut self, peer: Rank, reason: &str) {
+        let text = format!("process {peer} of the window cannot be reached any more: {reason}");
+        log::error!("{text}");
+        // Once in the life of a window.
+        self.lost.get_or_insert_with(|| (peer, text.leak()));
+        let index = self.link_to(peer);
+        self.links[index as usize].broken = true;
+        self.break_off();
+    }
+}

@@ -1,0 +1,513 @@
+//! A device of libibverbs: one port, one protection domain, one completion queue, one shared receive queue.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::ptr::{NonNull, null_mut};
+
+use super::nic::{Act, Address, Atomics, Completion, Failure, Limits, Nic, Queue, Registered, Work};
+use super::sys::*;
+
+/// Requests that a queue is to hold.
+const QUEUE: u32 = 256;
+/// Receives of a process.
+const RECEIVES: u32 = 256;
+/// Entries of the completion queue.
+const COMPLETIONS: u32 = 16 * 1024;
+/// Bytes that requests are to hold themselves.
+const INLINE: u32 = 188;
+/// Reads and atomics under way on one queue.
+const DEPTH: c_int = 16;
+/// 4.096 us * 2^16, then again, 7 times: a peer that is gone is told within a few seconds, and a busy one is not.
+const TIMEOUT: u8 = 16;
+const RETRIES: u8 = 7;
+/// Without end: the peer's process has no receive posted, and will have.
+const RECEIVER_RETRIES: u8 = 7;
+/// Code of 0.64 ms: after so long it is tried again.
+const RECEIVER_TIMER: u8 = 12;
+/// Completions taken at a time.
+const BATCH: usize = 32;
+
+/// A queue pair.
+#[derive(Debug)]
+struct Pair {
+    qp: NonNull<ibv_qp>,
+}
+
+/// A device's port.
+#[derive(Debug)]
+pub struct Device {
+    library: &'static Library,
+    context: NonNull<ibv_context>,
+    pd: NonNull<ibv_pd>,
+    cq: NonNull<ibv_cq>,
+    srq: NonNull<ibv_srq>,
+    name: String,
+    port: u8,
+    gid_index: u8,
+    global: bool,
+    limits: Limits,
+    address: Address,
+    pairs: Vec<Option<Pair>>,
+    /// Queue pairs by their numbers, those in use.
+    numbers: hashbrown::HashMap<u32, u32>,
+}
+
+// SAFETY: the library's objects may be used in any thread; calls are made by one at a time.
+unsafe impl Send for Device {}
+
+fn failure(what: &str) -> Failure {
+    Failure(format!("{what}: {}", io::Error::last_os_error()))
+}
+
+/// An error number that a call has given back.
+fn error(what: &str, code: c_int) -> Failure {
+    Failure(format!("{what}: {}", io::Error::from_raw_os_error(code.abs())))
+}
+
+/// A port that may be used.
+struct Port {
+    number: u8,
+    attributes: ibv_port_attr,
+    gid_index: u8,
+    gid: ibv_gid,
+}
+
+impl Device {
+    /// Opens a device: that of this name, `NAME` or `NAME:PORT`, else the first that has an active port.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub fn open(wanted: Option<&str>) -> Result<Self, Failure> {
+        let library = Library::get().map_err(Failure)?;
+        let (wanted, port) = match wanted.and_then(|text| text.split_once(':')) {
+            Some((name, port)) => {
+                let number = port.parse::<u8>().map_err(|_| Failure(format!("{port} is no number of a port")))?;
+                (Some(name), Some(number))
+            }
+            None => (wanted, None),
+        };
+        let mut count = 0;
+        // SAFETY: the list is ended below; devices that were opened stay.
+        let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
+        if list.is_null() {
+            return Err(failure("no list of RDMA devices"));
+        }
+        let mut reasons = Vec::new();
+        let mut found = None;
+        for at in 0..usize::try_from(count).unwrap_or(0) {
+            // SAFETY: the list has `count` entries.
+            let device = unsafe { *list.add(at) };
+            // SAFETY: a device of the list.
+            let name = unsafe { words((library.ibv_get_device_name)(device)) };
+            if wanted.is_some_and(|wanted| wanted != name) {
+                continue;
+            }
+            match Self::open_device(library, device, &name, port) {
+                Ok(device) => {
+                    found = Some(device);
+                    break;
+                }
+                Err(Failure(reason)) => reasons.push(format!("{name}: {reason}")),
+            }
+        }
+        // SAFETY: made above.
+        unsafe { (library.ibv_free_device_list)(list) };
+        found.ok_or_else(|| match (wanted, reasons.is_empty()) {
+            (_, false) => Failure(reasons.join("; ")),
+            (Some(name), true) => Failure(format!("there is no RDMA device {name}")),
+            (None, true) => Failure("there is no RDMA device".into()),
+        })
+    }
+
+    fn open_device(library: &'static Library, device: *mut ibv_device, name: &str, port: Option<u8>) -> Result<Self, Failure> {
+        // SAFETY: a device of the list; what is made here is ended in the reverse order if a later step fails.
+        unsafe {
+            let context = NonNull::new((library.ibv_open_device)(device)).ok_or_else(|| failure("ibv_open_device"))?;
+            Self::with_context(library, context, name, port).inspect_err(|_| {
+                (library.ibv_close_device)(context.as_ptr());
+            })
+        }
+    }
+
+    /// # Safety
+    /// The context is open, and nobody else's.
+    unsafe fn with_context(
+        library: &'static Library,
+        context: NonNull<ibv_context>,
+        name: &str,
+        port: Option<u8>,
+    ) -> Result<Self, Failure> {
+        // SAFETY: attributes are numbers, which are written by the call.
+        let (attributes, port) = unsafe {
+            let mut attributes: ibv_device_attr = std::mem::zeroed();
+            let code = (library.ibv_query_device)(context.as_ptr(), &raw mut attributes);
+            if code != 0 {
+                return Err(error("ibv_query_device", code));
+            }
+            let ports = port.map_or(1..=attributes.phys_port_cnt, |port| port..=port);
+            (attributes, choose_port(library, context, ports)?)
+        };
+        let receives = RECEIVES.min(attributes.max_srq_wr.max(1) as u32);
+        let entries = COMPLETIONS.min(attributes.max_cqe.max(1) as u32);
+        // SAFETY: live objects of the library, ended in the reverse order if a later step fails.
+        let (pd, cq, srq) = unsafe {
+            let pd = NonNull::new((library.ibv_alloc_pd)(context.as_ptr())).ok_or_else(|| failure("ibv_alloc_pd"))?;
+            let end_pd = || (library.ibv_dealloc_pd)(pd.as_ptr());
+            let cq = (library.ibv_create_cq)(context.as_ptr(), entries as c_int, null_mut(), null_mut(), 0);
+            let Some(cq) = NonNull::new(cq) else {
+                let reason = failure("ibv_create_cq");
+                end_pd();
+                return Err(reason);
+            };
+            let mut wanted = ibv_srq_init_attr { srq_context: null_mut(), max_wr: receives, max_sge: 1, srq_limit: 0 };
+            let Some(srq) = NonNull::new((library.ibv_create_srq)(pd.as_ptr(), &raw mut wanted)) else {
+                let reason = failure("ibv_create_srq");
+                (library.ibv_destroy_cq)(cq.as_ptr());
+                end_pd();
+                return Err(reason);
+            };
+            (pd, cq, srq)
+        };
+        let limits = Limits {
+            queue: QUEUE.min(attributes.max_qp_wr.max(1) as u32),
+            completions: entries,
+            inline: INLINE,
+            message: u64::from(port.attributes.max_msg_sz).clamp(1 << 16, 1 << 30),
+            receives,
+            queues: attributes.max_qp.max(1) as u32,
+            atomics: match attributes.atomic_cap {
+                IBV_ATOMIC_NONE => Atomics::None,
+                IBV_ATOMIC_GLOB => Atomics::Everything,
+                _ => Atomics::Interface,
+            },
+        };
+        let served = attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, DEPTH);
+        let address =
+            Address { lid: port.attributes.lid, mtu: port.attributes.active_mtu as u8, depth: served as u8, gid: port.gid.raw };
+        let mut device = Device {
+            library,
+            context,
+            pd,
+            cq,
+            srq,
+            name: name.to_owned(),
+            port: port.number,
+            gid_index: port.gid_index,
+            global: port.attributes.link_layer == IBV_LINK_LAYER_ETHERNET,
+            limits,
+            address,
+            pairs: Vec::new(),
+            numbers: hashbrown::HashMap::new(),
+        };
+        device.limits.inline = device.inline_limit();
+        Ok(device)
+    }
+
+    /// Bytes that requests hold: as many as a queue pair can be made with.
+    fn inline_limit(&self) -> u32 {
+        for inline in [INLINE, 96, 64, 32] {
+            if let Ok(pair) = self.make_pair(inline) {
+                // SAFETY: just made.
+                unsafe { (self.library.ibv_destroy_qp)(pair.as_ptr()) };
+                return inline;
+            }
+        }
+        0
+    }
+
+    fn make_pair(&self, inline: u32) -> Result<NonNull<ibv_qp>, Failure> {
+        let mut wanted = ibv_qp_init_attr {
+            qp_context: null_mut(),
+            send_cq: self.cq.as_ptr(),
+            recv_cq: self.cq.as_ptr(),
+            srq: self.srq.as_ptr(),
+            cap: ibv_qp_cap {
+                max_send_wr: self.limits.queue,
+                max_recv_wr: 0,
+                max_send_sge: 1,
+                max_recv_sge: 0,
+                max_inline_data: inline,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: live objects.
+        NonNull::new(unsafe { (self.library.ibv_create_qp)(self.pd.as_ptr(), &raw mut wanted) }).ok_or_else(|| {
+            let mut reason = failure("ibv_create_qp");
+            if io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
+                reason.0.push_str(" (the limit of locked memory, ulimit -l, may be too low)");
+            }
+            reason
+        })
+    }
+
+    fn modify(&self, pair: NonNull<ibv_qp>, what: &str, change: &mut ibv_qp_attr, mask: u32) -> Result<(), Failure> {
+        // SAFETY: a queue pair of this device.
+        match unsafe { (self.library.ibv_modify_qp)(pair.as_ptr(), &raw mut *change, mask as c_int) } {
+            0 => Ok(()),
+            code => Err(error(what, code)),
+        }
+    }
+
+    fn pair(&self, queue: Queue) -> NonNull<ibv_qp> {
+        self.pairs[queue.0 as usize].as_ref().expect("a queue that is open").qp
+    }
+}
+
+/// Attributes without content.
+fn blank() -> ibv_qp_attr {
+    // SAFETY: numbers, any of which are valid.
+    unsafe { std::mem::zeroed() }
+}
+
+/// The first active port, and its address.
+///
+/// # Safety
+/// The context is open.
+unsafe fn choose_port(
+    library: &Library,
+    context: NonNull<ibv_context>,
+    ports: impl Iterator<Item = u8>,
+) -> Result<Port, Failure> {
+    let mut reason = Failure("it has no ports".into());
+    for number in ports {
+        // SAFETY: numbers, which are written by the call.
+        let mut attributes: ibv_port_attr = unsafe { std::mem::zeroed() };
+        // SAFETY: an open context.
+        let code = unsafe { (library.ibv_query_port)(context.as_ptr(), number, &raw mut attributes) };
+        if code != 0 {
+            reason = error(&format!("port {number}"), code);
+            continue;
+        }
+        if attributes.state != IBV_PORT_ACTIVE {
+            reason = Failure(format!("port {number} is not active"));
+            continue;
+        }
+        // SAFETY: an open context.
+        let gids = (0..attributes.gid_tbl_len).filter_map(|index| unsafe { gid(library, context, number, index) });
+        // Of the kinds that there are on Ethernet, RoCE v2 over IPv4 goes through any network that IP does; link-local ones stay on a segment.
+        let ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+        let rank = |gid: &ibv_gid| match gid.raw {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => 2,
+            [0xfe, 0x80, ..] => 0,
+            _ => 1,
+        };
+        let best =
+            if ethernet { gids.max_by_key(|(index, gid)| (rank(gid), *index)) } else { gids.min_by_key(|(index, _)| *index) };
+        match best {
+            Some((index, gid)) => return Ok(Port { number, attributes, gid_index: index as u8, gid }),
+            None if ethernet => reason = Failure(format!("port {number} has no address")),
+            None => return Ok(Port { number, attributes, gid_index: 0, gid: ibv_gid::default() }),
+        }
+    }
+    Err(reason)
+}
+
+/// A global address of a port, if there is one at this index.
+///
+/// # Safety
+/// The context is open.
+unsafe fn gid(library: &Library, context: NonNull<ibv_context>, port: u8, index: c_int) -> Option<(c_int, ibv_gid)> {
+    let mut gid = ibv_gid::default();
+    // SAFETY: the caller's promise.
+    let code = unsafe { (library.ibv_query_gid)(context.as_ptr(), port, index, &raw mut gid) };
+    (code == 0 && gid.raw != [0; 16] && index <= 255).then_some((index, gid))
+}
+
+impl Nic for Device {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn address(&self) -> Address {
+        self.address
+    }
+
+    fn name(&self) -> String {
+        format!("{} port {} (GID index {})", self.name, self.port, self.gid_index)
+    }
+
+    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure> {
+        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+        // SAFETY: the caller's promise.
+        let region = unsafe { (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int) };
+        let Some(region) = NonNull::new(region) else {
+            let mut reason = failure("ibv_reg_mr");
+            reason.0.push_str(&format!(", {len} bytes (see ulimit -l)"));
+            return Err(reason);
+        };
+        // SAFETY: just made; its first members are public.
+        let (lkey, rkey) = unsafe { ((*region.as_ptr()).lkey, (*region.as_ptr()).rkey) };
+        Ok(Registered { id: region.as_ptr() as u64, lkey, rkey })
+    }
+
+    fn unregister(&mut self, id: u64) {
+        // SAFETY: what `register` has given.
+        let code = unsafe { (self.library.ibv_dereg_mr)(id as *mut ibv_mr) };
+        if code != 0 {
+            log::warn!("{}", error("ibv_dereg_mr", code));
+        }
+    }
+
+    fn open(&mut self) -> Result<(Queue, u32), Failure> {
+        let qp = self.make_pair(self.limits.inline)?;
+        let mut change = blank();
+        change.qp_state = IBV_QPS_INIT;
+        change.port_num = self.port;
+        change.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        if let Err(reason) = self.modify(qp, "a queue pair cannot be prepared", &mut change, mask) {
+            // SAFETY: just made.
+            unsafe { (self.library.ibv_destroy_qp)(qp.as_ptr()) };
+            return Err(reason);
+        }
+        // SAFETY: its first members are public.
+        let number = unsafe { (*qp.as_ptr()).qp_num };
+        let free = self.pairs.iter().position(Option::is_none).unwrap_or(self.pairs.len());
+        if free == self.pairs.len() {
+            self.pairs.push(None);
+        }
+        self.pairs[free] = Some(Pair { qp });
+        self.numbers.insert(number, free as u32);
+        Ok((Queue(free as u32), number))
+    }
+
+    fn connect(&mut self, queue: Queue, number: u32, to: &Address) -> Result<(), Failure> {
+        let qp = self.pair(queue);
+        let mut change = blank();
+        change.qp_state = IBV_QPS_RTR;
+        change.path_mtu = Enum::from(self.address.mtu.min(to.mtu));
+        change.dest_qp_num = number;
+        change.rq_psn = 0;
+        change.max_dest_rd_atomic = self.address.depth;
+        change.min_rnr_timer = RECEIVER_TIMER;
+        change.ah_attr.dlid = to.lid;
+        change.ah_attr.port_num = self.port;
+        if self.global || to.lid == 0 {
+            change.ah_attr.is_global = 1;
+            change.ah_attr.grh.dgid = ibv_gid { raw: to.gid };
+            change.ah_attr.grh.sgid_index = self.gid_index;
+            change.ah_attr.grh.hop_limit = 64;
+        }
+        let mask = IBV_QP_STATE
+            | IBV_QP_AV
+            | IBV_QP_PATH_MTU
+            | IBV_QP_DEST_QPN
+            | IBV_QP_RQ_PSN
+            | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_MIN_RNR_TIMER;
+        self.modify(qp, "a queue pair cannot be made ready to receive", &mut change, mask)?;
+        let mut change = blank();
+        change.qp_state = IBV_QPS_RTS;
+        change.timeout = TIMEOUT;
+        change.retry_cnt = RETRIES;
+        change.rnr_retry = RECEIVER_RETRIES;
+        change.sq_psn = 0;
+        change.max_rd_atomic = self.address.depth.min(to.depth);
+        let mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify(qp, "a queue pair cannot be made ready to send", &mut change, mask)
+    }
+
+    fn close(&mut self, queue: Queue) {
+        let Some(Pair { qp }) = self.pairs[queue.0 as usize].take() else { return };
+        // SAFETY: a live queue pair, used by nobody after this.
+        unsafe {
+            self.numbers.remove(&(*qp.as_ptr()).qp_num);
+            (self.library.ibv_destroy_qp)(qp.as_ptr());
+        }
+    }
+
+    unsafe fn post(&mut self, queue: Queue, work: &Work) -> Result<(), Failure> {
+        let qp = self.pair(queue);
+        let mut place = ibv_sge { addr: work.local as u64, length: work.len, lkey: work.lkey };
+        let rdma = ibv_wr { rdma: ibv_wr_rdma { remote_addr: work.remote, rkey: work.rkey } };
+        let atomic =
+            |compare_add, swap| ibv_wr { atomic: ibv_wr_atomic { remote_addr: work.remote, compare_add, swap, rkey: work.rkey } };
+        let (opcode, imm, wr) = match work.act {
+            Act::Write => (IBV_WR_RDMA_WRITE, 0, rdma),
+            Act::WriteTelling(number) => (IBV_WR_RDMA_WRITE_WITH_IMM, number, rdma),
+            Act::Read => (IBV_WR_RDMA_READ, 0, rdma),
+            Act::Send(number) => (IBV_WR_SEND_WITH_IMM, number, atomic(0, 0)),
+            Act::Add(delta) => (IBV_WR_ATOMIC_FETCH_AND_ADD, 0, atomic(delta, 0)),
+            Act::CompareSwap { expected, new } => (IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(expected, new)),
+        };
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        let mut request = ibv_send_wr {
+            wr_id: work.number,
+            next: null_mut(),
+            sg_list: &raw mut place,
+            num_sge: c_int::from(work.len > 0),
+            opcode,
+            send_flags: flag(work.signalled, IBV_SEND_SIGNALED)
+                | flag(work.inline && work.len > 0, IBV_SEND_INLINE)
+                | flag(work.fence, IBV_SEND_FENCE),
+            imm_data: imm.to_be(),
+            wr,
+            others: [0; 7],
+        };
+        let mut bad = null_mut();
+        // SAFETY: the caller's promise; the request and its list are read by the call alone.
+        let code = unsafe { ((*self.context.as_ptr()).ops.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad) };
+        if code == 0 { Ok(()) } else { Err(error("ibv_post_send", code)) }
+    }
+
+    unsafe fn receive(&mut self, receive: u32, at: usize, len: u32, lkey: u32) -> Result<(), Failure> {
+        let mut place = ibv_sge { addr: at as u64, length: len, lkey };
+        let mut request = ibv_recv_wr {
+            wr_id: super::fabric::RECEIVE | u64::from(receive),
+            next: null_mut(),
+            sg_list: &raw mut place,
+            num_sge: 1,
+        };
+        let mut bad = null_mut();
+        // SAFETY: the caller's promise.
+        let code = unsafe { ((*self.context.as_ptr()).ops.post_srq_recv)(self.srq.as_ptr(), &raw mut request, &raw mut bad) };
+        if code == 0 { Ok(()) } else { Err(error("ibv_post_srq_recv", code)) }
+    }
+
+    fn poll(&mut self, into: &mut Vec<Completion>) {
+        let mut batch = [ibv_wc::default(); BATCH];
+        // SAFETY: room for so many.
+        let count = unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, batch.as_mut_ptr()) };
+        for wc in &batch[..usize::try_from(count).unwrap_or(0)] {
+            // Of a queue that was closed.
+            let queue = self.numbers.get(&wc.qp_num).map(|index| Queue(*index));
+            // After an error the kind of the request is not told: numbers of receives have a bit of their own.
+            let receive = wc.wr_id & super::fabric::RECEIVE != 0;
+            into.push(match (queue, receive) {
+                (_, true) if wc.status != IBV_WC_SUCCESS => Completion::Spoiled(wc.wr_id as u32, wc.status),
+                (None, true) => Completion::Spoiled(wc.wr_id as u32, IBV_WC_SUCCESS),
+                (Some(queue), true) => Completion::Received {
+                    queue,
+                    receive: wc.wr_id as u32,
+                    len: wc.byte_len,
+                    number: u32::from_be(wc.imm_data),
+                    bare: wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM,
+                },
+                (None, false) => continue,
+                (Some(queue), false) if wc.status == IBV_WC_SUCCESS => Completion::Done(queue, wc.wr_id),
+                (Some(queue), false) => Completion::Failed(queue, wc.wr_id, wc.status),
+            });
+        }
+    }
+
+    fn explain(&self, code: u32) -> String {
+        // SAFETY: the function knows all codes.
+        unsafe { words((self.library.ibv_wc_status_str)(code)) }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        for queue in 0..self.pairs.len() as u32 {
+            self.close(Queue(queue));
+        }
+        // SAFETY: live objects, in the reverse order of their making. What fails stays until the process ends.
+        unsafe {
+            (self.library.ibv_destroy_srq)(self.srq.as_ptr());
+            (self.library.ibv_destroy_cq)(self.cq.as_ptr());
+            (self.library.ibv_dealloc_pd)(self.pd.as_ptr());
+            (self.library.ibv_close_device)(self.context.as_ptr());
+        }
+    }
+}

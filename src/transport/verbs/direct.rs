@@ -1,0 +1,577 @@
+//! One window's way to the memory of its peers without their processors.
+//!
+//! - A put or get of one run of bytes on each side is a write or read, or several where it is long.
+//! - A signal is a write behind them on the same queue, so that it cannot overtake [FE-2].
+//! - A lock word is reached by an atomic or a read [LK-3]; by *everybody*, the process that it belongs to and those of its node too, since
+//!   the interface's atomics are not atomic with a processor's [LK-7]. Reading a word of one's own, and writing one while nobody else does, needs no interface.
+//! - A notification of a counter goes with the data that it tells of, as the number of a write.
+//!
+//! All else is left to messages, which go through the same queues and so keep their place behind what is written.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+
+use super::fabric::{Event, Fabric, Hold, Local, Manner, State, What};
+use super::hello::{Hello, Spot, Stage as Said};
+use super::memory::RegionId;
+use super::nic::{Act, Atomics, Failure};
+use super::words::{Block, OWN, Words};
+use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
+use crate::transport::host_mpi::members::Table;
+use crate::transport::kernel::copy;
+
+/// Bytes from which the application's memory is registered for an operation, and not copied.
+pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
+
+/// The interface of this process, as its windows share it.
+pub type Shared = Arc<Mutex<Fabric>>;
+
+pub(super) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
+    // Nothing in there panics half-way that would not end the process.
+    fabric.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bits of a number that comes with a write which name the window; the others are the counter.
+const WINDOW_BITS: u32 = 12;
+
+/// Window and counter of a number that came with a write.
+pub(super) fn told(number: u32) -> (u32, u32) {
+    (number >> (32 - WINDOW_BITS), number << WINDOW_BITS >> WINDOW_BITS)
+}
+
+/// The number that tells a counter of a window; `None` if they are too large for it.
+pub(super) fn telling(window: u32, counter: u32) -> Option<u32> {
+    let bits = 32 - WINDOW_BITS;
+    (window < 1 << WINDOW_BITS && counter < 1 << bits).then_some(window << bits | counter)
+}
+
+/// What a peer has said of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Far {
+    pub(super) window: u32,
+    pub(super) memory: Spot,
+    pub(super) words: Spot,
+    pub(super) pair: Spot,
+}
+
+/// A put or get that goes in pieces.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pub(super) op: Op,
+    pub(super) ticket: Ticket,
+    pub(super) at: u64,
+    /// The application's memory, registered.
+    pub(super) region: Option<(RegionId, u32)>,
+}
+
+/// A put that waits for the notification which goes with it.
+#[derive(Debug)]
+pub(super) struct HeldPut {
+    pub(super) op: Op,
+    pub(super) ticket: Ticket,
+}
+
+/// A peer that was met.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) rank: Rank,
+    pub(super) block: Block,
+    endpoint: Option<u32>,
+    far: Option<Far>,
+    /// It was asked.
+    asked: bool,
+    /// Hellos that it is still to say.
+    awaited: u32,
+    pub(super) feed: Option<Feed>,
+    pub(super) held: Option<HeldPut>,
+    /// A notification is about to be posted behind the put that comes next.
+    pub(super) announced: bool,
+    lost: bool,
+}
+
+/// A window's part of the [`Fabric`].
+#[derive(Debug)]
+pub struct Direct {
+    pub(super) fabric: Shared,
+    pub(super) window: u32,
+    pub(super) me: Rank,
+    /// Who has an interface.
+    able: Table<bool>,
+    /// All have, so that lock words are the interface's.
+    locks: bool,
+    pub(super) atomics: Atomics,
+    pub(super) inline: u64,
+    pub(super) message: u64,
+    memory: Spot,
+    region: Option<RegionId>,
+    pub(super) words: Words,
+    pub(super) peers: Vec<Peer>,
+    pub(super) index: HashMap<Rank, u32>,
+    by_endpoint: HashMap<u32, u32>,
+    hot: (Rank, u32),
+    /// Peers with something to feed or to cover.
+    dirty: Vec<u32>,
+    /// Hellos to be sent.
+    hellos: VecDeque<(Rank, Hello)>,
+    /// Words of a process that concern a target which is neither it nor this process; `None`: it was asked.
+    third: HashMap<(Rank, Rank), Option<Spot>>,
+    packets: VecDeque<(Rank, Vec<u8>)>,
+    /// What came of a process that knows this one by its asking, and whose own hello is still under way.
+    early: Vec<(u32, Event)>,
+    pub(super) finished: VecDeque<(Ticket, Stage)>,
+    answers: VecDeque<(LockTicket, u64)>,
+    told: VecDeque<(Rank, u32)>,
+    lost: VecDeque<(Rank, String)>,
+}
+
+/// A window's memory of one process.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Its first byte.
+    pub base: Addr,
+    /// Its bytes; 0 where there is none that stays while the window is there.
+    pub bytes: u64,
+}
+
+impl Direct {
+    /// The part of process `me` of a new window. `able` says which processes have an interface, `me` among them.
+    ///
+    /// # Safety
+    /// The window's memory must stay mapped until [`end`](Self::end).
+    ///
+    /// # Errors
+    /// The words cannot be registered: in words.
+    pub unsafe fn new(fabric: &Shared, me: Rank, able: Table<bool>, locks: bool, own: Own) -> Result<Self, Failure> {
+        let mut held = lock(fabric);
+        let mut words = Words::default();
+        words.add(&mut held)?;
+        let (mut memory, mut region) = (Spot::default(), None);
+        if own.bytes > 0 {
+            // SAFETY: the caller's promise.
+            match unsafe { held.keep(own.base.0, own.bytes as usize) } {
+                Ok((id, rkey)) => (memory, region) = (Spot { at: own.base.0 as u64, rkey }, Some(id)),
+                Err(reason) => log::warn!("peers reach {} bytes of a window by messages only: {reason}", own.bytes),
+            }
+        }
+        let (inline, message, atomics) = (held.inline(), held.message(), held.atomics());
+        let window = held.open_window();
+        drop(held);
+        Ok(Direct {
+            fabric: Arc::clone(fabric),
+            window,
+            me,
+            able,
+            locks: locks && atomics != Atomics::None,
+            atomics,
+            inline,
+            message,
+            memory,
+            region,
+            words,
+            peers: Vec::new(),
+            index: HashMap::new(),
+            by_endpoint: HashMap::new(),
+            hot: (Rank::MAX, 0),
+            dirty: Vec::new(),
+            hellos: VecDeque::new(),
+            third: HashMap::new(),
+            packets: VecDeque::new(),
+            early: Vec::new(),
+            finished: VecDeque::new(),
+            answers: VecDeque::new(),
+            told: VecDeque::new(),
+            lost: VecDeque::new(),
+        })
+    }
+
+    /// True if a process has an interface.
+    #[inline]
+    #[must_use]
+    pub fn is_able(&self, rank: Rank) -> bool {
+        self.able.of(rank)
+    }
+
+    /// Lock words are reached through the interface, by everybody [LK-7].
+    #[inline]
+    #[must_use]
+    pub fn serves_locks(&self) -> bool {
+        self.locks
+    }
+
+    #[inline]
+    pub(super) fn peer(&mut self, rank: Rank) -> u32 {
+        if self.hot.0 == rank {
+            return self.hot.1;
+        }
+        let index = match self.index.get(&rank) {
+            Some(index) => *index,
+            None => self.meet(rank),
+        };
+        self.hot = (rank, index);
+        index
+    }
+
+    #[cold]
+    fn meet(&mut self, rank: Rank) -> u32 {
+        let added = self.words.add(&mut lock(&self.fabric));
+        let lost = added.as_ref().err().map(|reason| format!("no memory for words: {reason}"));
+        let index = self.peers.len() as u32;
+        self.peers.push(Peer {
+            rank,
+            block: added.unwrap_or(OWN),
+            endpoint: None,
+            far: None,
+            asked: false,
+            awaited: 0,
+            feed: None,
+            held: None,
+            announced: false,
+            lost: lost.is_some(),
+        });
+        self.index.insert(rank, index);
+        if let Some(reason) = lost {
+            self.lost.push_back((rank, reason));
+        }
+        index
+    }
+
+    pub(super) fn list(&mut self, index: u32) {
+        if !self.dirty.contains(&index) {
+            self.dirty.push(index);
+        }
+    }
+
+    /// The connected queue to a peer, and what it has said. Contact is made if there was none.
+    #[inline]
+    pub(super) fn reach(&mut self, index: u32) -> Option<(u32, Far)> {
+        let peer = &self.peers[index as usize];
+        if let (Some(endpoint), Some(far)) = (peer.endpoint, peer.far)
+            && *lock(&self.fabric).state_of(endpoint) == State::Ready
+        {
+            return Some((endpoint, far));
+        }
+        if !peer.asked && !peer.lost && peer.far.is_none() {
+            self.contact(index);
+        }
+        None
+    }
+
+    #[cold]
+    fn contact(&mut self, index: u32) {
+        if self.peers[index as usize].rank == self.me {
+            return self.contact_myself(index);
+        }
+        self.peers[index as usize].asked = true;
+        self.say(index, Said::Asks);
+    }
+
+    /// A queue that leads back.
+    fn contact_myself(&mut self, index: u32) {
+        let (words, pair) = (self.words.spot(OWN), self.words.spot(self.peers[index as usize].block));
+        let mut fabric = lock(&self.fabric);
+        let (name, address) = (fabric.name(), fabric.address());
+        let made = fabric.endpoint(name).and_then(|endpoint| {
+            let number = fabric.number_of(endpoint);
+            let ground = fabric.ground();
+            fabric.connect(endpoint, number, &address, ground)?;
+            fabric.made_ready(endpoint);
+            Ok(endpoint)
+        });
+        drop(fabric);
+        match made {
+            Ok(endpoint) => {
+                let peer = &mut self.peers[index as usize];
+                peer.endpoint = Some(endpoint);
+                peer.far = Some(Far { window: self.window, memory: self.memory, words, pair });
+                self.by_endpoint.insert(endpoint, index);
+            }
+            Err(Failure(reason)) => self.lose(index, reason),
+        }
+    }
+
+    fn lose(&mut self, index: u32, reason: String) {
+        let peer = &mut self.peers[index as usize];
+        peer.awaited = 0;
+        if !std::mem::replace(&mut peer.lost, true) {
+            self.lost.push_back((peer.rank, reason));
+        }
+    }
+
+    fn say(&mut self, index: u32, stage: Said) {
+        let pair = self.words.spot(self.peers[index as usize].block);
+        self.say_about(index, stage, pair, 0);
+    }
+
+    fn say_about(&mut self, index: u32, stage: Said, pair: Spot, about: Rank) {
+        let peer = &mut self.peers[index as usize];
+        if matches!(stage, Said::Asks | Said::Answers | Said::Confirms | Said::Seeks) {
+            peer.awaited += 1;
+        }
+        let fabric = lock(&self.fabric);
+        let hello = Hello {
+            stage,
+            name: fabric.name(),
+            number: peer.endpoint.map_or(0, |endpoint| fabric.number_of(endpoint)),
+            address: fabric.address(),
+            window: self.window,
+            memory: self.memory,
+            words: self.words.spot(OWN),
+            pair,
+            ground: fabric.ground(),
+            about,
+        };
+        let rank = peer.rank;
+        drop(fabric);
+        self.hellos.push_back((rank, hello));
+    }
+
+    /// The next hello to be sent through the host.
+    pub(super) fn next_hello(&mut self) -> Option<(Rank, Hello)> {
+        self.hellos.pop_front()
+    }
+
+    /// A peer has said hello.
+    pub(super) fn hear(&mut self, rank: Rank, hello: &Hello) {
+        let index = self.peer(rank);
+        let peer = &mut self.peers[index as usize];
+        if !matches!(hello.stage, Said::Asks | Said::Seeks) {
+            peer.awaited = peer.awaited.saturating_sub(1);
+        }
+        match hello.stage {
+            Said::Seeks => {
+                // Whoever is in a target's queue has met it.
+                let about = self.peer(hello.about);
+                let pair = self.words.spot(self.peers[about as usize].block);
+                return self.say_about(index, Said::Finds, pair, hello.about);
+            }
+            Said::Finds => {
+                self.third.insert((rank, hello.about), Some(hello.pair));
+                return;
+            }
+            _ => {}
+        }
+        if peer.lost {
+            if matches!(hello.stage, Said::Asks | Said::Answers | Said::Confirms) {
+                self.say(index, Said::Declines);
+            }
+            return;
+        }
+        if hello.stage == Said::Declines {
+            return self.lose(index, "its queue cannot be connected, or has failed".into());
+        }
+        peer.far = Some(Far { window: hello.window, memory: hello.memory, words: hello.words, pair: hello.pair });
+        if let Err(Failure(reason)) = self.join(index, hello) {
+            self.lose(index, reason);
+            return self.say(index, Said::Declines);
+        }
+        match hello.stage {
+            Said::Asks => self.say(index, Said::Answers),
+            Said::Answers => self.say(index, Said::Confirms),
+            Said::Confirms => self.say(index, Said::IsReady),
+            _ => {}
+        }
+    }
+
+    /// Does what a hello allows for the queue.
+    fn join(&mut self, index: u32, hello: &Hello) -> Result<(), Failure> {
+        let mut fabric = lock(&self.fabric);
+        let endpoint = fabric.endpoint(hello.name)?;
+        self.peers[index as usize].endpoint = Some(endpoint);
+        if self.by_endpoint.insert(endpoint, index).is_none() {
+            let (ripe, early) = std::mem::take(&mut self.early).into_iter().partition(|(other, _)| *other == endpoint);
+            self.early = early;
+            drop(fabric);
+            let ripe: Vec<(u32, Event)> = ripe;
+            ripe.into_iter().for_each(|(_, event)| self.take(event));
+            fabric = lock(&self.fabric);
+        }
+        if hello.stage != Said::Asks {
+            fabric.connect(endpoint, hello.number, &hello.address, hello.ground)?;
+        }
+        if matches!(hello.stage, Said::Confirms | Said::IsReady) {
+            fabric.made_ready(endpoint);
+        }
+        match fabric.state_of(endpoint) {
+            State::Failed(reason) => Err(Failure(reason.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// True if the host is to bring something: hellos, or messages of peers without an interface.
+    pub(super) fn expects_of_host(&self) -> bool {
+        !self.able.is_one() || self.peers.iter().any(|peer| peer.awaited > 0)
+    }
+
+    /// True if a peer cannot be reached any more.
+    pub(super) fn is_lost(&self, rank: Rank) -> bool {
+        self.index.get(&rank).is_some_and(|index| self.peers[*index as usize].lost)
+    }
+
+    /// Where the words of `home` are that concern `target`, which is another process; asks for it the first time.
+    pub(super) fn words_of_third(&mut self, home: Rank, target: Rank) -> Option<Spot> {
+        if let Some(known) = self.third.get(&(home, target)) {
+            return *known;
+        }
+        self.third.insert((home, target), None);
+        let index = self.peer(home);
+        self.say_about(index, Said::Seeks, Spot::default(), target);
+        None
+    }
+
+    /// Takes in what has come to an end, and goes on with what waits for room. True if anything moved.
+    pub fn poll(&mut self) -> bool {
+        let mut moved = lock(&self.fabric).poll();
+        loop {
+            let event = lock(&self.fabric).next_event(self.window);
+            let Some(event) = event else { break };
+            moved = true;
+            self.take(event);
+        }
+        self.push_on() | moved
+    }
+
+    /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so far will be covered.
+    pub fn settle(&mut self) -> bool {
+        self.push_on();
+        !self.finished.is_empty()
+    }
+
+    fn push_on(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(&index) = self.dirty.get(at) {
+            let fed = self.peers[index as usize].feed.as_ref().map(|feed| feed.at);
+            let gone = self.release_held(index) && self.pump(index);
+            moved |= fed != self.peers[index as usize].feed.as_ref().map(|feed| feed.at);
+            let peer = &self.peers[index as usize];
+            let covered = gone && peer.endpoint.is_none_or(|endpoint| lock(&self.fabric).cover(endpoint, self.window));
+            if covered || peer.lost {
+                self.dirty.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        moved
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Finished(ticket, stage) => self.finished.push_back((ticket, stage)),
+            Event::Answer(ticket, old) => self.answers.push_back((ticket, old)),
+            Event::Told(endpoint, counter) => match self.by_endpoint.get(&endpoint) {
+                Some(index) => self.told.push_back((self.peers[*index as usize].rank, counter)),
+                None => self.early.push((endpoint, event)),
+            },
+            Event::Packet(endpoint, bytes) => match self.by_endpoint.get(&endpoint) {
+                Some(index) => self.packets.push_back((self.peers[*index as usize].rank, bytes)),
+                None => self.early.push((endpoint, Event::Packet(endpoint, bytes))),
+            },
+            Event::Lost(endpoint) => {
+                if let Some(index) = self.by_endpoint.get(&endpoint).copied() {
+                    let reason = match lock(&self.fabric).state_of(endpoint) {
+                        State::Failed(reason) => reason.clone(),
+                        state => format!("{state:?}"),
+                    };
+                    self.lose(index, reason);
+                    // It may wait for this process, and hear of nothing; the host may still reach it.
+                    self.say(index, Said::Declines);
+                }
+            }
+        }
+    }
+
+    /// The next stage that an operation has reached.
+    pub fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        self.finished.pop_front()
+    }
+
+    /// The next access to a lock word that was answered.
+    pub fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
+        self.answers.pop_front()
+    }
+
+    /// The next counter of this process that a peer has raised.
+    pub fn next_told(&mut self) -> Option<(Rank, u32)> {
+        self.told.pop_front()
+    }
+
+    /// The next peer that was lost, and why.
+    pub fn next_lost(&mut self) -> Option<(Rank, String)> {
+        self.lost.pop_front()
+    }
+
+    pub(super) fn next_packet(&mut self) -> Option<(Rank, Vec<u8>)> {
+        self.packets.pop_front()
+    }
+
+    pub(super) fn keep_packet(&mut self, bytes: Vec<u8>) {
+        lock(&self.fabric).keep_packet(self.window, bytes);
+    }
+
+    /// For the log.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        lock(&self.fabric).describe()
+    }
+
+    /// True if nothing of this process is under way, hellos included. Sees to it that this will be known.
+    #[must_use]
+    pub fn is_quiet(&mut self) -> bool {
+        self.push_on();
+        let mut fabric = lock(&self.fabric);
+        let mut quiet = fabric.is_quiet(self.window);
+        for peer in self.peers.iter().filter(|peer| !peer.lost) {
+            quiet &= peer.awaited == 0 && peer.feed.is_none() && peer.held.is_none();
+            if let (false, Some(endpoint)) = (quiet, peer.endpoint) {
+                fabric.mark(endpoint, self.window);
+            }
+        }
+        quiet && self.hellos.is_empty()
+    }
+
+    /// Takes part in the window no more; nobody reaches for it.
+    pub(super) fn end(&mut self) {
+        let mut fabric = lock(&self.fabric);
+        fabric.close_window(self.window);
+        self.words.end(&mut fabric);
+        if let Some(region) = self.region.take() {
+            fabric.forget(region);
+        }
+    }
+
+    /// Bytes of a packet for a peer go out. False if there is no room now.
+    pub(super) fn send_packet(&mut self, rank: Rank, bytes: &[u8]) -> bool {
+        let index = self.peer(rank);
+        // What was posted before goes before.
+        self.release_held(index);
+        if self.peers[index as usize].feed.is_some() && !self.pump(index) {
+            return false;
+        }
+        let Some((endpoint, far)) = self.reach(index) else { return false };
+        let mut fabric = lock(&self.fabric);
+        let inline = bytes.len() as u64 <= self.inline;
+        let (local, hold) = if inline {
+            (Local { at: bytes.as_ptr() as usize, len: bytes.len() as u32, lkey: 0 }, Hold::Nothing)
+        } else {
+            let Some((piece, at, lkey)) = fabric.buffer() else { return false };
+            // SAFETY: a buffer has room for a packet.
+            unsafe { copy(bytes.as_ptr(), at, bytes.len()) };
+            (Local { at: at as usize, len: bytes.len() as u32, lkey }, Hold::Buffer(piece))
+        };
+        // What a packet says may be that reads are over. Buffers are few: the end of one is told at once.
+        let manner = Manner { inline, fence: true, signalled: !inline, ..Manner::default() };
+        // SAFETY: the bytes are copied now, or lie in the buffer.
+        let posted = unsafe {
+            fabric.post(endpoint, self.window, Act::Send(far.window), local, Spot::default(), manner, What::Piece(hold))
+        };
+        posted
+            .map_err(|(_, what)| {
+                if let What::Piece(hold) = what {
+                    fabric.let_go(hold)
+                }
+            })
+            .is_ok()
+    }
+}

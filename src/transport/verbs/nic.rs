@@ -1,0 +1,202 @@
+//! What is wanted of a network interface: memory that peers may reach, queues to them, and completions.
+//!
+//! [`Device`](super::device::Device) is the real one. Tests have one in memory, which is late, reorders what may be reordered, and fails.
+
+use std::fmt::Debug;
+
+/// Where a port is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    /// InfiniBand's local address; 0 on Ethernet.
+    pub lid: u16,
+    /// Code of the largest packet (`enum ibv_mtu`).
+    pub mtu: u8,
+    /// Reads and atomics that it serves at a time, of one queue.
+    pub depth: u8,
+    /// Global address.
+    pub gid: [u8; 16],
+}
+
+/// Sizes and abilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests that one queue holds.
+    pub queue: u32,
+    /// Signalled requests and receives, of all queues together, that may be under way.
+    pub completions: u32,
+    /// Bytes of a write that are copied into the request.
+    pub inline: u32,
+    /// Bytes of one request.
+    pub message: u64,
+    /// Receives that may be posted.
+    pub receives: u32,
+    /// Queues.
+    pub queues: u32,
+    /// What atomics are atomic with.
+    pub atomics: Atomics,
+}
+
+/// What the interface's atomics are atomic with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomics {
+    /// There are none.
+    None,
+    /// Those of this interface.
+    Interface,
+    /// The processor's as well.
+    Everything,
+}
+
+/// Names a queue to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Queue(pub u32);
+
+/// Registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// For unregistering it.
+    pub id: u64,
+    /// For requests of this process.
+    pub lkey: u32,
+    /// For peers.
+    pub rkey: u32,
+}
+
+/// What one request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Stores local bytes in the peer's memory.
+    Write,
+    /// The same, and tells the peer's process a number.
+    WriteTelling(u32),
+    /// Fetches bytes of the peer's memory.
+    Read,
+    /// Sends local bytes to one of the peer's receives, with a number.
+    Send(u32),
+    /// Adds to a word of the peer's; the old value comes into local memory.
+    Add(u64),
+    /// Stores `new` in a word of the peer's if it is `expected`; the old value comes into local memory.
+    CompareSwap {
+        /// What the word must be.
+        expected: u64,
+        /// What is stored then.
+        new: u64,
+    },
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// What is done.
+    pub act: Act,
+    /// Its number in the queue, told by its completion.
+    pub number: u64,
+    /// Local memory.
+    pub local: usize,
+    /// Bytes.
+    pub len: u32,
+    /// Key of the local memory; not asked for if it is copied.
+    pub lkey: u32,
+    /// The peer's memory.
+    pub remote: u64,
+    /// Its key.
+    pub rkey: u32,
+    /// A completion is told.
+    pub signalled: bool,
+    /// The local bytes are copied by the call.
+    pub inline: bool,
+    /// It waits for the reads and atomics before it.
+    pub fence: bool,
+}
+
+/// What has come to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// Requests of a queue up to this number are complete.
+    Done(Queue, u64),
+    /// A receive has been filled with so many bytes and this number.
+    Received {
+        /// Which queue has brought it.
+        queue: Queue,
+        /// The receive.
+        receive: u32,
+        /// Bytes.
+        len: u32,
+        /// What the peer has said.
+        number: u32,
+        /// It came with a write: the receive's memory was not touched.
+        bare: bool,
+    },
+    /// A request has failed, and with it the queue. `code` is for [`Nic::explain`].
+    Failed(Queue, u64, u32),
+    /// A receive has failed.
+    Spoiled(u32, u32),
+}
+
+/// A request was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub String);
+
+/// A network interface, as one process sees it.
+pub trait Nic: Debug + Send {
+    /// Sizes and abilities.
+    fn limits(&self) -> Limits;
+
+    /// Where its port is found.
+    fn address(&self) -> Address;
+
+    /// For the log: which device and port.
+    fn name(&self) -> String;
+
+    /// Registers memory for the interface's use.
+    ///
+    /// # Safety
+    /// The memory must stay mapped until it is unregistered, since the interface writes to it.
+    ///
+    /// # Errors
+    /// In words.
+    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure>;
+
+    /// Ends a registration.
+    fn unregister(&mut self, id: u64);
+
+    /// Makes a queue that is not connected; gives its number as well, by which a peer finds it.
+    ///
+    /// # Errors
+    /// In words.
+    fn open(&mut self) -> Result<(Queue, u32), Failure>;
+
+    /// Connects it to a queue of a peer.
+    ///
+    /// # Errors
+    /// In words.
+    fn connect(&mut self, queue: Queue, number: u32, to: &Address) -> Result<(), Failure>;
+
+    /// Ends it; what is under way is given up, without completions.
+    fn close(&mut self, queue: Queue);
+
+    /// Hands a request over.
+    ///
+    /// # Safety
+    /// Local memory must stay as it is until the request is complete, unless it is copied; memory that is written to is nobody else's.
+    ///
+    /// # Errors
+    /// In words. Nothing was done.
+    unsafe fn post(&mut self, queue: Queue, work: &Work) -> Result<(), Failure>;
+
+    /// Posts memory for what peers send.
+    ///
+    /// # Safety
+    /// It is the interface's until it is told to be filled.
+    ///
+    /// # Errors
+    /// In words.
+    unsafe fn receive(&mut self, receive: u32, at: usize, len: u32, lkey: u32) -> Result<(), Failure>;
+
+    /// What has come to an end since the last call, in order for each queue, a bounded number.
+    fn poll(&mut self, into: &mut Vec<Completion>);
+
+    /// A code of a failure, in words.
+    fn explain(&self, code: u32) -> String;
+}

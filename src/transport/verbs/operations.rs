@@ -1,0 +1,301 @@
+//! What the engine asks of a [`Direct`]: operations, signals, lock words.
+
+use super::direct::{Direct, Feed, HeldPut, REGISTERED_FROM, lock, telling};
+use super::fabric::{Hold, Local, Manner, What};
+use super::hello::Spot;
+use super::nic::{Act, Atomics};
+use super::words::{Block, OWN, place, signal_place, spot};
+use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Stage, Ticket, Word};
+use crate::transport::host_mpi::wire::PACKET;
+use crate::transport::kernel::copy;
+
+impl Direct {
+    /// Starts an operation, if it is one that the interface does; else (`None`) it is for a message.
+    #[inline]
+    pub fn post(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+        if op.shape.is_some() || !matches!(op.kind, OpKind::Put | OpKind::Get) || !self.is_able(op.target) {
+            return None;
+        }
+        let index = self.peer(op.target);
+        let Some((_, far)) = self.reach(index) else { return Some(Posted::NoResource) };
+        if far.memory.rkey == 0 && far.memory.at == 0 {
+            return None;
+        }
+        if op.len == 0 {
+            return Some(Posted::Complete);
+        }
+        if !self.release_held(index) || self.peers[index as usize].feed.is_some() {
+            return Some(Posted::NoResource);
+        }
+        let announced = std::mem::take(&mut self.peers[index as usize].announced);
+        if announced && op.kind == OpKind::Put && op.len <= PACKET as u64 {
+            // It goes with its notification, in one request.
+            self.peers[index as usize].held = Some(HeldPut { op: *op, ticket });
+            self.list(index);
+            return Some(Posted::Pending);
+        }
+        Some(self.begin(index, op, ticket))
+    }
+
+    /// Starts a put or get of one run.
+    fn begin(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+        self.list(index);
+        if op.kind == OpKind::Put && op.len <= PACKET as u64 {
+            return match self.put_short(index, op, ticket, Act::Write) {
+                Ok(()) => Posted::Local,
+                Err(NoResource) => Posted::NoResource,
+            };
+        }
+        let mut region = None;
+        if op.len >= REGISTERED_FROM {
+            let at = if op.kind == OpKind::Put { op.origin } else { op.result };
+            // SAFETY: the buffer is the library's, and mapped, until the operation is complete [EP-8].
+            match unsafe { lock(&self.fabric).acquire(at.0, op.len as usize) } {
+                Ok(found) => region = Some(found),
+                // There are always the buffers.
+                Err(reason) => log::debug!("{} bytes are copied: {reason}", op.len),
+            }
+        }
+        self.peers[index as usize].feed = Some(Feed { op: *op, ticket, at: 0, region });
+        self.pump(index);
+        Posted::Pending
+    }
+
+    /// A put whose bytes are copied.
+    fn put_short(&mut self, index: u32, op: &Op, ticket: Ticket, act: Act) -> Result<(), NoResource> {
+        let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
+        let mut fabric = lock(&self.fabric);
+        let inline = op.len <= self.inline;
+        let (local, hold) = if inline {
+            (Local { at: op.origin.0, len: op.len as u32, lkey: 0 }, Hold::Nothing)
+        } else {
+            let (piece, at, lkey) = fabric.buffer().ok_or(NoResource)?;
+            // SAFETY: the origin's buffer is valid until the operation is complete [EP-8]; a buffer has room for so many bytes.
+            unsafe { copy(op.origin.0 as *const u8, at, op.len as usize) };
+            (Local { at: at as usize, len: op.len as u32, lkey }, Hold::Buffer(piece))
+        };
+        let remote = Spot { at: far.memory.at + op.disp, rkey: far.memory.rkey };
+        let manner = Manner { inline, fence: matches!(act, Act::WriteTelling(_)), ..Manner::default() };
+        let what = What::Put { ticket, told: true, hold };
+        // SAFETY: the bytes are copied now, or lie in the buffer.
+        unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }.map_err(|(none, what)| {
+            if let What::Put { hold, .. } = what {
+                fabric.let_go(hold);
+            }
+            none
+        })
+    }
+
+    /// Hands over pieces of the operation that waits for room. True if all of it has gone.
+    pub(super) fn pump(&mut self, index: u32) -> bool {
+        let Some(mut feed) = self.peers[index as usize].feed.take() else { return true };
+        while feed.at < feed.op.len {
+            if self.piece(index, &mut feed).is_err() {
+                self.peers[index as usize].feed = Some(feed);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn piece(&mut self, index: u32, feed: &mut Feed) -> Result<(), NoResource> {
+        let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
+        let mut fabric = lock(&self.fabric);
+        let op = &feed.op;
+        let is_put = op.kind == OpKind::Put;
+        let left = op.len - feed.at;
+        let here = if is_put { op.origin.0 } else { op.result.0 } + feed.at as usize;
+        let (len, local_at, lkey, buffer) = match feed.region {
+            Some((_, lkey)) => (left.min(self.message), here, lkey, None),
+            None => {
+                let (piece, at, lkey) = fabric.buffer().ok_or(NoResource)?;
+                let len = left.min(PACKET as u64);
+                if is_put {
+                    // SAFETY: as above.
+                    unsafe { copy(here as *const u8, at, len as usize) };
+                }
+                (len, at as usize, lkey, Some(piece))
+            }
+        };
+        let last = len == left;
+        // The region is held by the last piece: requests complete in order.
+        let hold = match (buffer, feed.region) {
+            (Some(piece), _) => Hold::Buffer(piece),
+            (None, Some((id, _))) if last => Hold::Region(id),
+            _ => Hold::Nothing,
+        };
+        let ticket = last.then_some(feed.ticket);
+        let what = match ticket {
+            Some(ticket) if is_put => What::Put { ticket, told: false, hold },
+            None if is_put => What::Piece(hold),
+            ticket => What::Get { ticket, to: here, len: len as usize, hold },
+        };
+        let local = Local { at: local_at, len: len as u32, lkey };
+        let remote = Spot { at: far.memory.at + op.disp + feed.at, rkey: far.memory.rkey };
+        let act = if is_put { Act::Write } else { Act::Read };
+        // Buffers are few, and who gets something waits for it.
+        let manner = Manner { signalled: !is_put || buffer.is_some(), covers: !is_put, ..Manner::default() };
+        // SAFETY: the memory is the operation's or the buffer's until the request is complete.
+        unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }.map_err(|(none, _)| {
+            if let Some(piece) = buffer {
+                fabric.let_go(Hold::Buffer(piece));
+            }
+            none
+        })?;
+        feed.at += len;
+        Ok(())
+    }
+
+    /// A put that waited for its notification goes without. False if there is no room.
+    pub(super) fn release_held(&mut self, index: u32) -> bool {
+        let Some(HeldPut { op, ticket }) = self.peers[index as usize].held.take() else { return true };
+        match self.put_short(index, &op, ticket, Act::Write) {
+            Ok(()) => {
+                self.finished.push_back((ticket, Stage::Local));
+                true
+            }
+            Err(NoResource) => {
+                self.peers[index as usize].held = Some(HeldPut { op, ticket });
+                false
+            }
+        }
+    }
+
+    /// A notification of a counter is about to be posted behind the next put.
+    pub fn announce(&mut self, rank: Rank) {
+        if self.is_able(rank) {
+            let index = self.peer(rank);
+            self.peers[index as usize].announced = true;
+        }
+    }
+
+    /// Raises a counter of the peer behind all that was posted to it before; `None` if a message has to do it.
+    pub fn notify(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+        if op.kind != OpKind::Notify || !self.is_able(op.target) {
+            return None;
+        }
+        let index = self.peer(op.target);
+        let Some((endpoint, far)) = self.reach(index) else { return Some(Posted::NoResource) };
+        self.peers[index as usize].announced = false;
+        let Some(number) = telling(far.window, op.disp as u32) else {
+            return if self.release_held(index) { None } else { Some(Posted::NoResource) };
+        };
+        if !self.pump(index) {
+            return Some(Posted::NoResource);
+        }
+        self.list(index);
+        if let Some(HeldPut { op: put, ticket: put_ticket }) = self.peers[index as usize].held.take() {
+            if self.put_short(index, &put, put_ticket, Act::WriteTelling(number)).is_err() {
+                self.peers[index as usize].held = Some(HeldPut { op: put, ticket: put_ticket });
+                return Some(Posted::NoResource);
+            }
+            self.finished.push_back((put_ticket, Stage::Local));
+            // One request, which is covered for both.
+            lock(&self.fabric).join_last(endpoint, self.window, ticket);
+            return Some(Posted::Local);
+        }
+        let manner = Manner { fence: true, ..Manner::default() };
+        let what = What::Put { ticket, told: true, hold: Hold::Nothing };
+        // SAFETY: nothing is moved.
+        let posted = unsafe {
+            lock(&self.fabric).post(
+                endpoint,
+                self.window,
+                Act::WriteTelling(number),
+                Local::default(),
+                Spot::default(),
+                manner,
+                what,
+            )
+        };
+        Some(if posted.is_ok() { Posted::Local } else { Posted::NoResource })
+    }
+
+    /// Writes a word of the pair, behind all that was posted to the peer.
+    pub fn signal(&mut self, rank: Rank, word: Word, value: u64) -> Result<(), NoResource> {
+        let index = self.peer(rank);
+        let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
+        if !self.release_held(index) || !self.pump(index) {
+            return Err(NoResource);
+        }
+        let to = spot(far.pair, signal_place(word));
+        let mut fabric = lock(&self.fabric);
+        // A done tells the target of the transfers before it [FE-2]: they are as complete as the standard asks of an epoch's origin.
+        let manner =
+            Manner { signalled: word == Word::Done, fence: true, covers: word == Word::Done, urgent: true, inline: true };
+        let bytes = value.to_ne_bytes();
+        let (local, hold) = if self.inline >= 8 {
+            (Local { at: bytes.as_ptr() as usize, len: 8, lkey: 0 }, Hold::Nothing)
+        } else {
+            let (piece, at, lkey) = fabric.buffer().ok_or(NoResource)?;
+            // SAFETY: a buffer has room for eight bytes.
+            unsafe { copy(bytes.as_ptr(), at, 8) };
+            (Local { at: at as usize, len: 8, lkey }, Hold::Buffer(piece))
+        };
+        let manner = Manner { inline: self.inline >= 8, ..manner };
+        // SAFETY: the bytes are copied now, or lie in the buffer.
+        unsafe { fabric.post(endpoint, self.window, Act::Write, local, to, manner, What::Piece(hold)) }.map_err(|(none, what)| {
+            if let What::Piece(hold) = what {
+                fabric.let_go(hold);
+            }
+            none
+        })
+    }
+
+    /// The word that a peer writes here.
+    #[inline]
+    #[must_use]
+    pub fn observe(&self, rank: Rank, word: Word) -> u64 {
+        self.index.get(&rank).map_or(0, |index| self.words.look(self.peers[*index as usize].block, signal_place(word)))
+    }
+
+    /// Accesses a lock word, if those are the interface's ([`serves_locks`](Self::serves_locks)).
+    pub fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        // The interface's atomics are not the processor's, but what nobody else writes meanwhile needs none.
+        if home == self.me && (self.atomics == Atomics::Everything || matches!(access, Atomic::Load | Atomic::Store(_))) {
+            let block = self.block_of(word);
+            return Answer::Now(self.words.access(block, place(word), access));
+        }
+        let Some(to) = self.find(home, word) else { return Answer::NoResource };
+        let index = self.peer(home);
+        let Some((endpoint, _)) = self.reach(index) else { return Answer::NoResource };
+        match lock(&self.fabric).access(endpoint, self.window, Some(ticket), to, access) {
+            Ok(()) => Answer::Later,
+            Err(NoResource) => Answer::NoResource,
+        }
+    }
+
+    /// Reads a lock word of this process.
+    #[must_use]
+    pub fn look(&mut self, word: LockWord) -> u64 {
+        let block = self.block_of(word);
+        self.words.look(block, place(word))
+    }
+
+    /// The block of this process in which a lock word lies.
+    fn block_of(&mut self, word: LockWord) -> Block {
+        match word {
+            LockWord::Next { target, .. } | LockWord::Grant { target } => {
+                let index = self.peer(target);
+                self.peers[index as usize].block
+            }
+            _ => OWN,
+        }
+    }
+
+    /// Where a lock word of a process is, if that is known.
+    fn find(&mut self, home: Rank, word: LockWord) -> Option<Spot> {
+        if home == self.me {
+            let block = self.block_of(word);
+            return Some(spot(self.words.spot(block), place(word)));
+        }
+        let index = self.peer(home);
+        let (_, far) = self.reach(index)?;
+        let block = match word {
+            LockWord::Next { target, .. } | LockWord::Grant { target } if target == self.me => far.pair,
+            LockWord::Next { target, .. } | LockWord::Grant { target } => self.words_of_third(home, target)?,
+            _ => far.words,
+        };
+        Some(spot(block, place(word)))
+    }
+}

@@ -1,0 +1,118 @@
+//! Words of one window that peers read and write through the interface.
+//!
+//! Every process has a block of words of its own, and one for each peer that it has met: memory grows with the peers that are used.
+//! Blocks lie in pages that never move, each registered once.
+
+use crate::engine::{Atomic, LockWord, Word};
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{Acquire, Release};
+
+use super::fabric::Fabric;
+use super::hello::Spot;
+use super::memory::RegionId;
+use super::nic::Failure;
+
+/// Words of a block.
+const WORDS: usize = 8;
+/// Blocks of a page.
+const BLOCKS: usize = 64;
+
+#[repr(C, align(4096))]
+#[derive(Debug)]
+struct Page([AtomicU64; WORDS * BLOCKS]);
+
+/// The words of this process.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pages: Vec<(Box<Page>, RegionId, u32)>,
+    used: u32,
+}
+
+/// Names a block.
+pub(super) type Block = u32;
+
+/// The process's own block.
+pub(super) const OWN: Block = 0;
+
+/// Where a word of a process lies in its own block, or in that of a pair.
+pub(super) fn place(word: LockWord) -> usize {
+    match word {
+        LockWord::Holders => 0,
+        LockWord::Intent => 1,
+        LockWord::Licensed => 2,
+        LockWord::Licence => 3,
+        LockWord::NextLicensed => 4,
+        LockWord::Tail => 5,
+        LockWord::Readers => 6,
+        LockWord::NextWriter => 7,
+        LockWord::Next { parity, .. } => 4 + usize::from(parity & 1),
+        LockWord::Grant { .. } => 6,
+    }
+}
+
+/// Where a signal lies in the block of a pair.
+pub(super) fn signal_place(word: Word) -> usize {
+    word as usize
+}
+
+/// A word of a block that is somewhere else.
+pub(super) fn spot(block: Spot, place: usize) -> Spot {
+    Spot { at: block.at + 8 * place as u64, rkey: block.rkey }
+}
+
+impl Words {
+    /// One more block; the first one is this process's own.
+    pub(super) fn add(&mut self, fabric: &mut Fabric) -> Result<Block, Failure> {
+        let block = self.used;
+        if block as usize == self.pages.len() * BLOCKS {
+            let page = Box::new(Page(std::array::from_fn(|_| AtomicU64::new(0))));
+            // SAFETY: the page stays where it is until it is forgotten in `end`.
+            let (id, rkey) = unsafe { fabric.keep(&raw const *page as usize, size_of::<Page>()) }?;
+            self.pages.push((page, id, rkey));
+        }
+        self.used += 1;
+        Ok(block)
+    }
+
+    /// Where peers find a block.
+    pub(super) fn spot(&self, block: Block) -> Spot {
+        let (page, _, rkey) = &self.pages[block as usize / BLOCKS];
+        let at = &raw const page.0[block as usize % BLOCKS * WORDS] as u64;
+        Spot { at, rkey: *rkey }
+    }
+
+    fn word(&self, block: Block, place: usize) -> &AtomicU64 {
+        &self.pages[block as usize / BLOCKS].0.0[block as usize % BLOCKS * WORDS + place]
+    }
+
+    /// Reads a word; what its writer has written before is visible then.
+    #[inline]
+    pub(super) fn look(&self, block: Block, place: usize) -> u64 {
+        self.word(block, place).load(Acquire)
+    }
+
+    /// Accesses a word with the processor, whose atomics are the interface's.
+    pub(super) fn access(&self, block: Block, place: usize, access: Atomic) -> u64 {
+        use crate::sync::Ordering::SeqCst;
+        let word = self.word(block, place);
+        match access {
+            Atomic::Load => word.load(Acquire),
+            Atomic::Store(value) => {
+                word.store(value, Release);
+                0
+            }
+            Atomic::Swap(value) => word.swap(value, SeqCst),
+            Atomic::Add(delta) => word.fetch_add(delta, SeqCst),
+            Atomic::CompareSwap { expected, new } => {
+                word.compare_exchange(expected, new, SeqCst, SeqCst).unwrap_or_else(|old| old)
+            }
+        }
+    }
+
+    /// Nobody reaches for them any more.
+    pub(super) fn end(&mut self, fabric: &mut Fabric) {
+        for (_, id, _) in self.pages.drain(..) {
+            fabric.forget(id);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What carries the messages of these tests: an interface for each process, and the hub for what goes through the host.
+
+use std::sync::{Arc, Mutex};
+
+use mpix_rma::engine::Rank;
+use mpix_rma::transport::host_mpi::members::Table;
+use mpix_rma::transport::shm::ShmWindow;
+use mpix_rma::transport::verbs::device::Device;
+use mpix_rma::transport::verbs::fabric::Fabric;
+use mpix_rma::transport::verbs::hello::Name;
+use mpix_rma::transport::verbs::nic::Nic;
+use mpix_rma::transport::verbs::{Direct, Own, Shared, VerbsCourier};
+
+use crate::hub::{Hub, HubCourier};
+use crate::net::{MemoryNic, Net};
+
+pub type Carrier = VerbsCourier<HubCourier>;
+
+/// What goes through the hub is not all.
+pub const ALL_BY_MESSAGES: bool = false;
+
+/// The real device that is to be used, if any.
+pub fn device() -> Option<String> {
+    std::env::var("MPIX_TEST_DEVICE").ok()
+}
+
+type Beside = (Arc<Vec<Shared>>, Arc<Mutex<Net>>);
+
+/// The interfaces of the processes that a hub connects.
+pub fn fabrics(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<Shared>> {
+    beside(hub).0
+}
+
+/// What connects them, if they are in memory.
+pub fn net(hub: &Arc<Mutex<Hub>>) -> Arc<Mutex<Net>> {
+    beside(hub).1
+}
+
+fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
+    let mut hub = hub.lock().unwrap();
+    let ranks = hub.ranks;
+    let held = hub.beside.get_or_insert_with(|| {
+        let net = Net::new(u64::from(ranks) + 17);
+        let fabrics: Vec<Shared> = (0..ranks)
+            .map(|rank| {
+                let nic: Box<dyn Nic> = match device() {
+                    Some(name) => Box::new(Device::open((name != "any").then_some(name.as_str())).expect("a device")),
+                    None => Box::new(MemoryNic::new(&net)),
+                };
+                let name = Name([u64::from(rank) + 1, 1]);
+                Arc::new(Mutex::new(Fabric::new(nic, name).expect("buffers can be registered")))
+            })
+            .collect();
+        Box::new((Arc::new(fabrics), net))
+    });
+    held.downcast_ref::<Beside>().expect("made here").clone()
+}
+
+pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {
+    let fabric = Arc::clone(&fabrics(hub)[me as usize]);
+    let ranks = hub.lock().unwrap().ranks;
+    let (bytes, _) = near.extent_of(place);
+    let own = Own { base: near.base(), bytes };
+    let direct = unsafe { Direct::new(&fabric, me, Table::new((0..ranks).map(|_| true)), true, own) }.expect("words");
+    VerbsCourier::new(HubCourier::new(hub, me), direct)
+}

@@ -1,0 +1,29 @@
+//! The transport over an RDMA interface: the tests of messages once more, with an interface that is in memory, or a real one.
+//!
+//! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the first); the interface in memory is late, and makes writes visible as late as it may.
+#![cfg(not(loom))]
+#![allow(clippy::needless_range_loop, reason = "ranks and rounds are numbers first")]
+#![allow(unreachable_pub, dead_code, reason = "a test binary exports nothing")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+
+mod carry;
+mod layout;
+mod net;
+mod requests;
+
+#[path = "../host_mpi/counters.rs"]
+mod counters;
+#[path = "../host_mpi/data.rs"]
+mod data;
+#[path = "../host_mpi/epochs.rs"]
+mod epochs;
+#[path = "../host_mpi/hub.rs"]
+mod hub;
+#[path = "../host_mpi/tagged.rs"]
+mod tagged;
+#[path = "../host_mpi/unattached.rs"]
+mod unattached;
+#[path = "../host_mpi/words.rs"]
+mod words;
+#[path = "../host_mpi/world.rs"]
+mod world;

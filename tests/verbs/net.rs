@@ -1,0 +1,276 @@
+//! An interface in memory. It keeps the promises of a reliable connection and no others: requests of one queue are done in order, each as late as it likes;
+//! a write may be told as complete before it is visible, and is visible before anything of its queue that follows it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use mpix_rma::transport::verbs::nic::*;
+
+/// A queue pair.
+#[derive(Debug)]
+struct Pair {
+    nic: usize,
+    queue: Queue,
+    to: Option<u32>,
+    work: VecDeque<(Work, Option<Vec<u8>>)>,
+    /// Writes that were told and are not visible.
+    hidden: Vec<(usize, Vec<u8>)>,
+    failed: bool,
+}
+
+/// One interface.
+#[derive(Debug, Default)]
+struct End {
+    receives: VecDeque<(u32, usize, u32)>,
+    completions: VecDeque<Completion>,
+    queues: u32,
+}
+
+/// What connects the interfaces.
+#[derive(Debug)]
+pub struct Net {
+    rng: fastrand::Rng,
+    ends: Vec<End>,
+    pairs: HashMap<u32, Pair>,
+    memory: HashMap<u32, (usize, usize)>,
+    next: u32,
+}
+
+impl Net {
+    pub fn new(seed: u64) -> Arc<Mutex<Net>> {
+        Arc::new(Mutex::new(Net {
+            rng: fastrand::Rng::with_seed(seed),
+            ends: Vec::new(),
+            pairs: HashMap::new(),
+            memory: HashMap::new(),
+            next: 100,
+        }))
+    }
+
+    /// Peers cannot reach this memory any more.
+    pub fn forget_memory_of(&mut self, at: usize) {
+        self.memory.retain(|_, (from, end)| at < *from || at >= *end);
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    fn reaches(&self, key: u32, at: usize, len: usize) -> bool {
+        self.memory.get(&key).is_some_and(|(from, end)| at >= *from && at + len <= *end)
+    }
+
+    /// Does the next request of a queue pair. False if it has none that can be done now.
+    fn step(&mut self, number: u32) -> bool {
+        let pair = self.pairs.get_mut(&number).unwrap();
+        let (nic, queue) = (pair.nic, pair.queue);
+        let Some((work, _)) = pair.work.front() else { return false };
+        let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
+        let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
+        let Some((far, far_queue)) = other else { return self.failed(number, 12) };
+        let tells = matches!(work.act, Act::Send(_) | Act::WriteTelling(_));
+        // The receiver has nothing posted: it is tried again.
+        if tells && self.ends[far].receives.is_empty() {
+            return false;
+        }
+        let len = work.len as usize;
+        let reached = if matches!(work.act, Act::Add(_) | Act::CompareSwap { .. }) { 8 } else { len };
+        let remote = work.remote as usize;
+        if reached > 0 && !matches!(work.act, Act::Send(_)) && !self.reaches(work.rkey, remote, reached) {
+            return self.failed(number, 10);
+        }
+        if len > 0 && !work.inline && !self.reaches(work.lkey, work.local, len) {
+            return self.failed(number, 4);
+        }
+        let pair = self.pairs.get_mut(&number).unwrap();
+        let (_, inline) = pair.work.pop_front().unwrap();
+        let read = |at: usize, len: usize| bytes_at(at, len);
+        let write = |at: usize, bytes: &[u8]| unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len());
+        };
+        let bytes = match work.act {
+            Act::Write | Act::WriteTelling(_) | Act::Send(_) => inline.unwrap_or_else(|| read(work.local, len)),
+            _ => Vec::new(),
+        };
+        if work.act == Act::Write && len > 8 && self.rng.bool() {
+            // Told, but not there.
+            pair.hidden.push((remote, bytes.clone()));
+        } else {
+            for (at, hidden) in pair.hidden.drain(..) {
+                write(at, &hidden);
+            }
+            match work.act {
+                Act::Write | Act::WriteTelling(_) => write(remote, &bytes),
+                Act::Read => write(work.local, &read(remote, len)),
+                Act::Send(_) => {}
+                Act::Add(_) | Act::CompareSwap { .. } => {
+                    assert_eq!(remote % 8, 0);
+                    let word = remote as *mut u64;
+                    let old = unsafe { word.read() };
+                    match work.act {
+                        Act::Add(delta) => unsafe { word.write(old.wrapping_add(delta)) },
+                        Act::CompareSwap { expected, new } if expected == old => unsafe { word.write(new) },
+                        _ => {}
+                    }
+                    write(work.local, &old.to_ne_bytes());
+                }
+            }
+        }
+        if let Act::Send(number) | Act::WriteTelling(number) = work.act {
+            let bare = !matches!(work.act, Act::Send(_));
+            let (receive, at, room) = self.ends[far].receives.pop_front().unwrap();
+            if !bare {
+                assert!(bytes.len() <= room as usize);
+                write(at, &bytes);
+            }
+            let received = Completion::Received { queue: far_queue, receive, len: len as u32, number, bare };
+            self.ends[far].completions.push_back(received);
+        }
+        if work.signalled {
+            self.ends[nic].completions.push_back(Completion::Done(queue, work.number));
+        }
+        true
+    }
+
+    fn failed(&mut self, number: u32, code: u32) -> bool {
+        let pair = self.pairs.get_mut(&number).unwrap();
+        pair.failed = true;
+        let (first, _) = pair.work.front().unwrap();
+        let failed = Completion::Failed(pair.queue, first.number, code);
+        pair.work.clear();
+        let nic = pair.nic;
+        self.ends[nic].completions.push_back(failed);
+        true
+    }
+
+    fn run(&mut self) {
+        let mut numbers: Vec<u32> = self.pairs.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            while self.rng.u8(0..4) > 0 && self.step(number) {}
+        }
+    }
+}
+
+fn bytes_at(at: usize, len: usize) -> Vec<u8> {
+    if len == 0 {
+        return Vec::new();
+    }
+    unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec()
+}
+
+/// The interface of one process.
+#[derive(Debug)]
+pub struct MemoryNic {
+    net: Arc<Mutex<Net>>,
+    me: usize,
+    queues: HashMap<Queue, u32>,
+}
+
+impl MemoryNic {
+    pub fn new(net: &Arc<Mutex<Net>>) -> Self {
+        let mut held = net.lock().unwrap();
+        held.ends.push(End::default());
+        let me = held.ends.len() - 1;
+        drop(held);
+        MemoryNic { net: Arc::clone(net), me, queues: HashMap::new() }
+    }
+
+    fn net(&self) -> MutexGuard<'_, Net> {
+        self.net.lock().unwrap()
+    }
+}
+
+impl Nic for MemoryNic {
+    fn limits(&self) -> Limits {
+        Limits {
+            queue: 32,
+            completions: 256,
+            inline: 64,
+            message: 1 << 16,
+            receives: 16,
+            queues: 1000,
+            atomics: Atomics::Interface,
+        }
+    }
+
+    fn address(&self) -> Address {
+        Address { lid: self.me as u16, mtu: 5, depth: 4, gid: [0; 16] }
+    }
+
+    fn name(&self) -> String {
+        "memory".into()
+    }
+
+    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure> {
+        let mut net = self.net();
+        let key = net.number();
+        net.memory.insert(key, (at, at + len));
+        Ok(Registered { id: key.into(), lkey: key, rkey: key })
+    }
+
+    fn unregister(&mut self, id: u64) {
+        assert!(self.net().memory.remove(&(id as u32)).is_some(), "unregistered twice");
+    }
+
+    fn open(&mut self) -> Result<(Queue, u32), Failure> {
+        let me = self.me;
+        let mut net = self.net();
+        let number = net.number();
+        net.ends[me].queues += 1;
+        let queue = Queue(net.ends[me].queues);
+        let pair = Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), failed: false };
+        net.pairs.insert(number, pair);
+        drop(net);
+        self.queues.insert(queue, number);
+        Ok((queue, number))
+    }
+
+    fn connect(&mut self, queue: Queue, number: u32, _: &Address) -> Result<(), Failure> {
+        let mine = self.queues[&queue];
+        let mut net = self.net();
+        assert!(net.pairs.contains_key(&number), "connected to nothing");
+        let pair = net.pairs.get_mut(&mine).unwrap();
+        assert_eq!(pair.to.replace(number), None, "connected twice");
+        Ok(())
+    }
+
+    fn close(&mut self, queue: Queue) {
+        let number = self.queues.remove(&queue).expect("a queue that is open");
+        self.net().pairs.remove(&number);
+    }
+
+    unsafe fn post(&mut self, queue: Queue, work: &Work) -> Result<(), Failure> {
+        let number = self.queues[&queue];
+        let mut net = self.net();
+        let pair = net.pairs.get_mut(&number).unwrap();
+        assert!(pair.work.len() < 32, "the queue overflows");
+        if pair.failed {
+            return Ok(());
+        }
+        assert!(!work.inline || work.len <= 64);
+        let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
+        pair.work.push_back((*work, bytes));
+        Ok(())
+    }
+
+    unsafe fn receive(&mut self, receive: u32, at: usize, len: u32, _: u32) -> Result<(), Failure> {
+        let me = self.me;
+        self.net().ends[me].receives.push_back((receive, at, len));
+        Ok(())
+    }
+
+    fn poll(&mut self, into: &mut Vec<Completion>) {
+        let me = self.me;
+        let mut net = self.net();
+        net.run();
+        let some = net.ends[me].completions.len().min(8);
+        into.extend(net.ends[me].completions.drain(..some));
+        assert!(net.ends[me].completions.len() <= 256, "completions overflow");
+    }
+
+    fn explain(&self, code: u32) -> String {
+        format!("code {code}")
+    }
+}

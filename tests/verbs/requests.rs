@@ -1,0 +1,267 @@
+//! How many requests each call takes (docs/design/verbs.md), windows that share queues, and what becomes of a queue that fails.
+
+use std::sync::{Arc, Mutex};
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::verbs::fabric::Meter;
+
+use crate::carry::fabrics;
+use crate::hub::Hub;
+use crate::world::*;
+
+fn meter(hub: &Arc<Mutex<Hub>>, rank: usize) -> Meter {
+    fabrics(hub)[rank].lock().unwrap().meter()
+}
+
+/// Requests that something takes at rank 0.
+fn counted(hub: &Arc<Mutex<Hub>>, what: impl FnOnce()) -> (u64, u64, u64) {
+    let before = meter(hub, 0);
+    what();
+    let after = meter(hub, 0);
+    assert_eq!(after.retries, before.retries, "nobody was in the way");
+    (after.posted - before.posted, after.signalled - before.signalled, after.covers - before.covers)
+}
+
+fn poll(w: &mut [Far]) {
+    w.iter_mut().for_each(|window| _ = window.poll());
+}
+
+fn drain(w: &mut [Far], flight: &mut Flight) {
+    for turn in 0.. {
+        assert!(turn < 100_000, "operations do not end");
+        poll(w);
+        flight.collect(&mut w[0]);
+        if flight.open == 0 {
+            break;
+        }
+    }
+}
+
+type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
+
+/// Two processes that have met.
+fn met() -> Met {
+    let mut memories = vec![vec![0u8; 1 << 20]; 2];
+    let (hub, mut w) = windows(&mut memories, 1);
+    assert!(count(&mut w, &[1, 1], None));
+    let mut flight = Flight::default();
+    let value = 1u64;
+    let first = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 0, 8) };
+    while !flight.try_post(&mut w[0], &first) {
+        poll(&mut w);
+    }
+    drain(&mut w, &mut flight);
+    (hub, w, memories, flight)
+}
+
+#[test]
+fn a_put_is_one_request_and_its_flush_another() {
+    let (hub, mut w, _memories, mut flight) = met();
+    for len in [8usize, 64, 5000, 16 * 1024, 300_000] {
+        let from = vec![3u8; len];
+        let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) };
+        // The interface in memory takes 64 KB at a time.
+        let pieces = if crate::carry::device().is_none() { len.div_ceil(1 << 16) as u64 } else { 1 };
+        let (posted, _, covers) = counted(&hub, || assert!(flight.try_post(&mut w[0], &put)));
+        assert_eq!((posted, covers), (pieces, 0), "{len} bytes");
+        let (posted, signalled, covers) = counted(&hub, || {
+            w[0].settle();
+        });
+        assert_eq!((posted, signalled, covers), (1, 1, 1), "{len} bytes: the flush");
+        drain(&mut w, &mut flight);
+    }
+    end(&hub, w);
+}
+
+#[test]
+fn many_puts_have_one_flush() {
+    let (hub, mut w, _memories, mut flight) = met();
+    let value = 9u64;
+    let put = |at: u64| Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8 * at, 8) };
+    let (posted, signalled, _) = counted(&hub, || (0..7).for_each(|at| assert!(flight.try_post(&mut w[0], &put(at)))));
+    assert_eq!((posted, signalled), (7, 0), "only the last of a chain is signalled");
+    assert_eq!(counted(&hub, || _ = w[0].settle()), (1, 1, 1));
+    drain(&mut w, &mut flight);
+    end(&hub, w);
+}
+
+#[test]
+fn a_get_is_one_request() {
+    let (hub, mut w, _memories, mut flight) = met();
+    let mut result = vec![0u8; 4000];
+    let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, 4000) };
+    assert_eq!(counted(&hub, || assert!(flight.try_post(&mut w[0], &get))), (1, 1, 0));
+    drain(&mut w, &mut flight);
+    assert_eq!(result[..8], 1u64.to_ne_bytes());
+    end(&hub, w);
+}
+
+#[test]
+fn a_done_follows_its_puts_and_covers_them() {
+    let (hub, mut w, _memories, mut flight) = met();
+    let value = 9u64;
+    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
+    let requests = counted(&hub, || {
+        assert!(flight.try_post(&mut w[0], &put));
+        w[0].signal(1, Word::Done, 1).unwrap();
+        w[0].settle();
+    });
+    assert_eq!(requests, (2, 1, 0), "one write and one signal");
+    drain(&mut w, &mut flight);
+    assert_eq!(w[1].observe(0, Word::Done), 1);
+    end(&hub, w);
+}
+
+#[test]
+fn a_notified_put_is_one_request() {
+    let (hub, mut w, _memories, mut flight) = met();
+    for len in [8usize, 3000] {
+        let from = vec![4u8; len];
+        let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, len) };
+        let before = w[1].counter(0);
+        let requests = counted(&hub, || {
+            w[0].announce_notification(1);
+            assert!(flight.try_post(&mut w[0], &put));
+            assert!(flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)));
+        });
+        assert_eq!(requests, (1, 0, 0), "{len} bytes");
+        while w[1].counter(0) == before {
+            poll(&mut w);
+        }
+        let there = unsafe { std::slice::from_raw_parts((w[1].base().0 + 16) as *const u8, len) };
+        assert_eq!(there, from, "the data come before the notification");
+        drain(&mut w, &mut flight);
+    }
+    end(&hub, w);
+}
+
+#[test]
+fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
+    let (hub, mut ports, _memories, _) = met();
+    let mut engine = Window::new(0, 2, ReorderFlags::default());
+    let mut cycle = |ports: &mut Vec<Far>, counted_lock: bool| {
+        let before = meter(&hub, 0);
+        engine.lock(&mut ports[0], LockMode::Exclusive, 1, Assert::default()).unwrap();
+        for turn in 0.. {
+            assert!(turn < 100_000, "the lock is not granted");
+            engine.progress(&mut ports[0]);
+            ports[1].poll();
+            if !engine.awaits_open_lock() {
+                break;
+            }
+        }
+        let held = meter(&hub, 0);
+        let Outcome::Pending(request) = engine.unlock(&mut ports[0], 1).unwrap() else { return };
+        while engine.is_pending(request) {
+            engine.progress(&mut ports[0]);
+            ports[1].poll();
+        }
+        // The release ends after the request.
+        for _ in 0..50 {
+            engine.progress(&mut ports[0]);
+        }
+        if counted_lock {
+            assert_eq!(held.posted - before.posted, 2, "the licence, and the target's word");
+            assert_eq!(held.retries, before.retries);
+        }
+    };
+    // The first ones get the licence.
+    for _ in 0..4 {
+        cycle(&mut ports, false);
+    }
+    for _ in 0..4 {
+        cycle(&mut ports, true);
+    }
+    end(&hub, ports);
+}
+
+/// A second window finds the queues connected; each side may be spoken to before it has heard who speaks.
+#[test]
+fn windows_share_queues() {
+    for seed in 0..40 {
+        let mut memories = vec![vec![0u8; 4096]; 2];
+        let (hub, mut w) = windows(&mut memories, seed);
+        let mut flights = [Flight::default(), Flight::default()];
+        let mut more = vec![vec![0u8; 4096]; 2];
+        for round in 0..2u64 {
+            if round == 1 {
+                let second = windows_over(&hub, &mut more);
+                // The first window is still there.
+                let first = std::mem::replace(&mut w, second);
+                end(&hub, first);
+            }
+            let values = [round + 10, round + 20];
+            let mut posted = [false; 2];
+            for turn in 0.. {
+                assert!(turn < 100_000, "seed {seed}: it does not end");
+                for me in 0..2 {
+                    let from = Addr(&raw const values[me] as usize);
+                    let kind = if seed % 2 == 0 { OpKind::Put } else { OpKind::Accumulate };
+                    let put = Op {
+                        origin: from,
+                        extent: 8,
+                        element: ELEMENT_U64,
+                        reduction: REPLACE,
+                        ..op(kind, 1 - me as Rank, 8, 8)
+                    };
+                    posted[me] = posted[me] || flights[me].try_post(&mut w[me], &put);
+                    flights[me].collect(&mut w[me]);
+                }
+                poll(&mut w);
+                if posted == [true; 2] && flights.iter().all(|flight| flight.open == 0) {
+                    break;
+                }
+            }
+            for me in 0..2 {
+                let there = unsafe { ((w[me].base().0 + 8) as *const u64).read() };
+                assert_eq!(there, values[1 - me], "seed {seed}");
+            }
+        }
+        end(&hub, w);
+    }
+}
+const ELEMENT_U64: Element = mpix_rma::transport::element::native::U64;
+const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
+
+#[test]
+fn a_queue_that_fails_ends_what_waits_for_it() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, mut flight) = met();
+    crate::carry::net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
+    let value = 9u64;
+    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
+    assert!(flight.try_post(&mut w[0], &put));
+    for turn in 0.. {
+        assert!(turn < 1000, "nobody hears of it");
+        w[0].poll();
+        if w[0].is_broken() {
+            break;
+        }
+    }
+    assert_eq!(w[0].post(&put, Ticket(77)), Posted::NoResource);
+    assert_eq!(w[0].signal(1, Word::Done, 9), Err(NoResource));
+    assert!(w[0].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("put")), "{:?}", w[0].lost());
+}
+
+/// A process that only waits for the other one hears of it through the host.
+#[test]
+fn both_sides_hear_of_a_queue_that_has_failed() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, mut flight) = met();
+    crate::carry::net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
+    let value = 9u64;
+    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
+    assert!(flight.try_post(&mut w[0], &put));
+    for turn in 0.. {
+        assert!(turn < 1000, "one does not hear of it");
+        poll(&mut w);
+        if w.iter().all(Far::is_broken) {
+            break;
+        }
+    }
+    assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
+}
