@@ -78,11 +78,34 @@ fn not_a_window(call: &'static str) -> c_int {
     raise(call, Place::World, Fault::new(MPI_ERR_WIN, "win is not a window, or has been freed"))
 }
 
+/// Calls on a window that did not wait between two sweeps over the rest of the process: a program may do nothing else for long [PR-1].
+pub(super) const CALLS_PER_SWEEP: u32 = 64;
+
+/// Ends a call that did not wait: one that communicates, or one that closes an epoch and finds it complete. A process that looks at its own
+/// memory under its own lock until a peer has changed it makes no other calls.
+#[inline(always)]
+pub(crate) fn count_call(guard: &mut Guard, mut window: NonNull<Window>) {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    ours.calls = ours.calls.wrapping_add(1);
+    if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
+        sweep(guard);
+    }
+}
+
 /// Waits until the outcome is complete, and tells whether all that it stands for is done: at `target`, or everywhere.
 #[inline(always)]
-pub(crate) fn block(guard: Guard, mut window: NonNull<Window>, outcome: Outcome, target: Option<u32>) -> Result<Guard, Fault> {
+pub(crate) fn block(
+    mut guard: Guard,
+    mut window: NonNull<Window>,
+    outcome: Outcome,
+    target: Option<u32>,
+) -> Result<Guard, Fault> {
     let guard = match outcome {
-        Outcome::Complete => guard,
+        Outcome::Complete => {
+            count_call(&mut guard, window);
+            guard
+        }
         Outcome::Pending(id) => wait_unless_broken(guard, window, |window| !window.engine.is_pending(id))?,
     };
     // SAFETY: found under this guard or kept by waiting, and no other reference to it is alive.
@@ -157,7 +180,7 @@ pub(crate) fn place_for(request: *mut MPI_Request) -> Done {
 /// `request` passed [`place_for`] and is the caller's to write; `window` was found under this guard.
 #[inline(always)]
 pub(crate) unsafe fn deliver(
-    guard: Guard,
+    mut guard: Guard,
     mut window: NonNull<Window>,
     outcome: Outcome,
     scope: Scope,
@@ -171,6 +194,7 @@ pub(crate) unsafe fn deliver(
         // SAFETY: the window was found under this guard.
         check_reach(unsafe { window.as_mut() }, target)?;
     }
+    count_call(&mut guard, window);
     drop(guard);
     // SAFETY: as the caller says.
     unsafe { deliver_complete(request) }

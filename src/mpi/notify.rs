@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use super::args::{self, Buffer, Target};
-use super::call::{Done, admit, deliver, on_our_window};
+use super::call::{Done, admit, count_call, deliver, on_our_window};
 use super::error::Fault;
 use super::host::exports;
-use super::rma::{count_call, issue, issue_request};
+use super::rma::{issue, issue_request};
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
@@ -65,7 +65,7 @@ fn communicate(
 /// Checks and issues one operation and what is `behind` it, which is checked first.
 #[inline(always)]
 pub(super) fn with_notification(
-    guard: Guard,
+    mut guard: Guard,
     mut window: NonNull<Window>,
     behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
@@ -83,7 +83,7 @@ pub(super) fn with_notification(
     if let Some(op) = behind {
         issue(ours, &op)?;
     }
-    count_call(guard, window);
+    count_call(&mut guard, window);
     Ok(())
 }
 

@@ -4,17 +4,13 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use super::args::{self, Buffer, Target};
-use super::call::{Done, admit, deliver, on_window};
+use super::call::{Done, admit, count_call, deliver, on_window};
 use super::error::Fault;
 use super::host::exports;
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome, SyncError};
-use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Scope, Window, with_port};
-
-/// Communication calls between two sweeps over the rest of the process: a program may do nothing else for long [PR-1].
-pub(super) const CALLS_PER_SWEEP: u32 = 64;
 
 /// Issues one operation.
 #[inline(always)]
@@ -44,27 +40,20 @@ fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
     error.into()
 }
 
-/// Ends a communication call.
-#[inline(always)]
-pub(super) fn count_call(mut guard: Guard, mut window: NonNull<Window>) {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    ours.calls = ours.calls.wrapping_add(1);
-    if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
-        sweep(&mut guard);
-    }
-}
-
 /// Checks and issues one operation.
 #[inline(always)]
-fn communicate(guard: Guard, mut window: NonNull<Window>, make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>) -> Done {
+fn communicate(
+    mut guard: Guard,
+    mut window: NonNull<Window>,
+    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     if let Some(op) = make(ours)? {
         issue(ours, &op)?;
         ours.open_shortcut(op.target);
     }
-    count_call(guard, window);
+    count_call(&mut guard, window);
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use super::args::{Buffer, Target};
+use super::call::CALLS_PER_SWEEP;
 use super::datatype::predefined;
-use super::rma::CALLS_PER_SWEEP;
 use super::sys::*;
 use crate::engine::OpKind;
 use crate::runtime::process::{enter_alone, multiple};

@@ -149,7 +149,7 @@ pub(crate) struct Window {
     pub(crate) hints: Hints,
     /// Calls that wait in this window without holding the guard: it may not be freed under them.
     pub(crate) waiting: u32,
-    /// Communication calls so far, to sweep over the rest of the process now and then.
+    /// Calls so far that did not wait, to sweep over the rest of the process now and then.
     pub(crate) calls: u32,
     /// Of allocated windows, under `MPI_THREAD_MULTIPLE`.
     shortcut: Option<&'static Shortcut>,
