@@ -47,7 +47,7 @@ class Run:
             words = ["tests/c/run.py", "--built", "--list", f"{HERE}/testlist", "--tag", self.tag, "--host", host,
                      "--mpiexec", f"{host}={HERE}/mpiexec", "--build", f"{BUILD}/c", "--slowdown", str(options.slowdown),
                      # MPICH's own MPI_Finalize over TCP hangs now and then, as in tests/netns.
-                     "--host-may-hang", "20"]
+                     "--host-may-hang", "20", "--env", f"MPIX_TEST_FAULT={HERE}/fault"]
             if options.transport and self.count == 1:
                 words += ["--env", f"MPIX_RMA_TRANSPORT={options.transport}"]
             if options.only:

@@ -17,9 +17,10 @@ const COMPLETIONS: u32 = 16 * 1024;
 const INLINE: u32 = 188;
 /// Reads and atomics under way on one queue.
 const DEPTH: c_int = 16;
-/// 4.096 us * 2^16, then again, 7 times: a peer that is gone is told within a few seconds, and a busy one is not.
+/// 4.096 us * 2^16, then again, 6 times: a peer that is gone is told within a few seconds, and a busy one is not. (Not 7 times, which soft-RoCE
+/// takes for ever.)
 const TIMEOUT: u8 = 16;
-const RETRIES: u8 = 7;
+const RETRIES: u8 = 6;
 /// Without end: the peer's process has no receive posted, and will have.
 const RECEIVER_RETRIES: u8 = 7;
 /// Code of 0.64 ms: after so long it is tried again.
