@@ -61,6 +61,44 @@ pub(crate) fn crowded() -> bool {
     CROWDED.load(Ordering::Relaxed)
 }
 
+/// Windows with messages that one sweep looks at: each look drives the host, which on a busy machine gives the core away then. The
+/// next sweep goes on with the next ones.
+const FAR_PER_SWEEP: usize = 8;
+/// Windows with messages that the last sweep has met, and which of them it looks at first.
+static FAR: AtomicUsize = AtomicUsize::new(0);
+static FAR_NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// The turn of windows with messages in one sweep.
+struct Turns {
+    all: usize,
+    first: usize,
+    met: usize,
+}
+
+impl Turns {
+    fn begin() -> Self {
+        let all = FAR.load(Ordering::Relaxed);
+        let first = if all > FAR_PER_SWEEP { FAR_NEXT.load(Ordering::Relaxed) % all } else { 0 };
+        Turns { all, first, met: 0 }
+    }
+
+    /// Meets one. True if it is its turn.
+    fn next(&mut self) -> bool {
+        let at = self.met;
+        self.met += 1;
+        // What is new since the last sweep is looked at.
+        self.all <= FAR_PER_SWEEP || at >= self.all || (at + self.all - self.first) % self.all < FAR_PER_SWEEP
+    }
+
+    fn end(self) {
+        if self.met == 0 && self.all == 0 {
+            return;
+        }
+        FAR.store(self.met, Ordering::Relaxed);
+        FAR_NEXT.store(self.first + FAR_PER_SWEEP, Ordering::Relaxed);
+    }
+}
+
 /// One bounded sweep over every window that waits for something. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
     let (mut at, mut any) = (0, false);
@@ -68,18 +106,25 @@ pub(crate) fn sweep(state: &mut State) -> bool {
     if must_look() {
         state.windows.attend_told();
     }
+    let mut turns = Turns::begin();
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { mut window, moved } => {
                 // SAFETY: the window is live, and the guard (from which `state` comes) is the only way to it; callers keep
                 // pointers only across a sweep, so no other reference is alive.
-                any |= unsafe { window.as_mut() }.advance(&host) | moved;
+                let window = unsafe { window.as_mut() };
+                if !window.port.drives_host() || turns.next() {
+                    any |= window.advance(&host);
+                }
+                any |= moved;
                 at += 1;
             }
             Attended::Idle { moved } => any |= moved,
-            Attended::End => return any,
+            Attended::End => break,
         }
     }
+    turns.end();
+    any
 }
 
 /// Idle sweeps that follow one in which something moved, and sweeps at most, before the host gets the CPU back.
@@ -256,4 +301,28 @@ pub(crate) fn all_quiet() -> bool {
         window.report(&host);
         window.is_settled()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_window_with_messages_has_its_turn() {
+        for all in [1, FAR_PER_SWEEP, FAR_PER_SWEEP + 1, 3 * FAR_PER_SWEEP + 5] {
+            let mut looks = vec![0; all];
+            // The first sweep counts them.
+            for sweep in 0..2 * all {
+                let mut turns = Turns::begin();
+                let served: Vec<bool> = (0..all).map(|_| turns.next()).collect();
+                turns.end();
+                if sweep > 0 {
+                    assert!(served.iter().filter(|served| **served).count() <= FAR_PER_SWEEP);
+                    looks.iter_mut().zip(served).for_each(|(looks, served)| *looks += usize::from(served));
+                }
+            }
+            let (least, most) = (looks.iter().min().unwrap(), looks.iter().max().unwrap());
+            assert!(*least > 0 && most - least <= 2, "{all} windows: {looks:?}");
+        }
+    }
 }

@@ -109,7 +109,8 @@ struct Endpoint {
     covering: u64,
     flying: VecDeque<Flying>,
     uncovered: VecDeque<Uncovered>,
-    /// Reads under way: what must not overtake them is fenced.
+    /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word waits for the answer before anything
+    /// depends on it.
     last_read: u64,
     /// Where a read that only covers finds eight bytes.
     ground: Spot,
@@ -471,7 +472,7 @@ impl Fabric {
             self.signalled += 1;
             self.meter.signalled += 1;
         }
-        if matches!(act, Act::Read | Act::Add(_) | Act::CompareSwap { .. }) {
+        if matches!(what, What::Get { .. }) {
             held.last_read = number;
         }
         if manner.covers {
