@@ -8,7 +8,7 @@ use crate::transport::verbs::device::Device;
 use crate::transport::verbs::fabric::Fabric;
 use crate::transport::verbs::hello::Name;
 use crate::transport::verbs::nic::{Atomics, Failure};
-use crate::transport::verbs::{Direct, Own, Shared};
+use crate::transport::verbs::{Direct, Own, Shared, lock};
 
 /// What came of opening it.
 enum Opened {
@@ -64,7 +64,7 @@ fn name() -> Result<Name, Failure> {
 
 /// What a process says of itself when a window is made: nothing, RDMA, or RDMA with atomics.
 pub(super) fn ability(fabric: Option<&Shared>) -> u8 {
-    match fabric.map(|fabric| fabric.lock().unwrap_or_else(PoisonError::into_inner).atomics()) {
+    match fabric.map(|fabric| lock(fabric).atomics()) {
         None => 0,
         Some(Atomics::None) => 1,
         Some(Atomics::Interface | Atomics::Everything) => 2,

@@ -13,14 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
-use super::fabric::{Event, Fabric, Hold, Local, Manner, State, What};
+use super::fabric::{Event, Fabric, Hold, Manner, State, What};
 use super::hello::{Hello, Spot, Stage as Said};
 use super::memory::RegionId;
 use super::nic::{Act, Atomics, Failure};
 use super::words::{Block, OWN, Words};
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
 use crate::transport::host_mpi::members::Table;
-use crate::transport::kernel::copy;
 
 /// Bytes from which the application's memory is registered for an operation, and not copied.
 pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
@@ -28,7 +27,7 @@ pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
 /// The interface of this process, as its windows share it.
 pub type Shared = Arc<Mutex<Fabric>>;
 
-pub(super) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
+pub(crate) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
     // Nothing in there panics half-way that would not end the process.
     fabric.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -88,6 +87,8 @@ pub(super) struct Peer {
     pub(super) held: Option<HeldPut>,
     /// A notification is about to be posted behind the put that comes next.
     pub(super) announced: bool,
+    /// Among those with something to feed or to cover.
+    listed: bool,
     lost: bool,
 }
 
@@ -102,7 +103,6 @@ pub struct Direct {
     /// All have, so that lock words are the interface's.
     locks: bool,
     pub(super) atomics: Atomics,
-    pub(super) inline: u64,
     pub(super) message: u64,
     memory: Spot,
     region: Option<RegionId>,
@@ -155,7 +155,7 @@ impl Direct {
                 Err(reason) => log::warn!("peers reach {} bytes of a window by messages only: {reason}", own.bytes),
             }
         }
-        let (inline, message, atomics) = (held.inline(), held.message(), held.atomics());
+        let (message, atomics) = (held.message(), held.atomics());
         let window = held.open_window();
         drop(held);
         Ok(Direct {
@@ -165,7 +165,6 @@ impl Direct {
             able,
             locks: locks && atomics != Atomics::None,
             atomics,
-            inline,
             message,
             memory,
             region,
@@ -228,6 +227,7 @@ impl Direct {
             feed: None,
             held: None,
             announced: false,
+            listed: false,
             lost: lost.is_some(),
         });
         self.index.insert(rank, index);
@@ -238,7 +238,8 @@ impl Direct {
     }
 
     pub(super) fn list(&mut self, index: u32) {
-        if !self.dirty.contains(&index) {
+        let peer = &mut self.peers[index as usize];
+        if !std::mem::replace(&mut peer.listed, true) {
             self.dirty.push(index);
         }
     }
@@ -422,20 +423,18 @@ impl Direct {
 
     /// Takes in what has come to an end, and goes on with what waits for room. True if anything moved.
     pub fn poll(&mut self) -> bool {
-        let mut moved = lock(&self.fabric).poll();
-        loop {
-            let event = lock(&self.fabric).next_event(self.window);
-            let Some(event) = event else { break };
-            moved = true;
-            self.take(event);
-        }
+        let (polled, events) = {
+            let mut fabric = lock(&self.fabric);
+            (fabric.poll(), fabric.take_events(self.window))
+        };
+        let moved = polled || !events.is_empty();
+        events.into_iter().for_each(|event| self.take(event));
         self.push_on() | moved
     }
 
     /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so far will be covered.
-    pub fn settle(&mut self) -> bool {
+    pub fn settle(&mut self) {
         self.push_on();
-        !self.finished.is_empty()
     }
 
     fn push_on(&mut self) -> bool {
@@ -448,6 +447,7 @@ impl Direct {
             let peer = &self.peers[index as usize];
             let covered = gone && peer.endpoint.is_none_or(|endpoint| lock(&self.fabric).cover(endpoint, self.window));
             if covered || peer.lost {
+                self.peers[index as usize].listed = false;
                 self.dirty.swap_remove(at);
             } else {
                 at += 1;
@@ -537,7 +537,7 @@ impl Direct {
         fabric.close_window(self.window);
         self.words.end(&mut fabric);
         if let Some(region) = self.region.take() {
-            fabric.forget(region);
+            fabric.let_go(Hold::Region(region));
         }
     }
 
@@ -545,33 +545,18 @@ impl Direct {
     pub(super) fn send_packet(&mut self, rank: Rank, bytes: &[u8]) -> bool {
         let index = self.peer(rank);
         // What was posted before goes before.
-        self.release_held(index);
-        if self.peers[index as usize].feed.is_some() && !self.pump(index) {
+        if !self.release_held(index) || !self.pump(index) {
             return false;
         }
         let Some((endpoint, far)) = self.reach(index) else { return false };
         let mut fabric = lock(&self.fabric);
-        let inline = bytes.len() as u64 <= self.inline;
-        let (local, hold) = if inline {
-            (Local { at: bytes.as_ptr() as usize, len: bytes.len() as u32, lkey: 0 }, Hold::Nothing)
-        } else {
-            let Some((piece, at, lkey)) = fabric.buffer() else { return false };
-            // SAFETY: a buffer has room for a packet.
-            unsafe { copy(bytes.as_ptr(), at, bytes.len()) };
-            (Local { at: at as usize, len: bytes.len() as u32, lkey }, Hold::Buffer(piece))
-        };
+        // SAFETY: a packet, which stays until it is handed over.
+        let Ok((local, hold)) = (unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }) else { return false };
         // What a packet says may be that reads are over. Buffers are few: the end of one is told at once.
+        let inline = matches!(hold, Hold::Nothing);
         let manner = Manner { inline, fence: true, signalled: !inline, ..Manner::default() };
         // SAFETY: the bytes are copied now, or lie in the buffer.
-        let posted = unsafe {
-            fabric.post(endpoint, self.window, Act::Send(far.window), local, Spot::default(), manner, What::Piece(hold))
-        };
-        posted
-            .map_err(|(_, what)| {
-                if let What::Piece(hold) = what {
-                    fabric.let_go(hold)
-                }
-            })
+        unsafe { fabric.post(endpoint, self.window, Act::Send(far.window), local, Spot::default(), manner, What::Piece(hold)) }
             .is_ok()
     }
 }

@@ -18,17 +18,15 @@ struct Region {
     end: usize,
     registered: Registered,
     users: u32,
-    /// Not ended when nobody uses it.
-    kept: bool,
 }
 
 /// How often memory was registered, and how often it already was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
+pub(super) struct Hits {
     /// It was registered.
-    pub hits: u64,
+    hits: u64,
     /// It had to be.
-    pub misses: u64,
+    misses: u64,
 }
 
 /// Registrations of the application's memory.
@@ -63,25 +61,18 @@ impl Regions {
         }
         self.hits.misses += 1;
         // SAFETY: the caller's promise.
-        unsafe { self.add(nic, at, end, false) }
+        unsafe { self.add(nic, at, end) }
     }
 
-    /// Registers memory whose life is known, until it is [released](Self::release) for the last time.
+    /// Registers memory whose life is known: a registration of its own.
     ///
     /// # Safety
     /// As for `acquire`.
-    pub(super) unsafe fn keep(&mut self, nic: &mut dyn Nic, at: usize, len: usize) -> Result<(RegionId, Registered), Failure> {
-        // SAFETY: the caller's promise.
-        unsafe { self.add(nic, at, at + len, true) }
-    }
-
-    /// # Safety
-    /// As for `acquire`.
-    unsafe fn add(&mut self, nic: &mut dyn Nic, at: usize, end: usize, kept: bool) -> Result<(RegionId, Registered), Failure> {
+    pub(super) unsafe fn add(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<(RegionId, Registered), Failure> {
         let (at, end) = (at & !(PAGE - 1), end.next_multiple_of(PAGE));
         // SAFETY: the caller's promise; what shares a page with the memory is mapped as long.
         let registered = unsafe { nic.register(at, end - at) }?;
-        self.regions.insert((at, registered.id), Region { end, registered, users: 1, kept });
+        self.regions.insert((at, registered.id), Region { end, registered, users: 1 });
         Ok((RegionId(at, registered.id), registered))
     }
 
@@ -94,15 +85,6 @@ impl Regions {
             nic.unregister(region.registered.id);
             entry.remove();
         }
-    }
-
-    /// Memory that was [kept](Self::keep) is about to go, and nothing uses it.
-    pub(super) fn forget(&mut self, nic: &mut dyn Nic, id: RegionId) {
-        if let Some(region) = self.regions.get_mut(&(id.0, id.1)) {
-            debug_assert!(region.kept);
-            region.kept = false;
-        }
-        self.release(nic, id);
     }
 }
 

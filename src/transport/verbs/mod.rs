@@ -30,5 +30,6 @@ pub mod sys;
 mod words;
 
 pub use courier::VerbsCourier;
+#[cfg(feature = "host")]
+pub(crate) use direct::lock;
 pub use direct::{Direct, Own, Shared};
-pub use memory::Hits;

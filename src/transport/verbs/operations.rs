@@ -65,25 +65,14 @@ impl Direct {
     fn put_short(&mut self, index: u32, op: &Op, ticket: Ticket, act: Act) -> Result<(), NoResource> {
         let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
         let mut fabric = lock(&self.fabric);
-        let inline = op.len <= self.inline;
-        let (local, hold) = if inline {
-            (Local { at: op.origin.0, len: op.len as u32, lkey: 0 }, Hold::Nothing)
-        } else {
-            let (piece, at, lkey) = fabric.buffer().ok_or(NoResource)?;
-            // SAFETY: the origin's buffer is valid until the operation is complete [EP-8]; a buffer has room for so many bytes.
-            unsafe { copy(op.origin.0 as *const u8, at, op.len as usize) };
-            (Local { at: at as usize, len: op.len as u32, lkey }, Hold::Buffer(piece))
-        };
+        // SAFETY: the origin's buffer is valid until the operation is complete [EP-8]; it is short.
+        let (local, hold) = unsafe { fabric.copied(op.origin.0 as *const u8, op.len as usize) }?;
         let remote = Spot { at: far.memory.at + op.disp, rkey: far.memory.rkey };
+        let inline = matches!(hold, Hold::Nothing);
         let manner = Manner { inline, fence: matches!(act, Act::WriteTelling(_)), ..Manner::default() };
         let what = What::Put { ticket, told: true, hold };
         // SAFETY: the bytes are copied now, or lie in the buffer.
-        unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }.map_err(|(none, what)| {
-            if let What::Put { hold, .. } = what {
-                fabric.let_go(hold);
-            }
-            none
-        })
+        unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }
     }
 
     /// Hands over pieces of the operation that waits for room. True if all of it has gone.
@@ -136,12 +125,7 @@ impl Direct {
         // Buffers are few, and who gets something waits for it.
         let manner = Manner { signalled: !is_put || buffer.is_some(), covers: !is_put, ..Manner::default() };
         // SAFETY: the memory is the operation's or the buffer's until the request is complete.
-        unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }.map_err(|(none, _)| {
-            if let Some(piece) = buffer {
-                fabric.let_go(Hold::Buffer(piece));
-            }
-            none
-        })?;
+        unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }?;
         feed.at += len;
         Ok(())
     }
@@ -220,26 +204,15 @@ impl Direct {
         }
         let to = spot(far.pair, signal_place(word));
         let mut fabric = lock(&self.fabric);
-        // A done tells the target of the transfers before it [FE-2]: they are as complete as the standard asks of an epoch's origin.
-        let manner =
-            Manner { signalled: word == Word::Done, fence: true, covers: word == Word::Done, urgent: true, inline: true };
         let bytes = value.to_ne_bytes();
-        let (local, hold) = if self.inline >= 8 {
-            (Local { at: bytes.as_ptr() as usize, len: 8, lkey: 0 }, Hold::Nothing)
-        } else {
-            let (piece, at, lkey) = fabric.buffer().ok_or(NoResource)?;
-            // SAFETY: a buffer has room for eight bytes.
-            unsafe { copy(bytes.as_ptr(), at, 8) };
-            (Local { at: at as usize, len: 8, lkey }, Hold::Buffer(piece))
-        };
-        let manner = Manner { inline: self.inline >= 8, ..manner };
+        // SAFETY: eight bytes, which stay until they are handed over.
+        let (local, hold) = unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }?;
+        // A done tells the target of the transfers before it [FE-2]: they are as complete as the standard asks of an epoch's origin.
+        let done = word == Word::Done;
+        let inline = matches!(hold, Hold::Nothing);
+        let manner = Manner { signalled: done, fence: true, covers: done, urgent: true, inline };
         // SAFETY: the bytes are copied now, or lie in the buffer.
-        unsafe { fabric.post(endpoint, self.window, Act::Write, local, to, manner, What::Piece(hold)) }.map_err(|(none, what)| {
-            if let What::Piece(hold) = what {
-                fabric.let_go(hold);
-            }
-            none
-        })
+        unsafe { fabric.post(endpoint, self.window, Act::Write, local, to, manner, What::Piece(hold)) }
     }
 
     /// The word that a peer writes here.

@@ -443,7 +443,7 @@ impl Library {
                 let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
                 match NonNull::new(handle) {
                     Some(handle) => Library::find(handle),
-                    // SAFETY: the message of the call before, a string that stays for now.
+                    // SAFETY: what the call before has to say; the text stays until this thread's next such call.
                     None => Err(unsafe { words(libc::dlerror()) }),
                 }
             })

@@ -7,7 +7,7 @@ use crate::engine::{Atomic, LockWord, Word};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release};
 
-use super::fabric::Fabric;
+use super::fabric::{Fabric, Hold};
 use super::hello::Spot;
 use super::memory::RegionId;
 use super::nic::Failure;
@@ -66,7 +66,7 @@ impl Words {
         let block = self.used;
         if block as usize == self.pages.len() * BLOCKS {
             let page = Box::new(Page(std::array::from_fn(|_| AtomicU64::new(0))));
-            // SAFETY: the page stays where it is until it is forgotten in `end`.
+            // SAFETY: the page stays where it is until it is let go in `end`.
             let (id, rkey) = unsafe { fabric.keep(&raw const *page as usize, size_of::<Page>()) }?;
             self.pages.push((page, id, rkey));
         }
@@ -112,7 +112,7 @@ impl Words {
     /// Nobody reaches for them any more.
     pub(super) fn end(&mut self, fabric: &mut Fabric) {
         for (_, id, _) in self.pages.drain(..) {
-            fabric.forget(id);
+            fabric.let_go(Hold::Region(id));
         }
     }
 }

@@ -1,0 +1,196 @@
+//! What has come to an end, or has come in; and what becomes of a queue that fails.
+
+use super::super::direct::told;
+use super::super::nic::{Completion, Failure};
+use super::{Event, Fabric, Flying, Hold, State, Uncovered, What};
+use crate::engine::{Atomic, Stage};
+use crate::transport::host_mpi::wire::PACKET;
+use crate::transport::kernel::copy;
+
+/// Batches of completions taken in by one poll.
+const BATCHES: u32 = 64;
+
+impl Fabric {
+    /// Takes in what has come to an end. True if there was something.
+    pub(in crate::transport::verbs) fn poll(&mut self) -> bool {
+        for piece in std::mem::take(&mut self.again) {
+            if self.start_access(piece).is_err() {
+                self.again.push(piece);
+            }
+        }
+        let mut moved = false;
+        // All that has come: who sees that an operation of a peer is over must see what it has told as well.
+        for _ in 0..BATCHES {
+            if !self.take_batch() {
+                break;
+            }
+            moved = true;
+        }
+        moved
+    }
+
+    fn take_batch(&mut self) -> bool {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.nic.poll(&mut completions);
+        let moved = !completions.is_empty();
+        for completion in completions.drain(..) {
+            match completion {
+                Completion::Done(queue, number) => {
+                    if let Some(index) = self.queues.get(&queue).copied() {
+                        self.retire(index, number);
+                    }
+                }
+                Completion::Received { queue, receive, len, number, bare } => {
+                    if let Some(index) = self.queues.get(&queue).copied() {
+                        self.received(index, receive, len, number, bare);
+                    }
+                    self.post_receive(receive);
+                }
+                Completion::Failed(queue, number, code) => {
+                    if let Some(index) = self.queues.get(&queue).copied() {
+                        let what = self.name_of(index, number);
+                        let reason = format!("{what} has failed: {}", self.nic.explain(code));
+                        self.fail(index, reason);
+                    }
+                }
+                Completion::Spoiled(receive, _) => self.post_receive(receive),
+            }
+        }
+        self.completions = completions;
+        moved
+    }
+
+    fn post_receive(&mut self, receive: u32) {
+        let (at, key) = (self.receives.at(receive) as usize, self.receives.key());
+        // SAFETY: what it had was taken out; it is the interface's again.
+        if let Err(Failure(reason)) = unsafe { self.nic.receive(receive, at, PACKET as u32, key) } {
+            log::error!("verbs: a receive buffer is lost: {reason}");
+        }
+    }
+
+    /// The first 31 bits of what comes with a packet are the number of the window here; what comes with a write tells a number.
+    fn received(&mut self, endpoint: u32, receive: u32, len: u32, number: u32, bare: bool) {
+        // Whoever sends is ready.
+        self.made_ready(endpoint);
+        if bare {
+            let (window, told) = told(number);
+            return self.tell(window, Event::Told(endpoint, told));
+        }
+        let len = (len as usize).min(PACKET);
+        let Some(Some(inbox)) = self.inboxes.get_mut(number as usize) else {
+            return log::warn!("verbs: a packet for a window that this process does not have");
+        };
+        let mut bytes = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(PACKET));
+        bytes.clear();
+        // SAFETY: the interface has written so many bytes there.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(self.receives.at(receive), len) });
+        inbox.events.push_back(Event::Packet(endpoint, bytes));
+    }
+
+    /// Requests of a peer are complete up to this one.
+    fn retire(&mut self, endpoint: u32, number: u64) {
+        let held = &mut self.endpoints[endpoint as usize];
+        held.done = held.done.max(number);
+        held.signalled = held.signalled.saturating_sub(1);
+        self.signalled = self.signalled.saturating_sub(1);
+        let mut covered = 0;
+        while let Some(flying) = self.endpoints[endpoint as usize].flying.pop_front_if(|first| first.number <= number) {
+            if flying.covers {
+                covered = flying.number;
+            }
+            self.complete(endpoint, flying);
+        }
+        while let Some(put) = self.endpoints[endpoint as usize].uncovered.pop_front_if(|first| first.number <= covered) {
+            self.tell(put.window, Event::Finished(put.ticket, Stage::Remote));
+            self.settled(put.window);
+        }
+    }
+
+    /// One thing less is under way.
+    fn settled(&mut self, window: u32) {
+        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
+            inbox.under_way -= 1;
+        }
+    }
+
+    fn complete(&mut self, endpoint: u32, flying: Flying) {
+        let Flying { number, window, what, .. } = flying;
+        match what {
+            What::Put { ticket, told, hold } => {
+                self.let_go(hold);
+                if !told {
+                    self.tell(window, Event::Finished(ticket, Stage::Local));
+                }
+                self.endpoints[endpoint as usize].uncovered.push_back(Uncovered { number, window, ticket });
+                // It stays under way until it is covered.
+                return;
+            }
+            What::Get { ticket, to, len, hold } => {
+                if let Hold::Buffer(piece) = hold {
+                    // SAFETY: the interface has filled the buffer; the result buffer is the operation's until it is complete [EP-8].
+                    unsafe { copy(self.buffers.at(piece), to as *mut u8, len) };
+                }
+                self.let_go(hold);
+                if let Some(ticket) = ticket {
+                    self.tell(window, Event::Finished(ticket, Stage::Remote));
+                }
+            }
+            What::Piece(hold) => self.let_go(hold),
+            What::Access(piece) => self.answered(piece),
+        }
+        self.settled(window);
+    }
+
+    fn name_of(&self, endpoint: u32, number: u64) -> String {
+        let flying = self.endpoints[endpoint as usize].flying.iter().find(|flying| flying.number >= number);
+        match flying.map(|flying| &flying.what) {
+            Some(What::Put { .. }) => "a put (RDMA write)".into(),
+            Some(What::Get { .. }) => "a get (RDMA read)".into(),
+            Some(What::Piece(_)) => "a packet, signal or part of a put".into(),
+            Some(What::Access(piece)) => match self.accesses[*piece as usize].as_ref().map(|access| access.access) {
+                Some(Atomic::Load) => "a read of a word".into(),
+                Some(Atomic::Store(_)) => "a write of a word".into(),
+                _ => "an atomic access to a word of the lock service".into(),
+            },
+            None => "a request".into(),
+        }
+    }
+
+    /// A queue has failed: nothing more goes there, and what was under way is given up.
+    #[cold]
+    pub(super) fn fail(&mut self, endpoint: u32, reason: String) {
+        let held = &mut self.endpoints[endpoint as usize];
+        if matches!(held.state, State::Failed(_)) {
+            return;
+        }
+        held.state = State::Failed(reason);
+        // After this the interface reads and writes nothing of it.
+        self.nic.close(held.queue);
+        self.queues.remove(&held.queue);
+        self.signalled -= held.signalled;
+        let (flying, uncovered) = (std::mem::take(&mut held.flying), std::mem::take(&mut held.uncovered));
+        for Flying { window, what, .. } in flying {
+            match what {
+                What::Put { hold, .. } | What::Get { hold, .. } | What::Piece(hold) => self.let_go(hold),
+                What::Access(piece) => {
+                    self.accesses[piece as usize] = None;
+                    self.words.give_back(piece);
+                }
+            }
+            self.settled(window);
+        }
+        for put in uncovered {
+            self.settled(put.window);
+        }
+        for piece in std::mem::take(&mut self.again) {
+            if self.accesses[piece as usize].as_ref().is_some_and(|access| access.endpoint != endpoint) {
+                self.again.push(piece);
+            } else if self.accesses[piece as usize].take().is_some() {
+                self.words.give_back(piece);
+            }
+        }
+        for inbox in self.inboxes.iter_mut().flatten() {
+            inbox.events.push_back(Event::Lost(endpoint));
+        }
+    }
+}

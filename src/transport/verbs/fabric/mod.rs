@@ -1,0 +1,421 @@
+//! What a process has of a network interface, for all its windows: queues to peers, buffers, and what is under way.
+//!
+//! One queue pair for each peer process that is used, whatever windows the two share, and one completion queue. Requests of a queue
+//! complete in order, so those that need no answer are not signalled: the completion of a later one tells of them.
+//!
+//! A write is complete for its origin when it is acknowledged, and that says nothing about the target's processor. It is visible there when
+//! something has come back that was behind it: the answer of a read or an atomic; or the signal *done*, which the target sees only after it [FE-2]. Such requests
+//! *cover* those before them.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use super::hello::{Name, Spot};
+use super::memory::{Pool, RegionId, Regions};
+use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Queue};
+use crate::engine::{Atomic, LockTicket, Stage, Ticket};
+use crate::transport::host_mpi::wire::PACKET;
+
+mod completions;
+mod requests;
+
+/// Marks numbers of receives, which share a completion queue with requests.
+pub(super) const RECEIVE: u64 = 1 << 63;
+/// Buffers for packets and for short operations that are copied.
+const BUFFERS: u32 = 64;
+/// Accesses to lock words under way.
+const ANSWERS: u32 = 512;
+
+/// What the library has asked of the interface, for tests and for the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    /// Requests; each is handed over alone, so there are as many doorbells.
+    pub posted: u64,
+    /// Requests that were signalled.
+    pub signalled: u64,
+    /// Requests that nobody asked for but to know that others are complete.
+    pub covers: u64,
+    /// Exchanges that had to be tried again, since the word was not what was guessed.
+    pub retries: u64,
+    /// Times that there was no room.
+    pub refused: u64,
+}
+
+/// What a request holds until it is complete.
+#[derive(Debug)]
+pub(super) enum Hold {
+    Nothing,
+    Buffer(u32),
+    Region(RegionId),
+}
+
+/// What a request was for.
+#[derive(Debug)]
+pub(super) enum What {
+    /// The end of a put. `told`: its origin buffer was given back before.
+    Put { ticket: Ticket, told: bool, hold: Hold },
+    /// A piece of a get; with the ticket, the last one. A buffer is copied to `to`.
+    Get { ticket: Option<Ticket>, to: usize, len: usize, hold: Hold },
+    /// A piece of a put that is not its end, or a packet.
+    Piece(Hold),
+    /// An access to a lock word.
+    Access(u32),
+}
+
+#[derive(Debug)]
+struct Flying {
+    number: u64,
+    window: u32,
+    what: What,
+    covers: bool,
+}
+
+/// A put that is acknowledged, or will be by the next completion, and not covered.
+#[derive(Clone, Copy, Debug)]
+struct Uncovered {
+    number: u64,
+    window: u32,
+    ticket: Ticket,
+}
+
+/// How far the connection with a peer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The queue is not connected.
+    Open,
+    /// It is, but the peer's may not be.
+    Connected,
+    Ready,
+    /// It has failed: why.
+    Failed(String),
+}
+
+/// A peer process.
+#[derive(Debug)]
+struct Endpoint {
+    queue: Queue,
+    /// By which the peer finds it.
+    number: u32,
+    state: State,
+    /// Requests handed over, and complete.
+    posted: u64,
+    done: u64,
+    last_signalled: u64,
+    signalled: u32,
+    /// The last request that covers, handed over.
+    covering: u64,
+    /// The last request with a put, handed over.
+    last_put: u64,
+    flying: VecDeque<Flying>,
+    uncovered: VecDeque<Uncovered>,
+    /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word waits for the answer before anything
+    /// depends on it.
+    last_read: u64,
+    /// Where a read that only covers finds eight bytes.
+    ground: Spot,
+}
+
+/// An access to a lock word under way.
+#[derive(Debug)]
+struct Access {
+    window: u32,
+    endpoint: u32,
+    ticket: Option<LockTicket>,
+    word: Spot,
+    access: Atomic,
+    /// What an exchange supposes the word to be.
+    guess: u64,
+}
+
+/// Something that a window is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Finished(Ticket, Stage),
+    Answer(LockTicket, u64),
+    /// The peer's process has been told a number.
+    Told(u32, u32),
+    Packet(u32, Vec<u8>),
+    Lost(u32),
+}
+
+/// What belongs to one window.
+#[derive(Debug, Default)]
+struct Inbox {
+    events: VecDeque<Event>,
+    /// Requests under way, and puts that are not covered.
+    under_way: u64,
+    /// Packets that were taken out, for those that come.
+    spare: Vec<Vec<u8>>,
+}
+
+/// The interface, shared by the windows of a process.
+#[derive(Debug)]
+pub struct Fabric {
+    // Before the interface, which must end after them.
+    regions: Regions,
+    nic: Box<dyn Nic>,
+    limits: Limits,
+    name: Name,
+    buffers: Pool,
+    receives: Pool,
+    words: Pool,
+    accesses: Vec<Option<Access>>,
+    /// Accesses that must be tried again and found no room.
+    again: Vec<u32>,
+    endpoints: Vec<Endpoint>,
+    names: HashMap<Name, u32>,
+    queues: HashMap<Queue, u32>,
+    inboxes: Vec<Option<Inbox>>,
+    signalled: u32,
+    completions: Vec<Completion>,
+    meter: Meter,
+}
+
+/// What is asked of [`Fabric::post`] beside the act and the places.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Manner {
+    pub(super) signalled: bool,
+    pub(super) inline: bool,
+    /// Behind reads: what it tells must not be true before.
+    pub(super) fence: bool,
+    pub(super) covers: bool,
+    /// It may use the last places of the queue.
+    pub(super) urgent: bool,
+}
+
+/// Local memory of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Local {
+    pub(super) at: usize,
+    pub(super) len: u32,
+    pub(super) lkey: u32,
+}
+
+impl Fabric {
+    /// Takes over an interface. `name` tells this process from all others that it may meet.
+    ///
+    /// # Errors
+    /// The buffers cannot be registered: in words.
+    pub fn new(mut nic: Box<dyn Nic>, name: Name) -> Result<Self, Failure> {
+        let limits = nic.limits();
+        let receives = limits.receives.min(limits.completions / 4).max(1);
+        let buffers = Pool::new(&mut *nic, BUFFERS, PACKET)?;
+        let mut incoming = Pool::new(&mut *nic, receives, PACKET)?;
+        let words = Pool::new(&mut *nic, ANSWERS, 64)?;
+        while let Some(piece) = incoming.take() {
+            // SAFETY: the piece is the interface's until it comes back.
+            unsafe { nic.receive(piece, incoming.at(piece) as usize, PACKET as u32, incoming.key()) }?;
+        }
+        Ok(Fabric {
+            regions: Regions::default(),
+            nic,
+            limits,
+            name,
+            buffers,
+            receives: incoming,
+            words,
+            accesses: (0..ANSWERS).map(|_| None).collect(),
+            again: Vec::new(),
+            endpoints: Vec::new(),
+            names: HashMap::new(),
+            queues: HashMap::new(),
+            inboxes: Vec::new(),
+            signalled: 0,
+            completions: Vec::new(),
+            meter: Meter::default(),
+        })
+    }
+
+    pub(super) fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Eight bytes that peers may read at any time.
+    pub(super) fn ground(&self) -> Spot {
+        Spot { at: self.words.at(0) as u64, rkey: self.words.remote_key() }
+    }
+
+    pub(super) fn address(&self) -> Address {
+        self.nic.address()
+    }
+
+    /// Bytes of a write that are copied when it is handed over.
+    pub(super) fn inline(&self) -> u64 {
+        self.limits.inline.into()
+    }
+
+    /// Bytes of one request.
+    pub(super) fn message(&self) -> u64 {
+        self.limits.message
+    }
+
+    /// What atomics are atomic with.
+    #[must_use]
+    pub fn atomics(&self) -> Atomics {
+        self.limits.atomics
+    }
+
+    /// What was asked of the interface so far.
+    #[must_use]
+    pub fn meter(&self) -> Meter {
+        self.meter
+    }
+
+    /// For the log.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.nic.name()
+    }
+
+    // Windows.
+
+    /// A number for a new window.
+    pub(super) fn open_window(&mut self) -> u32 {
+        let free = self.inboxes.iter().position(Option::is_none).unwrap_or(self.inboxes.len());
+        if free == self.inboxes.len() {
+            self.inboxes.push(None);
+        }
+        self.inboxes[free] = Some(Inbox::default());
+        free as u32
+    }
+
+    pub(super) fn close_window(&mut self, window: u32) {
+        self.inboxes[window as usize] = None;
+    }
+
+    /// What a window has been told since the last call.
+    pub(super) fn take_events(&mut self, window: u32) -> VecDeque<Event> {
+        self.inboxes[window as usize].as_mut().map_or_else(VecDeque::new, |inbox| std::mem::take(&mut inbox.events))
+    }
+
+    pub(super) fn keep_packet(&mut self, window: u32, bytes: Vec<u8>) {
+        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize)
+            && inbox.spare.len() < 64
+        {
+            inbox.spare.push(bytes);
+        }
+    }
+
+    /// True if nothing of a window is under way.
+    pub(super) fn is_quiet(&self, window: u32) -> bool {
+        self.inboxes[window as usize].as_ref().is_none_or(|inbox| inbox.under_way == 0)
+    }
+
+    fn tell(&mut self, window: u32, event: Event) {
+        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
+            inbox.events.push_back(event);
+        }
+    }
+
+    // Memory.
+
+    /// Registers memory of this library's, or of a window.
+    ///
+    /// # Safety
+    /// It must stay mapped until it is [let go](Self::let_go).
+    pub(super) unsafe fn keep(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
+        // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
+        if len as u64 > memory_here() / 2 {
+            return Err(Failure("they are more than half of this machine's memory".into()));
+        }
+        // SAFETY: the caller's promise.
+        let (id, registered) = unsafe { self.regions.add(&mut *self.nic, at, at + len) }?;
+        Ok((id, registered.rkey))
+    }
+
+    /// Registers memory of an operation.
+    ///
+    /// # Safety
+    /// It must stay mapped until it is released, by the end of the request that holds it or by [`let_go`](Self::let_go).
+    pub(super) unsafe fn acquire(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
+        // SAFETY: the caller's promise.
+        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len) }?;
+        Ok((id, registered.lkey))
+    }
+
+    /// A buffer of [`PACKET`] bytes.
+    pub(super) fn buffer(&mut self) -> Option<(u32, *mut u8, u32)> {
+        let piece = self.buffers.take();
+        self.meter.refused += u64::from(piece.is_none());
+        piece.map(|piece| (piece, self.buffers.at(piece), self.buffers.key()))
+    }
+
+    pub(super) fn let_go(&mut self, hold: Hold) {
+        match hold {
+            Hold::Nothing => {}
+            Hold::Buffer(piece) => self.buffers.give_back(piece),
+            Hold::Region(id) => self.regions.release(&mut *self.nic, id),
+        }
+    }
+
+    // Peers.
+
+    /// The queue to a process, made if there is none.
+    pub(super) fn endpoint(&mut self, peer: Name) -> Result<u32, Failure> {
+        if let Some(index) = self.names.get(&peer) {
+            return Ok(*index);
+        }
+        let (queue, number) = self.nic.open()?;
+        let index = self.endpoints.len() as u32;
+        self.endpoints.push(Endpoint {
+            queue,
+            number,
+            state: State::Open,
+            posted: 0,
+            done: 0,
+            last_signalled: 0,
+            signalled: 0,
+            covering: 0,
+            last_put: 0,
+            flying: VecDeque::new(),
+            uncovered: VecDeque::new(),
+            last_read: 0,
+            ground: Spot::default(),
+        });
+        self.queues.insert(queue, index);
+        self.names.insert(peer, index);
+        Ok(index)
+    }
+
+    pub(super) fn number_of(&self, endpoint: u32) -> u32 {
+        self.endpoints[endpoint as usize].number
+    }
+
+    pub(super) fn state_of(&self, endpoint: u32) -> &State {
+        &self.endpoints[endpoint as usize].state
+    }
+
+    /// The peer has said where its queue is, and eight bytes that may be read.
+    pub(super) fn connect(&mut self, endpoint: u32, number: u32, address: &Address, ground: Spot) -> Result<(), Failure> {
+        let held = &mut self.endpoints[endpoint as usize];
+        if held.state != State::Open {
+            return Ok(());
+        }
+        held.ground = ground;
+        self.nic.connect(held.queue, number, address)?;
+        held.state = State::Connected;
+        Ok(())
+    }
+
+    /// The peer is ready.
+    pub(super) fn made_ready(&mut self, endpoint: u32) {
+        let held = &mut self.endpoints[endpoint as usize];
+        if held.state == State::Connected {
+            held.state = State::Ready;
+        }
+    }
+}
+
+/// Bytes of memory that this machine has.
+fn memory_here() -> u64 {
+    // SAFETY: two numbers of the system.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        log::debug!("verbs: {:?}, registrations {:?}", self.meter, self.regions.hits);
+    }
+}

@@ -1,0 +1,209 @@
+//! Requests to peers: handed over, covered, and those that access words.
+
+use super::super::hello::Spot;
+use super::super::nic::{Act, Failure, Work};
+use super::{Access, Event, Fabric, Flying, Hold, Local, Manner, State, What};
+use crate::engine::{Atomic, LockTicket, NoResource, Ticket};
+use crate::transport::kernel::copy;
+
+/// Places of a queue that are kept for what must not be refused for long.
+const RESERVE: u64 = 4;
+
+impl Fabric {
+    /// Hands a request over. `what` is told to `window` when it is complete. If it is refused, its buffer is given back; a registration is its
+    /// operation's, which tries again.
+    ///
+    /// # Safety
+    /// Local memory must stay as it is until the request is complete, unless it is copied; what it is read into is nobody else's.
+    #[expect(clippy::too_many_arguments, reason = "a request has as many parts")]
+    pub(in crate::transport::verbs) unsafe fn post(
+        &mut self,
+        endpoint: u32,
+        window: u32,
+        act: Act,
+        local: Local,
+        remote: Spot,
+        manner: Manner,
+        what: What,
+    ) -> Result<(), NoResource> {
+        let held = &mut self.endpoints[endpoint as usize];
+        let room = u64::from(self.limits.queue) - if manner.urgent { 0 } else { RESERVE };
+        let full = held.posted - held.done >= room || self.signalled + self.receives.len() >= self.limits.completions;
+        if held.state != State::Ready || full {
+            self.meter.refused += 1;
+            return Err(self.refuse(what));
+        }
+        let number = held.posted + 1;
+        // So that places become free though nobody waits.
+        let signalled = manner.signalled || number - held.last_signalled >= u64::from(self.limits.queue) / 4;
+        let work = Work {
+            act,
+            number,
+            local: local.at,
+            len: local.len,
+            lkey: local.lkey,
+            remote: remote.at,
+            rkey: remote.rkey,
+            signalled,
+            inline: manner.inline,
+            fence: manner.fence && held.last_read > held.done,
+        };
+        // SAFETY: the caller's promise.
+        if let Err(Failure(reason)) = unsafe { self.nic.post(held.queue, &work) } {
+            self.fail(endpoint, reason);
+            return Err(self.refuse(what));
+        }
+        held.posted = number;
+        self.meter.posted += 1;
+        if signalled {
+            held.last_signalled = number;
+            held.signalled += 1;
+            self.signalled += 1;
+            self.meter.signalled += 1;
+        }
+        match what {
+            What::Get { .. } => held.last_read = number,
+            What::Put { .. } => held.last_put = number,
+            _ => {}
+        }
+        if manner.covers {
+            held.covering = number;
+        }
+        held.flying.push_back(Flying { number, window, what, covers: manner.covers });
+        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
+            inbox.under_way += 1;
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, what: What) -> NoResource {
+        if let What::Put { hold: Hold::Buffer(piece), .. }
+        | What::Get { hold: Hold::Buffer(piece), .. }
+        | What::Piece(Hold::Buffer(piece)) = what
+        {
+            self.buffers.give_back(piece);
+        }
+        NoResource
+    }
+
+    /// Local memory for so many bytes of the caller's, which are copied, and what holds it: into the request itself, or into a buffer.
+    ///
+    /// # Safety
+    /// The bytes can be read until the request is handed over, and are no more than [`PACKET`].
+    pub(in crate::transport::verbs) unsafe fn copied(&mut self, at: *const u8, len: usize) -> Result<(Local, Hold), NoResource> {
+        if len as u64 <= self.inline() {
+            return Ok((Local { at: at as usize, len: len as u32, lkey: 0 }, Hold::Nothing));
+        }
+        let (piece, buffer, lkey) = self.buffer().ok_or(NoResource)?;
+        // SAFETY: the caller's promise; a buffer has room for so many.
+        unsafe { copy(at, buffer, len) };
+        Ok((Local { at: buffer as usize, len: len as u32, lkey }, Hold::Buffer(piece)))
+    }
+
+    /// Another operation is complete, and covered, with the request that was handed over last.
+    pub(in crate::transport::verbs) fn join_last(&mut self, endpoint: u32, window: u32, ticket: Ticket) {
+        let held = &mut self.endpoints[endpoint as usize];
+        let what = What::Put { ticket, told: true, hold: Hold::Nothing };
+        held.flying.push_back(Flying { number: held.posted, window, what, covers: false });
+        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
+            inbox.under_way += 1;
+        }
+    }
+
+    /// Sees to it that the puts so far to a peer will be covered, if some are under way that will not be. False if there was no room.
+    pub(in crate::transport::verbs) fn cover(&mut self, endpoint: u32, window: u32) -> bool {
+        let held = &self.endpoints[endpoint as usize];
+        held.last_put <= held.covering || self.read_behind(endpoint, window)
+    }
+
+    /// Sees to it that the end of all requests to a peer so far will be told.
+    pub(in crate::transport::verbs) fn mark(&mut self, endpoint: u32, window: u32) {
+        let held = &self.endpoints[endpoint as usize];
+        if held.posted > held.last_signalled {
+            self.read_behind(endpoint, window);
+        } else {
+            self.cover(endpoint, window);
+        }
+    }
+
+    /// A read behind all requests to a peer so far. False if there was no room.
+    fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
+        let held = &self.endpoints[endpoint as usize];
+        if held.state != State::Ready {
+            return true;
+        }
+        let ground = held.ground;
+        let posted = self.access(endpoint, window, None, ground, Atomic::Load).is_ok();
+        self.meter.covers += u64::from(posted);
+        posted
+    }
+
+    /// Starts an access to a word of a peer; the answer is told, if there is a ticket for it.
+    pub(in crate::transport::verbs) fn access(
+        &mut self,
+        endpoint: u32,
+        window: u32,
+        ticket: Option<LockTicket>,
+        word: Spot,
+        access: Atomic,
+    ) -> Result<(), NoResource> {
+        let Some(piece) = self.words.take() else {
+            self.meter.refused += 1;
+            return Err(NoResource);
+        };
+        self.accesses[piece as usize] = Some(Access { window, endpoint, ticket, word, access, guess: 0 });
+        self.start_access(piece).inspect_err(|_| {
+            self.accesses[piece as usize] = None;
+            self.words.give_back(piece);
+        })
+    }
+
+    pub(super) fn start_access(&mut self, piece: u32) -> Result<(), NoResource> {
+        let Access { window, endpoint, word, access, guess, .. } =
+            *self.accesses[piece as usize].as_ref().expect("an access under way");
+        let at = self.words.at(piece);
+        let act = match access {
+            Atomic::Load => Act::Read,
+            Atomic::Store(value) => {
+                // SAFETY: the piece is this access's.
+                unsafe { at.cast::<u64>().write(value) };
+                Act::Write
+            }
+            Atomic::Add(delta) => Act::Add(delta),
+            Atomic::CompareSwap { expected, new } => Act::CompareSwap { expected, new },
+            // There is no exchange: the word is nearly always empty.
+            Atomic::Swap(new) => Act::CompareSwap { expected: guess, new },
+        };
+        let local = Local { at: at as usize, len: 8, lkey: self.words.key() };
+        let store = matches!(access, Atomic::Store(_));
+        let manner = Manner {
+            signalled: true,
+            inline: store && self.limits.inline >= 8,
+            covers: !store,
+            urgent: true,
+            ..Manner::default()
+        };
+        // SAFETY: the piece is the request's until it is complete.
+        unsafe { self.post(endpoint, window, act, local, word, manner, What::Access(piece)) }
+    }
+
+    /// An access has been answered.
+    pub(super) fn answered(&mut self, piece: u32) {
+        let access = self.accesses[piece as usize].as_mut().expect("an access under way");
+        // SAFETY: the interface has written the old value there and is done with it.
+        let old = unsafe { self.words.at(piece).cast::<u64>().read() };
+        if matches!(access.access, Atomic::Swap(_)) && old != access.guess {
+            access.guess = old;
+            self.meter.retries += 1;
+            if self.start_access(piece).is_err() {
+                self.again.push(piece);
+            }
+            return;
+        }
+        let Access { window, ticket, .. } = self.accesses[piece as usize].take().expect("just found");
+        self.words.give_back(piece);
+        if let Some(ticket) = ticket {
+            self.tell(window, Event::Answer(ticket, old));
+        }
+    }
+}
