@@ -320,6 +320,8 @@ def run_one(entry, host, options):
         output, code = hang.args[0] + b"\nNOTE the host hung in its own MPI_Finalize\n", 0
     except subprocess.TimeoutExpired as late:
         wrong.append(f"still running after {limit:.0f} s")
+        if options.autopsy:
+            subprocess.run([*options.autopsy, binary], timeout=300)
         if options.stacks:
             for pid in processes_of(binary):
                 subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"], stderr=subprocess.DEVNULL)
@@ -376,6 +378,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--stacks", action="store_true", help="gdb stacks of what is still running at the limit")
+    parser.add_argument("--autopsy", type=shlex.split, metavar="COMMAND", help="run at the limit, with the program's path, before the job is ended")
     parser.add_argument("-v", "--verbose", action="store_true", help="output of passing tests too")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

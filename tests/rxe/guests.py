@@ -15,9 +15,11 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import prepare
@@ -88,6 +90,8 @@ class Guest:
             ends = f"local.type=unix,local.path={sockets}/{network}.{index}.guest,remote.type=unix,remote.path={sockets}/{network}.{index}.switch"
             line += ["-netdev", f"dgram,id=net{network},{ends}", "-device",
                      f"virtio-net-pci,netdev=net{network},mac={switch.hardware_address(network, index)},host_mtu=4200,romfile="]
+        self.monitor = f"{sockets}/{index}.monitor"
+        line += ["-chardev", f"socket,id=monitor,path={self.monitor},server=on,wait=off", "-mon", "chardev=monitor,mode=readline"]
         with open(f"{self.folder}/qemu", "w") as log:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -101,6 +105,20 @@ class Guest:
             return open(f"{self.folder}/{name}", errors="replace").read()
         except OSError:
             return None
+
+    def plug(self, way):
+        """Plugs in (`on`) or pulls (`off`) the cable of the fabric's card."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.settimeout(10)
+            monitor.connect(self.monitor)
+            for line in (None, f"set_link net{switch.FABRIC} {way}\n"):
+                monitor.sendall((line or "").encode())
+                said = b""
+                while not said.rstrip().endswith(b"(qemu)"):
+                    more = monitor.recv(4096)
+                    if not more:
+                        raise OSError("the monitor has hung up")
+                    said += more
 
     def kill(self):
         if self.process.poll() is None:
@@ -216,10 +234,17 @@ class Guests:
     def fault(self, words):
         """Does one command of `tests/rxe/fault`; what it says begins with ok or wrong."""
         try:
-            if words[0] in ("down", "up", "kill"):
+            if words[0] in ("down", "up", "unplug", "plug", "kill"):
                 guest = self.all[int(words[1].removeprefix("guest"))]
+            later = None
             if words[0] == "down":
                 self.switch.down.add(guest.index)
+                later = lambda: self.switch.down.discard(guest.index)
+            elif words[0] == "unplug":
+                guest.plug("off")
+                later = lambda: guest.plug("on")
+            elif words[0] == "plug":
+                guest.plug("on")
             elif words[0] == "up":
                 self.switch.down.discard(guest.index)
             elif words[0] == "kill":
@@ -231,8 +256,10 @@ class Guests:
                 return f"ok {self.switch.carried} {self.switch.lost}"
             else:
                 return f"wrong: {words[0]} is not known"
+            if later and len(words) > 2:
+                threading.Timer(float(words[2]), later).start()
             return "ok"
-        except (IndexError, ValueError) as error:
+        except (IndexError, ValueError, OSError) as error:
             return f"wrong: {' '.join(words)}: {error}"
 
 

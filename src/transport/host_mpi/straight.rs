@@ -96,7 +96,7 @@ impl<C: Courier> MessageWindow<C> {
 
     /// A peer cannot be reached any more.
     #[cold]
-    fn lose(&mut self, peer: Rank, reason: &str) {
+    pub(super) fn lose(&mut self, peer: Rank, reason: &str) {
         let text = format!("process {peer} of the window cannot be reached any more: {reason}");
         log::error!("{text}");
         // Once in the life of a window.

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use hashbrown::HashMap;
 
@@ -31,6 +32,9 @@ pub(crate) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
     // Nothing in there panics half-way that would not end the process.
     fabric.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Polls in vain between two looks at the clock.
+const IDLE: u32 = 256;
 
 /// Bits of a number that comes with a write which name the window; the others are the counter.
 const WINDOW_BITS: u32 = 12;
@@ -124,6 +128,9 @@ pub struct Direct {
     answers: VecDeque<(LockTicket, u64)>,
     told: VecDeque<(Rank, u32)>,
     lost: VecDeque<(Rank, String)>,
+    /// Polls in a row that found nothing, and since when.
+    idle: u32,
+    idle_since: Instant,
 }
 
 /// A window's memory of one process.
@@ -182,6 +189,8 @@ impl Direct {
             answers: VecDeque::new(),
             told: VecDeque::new(),
             lost: VecDeque::new(),
+            idle: 0,
+            idle_since: Instant::now(),
         })
     }
 
@@ -405,6 +414,11 @@ impl Direct {
         !self.able.is_one() || self.peers.iter().any(|peer| peer.awaited > 0)
     }
 
+    /// The peers that this process has met.
+    pub fn met(&self) -> impl Iterator<Item = Rank> {
+        self.peers.iter().map(|peer| peer.rank)
+    }
+
     /// True if a peer cannot be reached any more.
     pub(super) fn is_lost(&self, rank: Rank) -> bool {
         self.index.get(&rank).is_some_and(|index| self.peers[*index as usize].lost)
@@ -429,7 +443,28 @@ impl Direct {
         };
         let moved = polled || !events.is_empty();
         events.into_iter().for_each(|event| self.take(event));
-        self.push_on() | moved
+        let moved = self.push_on() | moved;
+        self.idle = if moved { 0 } else { self.idle.wrapping_add(1) };
+        if self.idle > 0 && self.idle.is_multiple_of(IDLE) {
+            self.wait_in_vain();
+        }
+        moved
+    }
+
+    /// Nothing has moved for some time: whether all peers are still there is asked now and then.
+    #[cold]
+    fn wait_in_vain(&mut self) {
+        let now = Instant::now();
+        if self.idle == IDLE {
+            self.idle_since = now;
+        }
+        let mut fabric = lock(&self.fabric);
+        if now - self.idle_since >= fabric.silence() {
+            self.idle_since = now;
+            for endpoint in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.endpoint) {
+                fabric.probe(endpoint, self.window);
+            }
+        }
     }
 
     /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so far will be covered.

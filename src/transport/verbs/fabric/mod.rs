@@ -8,6 +8,7 @@
 //! *cover* those before them.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 
@@ -24,6 +25,8 @@ mod requests;
 pub(super) const RECEIVE: u64 = 1 << 63;
 /// Buffers for packets and for short operations that are copied.
 const BUFFERS: u32 = 64;
+/// How long a process waits for peers of which nothing is to come before it asks whether they are there.
+const SILENCE: Duration = Duration::from_secs(3);
 /// Accesses to lock words under way.
 const ANSWERS: u32 = 512;
 
@@ -170,6 +173,8 @@ pub struct Fabric {
     signalled: u32,
     completions: Vec<Completion>,
     meter: Meter,
+    /// How long nothing moves before silent peers are asked whether they are there.
+    silence: Duration,
 }
 
 /// What is asked of [`Fabric::post`] beside the act and the places.
@@ -224,6 +229,7 @@ impl Fabric {
             signalled: 0,
             completions: Vec::new(),
             meter: Meter::default(),
+            silence: SILENCE,
         })
     }
 
@@ -254,6 +260,16 @@ impl Fabric {
     #[must_use]
     pub fn atomics(&self) -> Atomics {
         self.limits.atomics
+    }
+
+    /// How long nothing moves before silent peers are asked whether they are there.
+    pub(super) fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    /// Sets it: tests do not wait so long.
+    pub fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence;
     }
 
     /// What was asked of the interface so far.
