@@ -321,7 +321,10 @@ def run_one(entry, host, options):
     except subprocess.TimeoutExpired as late:
         wrong.append(f"still running after {limit:.0f} s")
         if options.autopsy:
-            subprocess.run([*options.autopsy, binary], timeout=300)
+            try:
+                subprocess.run([*options.autopsy, binary], timeout=200)
+            except subprocess.TimeoutExpired:
+                print("the autopsy does not end")
         if options.stacks:
             for pid in processes_of(binary):
                 subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"], stderr=subprocess.DEVNULL)

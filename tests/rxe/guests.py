@@ -27,6 +27,7 @@ import switch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIME_LIMIT, NEVER_UP = 124, 125
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KERNEL_LINE = "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off nokaslr apparmor=0 audit=0 random.trust_cpu=on nowatchdog" \
               " rcupdate.rcu_cpu_stall_suppress=1"
 # Under emulation a look at any other clock leaves the emulated code; its stability is that of the machine outside.
@@ -158,6 +159,9 @@ class Guests:
             raise
 
     def close(self):
+        # Nothing may come between: a guest that is left runs until somebody finds it.
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         for guest in self.all:
             guest.kill()
         shutil.rmtree(self.sockets, ignore_errors=True)
@@ -286,7 +290,7 @@ def main():
     # With more virtual CPUs than real ones, the guests wait for each other's.
     options.cpus = options.cpus or (2 if options.guests == 1 or len(os.sched_getaffinity(0)) >= 2 * options.guests else 1)
     options.accel = accelerator(options.cache)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     guests = Guests(options)
     try:

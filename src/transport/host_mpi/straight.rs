@@ -94,6 +94,14 @@ impl<C: Courier> MessageWindow<C> {
         moved
     }
 
+    /// This process has waited for long, and asks whether its peers are still there. For the log: where it stands with them.
+    #[cold]
+    pub fn probe(&mut self) -> String {
+        let Some(direct) = self.courier.direct().filter(|_| !self.broken) else { return String::new() };
+        direct.probe();
+        direct.standing()
+    }
+
     /// A peer cannot be reached any more.
     #[cold]
     pub(super) fn lose(&mut self, peer: Rank, reason: &str) {

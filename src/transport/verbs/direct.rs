@@ -10,7 +10,6 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use hashbrown::HashMap;
 
@@ -33,8 +32,8 @@ pub(crate) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
     fabric.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls in vain between two looks at the clock.
-const IDLE: u32 = 256;
+/// Peers that a report names.
+const NAMED: usize = 16;
 
 /// Bits of a number that comes with a write which name the window; the others are the counter.
 const WINDOW_BITS: u32 = 12;
@@ -128,9 +127,6 @@ pub struct Direct {
     answers: VecDeque<(LockTicket, u64)>,
     told: VecDeque<(Rank, u32)>,
     lost: VecDeque<(Rank, String)>,
-    /// Polls in a row that found nothing, and since when.
-    idle: u32,
-    idle_since: Instant,
 }
 
 /// A window's memory of one process.
@@ -189,8 +185,6 @@ impl Direct {
             answers: VecDeque::new(),
             told: VecDeque::new(),
             lost: VecDeque::new(),
-            idle: 0,
-            idle_since: Instant::now(),
         })
     }
 
@@ -443,28 +437,31 @@ impl Direct {
         };
         let moved = polled || !events.is_empty();
         events.into_iter().for_each(|event| self.take(event));
-        let moved = self.push_on() | moved;
-        self.idle = if moved { 0 } else { self.idle.wrapping_add(1) };
-        if self.idle > 0 && self.idle.is_multiple_of(IDLE) {
-            self.wait_in_vain();
-        }
-        moved
+        self.push_on() | moved
     }
 
-    /// Nothing has moved for some time: whether all peers are still there is asked now and then.
+    /// This process has waited for long: whether all peers are still there is asked, of those of which no answer is under way. One that is gone
+    /// tells nobody, and who waits for it without having asked for anything would wait for ever.
     #[cold]
-    fn wait_in_vain(&mut self) {
-        let now = Instant::now();
-        if self.idle == IDLE {
-            self.idle_since = now;
-        }
+    pub fn probe(&mut self) {
         let mut fabric = lock(&self.fabric);
-        if now - self.idle_since >= fabric.silence() {
-            self.idle_since = now;
-            for endpoint in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.endpoint) {
-                fabric.probe(endpoint, self.window);
-            }
+        for endpoint in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.endpoint) {
+            fabric.probe(endpoint, self.window);
         }
+    }
+
+    /// For the log: how far the queues to all peers are.
+    #[cold]
+    #[must_use]
+    pub fn standing(&self) -> String {
+        let fabric = lock(&self.fabric);
+        let mut text = String::new();
+        for peer in self.peers.iter().take(NAMED) {
+            let queue = peer.endpoint.map_or_else(|| "not met".into(), |endpoint| fabric.standing(endpoint));
+            let feeds = if peer.feed.is_some() { ", an operation goes in pieces" } else { "" };
+            text.push_str(&format!("; process {}: {queue}{feeds}", peer.rank));
+        }
+        text
     }
 
     /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so far will be covered.

@@ -8,7 +8,6 @@
 //! *cover* those before them.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use hashbrown::HashMap;
 
@@ -25,8 +24,6 @@ mod requests;
 pub(super) const RECEIVE: u64 = 1 << 63;
 /// Buffers for packets and for short operations that are copied.
 const BUFFERS: u32 = 64;
-/// How long a process waits for peers of which nothing is to come before it asks whether they are there.
-const SILENCE: Duration = Duration::from_secs(3);
 /// Accesses to lock words under way.
 const ANSWERS: u32 = 512;
 
@@ -173,8 +170,6 @@ pub struct Fabric {
     signalled: u32,
     completions: Vec<Completion>,
     meter: Meter,
-    /// How long nothing moves before silent peers are asked whether they are there.
-    silence: Duration,
 }
 
 /// What is asked of [`Fabric::post`] beside the act and the places.
@@ -229,7 +224,6 @@ impl Fabric {
             signalled: 0,
             completions: Vec::new(),
             meter: Meter::default(),
-            silence: SILENCE,
         })
     }
 
@@ -262,14 +256,13 @@ impl Fabric {
         self.limits.atomics
     }
 
-    /// How long nothing moves before silent peers are asked whether they are there.
-    pub(super) fn silence(&self) -> Duration {
-        self.silence
-    }
-
-    /// Sets it: tests do not wait so long.
-    pub fn set_silence(&mut self, silence: Duration) {
-        self.silence = silence;
+    /// For the log: how far the queue to a peer is.
+    pub(super) fn standing(&self, endpoint: u32) -> String {
+        let held = &self.endpoints[endpoint as usize];
+        let first = held.flying.front().map_or_else(String::new, |first| format!(", the first {}", self.name_of(endpoint, first.number)));
+        let Endpoint { number, state, posted, done, signalled, uncovered, .. } = held;
+        let uncovered = uncovered.len();
+        format!("queue {number} {state:?}: {posted} posted, {done} complete, {signalled} signalled{first}, {uncovered} puts not covered")
     }
 
     /// What was asked of the interface so far.

@@ -126,8 +126,7 @@ impl Fabric {
         }
     }
 
-    /// Asks a peer whether it is still there, if no answer of it is under way: a process that is gone tells nobody, and who waits for it
-    /// without having asked for anything would wait for ever.
+    /// Asks a peer whether it is still there, if no answer of it is under way.
     pub(in crate::transport::verbs) fn probe(&mut self, endpoint: u32, window: u32) {
         if self.endpoints[endpoint as usize].signalled == 0 {
             self.read_behind(endpoint, window);
