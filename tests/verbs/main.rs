@@ -9,6 +9,7 @@
 mod carry;
 mod layout;
 mod net;
+mod recycle;
 mod requests;
 
 #[path = "../host_mpi/counters.rs"]
