@@ -70,6 +70,6 @@ pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> 
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
     let own = Own { base: near.base(), bytes };
-    let direct = unsafe { Direct::new(&fabric, me, Table::new((0..ranks).map(|_| true)), true, own) }.expect("words");
+    let direct = unsafe { Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), true, own) }.expect("words");
     VerbsCourier::new(HubCourier::new(hub, me), direct)
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
 
 mod carry;
+mod hellos;
 mod layout;
 mod net;
 mod recycle;

@@ -98,6 +98,7 @@ pub struct Direct {
     pub(super) fabric: Shared,
     pub(super) window: u32,
     pub(super) me: Rank,
+    ranks: u32,
     /// Who has an interface.
     able: Table<bool>,
     /// All have, so that lock words are the interface's.
@@ -138,14 +139,14 @@ pub struct Own {
 }
 
 impl Direct {
-    /// The part of process `me` of a new window. `able` says which processes have an interface, `me` among them.
+    /// The part of process `me` of a new window of so many `ranks`. `able` says which processes have an interface, `me` among them.
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
     ///
     /// # Errors
     /// The words cannot be registered: in words.
-    pub unsafe fn new(fabric: &Shared, me: Rank, able: Table<bool>, locks: bool, own: Own) -> Result<Self, Failure> {
+    pub unsafe fn new(fabric: &Shared, (me, ranks): (Rank, u32), able: Table<bool>, locks: bool, own: Own) -> Result<Self, Failure> {
         let mut held = lock(fabric);
         let mut words = Words::default();
         words.add(&mut held)?;
@@ -164,6 +165,7 @@ impl Direct {
             fabric: Arc::clone(fabric),
             window,
             me,
+            ranks,
             able,
             locks: locks && atomics != Atomics::None,
             atomics,
@@ -354,6 +356,10 @@ impl Direct {
             peer.awaited = peer.awaited.saturating_sub(1);
         }
         match hello.stage {
+            Said::Seeks if hello.about >= self.ranks => {
+                self.lose(index, "it has asked for words of a process that the window does not have".into());
+                return self.say(index, Said::Declines);
+            }
             Said::Seeks => {
                 // Whoever is in a target's queue has met it.
                 let about = self.peer(hello.about);
@@ -361,7 +367,9 @@ impl Direct {
                 return self.say_about(index, Said::Finds, pair, hello.about);
             }
             Said::Finds => {
-                self.third.insert((rank, hello.about), Some(hello.pair));
+                if let Some(asked) = self.third.get_mut(&(rank, hello.about)) {
+                    *asked = Some(hello.pair);
+                }
                 return;
             }
             _ => {}

@@ -11,8 +11,6 @@ use super::{Fabric, Hold, Local, Manner, NOBODY, What};
 
 /// What comes with the last packet of a queue, instead of a window.
 pub(super) const LAST: u32 = u32::MAX;
-/// Queues that a process has at most, unless it is told otherwise: 32 MB of them.
-const MOST: u32 = 512;
 /// Polls that a queue is wanted before one more than allowed is made: a peer that computes does not answer.
 const PATIENCE: u64 = 1 << 14;
 /// Polls that a queue without use stays when it has been made.
@@ -55,9 +53,8 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// `queues`: of the interface, which processes of the node share.
     pub(super) fn new(queues: u32) -> Self {
-        Count { held: 0, most: MOST.min(queues / 2).max(1), leaving: Vec::new(), wanted: Vec::new(), polls: 0, told: false }
+        Count { held: 0, most: queues.max(1), leaving: Vec::new(), wanted: Vec::new(), polls: 0, told: false }
     }
 }
 
