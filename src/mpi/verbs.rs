@@ -86,7 +86,12 @@ pub(super) fn ability(fabric: Option<&Shared>) -> u8 {
 ///
 /// # Safety
 /// The window's memory must stay mapped until the part is ended.
-pub(super) unsafe fn direct(me: (Rank, u32), fabric: Option<&Shared>, abilities: &Table<u8>, own: Own) -> Result<Option<Direct>, ()> {
+pub(super) unsafe fn direct(
+    me: (Rank, u32),
+    fabric: Option<&Shared>,
+    abilities: &Table<u8>,
+    own: Own,
+) -> Result<Option<Direct>, ()> {
     let Some(fabric) = fabric else { return Ok(None) };
     let able = abilities.map(|ability| ability > 0);
     // [LK-7]: one process that cannot is enough for all lock words to be the processors'.

@@ -41,7 +41,8 @@ fn more_peers_than_queues() {
             // What each has still to do: (target, round, step).
             let mut todo: Vec<Vec<(usize, u64, u8)>> = (0..RANKS)
                 .map(|me| {
-                    let mut list: Vec<_> = (0..ROUNDS).map(|round| (rng.usize(0..RANKS), round)).filter(|(to, _)| *to != me).collect();
+                    let mut list: Vec<_> =
+                        (0..ROUNDS).map(|round| (rng.usize(0..RANKS), round)).filter(|(to, _)| *to != me).collect();
                     list.reverse();
                     list.into_iter().flat_map(|(to, round)| [(to, round, 2), (to, round, 1), (to, round, 0)]).collect()
                 })
@@ -49,7 +50,11 @@ fn more_peers_than_queues() {
             let planned = todo.clone();
             let mut most_held = 0;
             for turn in 0.. {
-                assert!(turn < 300_000, "queues {most}, seed {seed}: it does not end: {:?}", todo.iter().map(Vec::len).collect::<Vec<_>>());
+                assert!(
+                    turn < 300_000,
+                    "queues {most}, seed {seed}: it does not end: {:?}",
+                    todo.iter().map(Vec::len).collect::<Vec<_>>()
+                );
                 for me in 0..RANKS {
                     if let Some((to, round, step)) = todo[me].last().copied() {
                         let target = to as Rank;
@@ -82,7 +87,8 @@ fn more_peers_than_queues() {
                 let base = w[to].base().0 as *const u64;
                 let mut sum = 0;
                 for me in (0..RANKS).filter(|me| *me != to) {
-                    let rounds: Vec<u64> = planned[me].iter().filter(|(other, ..)| *other == to).map(|(_, round, _)| *round).collect();
+                    let rounds: Vec<u64> =
+                        planned[me].iter().filter(|(other, ..)| *other == to).map(|(_, round, _)| *round).collect();
                     let last = rounds.iter().max();
                     let there = unsafe { base.add(me).read() };
                     assert_eq!(there, last.map_or(0, |round| value(me, *round)), "queues {most}, seed {seed}: from {me} at {to}");
@@ -104,7 +110,8 @@ fn more_peers_than_queues() {
 fn locks_with_few_queues() {
     for most in [1, 2] {
         let (hub, mut w, _memories) = limited(most, 5);
-        let mut engines: Vec<Window> = (0..RANKS as Rank).map(|me| Window::new(me, RANKS as u32, ReorderFlags::default())).collect();
+        let mut engines: Vec<Window> =
+            (0..RANKS as Rank).map(|me| Window::new(me, RANKS as u32, ReorderFlags::default())).collect();
         let rounds = 4;
         let mut held: Vec<(u32, Option<RequestId>)> = vec![(0, None); RANKS];
         let one = 1u64;

@@ -146,7 +146,13 @@ impl Direct {
     ///
     /// # Errors
     /// The words cannot be registered: in words.
-    pub unsafe fn new(fabric: &Shared, (me, ranks): (Rank, u32), able: Table<bool>, locks: bool, own: Own) -> Result<Self, Failure> {
+    pub unsafe fn new(
+        fabric: &Shared,
+        (me, ranks): (Rank, u32),
+        able: Table<bool>,
+        locks: bool,
+        own: Own,
+    ) -> Result<Self, Failure> {
         let mut held = lock(fabric);
         let mut words = Words::default();
         words.add(&mut held)?;

@@ -21,8 +21,8 @@ mod completions;
 mod queues;
 mod requests;
 
-pub(super) use queues::{Joined, Stand, State};
 use queues::Count;
+pub(super) use queues::{Joined, Stand, State};
 
 /// Marks numbers of receives, which share a completion queue with requests.
 pub(super) const RECEIVE: u64 = 1 << 63;
