@@ -8,8 +8,10 @@
 
 mod carry;
 mod failures;
+mod hellos;
 mod layout;
 mod net;
+mod recycle;
 mod requests;
 
 #[path = "../host_mpi/counters.rs"]
