@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """`make test-verbs`: prepares guests with soft-RoCE and runs tests of verbs and of the library in them.
 
-  stage.py --host NAME [--guests 1,2,3] [--loss SHARE] [--transport NAME] [--only REGEX] [--full] [--times N]
+  stage.py --host NAME [--guests 1,2,3] [--loss SHARE] [--transport NAME] [--only REGEX] [--full] [--times N] [--compare]
 
 Runs: one guest (verbs by themselves, then C tests, the transport forced), two and three guests (C tests across them, ranks by turns), two guests
 while frames get lost (`loss`), and two of which one is killed. What is compiled is compiled here, before: guests are slow. The programs are those
 of tests/rxe/testlist: a run has the entries with its tag, and with --full those with the tag that has -full behind it, too; one guest has the suite's
-sample of tests/conformance then, if it was built. --times: all of it, so many times or until something fails.
+sample of tests/conformance then, if it was built. --times: all of it, so many times or until something fails. --compare: our latencies beside perftest's, and nothing else.
 A run that takes longer than its limit has failed; one in which a guest never came up is tried once more.
 """
 import argparse
@@ -101,6 +101,12 @@ def build(options):
         if made.returncode:
             print(made.stderr)
             return False
+    if options.compare:
+        env = dict(os.environ, PKG_CONFIG_PATH=f"{ROOT}/target/prefix-{options.host[0]}/lib/pkgconfig")
+        ask = lambda what: shlex.split(subprocess.check_output(["pkg-config", what, "mpix-rma"], env=env, text=True))
+        line = [f"mpicc.{options.host[0]}", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *ask("--cflags"), f"{HERE}/latency.c", "-o",
+                f"{BUILD}/latency", *ask("--libs")]
+        return not subprocess.run(line).returncode
     words = [sys.executable, f"{ROOT}/tests/c/run.py", "--build-only", "--list", f"{HERE}/testlist", "--build", f"{BUILD}/c"]
     return not subprocess.run(words + [word for host in options.host for word in ("--host", host)]).returncode
 
@@ -114,6 +120,7 @@ def main():
     parser.add_argument("--only", help="as in tests/c/run.py")
     parser.add_argument("--full", action="store_true", help="the long ones, too")
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--compare", action="store_true")
     parser.add_argument("--slowdown", type=float, default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")), help="multiplies time limits")
     options = parser.parse_args()
     try:
@@ -123,6 +130,9 @@ def main():
         return 0
     if not build(options):
         return 1
+    if options.compare:
+        words = [sys.executable, f"{HERE}/guests.py", "--spin", "--seconds", "900", f"{HERE}/perftest.py", "--ours", f"{BUILD}/latency"]
+        return subprocess.run([*words, "--most", "1.5"], cwd=ROOT).returncode
     names = {1: "one guest", 2: "two guests", 3: "three guests"}
     counts = [int(word) for word in options.guests.split(",")]
     limit = 7200 if options.full else 1200
