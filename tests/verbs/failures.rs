@@ -8,7 +8,7 @@ use mpix_rma::transport::verbs::hello::Hello;
 
 use crate::carry::{device, net};
 use crate::hub::Hub;
-use crate::requests::{Met, meter, met, poll};
+use crate::requests::{Met, met, meter, poll};
 use crate::world::*;
 
 /// Polls, until something is so.

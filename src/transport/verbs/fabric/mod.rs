@@ -291,10 +291,13 @@ impl Fabric {
     /// For the log: how far the queue to a peer is.
     pub(super) fn standing(&self, endpoint: u32) -> String {
         let held = &self.endpoints[endpoint as usize];
-        let first = held.flying.front().map_or_else(String::new, |first| format!(", the first {}", self.name_of(endpoint, first.number)));
+        let first =
+            held.flying.front().map_or_else(String::new, |first| format!(", the first {}", self.name_of(endpoint, first.number)));
         let Endpoint { number, state, posted, done, signalled, uncovered, .. } = held;
         let uncovered = uncovered.len();
-        format!("queue {number} {state:?}: {posted} posted, {done} complete, {signalled} signalled{first}, {uncovered} puts not covered")
+        format!(
+            "queue {number} {state:?}: {posted} posted, {done} complete, {signalled} signalled{first}, {uncovered} puts not covered"
+        )
     }
 
     /// What was asked of the interface so far.
