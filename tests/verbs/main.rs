@@ -7,8 +7,10 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
 
 mod carry;
+mod kept;
 mod layout;
 mod net;
+mod registrations;
 mod requests;
 
 #[path = "../host_mpi/counters.rs"]
