@@ -54,6 +54,12 @@ pub static SETTINGS: [Setting; COUNT] = [
         doc: "the RDMA device, and its port, that verbs uses; ibv_devinfo names them. Each node may have its own",
     },
     Setting {
+        name: "MPIX_RMA_IB_MAX_QP",
+        values: Values::Number(1, 1 << 23),
+        default: "512",
+        doc: "queue pairs of RDMA that a process has at a time, each 64 KB or so; peers beyond it take turns, which costs four messages a turn",
+    },
+    Setting {
         name: "MPIX_RMA_LOG",
         values: Values::Words(&["off", "error", "warn", "info", "debug"]),
         default: "warn",
@@ -80,7 +86,7 @@ pub static SETTINGS: [Setting; COUNT] = [
 ];
 
 /// Settings that there are.
-pub(crate) const COUNT: usize = 8;
+pub(crate) const COUNT: usize = 9;
 
 /// Names a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +100,8 @@ pub enum Id {
     Cache,
     /// `MPIX_RMA_IB_DEVICE`
     Device,
+    /// `MPIX_RMA_IB_MAX_QP`
+    MaxQueues,
     /// `MPIX_RMA_LOG`
     Log,
     /// `MPIX_RMA_MAX_REQUESTS`
@@ -211,6 +219,12 @@ impl Settings {
     #[must_use]
     pub fn reach(&self) -> Reach {
         Reach::of(self.0[Id::Transport as usize])
+    }
+
+    /// Queue pairs that a process may have.
+    #[must_use]
+    pub fn max_queues(&self) -> u32 {
+        u32::try_from(self.0[Id::MaxQueues as usize]).unwrap_or(u32::MAX)
     }
 
     /// Requests that may be alive [RQ-3].

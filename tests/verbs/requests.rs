@@ -223,6 +223,54 @@ fn windows_share_queues() {
 const ELEMENT_U64: Element = mpix_rma::transport::element::native::U64;
 const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
 
+/// A put that waits for its notification is released by whatever comes next; where there is no buffer for it, that waits too.
+#[test]
+fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let mut memories = vec![vec![0u8; 4096]; 4];
+    let (hub, mut w) = windows(&mut memories, 2);
+    assert!(count(&mut w, &[1; 4], None));
+    let mut flight = Flight::default();
+    let from = [6u8; 100];
+    let put = |to: Rank, disp: u64, len: usize| Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, to, disp, len) };
+    for to in 1..4 {
+        while !flight.try_post(&mut w[0], &put(to, 0, 8)) {
+            poll(&mut w);
+        }
+    }
+    drain(&mut w, &mut flight);
+    // As long as this is not acknowledged, signals are messages.
+    let add = Op { extent: 8, element: ELEMENT_U64, reduction: REPLACE, ..put(1, 512, 8) };
+    assert!(flight.try_post(&mut w[0], &Op { kind: OpKind::Accumulate, ..add }));
+    w[0].settle();
+    for to in [2, 3, 1] {
+        // Each takes a buffer.
+        while flight.try_post(&mut w[0], &put(to, 1024, 100)) {}
+    }
+    w[0].announce_notification(1);
+    assert!(flight.try_post(&mut w[0], &put(1, 2048, 100)));
+    // The host may be busy.
+    assert!((0..1000).any(|_| w[0].signal(1, Word::Done, 1).is_ok()));
+    w[0].settle();
+    let base = w[1].base().0;
+    for turn in 0.. {
+        assert!(turn < 100_000, "it does not end");
+        w[1].poll();
+        if w[1].observe(0, Word::Done) == 1 {
+            let there = unsafe { std::slice::from_raw_parts((base + 2048) as *const u8, 100) };
+            assert_eq!(there, from, "the signal has come before the put");
+            break;
+        }
+        if turn > 20 {
+            poll(&mut w);
+        }
+    }
+    drain(&mut w, &mut flight);
+    end(&hub, w);
+}
+
 #[test]
 fn a_queue_that_fails_ends_what_waits_for_it() {
     if crate::carry::device().is_some() {
