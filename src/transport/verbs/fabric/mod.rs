@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use super::hello::{Name, Spot};
-use super::memory::{Hits, RegionId, Regions, default_bound, memory_here};
+use super::memory::{Hits, RegionId, Regions, default_bound};
 
 use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Queue};
 use super::pool::Pool;
@@ -356,10 +356,6 @@ impl Fabric {
     /// # Safety
     /// It must stay mapped until it is [let go](Self::let_go).
     pub(super) unsafe fn keep(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
-        // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
-        if len as u64 > memory_here() / 2 {
-            return Err(Failure("they are more than half of this machine's memory".into()));
-        }
         // SAFETY: the caller's promise.
         let (id, registered) = unsafe { self.regions.add(&mut *self.nic, at, at + len) }?;
         Ok((id, registered.rkey))
