@@ -58,6 +58,7 @@ static const char *const defaults[][2] = {
     {"same_disp_unit", "false"},
     {"alloc_shared_noncontig", "false"},
     {"mpi_accumulate_granularity", "0"},
+    {"acc_single_intrinsic", "false"},
     {"mpix_rma", "true"},
     {"mpix_win_access_after_access_reorder", "false"},
     {"mpix_win_access_after_exposure_reorder", "false"},

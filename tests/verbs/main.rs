@@ -11,6 +11,7 @@ mod hellos;
 mod layout;
 mod net;
 mod recycle;
+mod reductions;
 mod requests;
 
 #[path = "../host_mpi/counters.rs"]

@@ -12,7 +12,7 @@
 //! | `memory` | registrations |
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
-//! | `direct`, `operations` | one window's operations, signals and lock words |
+//! | `direct`, `operations`, `reductions` | one window's operations, signals and lock words |
 //! | `courier` | one window's packets |
 //!
 //! `docs/design/verbs.md` counts what each call costs.
@@ -25,6 +25,7 @@ pub mod hello;
 mod memory;
 pub mod nic;
 mod operations;
+mod reductions;
 #[allow(non_camel_case_types, reason = "the names are those of the C header")]
 pub mod sys;
 mod words;
@@ -32,4 +33,4 @@ mod words;
 pub use courier::VerbsCourier;
 #[cfg(feature = "host")]
 pub(crate) use direct::lock;
-pub use direct::{Direct, Own, Shared};
+pub use direct::{Direct, Domain, Own, Shared};
