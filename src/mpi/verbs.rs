@@ -57,6 +57,12 @@ pub(super) fn fabric(forced: bool) -> Option<Shared> {
 
 fn open(wanted: Option<&str>) -> Result<Fabric, Failure> {
     let mut fabric = Fabric::new(Box::new(Device::open(wanted)?), name()?)?;
+    if let Some(text) = super::init::look_up("MPIX_RMA_IB_CACHE") {
+        match text.trim().parse::<u64>() {
+            Ok(mebibytes) => fabric.keep_registrations(mebibytes.saturating_mul(1 << 20)),
+            Err(_) => log::warn!("MPIX_RMA_IB_CACHE: {text:?} is no number of MiB"),
+        }
+    }
     fabric.limit_queues(MOST.load(Relaxed));
     Ok(fabric)
 }

@@ -8,10 +8,12 @@
 
 mod carry;
 mod hellos;
+mod kept;
 mod layout;
 mod net;
 mod recycle;
 mod reductions;
+mod registrations;
 mod requests;
 
 #[path = "../host_mpi/counters.rs"]

@@ -9,7 +9,7 @@ use crate::carry::fabrics;
 use crate::hub::Hub;
 use crate::world::*;
 
-fn meter(hub: &Arc<Mutex<Hub>>, rank: usize) -> Meter {
+pub fn meter(hub: &Arc<Mutex<Hub>>, rank: usize) -> Meter {
     fabrics(hub)[rank].lock().unwrap().meter()
 }
 
@@ -22,11 +22,11 @@ fn counted(hub: &Arc<Mutex<Hub>>, what: impl FnOnce()) -> (u64, u64, u64) {
     (after.posted - before.posted, after.signalled - before.signalled, after.covers - before.covers)
 }
 
-fn poll(w: &mut [Far]) {
+pub fn poll(w: &mut [Far]) {
     w.iter_mut().for_each(|window| _ = window.poll());
 }
 
-fn drain(w: &mut [Far], flight: &mut Flight) {
+pub fn drain(w: &mut [Far], flight: &mut Flight) {
     for turn in 0.. {
         assert!(turn < 100_000, "operations do not end");
         poll(w);
@@ -37,10 +37,10 @@ fn drain(w: &mut [Far], flight: &mut Flight) {
     }
 }
 
-type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
+pub type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
 
 /// Two processes that have met.
-fn met() -> Met {
+pub fn met() -> Met {
     let mut memories = vec![vec![0u8; 1 << 20]; 2];
     let (hub, mut w) = windows(&mut memories, 1);
     assert!(count(&mut w, &[1, 1], None));

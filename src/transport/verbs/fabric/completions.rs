@@ -19,6 +19,7 @@ impl Fabric {
                 self.again.push(piece);
             }
         }
+        self.regions.tidy(&mut *self.nic);
         let mut moved = false;
         // All that has come: who sees that an operation of a peer is over must see what it has told as well.
         for _ in 0..BATCHES {

@@ -12,8 +12,10 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use super::hello::{Name, Spot};
-use super::memory::{Pool, RegionId, Regions};
+use super::memory::{Hits, RegionId, Regions, default_bound, memory_here};
+
 use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Queue};
+use super::pool::Pool;
 use crate::engine::{Atomic, LockTicket, Stage, Ticket};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::Combine;
@@ -47,6 +49,8 @@ pub struct Meter {
     pub retries: u64,
     /// Times that there was no room.
     pub refused: u64,
+    /// Registrations of the application's memory.
+    pub registrations: Hits,
     /// Queues that were made.
     pub queues: u64,
     /// Those that were closed.
@@ -278,7 +282,7 @@ impl Fabric {
             unsafe { nic.receive(piece, incoming.at(piece) as usize, PACKET as u32, incoming.key()) }?;
         }
         Ok(Fabric {
-            regions: Regions::default(),
+            regions: Regions::new(default_bound()),
             nic,
             limits,
             name,
@@ -330,7 +334,12 @@ impl Fabric {
     /// What was asked of the interface so far.
     #[must_use]
     pub fn meter(&self) -> Meter {
-        self.meter
+        Meter { registrations: self.regions.hits(), ..self.meter }
+    }
+
+    /// Sets of how many bytes of the application's memory registrations are kept after use; none, if it is 0.
+    pub fn keep_registrations(&mut self, bytes: u64) {
+        self.regions.set_bound(&mut *self.nic, bytes);
     }
 
     /// For the log.
@@ -401,7 +410,7 @@ impl Fabric {
     /// It must stay mapped until it is released, by the end of the request that holds it or by [`let_go`](Self::let_go).
     pub(super) unsafe fn acquire(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
         // SAFETY: the caller's promise.
-        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len) }?;
+        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len, false) }?;
         Ok((id, registered.lkey))
     }
 
@@ -421,15 +430,9 @@ impl Fabric {
     }
 }
 
-/// Bytes of memory that this machine has.
-fn memory_here() -> u64 {
-    // SAFETY: two numbers of the system.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
-}
-
 impl Drop for Fabric {
     fn drop(&mut self) {
-        log::debug!("verbs: {:?}, registrations {:?}", self.meter, self.regions.hits);
+        log::debug!("verbs: {:?}", self.meter());
+        self.regions.end(&mut *self.nic);
     }
 }
