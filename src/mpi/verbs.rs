@@ -9,7 +9,7 @@ use crate::transport::verbs::device::Device;
 use crate::transport::verbs::fabric::Fabric;
 use crate::transport::verbs::hello::Name;
 use crate::transport::verbs::nic::{Atomics, Failure};
-use crate::transport::verbs::{Direct, Own, Shared, lock};
+use crate::transport::verbs::{Direct, Domain, Own, Shared, lock};
 
 /// What came of opening it.
 enum Opened {
@@ -79,12 +79,12 @@ fn name() -> Result<Name, Failure> {
     }
 }
 
-/// What a process says of itself when a window is made: nothing, RDMA, or RDMA with atomics.
-pub(super) fn ability(fabric: Option<&Shared>) -> u8 {
+/// What a process says of itself when a window is made: nothing, RDMA, RDMA with atomics, or those and accumulates of `single` elements only.
+pub(super) fn ability(fabric: Option<&Shared>, single: bool) -> u8 {
     match fabric.map(|fabric| lock(fabric).atomics()) {
         None => 0,
         Some(Atomics::None) => 1,
-        Some(Atomics::Interface | Atomics::Everything) => 2,
+        Some(Atomics::Interface | Atomics::Everything) => 2 + u8::from(single),
     }
 }
 
@@ -99,11 +99,16 @@ pub(super) unsafe fn direct(
     own: Own,
 ) -> Result<Option<Direct>, ()> {
     let Some(fabric) = fabric else { return Ok(None) };
-    let able = abilities.map(|ability| ability > 0);
-    // [LK-7]: one process that cannot is enough for all lock words to be the processors'.
-    let locks = abilities.is_one() && abilities.of(0) == 2;
+    // [LK-7]: one process that cannot is enough for all lock words to be the processors'; and so for accumulates.
+    let domain = if abilities.map(|ability| ability == 3) == Table::new([true]) {
+        Domain::Singles
+    } else if abilities.map(|ability| ability >= 2) == Table::new([true]) {
+        Domain::Locks
+    } else {
+        Domain::Nothing
+    };
     // SAFETY: the caller's promise.
-    match unsafe { Direct::new(fabric, me, able, locks, own) } {
+    match unsafe { Direct::new(fabric, me, abilities.map(|ability| ability > 0), domain, own) } {
         Ok(direct) => Ok(Some(direct)),
         Err(Failure(reason)) => {
             log::warn!("a window does without RDMA: {reason}");

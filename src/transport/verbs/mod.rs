@@ -13,7 +13,7 @@
 //! | `pool` | registered buffers |
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
-//! | `direct`, `operations` | one window's operations, signals and lock words |
+//! | `direct`, `operations`, `reductions` | one window's operations, signals and lock words |
 //! | `courier` | one window's packets |
 //!
 //! `docs/design/verbs.md` counts what each call costs.
@@ -28,6 +28,7 @@ pub mod nic;
 mod operations;
 mod pool;
 mod ranges;
+mod reductions;
 #[allow(non_camel_case_types, reason = "the names are those of the C header")]
 pub mod sys;
 mod watch;
@@ -36,4 +37,4 @@ mod words;
 pub use courier::VerbsCourier;
 #[cfg(feature = "host")]
 pub(crate) use direct::lock;
-pub use direct::{Direct, Own, Shared};
+pub use direct::{Direct, Domain, Own, Shared};
