@@ -15,9 +15,11 @@
 //! | `words` | signals and words of the lock service, in registered memory |
 //! | `direct`, `operations`, `reductions` | one window's operations, signals and lock words |
 //! | `courier` | one window's packets |
+//! | [`ability`] | whom a window reaches by it, and what its atomics are used for |
 //!
 //! `docs/design/verbs.md` counts what each call costs.
 
+pub mod ability;
 mod courier;
 pub mod device;
 mod direct;
@@ -35,6 +37,4 @@ mod watch;
 mod words;
 
 pub use courier::VerbsCourier;
-#[cfg(feature = "host")]
-pub(crate) use direct::lock;
 pub use direct::{Direct, Domain, Own, Shared};

@@ -331,6 +331,12 @@ impl Fabric {
         self.limits.atomics
     }
 
+    /// True on InfiniBand, false on Ethernet: only the former has local addresses.
+    #[must_use]
+    pub fn is_infiniband(&self) -> bool {
+        self.address().lid != 0
+    }
+
     /// What was asked of the interface so far.
     #[must_use]
     pub fn meter(&self) -> Meter {
