@@ -42,6 +42,12 @@ pub static SETTINGS: [Setting; COUNT] = [
         doc: "whether memory given to MPI_Win_create may be reached by cross-memory attach; off: by active copying",
     },
     Setting {
+        name: "MPIX_RMA_IB_CACHE",
+        values: Values::Text("MiB"),
+        default: "1/16 of memory",
+        doc: "MiB of the program's buffers that stay registered with the RDMA device after use, for the next one, while the kernel tells of memory that is unmapped; 0: none",
+    },
+    Setting {
         name: "MPIX_RMA_IB_DEVICE",
         values: Values::Text("name or name:port"),
         default: "first active",
@@ -80,7 +86,7 @@ pub static SETTINGS: [Setting; COUNT] = [
 ];
 
 /// Settings that there are.
-pub(crate) const COUNT: usize = 8;
+pub(crate) const COUNT: usize = 9;
 
 /// Names a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +96,8 @@ pub enum Id {
     Windows,
     /// `MPIX_RMA_CMA`
     Cma,
+    /// `MPIX_RMA_IB_CACHE`
+    Cache,
     /// `MPIX_RMA_IB_DEVICE`
     Device,
     /// `MPIX_RMA_IB_MAX_QP`

@@ -417,7 +417,7 @@ def main():
         print("".join(f"{binary} does not compile\n{words}" for binary, words in broken.items()), end="", flush=True)
         return 1 if broken else 0
     passed, hung, failed, skipped = 0, 0, [], []
-    width = max([len(e.title) for e in chosen] + [10])
+    width = min(max([len(e.title) for e in chosen] + [10]), 90)
     for _ in range(options.repeat):
         for host in hosts:
             for entry in chosen:

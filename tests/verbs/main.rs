@@ -9,9 +9,12 @@
 mod carry;
 mod failures;
 mod hellos;
+mod kept;
 mod layout;
 mod net;
 mod recycle;
+mod reductions;
+mod registrations;
 mod requests;
 
 #[path = "../host_mpi/counters.rs"]

@@ -26,7 +26,7 @@ pub fn poll(w: &mut [Far]) {
     w.iter_mut().for_each(|window| _ = window.poll());
 }
 
-fn drain(w: &mut [Far], flight: &mut Flight) {
+pub fn drain(w: &mut [Far], flight: &mut Flight) {
     for turn in 0.. {
         assert!(turn < 100_000, "operations do not end");
         poll(w);

@@ -138,6 +138,23 @@ pub enum Completion {
 #[error("{0}")]
 pub struct Failure(pub String);
 
+/// Memory was not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// It may be when less is.
+    #[error("{0}")]
+    NoMemory(String),
+    /// It cannot be.
+    #[error("{0}")]
+    Never(String),
+}
+
+impl From<Denied> for Failure {
+    fn from(denied: Denied) -> Self {
+        Failure(denied.to_string())
+    }
+}
+
 /// A network interface, as one process sees it.
 pub trait Nic: Debug + Send {
     /// Sizes and abilities.
@@ -149,14 +166,15 @@ pub trait Nic: Debug + Send {
     /// For the log: which device and port.
     fn name(&self) -> String;
 
-    /// Registers memory for the interface's use.
+    /// Registers memory for the interface's use. Its pages stay where they are; or they are brought in when they are needed, if the interface can do
+    /// that (`on_demand`), and are those that are mapped there at that time.
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered, since the interface writes to it.
     ///
     /// # Errors
     /// In words.
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure>;
+    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied>;
 
     /// Ends a registration.
     fn unregister(&mut self, id: u64);

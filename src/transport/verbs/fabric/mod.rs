@@ -12,10 +12,13 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use super::hello::{Name, Spot};
-use super::memory::{Pool, RegionId, Regions};
+use super::memory::{Hits, RegionId, Regions, default_bound};
+
 use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Queue};
+use super::pool::Pool;
 use crate::engine::{Atomic, LockTicket, Stage, Ticket};
 use crate::transport::host_mpi::wire::PACKET;
+use crate::transport::kernel::Combine;
 
 mod completions;
 mod queues;
@@ -46,6 +49,8 @@ pub struct Meter {
     pub retries: u64,
     /// Times that there was no room.
     pub refused: u64,
+    /// Registrations of the application's memory.
+    pub registrations: Hits,
     /// Queues that were made.
     pub queues: u64,
     /// Those that were closed.
@@ -69,7 +74,7 @@ pub(super) enum What {
     Get { ticket: Option<Ticket>, to: usize, len: usize, hold: Hold },
     /// A piece of a put that is not its end, or a packet.
     Piece(Hold),
-    /// An access to a lock word.
+    /// An access to a word.
     Access(u32),
 }
 
@@ -115,6 +120,8 @@ struct Endpoint {
     last_put: u64,
     flying: VecDeque<Flying>,
     uncovered: VecDeque<Uncovered>,
+    /// Operations that are exchanges, under way: what they do may still have to be tried again.
+    exchanges: u32,
     /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word waits for the answer before anything
     /// depends on it.
     last_read: u64,
@@ -140,20 +147,56 @@ impl Default for Endpoint {
             last_put: 0,
             flying: VecDeque::new(),
             uncovered: VecDeque::new(),
+            exchanges: 0,
             last_read: 0,
             ground: Spot::default(),
         }
     }
 }
 
-/// An access to a lock word under way.
-#[derive(Debug)]
+/// What is done to a word of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// A lock word is accessed.
+    Word(Atomic),
+    /// An element of eight bytes is reduced.
+    Reduce(Combine, u64),
+}
+
+impl Change {
+    /// What the word becomes, if that depends on what it was: there is no such atomic, but an exchange that is tried until it supposes right.
+    fn from(self, old: u64) -> Option<u64> {
+        match self {
+            // The word is nearly always empty.
+            Change::Word(Atomic::Swap(new)) => Some(new),
+            Change::Word(_) => None,
+            Change::Reduce(combine, operand) => {
+                let mut new = old;
+                // SAFETY: eight bytes each, one element of a native datatype.
+                unsafe { combine.apply((&raw const operand).cast(), (&raw mut new).cast(), 8) };
+                Some(new)
+            }
+        }
+    }
+}
+
+/// Who has asked for an access to a word.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
+    Nobody,
+    Lock(LockTicket),
+    /// An operation, and where the old value goes; 0: nowhere.
+    Operation(Ticket, usize),
+}
+
+/// An access to a word under way.
+#[derive(Clone, Copy, Debug)]
 struct Access {
     window: u32,
     endpoint: u32,
-    ticket: Option<LockTicket>,
+    asker: Asker,
     word: Spot,
-    access: Atomic,
+    change: Change,
     /// What an exchange supposes the word to be.
     guess: u64,
 }
@@ -239,7 +282,7 @@ impl Fabric {
             unsafe { nic.receive(piece, incoming.at(piece) as usize, PACKET as u32, incoming.key()) }?;
         }
         Ok(Fabric {
-            regions: Regions::default(),
+            regions: Regions::new(default_bound()),
             nic,
             limits,
             name,
@@ -300,10 +343,21 @@ impl Fabric {
         )
     }
 
+    /// True on InfiniBand, false on Ethernet: only the former has local addresses.
+    #[must_use]
+    pub fn is_infiniband(&self) -> bool {
+        self.address().lid != 0
+    }
+
     /// What was asked of the interface so far.
     #[must_use]
     pub fn meter(&self) -> Meter {
-        self.meter
+        Meter { registrations: self.regions.hits(), ..self.meter }
+    }
+
+    /// Sets of how many bytes of the application's memory registrations are kept after use; none, if it is 0.
+    pub fn keep_registrations(&mut self, bytes: u64) {
+        self.regions.set_bound(&mut *self.nic, bytes);
     }
 
     /// For the log.
@@ -359,10 +413,6 @@ impl Fabric {
     /// # Safety
     /// It must stay mapped until it is [let go](Self::let_go).
     pub(super) unsafe fn keep(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
-        // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
-        if len as u64 > memory_here() / 2 {
-            return Err(Failure("they are more than half of this machine's memory".into()));
-        }
         // SAFETY: the caller's promise.
         let (id, registered) = unsafe { self.regions.add(&mut *self.nic, at, at + len) }?;
         Ok((id, registered.rkey))
@@ -374,7 +424,7 @@ impl Fabric {
     /// It must stay mapped until it is released, by the end of the request that holds it or by [`let_go`](Self::let_go).
     pub(super) unsafe fn acquire(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
         // SAFETY: the caller's promise.
-        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len) }?;
+        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len, false) }?;
         Ok((id, registered.lkey))
     }
 
@@ -394,15 +444,9 @@ impl Fabric {
     }
 }
 
-/// Bytes of memory that this machine has.
-fn memory_here() -> u64 {
-    // SAFETY: two numbers of the system.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
-}
-
 impl Drop for Fabric {
     fn drop(&mut self) {
-        log::debug!("verbs: {:?}, registrations {:?}", self.meter, self.regions.hits);
+        log::debug!("verbs: {:?}", self.meter());
+        self.regions.end(&mut *self.nic);
     }
 }

@@ -175,6 +175,8 @@ impl Fabric {
                 self.queues.insert(queue, endpoint);
                 Ok(true)
             }
+            // Their memory is registered too.
+            Err(_) if self.regions.evict_all(&mut *self.nic) => Ok(false),
             // The interface has no more: those of others may do.
             Err(_) if self.make_room() => Ok(false),
             Err(reason) => Err(reason),
