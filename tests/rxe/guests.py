@@ -11,6 +11,7 @@ While it runs, anybody inside or outside may make faults: `tests/rxe/fault COMMA
 Needs prepare.py. Emulated, unless KVM can boot such a guest (MPIX_GUEST_ACCEL=tcg or kvm decides).
 """
 import argparse
+import ctypes
 import os
 import shlex
 import shutil
@@ -40,6 +41,26 @@ def qemu(cache, accel, cpus, memory, line):
     return ["qemu-system-x86_64", "-M", "q35,hpet=off", *words, "-smp", str(cpus), "-m", str(memory), "-nodefaults", "-display", "none",
             "-no-reboot", "-kernel", f"{cache}/vmlinux", "-initrd", f"{cache}/initrd.img", "-append", f"{KERNEL_LINE} {clock} {line}",
             "-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
+
+
+def ticks_per_millisecond(cache):
+    """How fast the processor's counter runs. A guest that is emulated on a busy machine would find out wrongly, up to ten times, by comparing it with emulated
+    clocks; its time, and with it all limits, would run faster than ours."""
+    ticks = ctypes.CDLL(f"{cache}/patience.so").processor_ticks
+    ticks.restype = ctypes.c_ulonglong
+
+    def both():
+        """Nanoseconds and ticks of one moment: of some looks at both clocks, the pair with the least between them."""
+        looks = []
+        for _ in range(5):
+            before, count, after = time.monotonic_ns(), ticks(), time.monotonic_ns()
+            looks.append((after - before, (before + after) / 2, count))
+        return min(looks)[1:]
+
+    begin, first = both()
+    time.sleep(0.1)
+    end, last = both()
+    return round((last - first) * 1e6 / (end - begin))
 
 
 def accelerator(cache):
@@ -84,7 +105,8 @@ class Guest:
         self.write("setup", "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in names.items()))
         if self.has_job:
             self.write("job", shlex.join(options.command) + "\n")
-        line = qemu(options.cache, options.accel, options.cpus, options.memory, f"guest={index}") + ["-serial", f"file:{self.folder}/console"]
+        clock = f" tsc_early_khz={options.ticks}" if options.accel == "tcg" else ""
+        line = qemu(options.cache, options.accel, options.cpus, options.memory, f"guest={index}{clock}") + ["-serial", f"file:{self.folder}/console"]
         for name, path, more in (("root", "/", ",readonly=on,multidevs=remap"), ("out", self.folder, "")):
             line += ["-fsdev", f"local,id={name},path={path},security_model=none{more}", "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
         for network in (switch.FABRIC, switch.REST):
@@ -290,6 +312,7 @@ def main():
     # With more virtual CPUs than real ones, the guests wait for each other's.
     options.cpus = options.cpus or (2 if options.guests == 1 or len(os.sched_getaffinity(0)) >= 2 * options.guests else 1)
     options.accel = accelerator(options.cache)
+    options.ticks = ticks_per_millisecond(options.cache)
     for number in SIGNALS:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     guests = Guests(options)
