@@ -12,6 +12,7 @@ use crate::requests::{Met, met, meter, poll};
 use crate::world::*;
 
 /// Polls, until something is so.
+#[allow(clippy::disallowed_methods, reason = "a real interface tries for seconds")]
 fn until(w: &mut [Far], what: &str, mut so: impl FnMut(&mut [Far]) -> bool) {
     // A real interface tries for seconds; the one in memory fails at once.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(if device().is_some() { 30 } else { 5 });
