@@ -186,8 +186,8 @@ def prepare(folder, may_download=True):
     if not os.path.exists(image) or any(os.path.getmtime(image) < os.path.getmtime(f"{HERE}/{made_of}") for made_of in ("guest-init", "prepare.py")):
         make_initial(folder, version)
     # Put in place whole: a guest may be running with the last one.
-    call("cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"{HERE}/patience.c", "-o", f"{folder}/patience.new")
-    os.rename(f"{folder}/patience.new", f"{folder}/patience.so")
+    call("cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"{HERE}/patience.c", "-o", f"{folder}/patience.{os.getpid()}")
+    os.rename(f"{folder}/patience.{os.getpid()}", f"{folder}/patience.so")
     return version
 
 

@@ -68,7 +68,7 @@ class Run:
             if options.only:
                 words += ["--only", options.only]
             lines += [f"MPIX_MPIEXEC=mpiexec.{host} {sys.executable} {shlex.join(words)}"]
-            if options.full and self.count == 1 and os.path.exists(f"{SUITE}/{host}/rma"):
+            if options.full and not options.only and self.count == 1 and os.path.exists(f"{SUITE}/{host}/rma"):
                 # The launcher forks here, so that nothing but these settings is needed.
                 lines += ["export UCX_TLS=tcp,self,sm UCX_NET_DEVICES=eth1 HWLOC_COMPONENTS=synthetic,stop HWLOC_SYNTHETIC=pu:$(nproc)",
                           f"{sys.executable} tests/conformance/run.py --host {host} --way preload --transport verbs --limit 200"]
