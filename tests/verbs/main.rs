@@ -14,6 +14,7 @@ mod net;
 mod recycle;
 mod registrations;
 mod requests;
+mod strided;
 
 #[path = "../host_mpi/counters.rs"]
 mod counters;

@@ -2,9 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
-use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Queue, Registered, Work};
+use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Part, Queue, Registered, Work};
 use super::sys::*;
 
 /// Requests that a queue is to hold.
@@ -15,6 +16,8 @@ const RECEIVES: u32 = 256;
 const COMPLETIONS: u32 = 16 * 1024;
 /// Bytes that requests are to hold themselves.
 const INLINE: u32 = 188;
+/// Runs of memory that a request is to gather: they take as much of it as those bytes.
+const PARTS: u32 = 12;
 /// Reads and atomics under way on one queue.
 const DEPTH: c_int = 16;
 /// 4.096 us * 2^16, then again, 6 times: a peer that is gone is told within a few seconds, and a busy one is not. (Not 7 times, which soft-RoCE
@@ -178,6 +181,7 @@ impl Device {
             message: u64::from(port.attributes.max_msg_sz).clamp(1 << 16, 1 << 30),
             receives,
             queues: attributes.max_qp.max(1) as u32,
+            parts: [attributes.max_sge, attributes.max_sge_rd].map(|parts| PARTS.min(parts.max(1) as u32)),
             atomics: match attributes.atomic_cap {
                 IBV_ATOMIC_NONE => Atomics::None,
                 IBV_ATOMIC_GLOB => Atomics::Everything,
@@ -208,20 +212,22 @@ impl Device {
             pairs: Vec::new(),
             numbers: hashbrown::HashMap::new(),
         };
-        device.limits.inline = device.inline_limit();
+        device.fit();
         Ok(device)
     }
 
-    /// Bytes that requests hold: as many as a queue pair can be made with.
-    fn inline_limit(&self) -> u32 {
-        for inline in [INLINE, 96, 64, 32] {
+    /// Bytes and parts that requests hold: as many as a queue pair can be made with.
+    fn fit(&mut self) {
+        let parts = self.limits.parts;
+        for (inline, most) in [(INLINE, PARTS), (INLINE, 4), (INLINE, 1), (96, 4), (96, 1), (64, 1), (32, 1), (0, 1)] {
+            self.limits.parts = parts.map(|parts| parts.min(most));
+            self.limits.inline = inline;
             if let Ok(pair) = self.make_pair(inline) {
                 // SAFETY: just made.
                 unsafe { (self.library.ibv_destroy_qp)(pair.as_ptr()) };
-                return inline;
+                return;
             }
         }
-        0
     }
 
     fn make_pair(&self, inline: u32) -> Result<NonNull<ibv_qp>, Failure> {
@@ -233,7 +239,7 @@ impl Device {
             cap: ibv_qp_cap {
                 max_send_wr: self.limits.queue,
                 max_recv_wr: 0,
-                max_send_sge: 1,
+                max_send_sge: self.limits.parts[0].max(self.limits.parts[1]),
                 max_recv_sge: 0,
                 max_inline_data: inline,
             },
@@ -434,9 +440,18 @@ impl Nic for Device {
         }
     }
 
-    unsafe fn post(&mut self, queue: Queue, work: &Work) -> Result<(), Failure> {
+    unsafe fn post(&mut self, queue: Queue, work: &Work, parts: &[Part]) -> Result<(), Failure> {
         let qp = self.pair(queue);
         let mut place = ibv_sge { addr: work.local as u64, length: work.len, lkey: work.lkey };
+        let mut places = [const { MaybeUninit::uninit() }; PARTS as usize];
+        let (list, count) = if parts.is_empty() {
+            (&raw mut place, usize::from(work.len > 0))
+        } else {
+            for (place, part) in places.iter_mut().zip(parts) {
+                place.write(ibv_sge { addr: part.at as u64, length: part.len, lkey: work.lkey });
+            }
+            (places.as_mut_ptr().cast(), parts.len().min(places.len()))
+        };
         let rdma = ibv_wr { rdma: ibv_wr_rdma { remote_addr: work.remote, rkey: work.rkey } };
         let atomic =
             |compare_add, swap| ibv_wr { atomic: ibv_wr_atomic { remote_addr: work.remote, compare_add, swap, rkey: work.rkey } };
@@ -452,8 +467,8 @@ impl Nic for Device {
         let mut request = ibv_send_wr {
             wr_id: work.number,
             next: null_mut(),
-            sg_list: &raw mut place,
-            num_sge: c_int::from(work.len > 0),
+            sg_list: list,
+            num_sge: count as c_int,
             opcode,
             send_flags: flag(work.signalled, IBV_SEND_SIGNALED)
                 | flag(work.inline && work.len > 0, IBV_SEND_INLINE)

@@ -14,6 +14,7 @@
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
 //! | `direct`, `operations` | one window's operations, signals and lock words |
+//! | `strided` | puts and gets of derived datatypes |
 //! | `courier` | one window's packets |
 //!
 //! `docs/design/verbs.md` counts what each call costs.
@@ -28,6 +29,7 @@ pub mod nic;
 mod operations;
 mod pool;
 mod ranges;
+mod strided;
 #[allow(non_camel_case_types, reason = "the names are those of the C header")]
 pub mod sys;
 mod watch;
