@@ -5,8 +5,7 @@ use std::sync::Arc;
 use mpix_rma::engine::*;
 use mpix_rma::transport::shape::{Block, Layout, Shape, Side};
 
-use crate::hub::Hub;
-use crate::requests::{drain, meter, poll};
+use crate::requests::{Met, drain, meter, poll};
 use crate::world::*;
 
 /// Runs of bytes: where they are, and how long.
@@ -57,7 +56,7 @@ fn post(w: &mut [Far], flight: &mut Flight, op: &Op) {
 
 const SIZE: usize = 1 << 20;
 
-fn two() -> (Arc<std::sync::Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight) {
+fn two() -> Met {
     let mut memories = vec![vec![0u8; SIZE]; 2];
     let (hub, mut w) = windows(&mut memories, 1);
     let mut flight = Flight::default();

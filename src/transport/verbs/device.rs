@@ -50,7 +50,7 @@ pub struct Device {
     gid_index: u8,
     global: bool,
     limits: Limits,
-    /// It has on-demand paging for writes and reads.
+    /// It has on-demand paging for all that may be done with memory.
     on_demand: bool,
     address: Address,
     pairs: Vec<Option<Pair>>,
@@ -190,8 +190,9 @@ impl Device {
         };
         // SAFETY: an open context.
         let on_demand = unsafe { odp_caps(context) }.is_some_and(|caps| {
-            let both = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
-            caps.general_caps & IBV_ODP_SUPPORT != 0 && caps.rc_odp_caps & both == both
+            let atomics = if attributes.atomic_cap == IBV_ATOMIC_NONE { 0 } else { IBV_ODP_SUPPORT_ATOMIC };
+            let all = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | atomics;
+            caps.general_caps & IBV_ODP_SUPPORT != 0 && caps.rc_odp_caps & all == all
         });
         let served = attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, DEPTH);
         let address =
@@ -347,9 +348,8 @@ impl Nic for Device {
         if on_demand && !self.on_demand {
             return Err(Denied::Never("the device has no on-demand paging".into()));
         }
-        // Not all that have on-demand paging have atomics there, which only the words need.
-        let kind = if on_demand { IBV_ACCESS_ON_DEMAND } else { IBV_ACCESS_REMOTE_ATOMIC };
-        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | kind;
+        let kind = if on_demand { IBV_ACCESS_ON_DEMAND } else { 0 };
+        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | kind;
         // SAFETY: the caller's promise.
         let region = unsafe { (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int) };
         let Some(region) = NonNull::new(region) else {
