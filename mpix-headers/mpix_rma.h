@@ -193,8 +193,12 @@
  *                                          with info key mpix_rma=true, or none
  *   MPIX_RMA_CMA           default on      on | off: cross-memory attach for memory given to MPI_Win_create; off:
  *                                          the target's process copies
+ *   MPIX_RMA_IB_CACHE      default 1/16 of memory  MiB of the program's buffers that stay registered with the RDMA device
+ *                                                  after use (no more than half of ulimit -l by default); 0: none
  *   MPIX_RMA_IB_DEVICE     default first active    NAME or NAME:PORT of the RDMA device to be used; each node may have
  *                                          its own
+ *   MPIX_RMA_IB_MAX_QP     default 512     1 to 8388608: queue pairs of RDMA that a process has at a time; peers beyond
+ *                                          it take turns
  *   MPIX_RMA_LOG           default warn    off | error | warn | info | debug: written to standard error; info
  *                                          names transport and progress hook of each window
  *   MPIX_RMA_MAX_REQUESTS  default 200000  1 to 250000: requests of this library that may be alive (section 9)

@@ -98,6 +98,7 @@ unsafe fn start() {
         hook::prepare();
     }
     request::set_most(settings.max_requests());
+    super::verbs::set_most(settings.max_queues());
     request::use_comm(Some(MPI_COMM_SELF));
     // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve best. Sessions that were
     // opened before could not know what other processes say.
@@ -165,6 +166,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
     request::set_most(settings.max_requests());
+    super::verbs::set_most(settings.max_queues());
     // Where there is nobody else, nothing of ours waits for anybody.
     let sends = settings.reach() != Reach::Shm;
     drive::agree((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);

@@ -265,7 +265,7 @@ fn by_messages(all: &mut Collectives, part: Part, reach: Reach, settings: shm::S
     let members = Members::new(all.rank, all.size, mates, near);
     let own = Own { base: port.base(), bytes: if port.is_dynamic() { 0 } else { part.bytes } };
     // SAFETY: the memory is the window's, which the courier leaves before it goes.
-    let direct = unsafe { verbs::direct(all.rank, fabric.as_ref(), &abilities, own) };
+    let direct = unsafe { verbs::direct((all.rank, all.size), fabric.as_ref(), &abilities, own) };
     let refused = all.maximum(c_int::from(direct.is_err())) != 0;
     let host = HostCourier::new(comm);
     let courier: Box<dyn Courier> = match direct {

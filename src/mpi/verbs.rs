@@ -1,5 +1,6 @@
 //! The RDMA device of this process, for all its windows: opened when a window first wants it.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
@@ -19,6 +20,14 @@ enum Opened {
 }
 
 static FABRIC: Mutex<Opened> = Mutex::new(Opened::NotYet);
+
+/// Queue pairs that the process may have.
+static MOST: AtomicU32 = AtomicU32::new(0);
+
+/// From the setting.
+pub(super) fn set_most(queues: u32) {
+    MOST.store(queues, Relaxed);
+}
 
 /// The device, if there is one. `forced`: who wants it will not be content without.
 pub(super) fn fabric(forced: bool) -> Option<Shared> {
@@ -47,7 +56,15 @@ pub(super) fn fabric(forced: bool) -> Option<Shared> {
 }
 
 fn open(wanted: Option<&str>) -> Result<Fabric, Failure> {
-    Fabric::new(Box::new(Device::open(wanted)?), name()?)
+    let mut fabric = Fabric::new(Box::new(Device::open(wanted)?), name()?)?;
+    if let Some(text) = super::init::look_up("MPIX_RMA_IB_CACHE") {
+        match text.trim().parse::<u64>() {
+            Ok(mebibytes) => fabric.keep_registrations(mebibytes.saturating_mul(1 << 20)),
+            Err(_) => log::warn!("MPIX_RMA_IB_CACHE: {text:?} is no number of MiB"),
+        }
+    }
+    fabric.limit_queues(MOST.load(Relaxed));
+    Ok(fabric)
 }
 
 /// A name that no other process has.
@@ -71,11 +88,16 @@ pub(super) fn ability(fabric: Option<&Shared>) -> u8 {
     }
 }
 
-/// This process's part of a new window, if it and another process have a device. `Err`: it failed, and the log has said why.
+/// The part of a process, of so many, of a new window, if it and another process have a device. `Err`: it failed, and the log has said why.
 ///
 /// # Safety
 /// The window's memory must stay mapped until the part is ended.
-pub(super) unsafe fn direct(me: Rank, fabric: Option<&Shared>, abilities: &Table<u8>, own: Own) -> Result<Option<Direct>, ()> {
+pub(super) unsafe fn direct(
+    me: (Rank, u32),
+    fabric: Option<&Shared>,
+    abilities: &Table<u8>,
+    own: Own,
+) -> Result<Option<Direct>, ()> {
     let Some(fabric) = fabric else { return Ok(None) };
     let able = abilities.map(|ability| ability > 0);
     // [LK-7]: one process that cannot is enough for all lock words to be the processors'.

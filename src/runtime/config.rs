@@ -42,10 +42,22 @@ pub static SETTINGS: [Setting; COUNT] = [
         doc: "whether memory given to MPI_Win_create may be reached by cross-memory attach; off: by active copying",
     },
     Setting {
+        name: "MPIX_RMA_IB_CACHE",
+        values: Values::Text("MiB"),
+        default: "1/16 of memory",
+        doc: "MiB of the program's buffers that stay registered with the RDMA device after use, for the next one, while the kernel tells of memory that is unmapped; 0: none",
+    },
+    Setting {
         name: "MPIX_RMA_IB_DEVICE",
         values: Values::Text("name or name:port"),
         default: "first active",
         doc: "the RDMA device, and its port, that verbs uses; ibv_devinfo names them. Each node may have its own",
+    },
+    Setting {
+        name: "MPIX_RMA_IB_MAX_QP",
+        values: Values::Number(1, 1 << 23),
+        default: "512",
+        doc: "queue pairs of RDMA that a process has at a time, each 64 KB or so; peers beyond it take turns, which costs four messages a turn",
     },
     Setting {
         name: "MPIX_RMA_LOG",
@@ -74,7 +86,7 @@ pub static SETTINGS: [Setting; COUNT] = [
 ];
 
 /// Settings that there are.
-pub(crate) const COUNT: usize = 7;
+pub(crate) const COUNT: usize = 9;
 
 /// Names a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +96,12 @@ pub enum Id {
     Windows,
     /// `MPIX_RMA_CMA`
     Cma,
+    /// `MPIX_RMA_IB_CACHE`
+    Cache,
     /// `MPIX_RMA_IB_DEVICE`
     Device,
+    /// `MPIX_RMA_IB_MAX_QP`
+    MaxQueues,
     /// `MPIX_RMA_LOG`
     Log,
     /// `MPIX_RMA_MAX_REQUESTS`
@@ -203,6 +219,12 @@ impl Settings {
     #[must_use]
     pub fn reach(&self) -> Reach {
         Reach::of(self.0[Id::Transport as usize])
+    }
+
+    /// Queue pairs that a process may have.
+    #[must_use]
+    pub fn max_queues(&self) -> u32 {
+        u32::try_from(self.0[Id::MaxQueues as usize]).unwrap_or(u32::MAX)
     }
 
     /// Requests that may be alive [RQ-3].

@@ -24,6 +24,11 @@ pub fn device() -> Option<String> {
     std::env::var("MPIX_TEST_DEVICE").ok()
 }
 
+/// How many queues a process may have, if that is not left to it: all tests are to pass with a single one.
+fn queues() -> Option<u32> {
+    std::env::var("MPIX_TEST_QUEUES").ok().map(|text| text.parse().expect("a number of queues"))
+}
+
 type Beside = (Arc<Vec<Shared>>, Arc<Mutex<Net>>);
 
 /// The interfaces of the processes that a hub connects.
@@ -48,7 +53,11 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
                     None => Box::new(MemoryNic::new(&net)),
                 };
                 let name = Name([u64::from(rank) + 1, 1]);
-                Arc::new(Mutex::new(Fabric::new(nic, name).expect("buffers can be registered")))
+                let mut fabric = Fabric::new(nic, name).expect("buffers can be registered");
+                if let Some(most) = queues() {
+                    fabric.limit_queues(most);
+                }
+                Arc::new(Mutex::new(fabric))
             })
             .collect();
         Box::new((Arc::new(fabrics), net))
@@ -61,6 +70,6 @@ pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> 
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
     let own = Own { base: near.base(), bytes };
-    let direct = unsafe { Direct::new(&fabric, me, Table::new((0..ranks).map(|_| true)), true, own) }.expect("words");
+    let direct = unsafe { Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), true, own) }.expect("words");
     VerbsCourier::new(HubCourier::new(hub, me), direct)
 }

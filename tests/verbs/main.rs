@@ -7,8 +7,12 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
 
 mod carry;
+mod hellos;
+mod kept;
 mod layout;
 mod net;
+mod recycle;
+mod registrations;
 mod requests;
 
 #[path = "../host_mpi/counters.rs"]

@@ -1,7 +1,7 @@
 //! An interface in memory. It keeps the promises of a reliable connection and no others: requests of one queue are done in order, each as late as it likes;
 //! a write may be told as complete before it is visible, and is visible before anything of its queue that follows it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use mpix_rma::transport::verbs::nic::*;
@@ -33,6 +33,8 @@ pub struct Net {
     ends: Vec<End>,
     pairs: HashMap<u32, Pair>,
     memory: HashMap<u32, (usize, usize)>,
+    /// Registrations whose pages are not those of the process any more.
+    gone: HashSet<u32>,
     next: u32,
 }
 
@@ -43,13 +45,20 @@ impl Net {
             ends: Vec::new(),
             pairs: HashMap::new(),
             memory: HashMap::new(),
+            gone: HashSet::new(),
             next: 100,
         }))
     }
 
     /// Peers cannot reach this memory any more.
     pub fn forget_memory_of(&mut self, at: usize) {
-        self.memory.retain(|_, (from, end)| at < *from || at >= *end);
+        self.memory.values_mut().filter(|(from, end)| (*from..*end).contains(&at)).for_each(|range| *range = (0, 0));
+    }
+
+    /// Other pages are mapped there now: what is registered goes on to reach the old ones.
+    pub fn replaced(&mut self, at: usize, len: usize) {
+        let gone = self.memory.iter().filter(|(_, (from, end))| *from < at + len && *end > at).map(|(key, _)| *key);
+        self.gone.extend(gone);
     }
 
     fn number(&mut self) -> u32 {
@@ -85,7 +94,8 @@ impl Net {
         }
         let pair = self.pairs.get_mut(&number).unwrap();
         let (_, inline) = pair.work.pop_front().unwrap();
-        let read = |at: usize, len: usize| bytes_at(at, len);
+        let gone = self.gone.contains(&work.lkey) && !work.inline;
+        let read = |at: usize, len: usize| if gone { vec![0xee; len] } else { bytes_at(at, len) };
         let write = |at: usize, bytes: &[u8]| unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len());
         };
@@ -102,7 +112,8 @@ impl Net {
             }
             match work.act {
                 Act::Write | Act::WriteTelling(_) => write(remote, &bytes),
-                Act::Read => write(work.local, &read(remote, len)),
+                Act::Read if gone => {}
+                Act::Read => write(work.local, &bytes_at(remote, len)),
                 Act::Send(_) => {}
                 Act::Add(_) | Act::CompareSwap { .. } => {
                     assert_eq!(remote % 8, 0);
@@ -203,7 +214,7 @@ impl Nic for MemoryNic {
         "memory".into()
     }
 
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure> {
+    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Denied> {
         let mut net = self.net();
         let key = net.number();
         net.memory.insert(key, (at, at + len));
@@ -230,7 +241,6 @@ impl Nic for MemoryNic {
     fn connect(&mut self, queue: Queue, number: u32, _: &Address) -> Result<(), Failure> {
         let mine = self.queues[&queue];
         let mut net = self.net();
-        assert!(net.pairs.contains_key(&number), "connected to nothing");
         let pair = net.pairs.get_mut(&mine).unwrap();
         assert_eq!(pair.to.replace(number), None, "connected twice");
         Ok(())

@@ -9,7 +9,7 @@ use crate::carry::fabrics;
 use crate::hub::Hub;
 use crate::world::*;
 
-fn meter(hub: &Arc<Mutex<Hub>>, rank: usize) -> Meter {
+pub fn meter(hub: &Arc<Mutex<Hub>>, rank: usize) -> Meter {
     fabrics(hub)[rank].lock().unwrap().meter()
 }
 
@@ -22,11 +22,11 @@ fn counted(hub: &Arc<Mutex<Hub>>, what: impl FnOnce()) -> (u64, u64, u64) {
     (after.posted - before.posted, after.signalled - before.signalled, after.covers - before.covers)
 }
 
-fn poll(w: &mut [Far]) {
+pub fn poll(w: &mut [Far]) {
     w.iter_mut().for_each(|window| _ = window.poll());
 }
 
-fn drain(w: &mut [Far], flight: &mut Flight) {
+pub fn drain(w: &mut [Far], flight: &mut Flight) {
     for turn in 0.. {
         assert!(turn < 100_000, "operations do not end");
         poll(w);
@@ -37,10 +37,10 @@ fn drain(w: &mut [Far], flight: &mut Flight) {
     }
 }
 
-type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
+pub type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
 
 /// Two processes that have met.
-fn met() -> Met {
+pub fn met() -> Met {
     let mut memories = vec![vec![0u8; 1 << 20]; 2];
     let (hub, mut w) = windows(&mut memories, 1);
     assert!(count(&mut w, &[1, 1], None));
@@ -222,6 +222,54 @@ fn windows_share_queues() {
 }
 const ELEMENT_U64: Element = mpix_rma::transport::element::native::U64;
 const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
+
+/// A put that waits for its notification is released by whatever comes next; where there is no buffer for it, that waits too.
+#[test]
+fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let mut memories = vec![vec![0u8; 4096]; 4];
+    let (hub, mut w) = windows(&mut memories, 2);
+    assert!(count(&mut w, &[1; 4], None));
+    let mut flight = Flight::default();
+    let from = [6u8; 100];
+    let put = |to: Rank, disp: u64, len: usize| Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, to, disp, len) };
+    for to in 1..4 {
+        while !flight.try_post(&mut w[0], &put(to, 0, 8)) {
+            poll(&mut w);
+        }
+    }
+    drain(&mut w, &mut flight);
+    // As long as this is not acknowledged, signals are messages.
+    let add = Op { extent: 8, element: ELEMENT_U64, reduction: REPLACE, ..put(1, 512, 8) };
+    assert!(flight.try_post(&mut w[0], &Op { kind: OpKind::Accumulate, ..add }));
+    w[0].settle();
+    for to in [2, 3, 1] {
+        // Each takes a buffer.
+        while flight.try_post(&mut w[0], &put(to, 1024, 100)) {}
+    }
+    w[0].announce_notification(1);
+    assert!(flight.try_post(&mut w[0], &put(1, 2048, 100)));
+    // The host may be busy.
+    assert!((0..1000).any(|_| w[0].signal(1, Word::Done, 1).is_ok()));
+    w[0].settle();
+    let base = w[1].base().0;
+    for turn in 0.. {
+        assert!(turn < 100_000, "it does not end");
+        w[1].poll();
+        if w[1].observe(0, Word::Done) == 1 {
+            let there = unsafe { std::slice::from_raw_parts((base + 2048) as *const u8, 100) };
+            assert_eq!(there, from, "the signal has come before the put");
+            break;
+        }
+        if turn > 20 {
+            poll(&mut w);
+        }
+    }
+    drain(&mut w, &mut flight);
+    end(&hub, w);
+}
 
 #[test]
 fn a_queue_that_fails_ends_what_waits_for_it() {

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr::{NonNull, null_mut};
 
-use super::nic::{Act, Address, Atomics, Completion, Failure, Limits, Nic, Queue, Registered, Work};
+use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Queue, Registered, Work};
 use super::sys::*;
 
 /// Requests that a queue is to hold.
@@ -328,14 +328,16 @@ impl Nic for Device {
         format!("{} port {} (GID index {})", self.name, self.port, self.gid_index)
     }
 
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure> {
+    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Denied> {
         let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
         // SAFETY: the caller's promise.
         let region = unsafe { (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int) };
         let Some(region) = NonNull::new(region) else {
-            let mut reason = failure("ibv_reg_mr");
-            reason.0.push_str(&format!(", {len} bytes (see ulimit -l)"));
-            return Err(reason);
+            let error = io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::ENOMEM) => Denied::NoMemory(format!("ibv_reg_mr: {error}, {len} bytes (see ulimit -l)")),
+                _ => Denied::Never(format!("ibv_reg_mr: {error}, {len} bytes")),
+            });
         };
         // SAFETY: just made; its first members are public.
         let (lkey, rkey) = unsafe { ((*region.as_ptr()).lkey, (*region.as_ptr()).rkey) };

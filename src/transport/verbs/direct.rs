@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
-use super::fabric::{Event, Fabric, Hold, Manner, State, What};
+use super::fabric::{Event, Fabric, Hold, Joined, Manner, Stand, State, What};
 use super::hello::{Hello, Spot, Stage as Said};
 use super::memory::RegionId;
 use super::nic::{Act, Atomics, Failure};
@@ -79,8 +79,8 @@ pub(super) struct Peer {
     pub(super) block: Block,
     endpoint: Option<u32>,
     far: Option<Far>,
-    /// It was asked.
-    asked: bool,
+    /// It was asked, and for which generation of the queue.
+    asked: Option<u32>,
     /// Hellos that it is still to say.
     awaited: u32,
     pub(super) feed: Option<Feed>,
@@ -98,6 +98,7 @@ pub struct Direct {
     pub(super) fabric: Shared,
     pub(super) window: u32,
     pub(super) me: Rank,
+    ranks: u32,
     /// Who has an interface.
     able: Table<bool>,
     /// All have, so that lock words are the interface's.
@@ -115,6 +116,8 @@ pub struct Direct {
     dirty: Vec<u32>,
     /// Hellos to be sent.
     hellos: VecDeque<(Rank, Hello)>,
+    /// Hellos that are answered when there is a queue.
+    deferred: VecDeque<(u32, Hello)>,
     /// Words of a process that concern a target which is neither it nor this process; `None`: it was asked.
     third: HashMap<(Rank, Rank), Option<Spot>>,
     packets: VecDeque<(Rank, Vec<u8>)>,
@@ -136,14 +139,20 @@ pub struct Own {
 }
 
 impl Direct {
-    /// The part of process `me` of a new window. `able` says which processes have an interface, `me` among them.
+    /// The part of process `me` of a new window of so many `ranks`. `able` says which processes have an interface, `me` among them.
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
     ///
     /// # Errors
     /// The words cannot be registered: in words.
-    pub unsafe fn new(fabric: &Shared, me: Rank, able: Table<bool>, locks: bool, own: Own) -> Result<Self, Failure> {
+    pub unsafe fn new(
+        fabric: &Shared,
+        (me, ranks): (Rank, u32),
+        able: Table<bool>,
+        locks: bool,
+        own: Own,
+    ) -> Result<Self, Failure> {
         let mut held = lock(fabric);
         let mut words = Words::default();
         words.add(&mut held)?;
@@ -162,6 +171,7 @@ impl Direct {
             fabric: Arc::clone(fabric),
             window,
             me,
+            ranks,
             able,
             locks: locks && atomics != Atomics::None,
             atomics,
@@ -175,6 +185,7 @@ impl Direct {
             hot: (Rank::MAX, 0),
             dirty: Vec::new(),
             hellos: VecDeque::new(),
+            deferred: VecDeque::new(),
             third: HashMap::new(),
             packets: VecDeque::new(),
             early: Vec::new(),
@@ -222,7 +233,7 @@ impl Direct {
             block: added.unwrap_or(OWN),
             endpoint: None,
             far: None,
-            asked: false,
+            asked: None,
             awaited: 0,
             feed: None,
             held: None,
@@ -253,7 +264,7 @@ impl Direct {
         {
             return Some((endpoint, far));
         }
-        if !peer.asked && !peer.lost && peer.far.is_none() {
+        if !peer.lost {
             self.contact(index);
         }
         None
@@ -261,28 +272,34 @@ impl Direct {
 
     #[cold]
     fn contact(&mut self, index: u32) {
-        if self.peers[index as usize].rank == self.me {
+        let peer = &self.peers[index as usize];
+        if peer.rank == self.me {
             return self.contact_myself(index);
         }
-        self.peers[index as usize].asked = true;
-        self.say(index, Said::Asks);
+        let generation = match (peer.endpoint, peer.far) {
+            (Some(endpoint), Some(_)) => {
+                let fabric = lock(&self.fabric);
+                // Otherwise somebody is about to connect it, or to leave it first.
+                if *fabric.state_of(endpoint) != State::Vacant {
+                    return;
+                }
+                fabric.stand_of(endpoint).generation
+            }
+            _ => Hello::UNKNOWN,
+        };
+        if self.peers[index as usize].asked != Some(generation) {
+            self.peers[index as usize].asked = Some(generation);
+            self.say(index, Said::Asks);
+        }
     }
 
     /// A queue that leads back.
     fn contact_myself(&mut self, index: u32) {
         let (words, pair) = (self.words.spot(OWN), self.words.spot(self.peers[index as usize].block));
-        let mut fabric = lock(&self.fabric);
-        let (name, address) = (fabric.name(), fabric.address());
-        let made = fabric.endpoint(name).and_then(|endpoint| {
-            let number = fabric.number_of(endpoint);
-            let ground = fabric.ground();
-            fabric.connect(endpoint, number, &address, ground)?;
-            fabric.made_ready(endpoint);
-            Ok(endpoint)
-        });
-        drop(fabric);
+        let made = lock(&self.fabric).loop_back();
         match made {
-            Ok(endpoint) => {
+            Ok(None) => {}
+            Ok(Some(endpoint)) => {
                 let peer = &mut self.peers[index as usize];
                 peer.endpoint = Some(endpoint);
                 peer.far = Some(Far { window: self.window, memory: self.memory, words, pair });
@@ -311,10 +328,14 @@ impl Direct {
             peer.awaited += 1;
         }
         let fabric = lock(&self.fabric);
+        let unknown = Stand { generation: Hello::UNKNOWN, number: 0, connected: false };
+        let Stand { generation, number, connected } = peer.endpoint.map_or(unknown, |endpoint| fabric.stand_of(endpoint));
         let hello = Hello {
             stage,
             name: fabric.name(),
-            number: peer.endpoint.map_or(0, |endpoint| fabric.number_of(endpoint)),
+            generation,
+            number,
+            connected,
             address: fabric.address(),
             window: self.window,
             memory: self.memory,
@@ -341,6 +362,10 @@ impl Direct {
             peer.awaited = peer.awaited.saturating_sub(1);
         }
         match hello.stage {
+            Said::Seeks if hello.about >= self.ranks => {
+                self.lose(index, "it has asked for words of a process that the window does not have".into());
+                return self.say(index, Said::Declines);
+            }
             Said::Seeks => {
                 // Whoever is in a target's queue has met it.
                 let about = self.peer(hello.about);
@@ -348,11 +373,19 @@ impl Direct {
                 return self.say_about(index, Said::Finds, pair, hello.about);
             }
             Said::Finds => {
-                self.third.insert((rank, hello.about), Some(hello.pair));
+                if let Some(asked) = self.third.get_mut(&(rank, hello.about)) {
+                    *asked = Some(hello.pair);
+                }
                 return;
             }
             _ => {}
         }
+        self.heed(index, hello);
+    }
+
+    /// Does what a hello wants for the queue, as soon as that can be done.
+    fn heed(&mut self, index: u32, hello: &Hello) {
+        let peer = &self.peers[index as usize];
         if peer.lost {
             if matches!(hello.stage, Said::Asks | Said::Answers | Said::Confirms) {
                 self.say(index, Said::Declines);
@@ -362,11 +395,16 @@ impl Direct {
         if hello.stage == Said::Declines {
             return self.lose(index, "its queue cannot be connected, or has failed".into());
         }
-        peer.far = Some(Far { window: hello.window, memory: hello.memory, words: hello.words, pair: hello.pair });
-        if let Err(Failure(reason)) = self.join(index, hello) {
-            self.lose(index, reason);
-            return self.say(index, Said::Declines);
+        match self.join(index, hello) {
+            Ok(Joined::Now) => {}
+            Ok(Joined::Later) => return self.deferred.push_back((index, *hello)),
+            Err(Failure(reason)) => {
+                self.lose(index, reason);
+                return self.say(index, Said::Declines);
+            }
         }
+        let far = Far { window: hello.window, memory: hello.memory, words: hello.words, pair: hello.pair };
+        self.peers[index as usize].far = Some(far);
         match hello.stage {
             Said::Asks => self.say(index, Said::Answers),
             Said::Answers => self.say(index, Said::Confirms),
@@ -376,28 +414,16 @@ impl Direct {
     }
 
     /// Does what a hello allows for the queue.
-    fn join(&mut self, index: u32, hello: &Hello) -> Result<(), Failure> {
-        let mut fabric = lock(&self.fabric);
-        let endpoint = fabric.endpoint(hello.name)?;
+    fn join(&mut self, index: u32, hello: &Hello) -> Result<Joined, Failure> {
+        let endpoint = lock(&self.fabric).endpoint(hello.name);
         self.peers[index as usize].endpoint = Some(endpoint);
         if self.by_endpoint.insert(endpoint, index).is_none() {
             let (ripe, early) = std::mem::take(&mut self.early).into_iter().partition(|(other, _)| *other == endpoint);
             self.early = early;
-            drop(fabric);
             let ripe: Vec<(u32, Event)> = ripe;
             ripe.into_iter().for_each(|(_, event)| self.take(event));
-            fabric = lock(&self.fabric);
         }
-        if hello.stage != Said::Asks {
-            fabric.connect(endpoint, hello.number, &hello.address, hello.ground)?;
-        }
-        if matches!(hello.stage, Said::Confirms | Said::IsReady) {
-            fabric.made_ready(endpoint);
-        }
-        match fabric.state_of(endpoint) {
-            State::Failed(reason) => Err(Failure(reason.clone())),
-            _ => Ok(()),
-        }
+        lock(&self.fabric).join(endpoint, hello, hello.stage == Said::Asks)
     }
 
     /// True if the host is to bring something: hellos, or messages of peers without an interface.
@@ -429,6 +455,11 @@ impl Direct {
         };
         let moved = polled || !events.is_empty();
         events.into_iter().for_each(|event| self.take(event));
+        for _ in 0..self.deferred.len() {
+            if let Some((index, hello)) = self.deferred.pop_front() {
+                self.heed(index, &hello);
+            }
+        }
         self.push_on() | moved
     }
 
@@ -528,7 +559,7 @@ impl Direct {
                 fabric.mark(endpoint, self.window);
             }
         }
-        quiet && self.hellos.is_empty()
+        quiet && self.hellos.is_empty() && self.deferred.is_empty()
     }
 
     /// Takes part in the window no more; nobody reaches for it.

@@ -4,6 +4,8 @@
 //! it has none, and *answers* with the same and the queue's number; the asker connects its own queue to it, and *confirms* with that one's number; the
 //! peer connects, and says that it *is ready*, since nobody may send before the other can take it in. Both may ask at once: each has one queue for
 //! the other, so both come to the same pair. A pair of processes has one pair of queues, whatever windows they share; each window says hello for itself.
+//!
+//! What a hello says of the queue holds for one *generation* of it: queues are closed where there are too many, and made again.
 
 use super::nic::Address;
 use crate::engine::Rank;
@@ -48,8 +50,12 @@ pub struct Hello {
     pub stage: Stage,
     /// Who sends it.
     pub name: Name,
-    /// Number of its queue for the receiver, if it has one.
+    /// How many queues it has had for the receiver before; [`UNKNOWN`](Self::UNKNOWN) if it does not know the receiver yet.
+    pub generation: u32,
+    /// Number of its queue for the receiver; 0 if it has none.
     pub number: u32,
+    /// That is connected to the receiver's.
+    pub connected: bool,
     /// Its port.
     pub address: Address,
     /// Its number of the window.
@@ -68,15 +74,18 @@ pub struct Hello {
 
 const MAGIC: u32 = 0x7270_6d76;
 /// Bytes of the message.
-pub const LEN: usize = 4 + 4 + 16 + 4 + 4 + 16 + 4 + 4 * 12 + 4;
+pub const LEN: usize = 4 + 4 + 16 + 4 + 4 + 16 + 4 + 4 * 12 + 4 + 4;
 
 impl Hello {
+    /// No generation.
+    pub const UNKNOWN: u32 = u32::MAX;
+
     /// As it is sent.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LEN);
         bytes.extend(MAGIC.to_ne_bytes());
-        bytes.extend([self.stage as u8, self.address.mtu, self.address.depth, 0]);
+        bytes.extend([self.stage as u8, self.address.mtu, self.address.depth, self.connected.into()]);
         self.name.0.iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
         bytes.extend(self.number.to_ne_bytes());
         bytes.extend(u32::from(self.address.lid).to_ne_bytes());
@@ -87,6 +96,7 @@ impl Hello {
             bytes.extend(spot.rkey.to_ne_bytes());
         }
         bytes.extend(self.about.to_ne_bytes());
+        bytes.extend(self.generation.to_ne_bytes());
         debug_assert_eq!(bytes.len(), LEN);
         bytes
     }
@@ -112,7 +122,13 @@ impl Hello {
                 _ => return None,
             },
             name: Name([eight(8), eight(16)]),
+            generation: four(104),
             number: four(24),
+            connected: match bytes[7] {
+                0 => false,
+                1 => true,
+                _ => return None,
+            },
             address: Address {
                 lid: u16::try_from(four(28)).ok()?,
                 mtu: bytes[5],
@@ -139,7 +155,9 @@ mod tests {
         let hello = Hello {
             stage: Stage::Answers,
             name: Name([1 << 60, 2]),
+            generation: 3,
             number: 77,
+            connected: true,
             address: Address { lid: 9, mtu: 5, depth: 16, gid: std::array::from_fn(|at| at as u8) },
             window: 12,
             memory: spot(1),

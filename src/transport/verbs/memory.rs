@@ -1,16 +1,28 @@
-//! Memory that the interface may use: buffers of this library, and the application's while operations need it.
+//! The application's memory while operations use it, and after: registrations, kept for the next operation.
 //!
-//! A registration of the application's memory lives as long as an operation uses it, and is shared by all that do so meanwhile. It is not kept
-//! longer: MPI lets a program unmap its buffer as soon as the operation is complete, and map other memory at the same address, and neither
-//! is told to anybody; a registration that is kept would go on to reach the old pages. What this library knows the life of is registered
-//! once: window memory, and its own buffers, through which short operations are copied.
+//! MPI lets a program unmap its buffer as soon as the operation is complete, and map other memory at the same address; a registration that is kept
+//! would go on to reach the old pages. So one is kept only while it is [watched](super::watch): the kernel tells of the pages'
+//! end before the call that ends them returns, and every search first takes in what was told. What cannot be watched is registered for as long as operations
+//! use it, and shared by those that do so meanwhile.
+//!
+//! What is kept is bounded, in bytes and in number; what was not used for longest goes first, and all of it if memory cannot be registered otherwise.
+//!
+//! What this library knows the life of is registered once: window memory, and its own buffers ([`Pool`](super::pool::Pool)).
 
 use std::collections::BTreeMap;
 
-use super::nic::{Failure, Nic, Registered};
+use super::nic::{Denied, Failure, Nic, Registered};
+use super::ranges::Ranges;
+use super::watch::{Change, Watch};
 
-/// Bytes of a page, to which registrations are rounded.
-const PAGE: usize = 4096;
+/// Registrations that are kept. Each may split a mapping of the process in three, of which the kernel lets it have 65,530.
+const KEPT: usize = 1024;
+/// Part of those kept that goes when there is no room: it is looked for among all.
+const PART: usize = 16;
+/// Registrations that are looked at for one that has the wanted bytes.
+const LOOKED_AT: usize = 32;
+/// Ranges of which it is remembered that they were emptied.
+const REMEMBERED: usize = 64;
 
 /// One registration.
 #[derive(Debug)]
@@ -18,124 +30,374 @@ struct Region {
     end: usize,
     registered: Registered,
     users: u32,
+    /// It is watched, and stays when nobody uses it.
+    kept: bool,
+    /// What it reaches is not mapped there any more: it ends with its last user.
+    stale: bool,
+    /// It has pages that no operation has named.
+    holes: bool,
+    /// When it was used last.
+    used: u64,
 }
 
 /// How often memory was registered, and how often it already was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Hits {
+pub struct Hits {
     /// It was registered.
-    hits: u64,
+    pub hits: u64,
     /// It had to be.
-    misses: u64,
+    pub misses: u64,
+    /// Registrations that were given up to make room.
+    pub evictions: u64,
+    /// Registrations that were given up because their memory was unmapped, moved or given back.
+    pub invalidations: u64,
+}
+
+/// The watch, which begins when there is something to watch.
+#[derive(Debug)]
+enum Watching {
+    NotYet,
+    /// There is none.
+    Not,
+    On(Watch),
 }
 
 /// Registrations of the application's memory.
-#[derive(Debug, Default)]
-pub(super) struct Regions {
+#[derive(Debug)]
+pub struct Regions {
     /// By first byte. They may overlap.
     regions: BTreeMap<(usize, u64), Region>,
-    pub(super) hits: Hits,
+    hits: Hits,
+    /// Bytes that may be kept, those that are, and in how many.
+    bound: u64,
+    bytes: u64,
+    count: usize,
+    /// No registration is longer.
+    longest: usize,
+    clock: u64,
+    watching: Watching,
+    /// What is watched.
+    watched: Ranges,
+    /// What was emptied at some time, and may be while it is registered: it is told before it is done.
+    emptied: Ranges,
+    page: usize,
 }
 
-/// Names a registration.
+/// Names a registration: where it begins, and the interface's name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RegionId(usize, u64);
+pub struct RegionId(usize, pub u64);
 
-/// Registrations that are looked at for one that has the wanted bytes.
-const LOOKED_AT: usize = 8;
+/// Bytes of which registrations are kept if nothing else is said: half of what the process may lock, a sixteenth of the machine's memory.
+pub(super) fn default_bound() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: room for the answer.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0;
+    let locked = if known && limit.rlim_cur != libc::RLIM_INFINITY && !may_lock() { limit.rlim_cur / 2 } else { u64::MAX };
+    locked.min(memory_here() / 16)
+}
+
+/// True if the limit of locked memory does not hold for this process.
+fn may_lock() -> bool {
+    const IPC_LOCK: u32 = 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let abilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    abilities.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|set| set >> IPC_LOCK & 1 == 1)
+}
+
+/// Bytes of memory that this machine has.
+pub(super) fn memory_here() -> u64 {
+    // SAFETY: two numbers of the system.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
+}
 
 impl Regions {
-    /// Uses memory: gives its keys.
+    /// None as yet; `bound` bytes may be kept.
+    #[must_use]
+    pub fn new(bound: u64) -> Self {
+        // SAFETY: a number of the system.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        Regions {
+            regions: BTreeMap::new(),
+            hits: Hits::default(),
+            bound,
+            bytes: 0,
+            count: 0,
+            longest: 0,
+            clock: 0,
+            watching: Watching::NotYet,
+            watched: Ranges::default(),
+            emptied: Ranges::default(),
+            page,
+        }
+    }
+
+    /// Sets how many bytes may be kept. What is kept above that goes.
+    pub fn set_bound(&mut self, nic: &mut dyn Nic, bound: u64) {
+        self.bound = bound;
+        while self.bytes > bound && self.evict(nic, PART) {}
+    }
+
+    /// Uses memory: gives its keys. `holes`: the caller uses some of it, and there may be whole pages among the rest.
     ///
     /// # Safety
-    /// The memory must stay mapped until it is [released](Self::release).
-    pub(super) unsafe fn acquire(&mut self, nic: &mut dyn Nic, at: usize, len: usize) -> Result<(RegionId, Registered), Failure> {
+    /// The memory that is used must stay mapped until it is [released](Self::release).
+    ///
+    /// # Errors
+    /// It cannot be registered: in words.
+    pub unsafe fn acquire(
+        &mut self,
+        nic: &mut dyn Nic,
+        at: usize,
+        len: usize,
+        holes: bool,
+    ) -> Result<(RegionId, Registered), Failure> {
         let end = at + len;
-        let before = self.regions.range_mut(..=(at, u64::MAX)).rev().take(LOOKED_AT);
-        for (key, region) in before {
-            if region.end >= end {
-                region.users += 1;
-                self.hits.hits += 1;
-                return Ok((RegionId(key.0, key.1), region.registered));
-            }
+        // Asked first: what it does not tell of has been told to the list.
+        let sure = match &self.watching {
+            Watching::On(watch) => !watch.is_changing(),
+            _ => true,
+        };
+        self.take_changes(nic);
+        self.clock += 1;
+        if let Some(key) = self.find(at, end, sure) {
+            let region = self.regions.get_mut(&key).expect("just found");
+            region.users += 1;
+            region.used = self.clock;
+            self.hits.hits += 1;
+            return Ok((RegionId(key.0, key.1), region.registered));
         }
         self.hits.misses += 1;
-        // SAFETY: the caller's promise.
-        unsafe { self.add(nic, at, end) }
+        let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
+        // Holes may be emptied by others while they are registered, who then have told it already.
+        let keep = sure && !(holes && self.emptied.meets(at, end)) && self.make_room(nic, end - at) && self.watch(at, end);
+        // SAFETY: the caller's promise; what shares a page with the memory is mapped as long. Holes are registered only if they are mapped,
+        // and reached by nobody.
+        let registered = unsafe { self.register(nic, at, end) };
+        let registered = registered.inspect_err(|_| self.leave(at, end))?;
+        Ok((self.insert(at, end, registered, keep, holes), registered))
+    }
+
+    fn find(&self, at: usize, end: usize, sure: bool) -> Option<(usize, u64)> {
+        let before = self.regions.range(..=(at, u64::MAX)).rev().take(LOOKED_AT);
+        let reaching = before.take_while(|(key, _)| key.0 + self.longest >= end);
+        // One that is not watched has users, whose memory is what it was; but for the holes between.
+        let mut good = reaching.filter(|(_, region)| if region.kept { sure && !region.stale } else { !region.holes });
+        good.find(|(_, region)| region.end >= end).map(|(key, _)| *key)
     }
 
     /// Registers memory whose life is known: a registration of its own.
     ///
     /// # Safety
+    /// It must stay mapped until it is released.
+    ///
+    /// # Errors
     /// As for `acquire`.
-    pub(super) unsafe fn add(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<(RegionId, Registered), Failure> {
-        let (at, end) = (at & !(PAGE - 1), end.next_multiple_of(PAGE));
+    pub unsafe fn add(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<(RegionId, Registered), Failure> {
+        let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
         // SAFETY: the caller's promise; what shares a page with the memory is mapped as long.
-        let registered = unsafe { nic.register(at, end - at) }?;
-        self.regions.insert((at, registered.id), Region { end, registered, users: 1 });
-        Ok((RegionId(at, registered.id), registered))
+        let registered = unsafe { self.register(nic, at, end) }?;
+        Ok((self.insert(at, end, registered, false, false), registered))
     }
 
     /// An operation does not need it any more.
-    pub(super) fn release(&mut self, nic: &mut dyn Nic, id: RegionId) {
-        let std::collections::btree_map::Entry::Occupied(mut entry) = self.regions.entry((id.0, id.1)) else { return };
-        let region = entry.get_mut();
+    pub fn release(&mut self, nic: &mut dyn Nic, id: RegionId) {
+        let Some(region) = self.regions.get_mut(&(id.0, id.1)) else { return };
         region.users -= 1;
-        if region.users == 0 {
-            nic.unregister(region.registered.id);
-            entry.remove();
+        if region.users == 0 && (!region.kept || region.stale) {
+            self.forget(nic, (id.0, id.1));
         }
     }
-}
 
-/// Registered memory of this library's, in pieces of one size.
-#[derive(Debug)]
-pub(super) struct Pool {
-    memory: Box<[Piece]>,
-    size: usize,
-    registered: Registered,
-    free: Vec<u32>,
-}
-
-/// What pools are made of, so that every piece of one is aligned.
-#[repr(C, align(64))]
-#[derive(Clone, Debug)]
-struct Piece([u8; 64]);
-
-impl Pool {
-    /// `count` pieces of `size` bytes, a multiple of 64.
-    pub(super) fn new(nic: &mut dyn Nic, count: u32, size: usize) -> Result<Self, Failure> {
-        let memory = vec![Piece([0; 64]); count as usize * size / 64].into_boxed_slice();
-        // SAFETY: the memory is the pool's, which ends when the interface has.
-        let registered = unsafe { nic.register(memory.as_ptr() as usize, count as usize * size) }?;
-        Ok(Pool { memory, size, registered, free: (0..count).rev().collect() })
+    /// How often they were found.
+    #[must_use]
+    pub fn hits(&self) -> Hits {
+        self.hits
     }
 
-    pub(super) fn key(&self) -> u32 {
-        self.registered.lkey
+    /// Bytes that are watched, and in how many pieces.
+    #[must_use]
+    pub fn watched(&self) -> (usize, usize) {
+        (self.watched.all().map(|(at, end)| end - at).sum(), self.watched.len())
     }
 
-    /// For peers.
-    pub(super) fn remote_key(&self) -> u32 {
-        self.registered.rkey
+    /// Gives up what is kept and not there any more, so that it is not pinned for nothing.
+    pub fn tidy(&mut self, nic: &mut dyn Nic) {
+        if matches!(&self.watching, Watching::On(watch) if watch.has_some()) {
+            self.take_changes(nic);
+        }
     }
 
-    /// Pieces.
-    pub(super) fn len(&self) -> u32 {
-        (self.memory.len() * 64 / self.size) as u32
+    /// Gives up all that nobody uses. False if there was nothing.
+    pub(super) fn evict_all(&mut self, nic: &mut dyn Nic) -> bool {
+        self.evict(nic, 1)
     }
 
-    pub(super) fn take(&mut self) -> Option<u32> {
-        self.free.pop()
+    /// # Safety
+    /// The memory must stay mapped until it is unregistered, or be a hole.
+    unsafe fn register(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<Registered, Failure> {
+        loop {
+            // SAFETY: the caller's promise.
+            match unsafe { nic.register(at, end - at) } {
+                Err(Denied::NoMemory(_)) if self.evict(nic, 2) => {}
+                registered => return registered.map_err(Failure::from),
+            }
+        }
     }
 
-    pub(super) fn give_back(&mut self, piece: u32) {
-        self.free.push(piece);
+    fn insert(&mut self, at: usize, end: usize, registered: Registered, kept: bool, holes: bool) -> RegionId {
+        if kept {
+            self.count += 1;
+            self.bytes += (end - at) as u64;
+        }
+        self.longest = self.longest.max(end - at);
+        let region = Region { end, registered, users: 1, kept, stale: false, holes, used: self.clock };
+        self.regions.insert((at, registered.id), region);
+        RegionId(at, registered.id)
     }
 
-    /// Address of a piece.
-    pub(super) fn at(&self, piece: u32) -> *mut u8 {
-        debug_assert!((piece as usize + 1) * self.size <= self.memory.len() * 64);
-        self.memory.as_ptr().cast::<u8>().cast_mut().wrapping_add(piece as usize * self.size)
+    /// Ends a registration that nobody uses.
+    fn forget(&mut self, nic: &mut dyn Nic, key: (usize, u64)) {
+        let Some(region) = self.regions.remove(&key) else { return };
+        nic.unregister(region.registered.id);
+        if region.kept {
+            self.count -= 1;
+            self.bytes -= (region.end - key.0) as u64;
+            self.leave(key.0, region.end);
+        }
+    }
+
+    // What is kept.
+
+    /// Makes room for so many bytes among what is kept; false if there cannot be.
+    fn make_room(&mut self, nic: &mut dyn Nic, len: usize) -> bool {
+        let len = len as u64;
+        if len > self.bound {
+            return false;
+        }
+        while self.bytes + len > self.bound || self.count >= KEPT {
+            if !self.evict(nic, PART) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives up a part (one in so many, but at least one) of what is kept and not used; false if there is nothing.
+    fn evict(&mut self, nic: &mut dyn Nic, part: usize) -> bool {
+        let idle = self.regions.iter().filter(|(_, region)| region.kept && region.users == 0);
+        let mut idle: Vec<_> = idle.map(|(key, region)| (region.used, *key)).collect();
+        idle.sort_unstable();
+        let count = (idle.len() / part).max(1).min(idle.len());
+        for (_, key) in &idle[..count] {
+            self.hits.evictions += 1;
+            self.forget(nic, *key);
+        }
+        count > 0
+    }
+
+    fn watch(&mut self, at: usize, end: usize) -> bool {
+        if matches!(self.watching, Watching::NotYet) {
+            self.watching = match Watch::start() {
+                Ok(watch) => Watching::On(watch),
+                Err(error) => {
+                    log::info!(
+                        "verbs: registrations are not kept, since nothing tells of unmapped memory (userfaultfd: {error})"
+                    );
+                    Watching::Not
+                }
+            };
+        }
+        let Watching::On(watch) = &self.watching else { return false };
+        let watched = watch.add(at, end);
+        if matches!(&watched, Err(error) if error.raw_os_error() != Some(libc::ENOMEM)) {
+            return false;
+        }
+        self.watched.add(at, end);
+        let good = watched.is_ok_and(|good| good);
+        if !good {
+            self.leave(at, end);
+        }
+        good
+    }
+
+    /// A range is not watched any more but for what is kept.
+    fn leave(&mut self, at: usize, end: usize) {
+        let Watching::On(watch) = &self.watching else { return };
+        let from = (at.saturating_sub(self.longest), 0);
+        let kept = self.regions.range(from..(end, 0)).filter(|(_, region)| region.kept && !region.stale && region.end > at);
+        let mut free = Ranges::default();
+        free.add(at, end);
+        kept.for_each(|(key, region)| free.remove(key.0, region.end));
+        for (at, end) in free.all() {
+            for (at, end) in self.watched.within(at, end) {
+                watch.leave(at, end);
+            }
+            self.watched.remove(at, end);
+        }
+    }
+
+    /// Takes in what was told.
+    fn take_changes(&mut self, nic: &mut dyn Nic) {
+        let Watching::On(watch) = &mut self.watching else { return };
+        let told = watch.take();
+        if told.too_many {
+            self.mark(nic, 0, usize::MAX);
+            self.emptied.add(0, usize::MAX);
+            return;
+        }
+        if told.changes().is_empty() {
+            return;
+        }
+        let changes = told.changes().to_vec();
+        let mut moved = Vec::new();
+        for change in changes {
+            match change {
+                Change::Unmapped(at, end) => {
+                    self.watched.remove(at, end);
+                    self.mark(nic, at, end);
+                }
+                Change::Emptied(at, end) => {
+                    self.emptied.add(at, end);
+                    if self.emptied.len() > REMEMBERED {
+                        self.emptied.add(0, usize::MAX);
+                    }
+                    self.mark(nic, at, end);
+                }
+                Change::Moved { from, to, len } => {
+                    self.mark(nic, from, from + len);
+                    self.watched.add(to, to + len);
+                    moved.push((to, to + len));
+                }
+            }
+        }
+        moved.into_iter().for_each(|(at, end)| self.leave(at, end));
+    }
+
+    /// Registrations of a range reach what is not there any more.
+    fn mark(&mut self, nic: &mut dyn Nic, at: usize, end: usize) {
+        let from = (at.saturating_sub(self.longest), 0);
+        let mut over = Vec::new();
+        for (key, region) in self.regions.range_mut(from..(end, 0)) {
+            if region.kept && !region.stale && region.end > at {
+                region.stale = true;
+                self.hits.invalidations += 1;
+                if region.users == 0 {
+                    over.push(*key);
+                }
+            }
+        }
+        over.into_iter().for_each(|key| self.forget(nic, key));
+    }
+
+    /// Ends all, before the interface ends.
+    pub fn end(&mut self, nic: &mut dyn Nic) {
+        self.take_changes(nic);
+        let all: Vec<_> = self.regions.keys().copied().collect();
+        all.into_iter().for_each(|key| self.forget(nic, key));
+        if let Watching::On(watch) = &self.watching {
+            self.watched.all().for_each(|(at, end)| watch.leave(at, end));
+        }
+        self.watching = Watching::Not;
     }
 }

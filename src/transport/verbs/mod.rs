@@ -9,7 +9,8 @@
 //! | `sys` | the binary interface of libibverbs, loaded at run time |
 //! | [`nic`] | what is wanted of an interface; [`device`] has it from libibverbs, tests from memory |
 //! | [`fabric`] | queues, buffers and requests of a process, shared by its windows |
-//! | `memory` | registrations |
+//! | `memory`, `watch`, `ranges` | registrations of the application's memory, and what tells that it is gone |
+//! | `pool` | registered buffers |
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
 //! | `direct`, `operations` | one window's operations, signals and lock words |
@@ -22,11 +23,14 @@ pub mod device;
 mod direct;
 pub mod fabric;
 pub mod hello;
-mod memory;
+pub mod memory;
 pub mod nic;
 mod operations;
+mod pool;
+mod ranges;
 #[allow(non_camel_case_types, reason = "the names are those of the C header")]
 pub mod sys;
+mod watch;
 mod words;
 
 pub use courier::VerbsCourier;

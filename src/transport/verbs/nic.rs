@@ -138,6 +138,23 @@ pub enum Completion {
 #[error("{0}")]
 pub struct Failure(pub String);
 
+/// Memory was not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// It may be when less is.
+    #[error("{0}")]
+    NoMemory(String),
+    /// It cannot be.
+    #[error("{0}")]
+    Never(String),
+}
+
+impl From<Denied> for Failure {
+    fn from(denied: Denied) -> Self {
+        Failure(denied.to_string())
+    }
+}
+
 /// A network interface, as one process sees it.
 pub trait Nic: Debug + Send {
     /// Sizes and abilities.
@@ -156,7 +173,7 @@ pub trait Nic: Debug + Send {
     ///
     /// # Errors
     /// In words.
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Failure>;
+    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Denied>;
 
     /// Ends a registration.
     fn unregister(&mut self, id: u64);

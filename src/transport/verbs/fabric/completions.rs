@@ -2,6 +2,7 @@
 
 use super::super::direct::told;
 use super::super::nic::{Completion, Failure};
+use super::queues::LAST;
 use super::{Event, Fabric, Flying, Hold, State, Uncovered, What};
 use crate::engine::{Atomic, Stage};
 use crate::transport::host_mpi::wire::PACKET;
@@ -18,6 +19,7 @@ impl Fabric {
                 self.again.push(piece);
             }
         }
+        self.regions.tidy(&mut *self.nic);
         let mut moved = false;
         // All that has come: who sees that an operation of a peer is over must see what it has told as well.
         for _ in 0..BATCHES {
@@ -26,10 +28,11 @@ impl Fabric {
             }
             moved = true;
         }
+        self.leave();
         moved
     }
 
-    fn take_batch(&mut self) -> bool {
+    pub(super) fn take_batch(&mut self) -> bool {
         let mut completions = std::mem::take(&mut self.completions);
         self.nic.poll(&mut completions);
         let moved = !completions.is_empty();
@@ -47,7 +50,9 @@ impl Fabric {
                     self.post_receive(receive);
                 }
                 Completion::Failed(queue, number, code) => {
-                    if let Some(index) = self.queues.get(&queue).copied() {
+                    if let Some(index) = self.queues.get(&queue).copied()
+                        && !self.failed_leaving(index, number)
+                    {
                         let what = self.name_of(index, number);
                         let reason = format!("{what} has failed: {}", self.nic.explain(code));
                         self.fail(index, reason);
@@ -72,9 +77,13 @@ impl Fabric {
     fn received(&mut self, endpoint: u32, receive: u32, len: u32, number: u32, bare: bool) {
         // Whoever sends is ready.
         self.made_ready(endpoint);
+        self.endpoints[endpoint as usize].heard += 1;
         if bare {
             let (window, told) = told(number);
             return self.tell(window, Event::Told(endpoint, told));
+        }
+        if number == LAST {
+            return self.heard_last(endpoint);
         }
         let len = (len as usize).min(PACKET);
         let Some(Some(inbox)) = self.inboxes.get_mut(number as usize) else {
@@ -88,7 +97,7 @@ impl Fabric {
     }
 
     /// Requests of a peer are complete up to this one.
-    fn retire(&mut self, endpoint: u32, number: u64) {
+    pub(super) fn retire(&mut self, endpoint: u32, number: u64) {
         let held = &mut self.endpoints[endpoint as usize];
         held.done = held.done.max(number);
         held.signalled = held.signalled.saturating_sub(1);
@@ -159,15 +168,13 @@ impl Fabric {
     /// A queue has failed: nothing more goes there, and what was under way is given up.
     #[cold]
     pub(super) fn fail(&mut self, endpoint: u32, reason: String) {
-        let held = &mut self.endpoints[endpoint as usize];
-        if matches!(held.state, State::Failed(_)) {
+        if matches!(self.endpoints[endpoint as usize].state, State::Failed(_)) {
             return;
         }
-        held.state = State::Failed(reason);
         // After this the interface reads and writes nothing of it.
-        self.nic.close(held.queue);
-        self.queues.remove(&held.queue);
-        self.signalled -= held.signalled;
+        self.drop_queue(endpoint);
+        let held = &mut self.endpoints[endpoint as usize];
+        held.state = State::Failed(reason);
         let (flying, uncovered) = (std::mem::take(&mut held.flying), std::mem::take(&mut held.uncovered));
         for Flying { window, what, .. } in flying {
             match what {

@@ -12,18 +12,26 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use super::hello::{Name, Spot};
-use super::memory::{Pool, RegionId, Regions};
+use super::memory::{Hits, RegionId, Regions, default_bound, memory_here};
+
 use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Queue};
+use super::pool::Pool;
 use crate::engine::{Atomic, LockTicket, Stage, Ticket};
 use crate::transport::host_mpi::wire::PACKET;
 
 mod completions;
+mod queues;
 mod requests;
+
+use queues::Count;
+pub(super) use queues::{Joined, Stand, State};
 
 /// Marks numbers of receives, which share a completion queue with requests.
 pub(super) const RECEIVE: u64 = 1 << 63;
 /// Buffers for packets and for short operations that are copied.
 const BUFFERS: u32 = 64;
+/// The window of requests that are no window's.
+const NOBODY: u32 = u32::MAX;
 /// Accesses to lock words under way.
 const ANSWERS: u32 = 512;
 
@@ -40,6 +48,12 @@ pub struct Meter {
     pub retries: u64,
     /// Times that there was no room.
     pub refused: u64,
+    /// Registrations of the application's memory.
+    pub registrations: Hits,
+    /// Queues that were made.
+    pub queues: u64,
+    /// Those that were closed.
+    pub left: u64,
 }
 
 /// What a request holds until it is complete.
@@ -79,25 +93,21 @@ struct Uncovered {
     ticket: Ticket,
 }
 
-/// How far the connection with a peer is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// The queue is not connected.
-    Open,
-    /// It is, but the peer's may not be.
-    Connected,
-    Ready,
-    /// It has failed: why.
-    Failed(String),
-}
-
 /// A peer process.
 #[derive(Debug)]
 struct Endpoint {
-    queue: Queue,
-    /// By which the peer finds it.
-    number: u32,
     state: State,
+    queue: Option<Queue>,
+    /// By which the peer finds the queue.
+    number: u32,
+    /// Queues that the two have had before.
+    generation: u32,
+    /// It leads back to this process, and stays.
+    is_loop: bool,
+    /// When it was used last, in polls.
+    used: u64,
+    /// What has come by it.
+    heard: u64,
     /// Requests handed over, and complete.
     posted: u64,
     done: u64,
@@ -114,6 +124,30 @@ struct Endpoint {
     last_read: u64,
     /// Where a read that only covers finds eight bytes.
     ground: Spot,
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Endpoint {
+            state: State::Vacant,
+            queue: None,
+            number: 0,
+            generation: 0,
+            is_loop: false,
+            used: 0,
+            heard: 0,
+            posted: 0,
+            done: 0,
+            last_signalled: 0,
+            signalled: 0,
+            covering: 0,
+            last_put: 0,
+            flying: VecDeque::new(),
+            uncovered: VecDeque::new(),
+            last_read: 0,
+            ground: Spot::default(),
+        }
+    }
 }
 
 /// An access to a lock word under way.
@@ -166,6 +200,7 @@ pub struct Fabric {
     endpoints: Vec<Endpoint>,
     names: HashMap<Name, u32>,
     queues: HashMap<Queue, u32>,
+    count: Count,
     inboxes: Vec<Option<Inbox>>,
     signalled: u32,
     completions: Vec<Completion>,
@@ -208,7 +243,7 @@ impl Fabric {
             unsafe { nic.receive(piece, incoming.at(piece) as usize, PACKET as u32, incoming.key()) }?;
         }
         Ok(Fabric {
-            regions: Regions::default(),
+            regions: Regions::new(default_bound()),
             nic,
             limits,
             name,
@@ -220,6 +255,7 @@ impl Fabric {
             endpoints: Vec::new(),
             names: HashMap::new(),
             queues: HashMap::new(),
+            count: Count::new(limits.queues),
             inboxes: Vec::new(),
             signalled: 0,
             completions: Vec::new(),
@@ -259,7 +295,12 @@ impl Fabric {
     /// What was asked of the interface so far.
     #[must_use]
     pub fn meter(&self) -> Meter {
-        self.meter
+        Meter { registrations: self.regions.hits(), ..self.meter }
+    }
+
+    /// Sets of how many bytes of the application's memory registrations are kept after use; none, if it is 0.
+    pub fn keep_registrations(&mut self, bytes: u64) {
+        self.regions.set_bound(&mut *self.nic, bytes);
     }
 
     /// For the log.
@@ -330,7 +371,7 @@ impl Fabric {
     /// It must stay mapped until it is released, by the end of the request that holds it or by [`let_go`](Self::let_go).
     pub(super) unsafe fn acquire(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
         // SAFETY: the caller's promise.
-        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len) }?;
+        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len, false) }?;
         Ok((id, registered.lkey))
     }
 
@@ -348,74 +389,11 @@ impl Fabric {
             Hold::Region(id) => self.regions.release(&mut *self.nic, id),
         }
     }
-
-    // Peers.
-
-    /// The queue to a process, made if there is none.
-    pub(super) fn endpoint(&mut self, peer: Name) -> Result<u32, Failure> {
-        if let Some(index) = self.names.get(&peer) {
-            return Ok(*index);
-        }
-        let (queue, number) = self.nic.open()?;
-        let index = self.endpoints.len() as u32;
-        self.endpoints.push(Endpoint {
-            queue,
-            number,
-            state: State::Open,
-            posted: 0,
-            done: 0,
-            last_signalled: 0,
-            signalled: 0,
-            covering: 0,
-            last_put: 0,
-            flying: VecDeque::new(),
-            uncovered: VecDeque::new(),
-            last_read: 0,
-            ground: Spot::default(),
-        });
-        self.queues.insert(queue, index);
-        self.names.insert(peer, index);
-        Ok(index)
-    }
-
-    pub(super) fn number_of(&self, endpoint: u32) -> u32 {
-        self.endpoints[endpoint as usize].number
-    }
-
-    pub(super) fn state_of(&self, endpoint: u32) -> &State {
-        &self.endpoints[endpoint as usize].state
-    }
-
-    /// The peer has said where its queue is, and eight bytes that may be read.
-    pub(super) fn connect(&mut self, endpoint: u32, number: u32, address: &Address, ground: Spot) -> Result<(), Failure> {
-        let held = &mut self.endpoints[endpoint as usize];
-        if held.state != State::Open {
-            return Ok(());
-        }
-        held.ground = ground;
-        self.nic.connect(held.queue, number, address)?;
-        held.state = State::Connected;
-        Ok(())
-    }
-
-    /// The peer is ready.
-    pub(super) fn made_ready(&mut self, endpoint: u32) {
-        let held = &mut self.endpoints[endpoint as usize];
-        if held.state == State::Connected {
-            held.state = State::Ready;
-        }
-    }
-}
-
-/// Bytes of memory that this machine has.
-fn memory_here() -> u64 {
-    // SAFETY: two numbers of the system.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        log::debug!("verbs: {:?}, registrations {:?}", self.meter, self.regions.hits);
+        log::debug!("verbs: {:?}", self.meter());
+        self.regions.end(&mut *self.nic);
     }
 }

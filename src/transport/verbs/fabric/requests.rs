@@ -29,10 +29,16 @@ impl Fabric {
         let held = &mut self.endpoints[endpoint as usize];
         let room = u64::from(self.limits.queue) - if manner.urgent { 0 } else { RESERVE };
         let full = held.posted - held.done >= room || self.signalled + self.receives.len() >= self.limits.completions;
-        if held.state != State::Ready || full {
+        let open = match held.state {
+            State::Ready => true,
+            // What was begun is brought to its end.
+            State::Leaving { said, .. } => !said && manner.urgent,
+            _ => false,
+        };
+        let (Some(queue), true, false) = (held.queue, open, full) else {
             self.meter.refused += 1;
             return Err(self.refuse(what));
-        }
+        };
         let number = held.posted + 1;
         // So that places become free though nobody waits.
         let signalled = manner.signalled || number - held.last_signalled >= u64::from(self.limits.queue) / 4;
@@ -49,11 +55,12 @@ impl Fabric {
             fence: manner.fence && held.last_read > held.done,
         };
         // SAFETY: the caller's promise.
-        if let Err(Failure(reason)) = unsafe { self.nic.post(held.queue, &work) } {
+        if let Err(Failure(reason)) = unsafe { self.nic.post(queue, &work) } {
             self.fail(endpoint, reason);
             return Err(self.refuse(what));
         }
         held.posted = number;
+        held.used = self.count.polls;
         self.meter.posted += 1;
         if signalled {
             held.last_signalled = number;
@@ -129,7 +136,7 @@ impl Fabric {
     /// A read behind all requests to a peer so far. False if there was no room.
     fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];
-        if held.state != State::Ready {
+        if !matches!(held.state, State::Ready | State::Leaving { said: false, .. }) {
             return true;
         }
         let ground = held.ground;

@@ -1,0 +1,118 @@
+//! Hellos that are not what they should be, and peers that do not answer.
+//!
+//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test verbs hellos -- --nocapture`; to run more: `MPIX_FUZZ_SEEDS=<number>`.
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::verbs::hello::{Hello, LEN, Name, Spot, Stage};
+use mpix_rma::transport::verbs::nic::Address;
+
+use crate::carry::fabrics;
+use crate::world::*;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// A hello that rank 1 might send, with one field or more of which it should not have sent.
+fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let stages = [Stage::Asks, Stage::Answers, Stage::Confirms, Stage::IsReady, Stage::Seeks, Stage::Finds, Stage::Declines];
+    let few = |rng: &mut fastrand::Rng| if rng.u8(0..3) > 0 { rng.u32(0..4) } else { rng.u32(..) };
+    let spot = |rng: &mut fastrand::Rng| Spot { at: rng.u64(..), rkey: rng.u32(..) };
+    let hello = Hello {
+        stage: stages[rng.usize(0..stages.len())],
+        // Mostly its own name, or that of the process that it speaks to.
+        name: Name([if rng.u8(0..4) > 0 { rng.u64(1..4) } else { rng.u64(..) }, 1]),
+        generation: few(rng),
+        number: few(rng),
+        connected: rng.bool(),
+        address: Address { lid: rng.u16(..), mtu: rng.u8(..), depth: rng.u8(..), gid: [rng.u8(..); 16] },
+        window: few(rng),
+        memory: spot(rng),
+        words: spot(rng),
+        pair: spot(rng),
+        ground: spot(rng),
+        about: few(rng),
+    };
+    let mut bytes = hello.bytes();
+    match rng.u8(0..4) {
+        0 => bytes[rng.usize(4..LEN)] ^= 1 << rng.u8(0..8),
+        1 => bytes[4..].iter_mut().for_each(|byte| *byte = rng.u8(..)),
+        _ => {}
+    }
+    bytes
+}
+
+/// Whatever comes, this process goes on: it may lose the peer that has sent it, and says so.
+#[test]
+fn invented_hellos_are_survived() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let seeds = match number("MPIX_FUZZ_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("MPIX_FUZZ_SEEDS").unwrap_or(200),
+    };
+    for seed in seeds {
+        eprintln!("seed {seed}");
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut memories = vec![vec![0u8; 4096]; 3];
+        let (hub, mut w) = windows(&mut memories, seed);
+        let mut flight = Flight::default();
+        let value = 5u64;
+        let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
+        for _ in 0..rng.usize(1..60) {
+            if rng.bool() {
+                flight.try_post(&mut w[0], &put);
+            }
+            if rng.bool() {
+                hub.lock().unwrap().inject(1, 0, invented(&mut rng));
+            }
+            w.iter_mut().for_each(|window| _ = window.poll());
+            flight.collect(&mut w[0]);
+        }
+        for _ in 0..200 {
+            w.iter_mut().for_each(|window| _ = window.poll());
+        }
+        if let Some((peer, reason)) = w[0].lost() {
+            assert!(peer == 1 || peer == 0, "seed {seed}: {reason}");
+        }
+    }
+}
+
+/// A peer that has gone off to compute keeps its queue, and is not waited for.
+#[test]
+fn lk3_a_peer_that_does_not_answer_is_not_waited_for() {
+    let mut memories = vec![vec![0u8; 4096]; 3];
+    let (hub, mut w) = windows(&mut memories, 3);
+    fabrics(&hub)[0].lock().unwrap().limit_queues(1);
+    let mut flight = Flight::default();
+    let value = 7u64;
+    let origin = Addr(&raw const value as usize);
+    let mut reach = |w: &mut Vec<Far>, target: Rank, silent: Option<usize>| {
+        let put = Op { origin, ..op(OpKind::Put, target, 8, 8) };
+        let mut posted = false;
+        for turn in 0.. {
+            assert!(turn < 200_000, "process {target} is not reached");
+            posted = posted || flight.try_post(&mut w[0], &put);
+            (0..3).filter(|rank| Some(*rank) != silent).for_each(|rank| _ = w[rank].poll());
+            flight.collect(&mut w[0]);
+            if posted && flight.open == 0 {
+                return;
+            }
+        }
+    };
+    let held = || fabrics(&hub)[0].lock().unwrap().queues();
+    reach(&mut w, 1, None);
+    reach(&mut w, 2, None);
+    assert_eq!(held(), 1, "one has made room for the other");
+    reach(&mut w, 1, Some(2));
+    assert_eq!(held(), 2, "one more than allowed");
+    // The one that was silent answers now.
+    while held() > 1 {
+        w.iter_mut().for_each(|window| _ = window.poll());
+    }
+    for rank in 1..3 {
+        assert_eq!(unsafe { ((w[rank].base().0 + 8) as *const u64).read() }, 7);
+    }
+    end(&hub, w);
+}
