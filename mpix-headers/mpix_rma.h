@@ -174,7 +174,7 @@
  * limit for keys is 35 characters. MPI_Info_set and its kin of this library store the long keys there under the short
  * ones, which is what MPI_Info_get_nthkey then shows.)
  *
- * The standard's keys. MPI_Win_set_info may change all but the last; values that they do not take are passed over.
+ * The standard's keys. MPI_Win_set_info may change all but the last two; values that they do not take are passed over.
  * MPI_Win_get_info gives what is in force, beside the keys of the host and mpix_rma_progress (section 4).
  *
  *   no_locks                      locks then give MPI_ERR_RMA_SYNC
@@ -185,6 +185,9 @@
  *   alloc_shared_noncontig        true: each process's part begins a page; false: the parts follow one another directly
  *   mpi_minimum_memory_alignment  of memory that the window allocates; a power of two. Pages in any case, but for the
  *                                 parts of contiguous shared windows, which lie where the one before ends
+ *   acc_single_intrinsic          (Open MPI's key.) true at all processes: every accumulate of the window is of one
+ *                                 element of a predefined datatype. Over RDMA those of eight bytes, at addresses that
+ *                                 eight divides, then need no processor of the target
  *
  *
  * 7. ENVIRONMENT

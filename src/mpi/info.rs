@@ -103,6 +103,7 @@ pub(crate) struct Asked {
     noncontig: Option<bool>,
     granularity: Option<u64>,
     alignment: Option<u64>,
+    single: Option<bool>,
 }
 
 impl Wishes {
@@ -110,6 +111,7 @@ impl Wishes {
     pub(crate) fn hints(&self) -> Hints {
         let mut hints = Hints { flags: self.flags, max_counters: self.max_counters.unwrap_or(0), ..Hints::default() };
         hints.alignment = self.asked.alignment.unwrap_or(hints.alignment);
+        hints.single = self.asked.single.unwrap_or(hints.single);
         self.asked.change(&mut hints);
         hints
     }
@@ -189,6 +191,7 @@ unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
         noncontig: value(NONCONTIG)?.and_then(truth),
         granularity: value(GRANULARITY)?.and_then(number),
         alignment: value(ALIGNMENT)?.and_then(number).filter(|bytes| bytes.is_power_of_two() && *bytes <= ALIGNMENT_MOST),
+        single: value(SINGLE)?.and_then(truth),
     })
 }
 
@@ -214,6 +217,7 @@ pub(crate) unsafe fn write(info: MPI_Info, hints: &Hints, alignment: u64, progre
         (GRANULARITY, &granularity),
         (ALIGNMENT, &alignment),
         (SERVE.name, c"true"),
+        (SINGLE, word(hints.single)),
         (PROGRESS, progress),
         (MAX_COUNTERS.name, &max_counters),
     ];
@@ -287,6 +291,8 @@ const SAME_SIZE: &CStr = c"same_size";
 const SAME_DISP_UNIT: &CStr = c"same_disp_unit";
 const NONCONTIG: &CStr = c"alloc_shared_noncontig";
 const GRANULARITY: &CStr = c"mpi_accumulate_granularity";
+/// Of Open MPI.
+const SINGLE: &CStr = c"acc_single_intrinsic";
 const ALIGNMENT: &CStr = c"mpi_minimum_memory_alignment";
 /// What progresses without calls of the target; read-only.
 const PROGRESS: &CStr = c"mpix_rma_progress";

@@ -17,6 +17,7 @@ use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::members::{Extents, Members, Table};
 use crate::transport::host_mpi::{self, MessageWindow};
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
+use crate::transport::verbs::ability::ability;
 use crate::transport::verbs::{Own, VerbsCourier};
 
 /// How the processes of a new window wait for each other; the same in all of them.
@@ -155,6 +156,8 @@ pub(crate) struct Part {
     pub(crate) memory: Memory,
     pub(crate) bytes: u64,
     pub(crate) disp_unit: u32,
+    /// The application says that every accumulate is of one element.
+    pub(crate) single: bool,
 }
 
 /// Makes the transport of a window of the processes of `comm`.
@@ -201,7 +204,7 @@ fn by_messages(all: &mut Collectives, part: Part, reach: Reach, settings: shm::S
     }
     card[24..32].copy_from_slice(&part.bytes.to_ne_bytes());
     card[32..36].copy_from_slice(&part.disp_unit.to_ne_bytes());
-    card[36] = verbs::ability(fabric.as_ref());
+    card[36] = ability(fabric.as_ref(), part.single);
     let mut cards = vec![0; CARD * all.size as usize];
     all.allgather(&card, &mut cards);
     let cards = || cards.chunks_exact(CARD);

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
 use crate::transport::host_mpi::members::Table;
+use crate::transport::verbs::ability::plan;
 use crate::transport::verbs::device::Device;
 use crate::transport::verbs::fabric::Fabric;
 use crate::transport::verbs::hello::Name;
-use crate::transport::verbs::nic::{Atomics, Failure};
-use crate::transport::verbs::{Direct, Own, Shared, lock};
+use crate::transport::verbs::nic::Failure;
+use crate::transport::verbs::{Direct, Own, Shared};
 
 /// What came of opening it.
 enum Opened {
@@ -79,15 +80,6 @@ fn name() -> Result<Name, Failure> {
     }
 }
 
-/// What a process says of itself when a window is made: nothing, RDMA, or RDMA with atomics.
-pub(super) fn ability(fabric: Option<&Shared>) -> u8 {
-    match fabric.map(|fabric| lock(fabric).atomics()) {
-        None => 0,
-        Some(Atomics::None) => 1,
-        Some(Atomics::Interface | Atomics::Everything) => 2,
-    }
-}
-
 /// The part of a process, of so many, of a new window, if it and another process have a device. `Err`: it failed, and the log has said why.
 ///
 /// # Safety
@@ -99,11 +91,14 @@ pub(super) unsafe fn direct(
     own: Own,
 ) -> Result<Option<Direct>, ()> {
     let Some(fabric) = fabric else { return Ok(None) };
-    let able = abilities.map(|ability| ability > 0);
-    // [LK-7]: one process that cannot is enough for all lock words to be the processors'.
-    let locks = abilities.is_one() && abilities.of(0) == 2;
+    let (able, domain) = plan(abilities.of(me.0), abilities);
+    if able != abilities.map(|ability| ability > 0) {
+        log::info!(
+            "verbs: processes with a device on the other kind of link layer (InfiniBand, Ethernet) are reached by messages"
+        );
+    }
     // SAFETY: the caller's promise.
-    match unsafe { Direct::new(fabric, me, able, locks, own) } {
+    match unsafe { Direct::new(fabric, me, able, domain, own) } {
         Ok(direct) => Ok(Some(direct)),
         Err(Failure(reason)) => {
             log::warn!("a window does without RDMA: {reason}");

@@ -76,6 +76,8 @@ pub(crate) struct Hints {
     pub(crate) noncontig: bool,
     /// `mpi_accumulate_granularity`: bytes; 0 if the application does not say.
     pub(crate) granularity: u64,
+    /// `acc_single_intrinsic`: every accumulate is of one element of a predefined datatype; kept from the window's beginning.
+    pub(crate) single: bool,
     /// `mpi_minimum_memory_alignment`: bytes, of memory that we allocate.
     pub(crate) alignment: u64,
     /// The reorder flags that the engine was given.
@@ -94,6 +96,7 @@ impl Default for Hints {
             same_disp_unit: false,
             noncontig: false,
             granularity: 0,
+            single: false,
             alignment: 1,
             flags: engine::ReorderFlags::default(),
             max_counters: 0,

@@ -58,6 +58,7 @@ static const char *const defaults[][2] = {
     {"same_disp_unit", "false"},
     {"alloc_shared_noncontig", "false"},
     {"mpi_accumulate_granularity", "0"},
+    {"acc_single_intrinsic", "false"},
     {"mpix_rma", "true"},
     {"mpix_win_access_after_access_reorder", "false"},
     {"mpix_win_access_after_exposure_reorder", "false"},
@@ -79,7 +80,7 @@ static const char *const asked[][3] = {
     {"accumulate_ops", "any", NULL},
     {"mpi_accumulate_granularity", "much", NULL},
 };
-enum { DEFAULTS = sizeof defaults / sizeof *defaults, ASKED = sizeof asked / sizeof *asked };
+enum { DEFAULTS = sizeof defaults / sizeof *defaults, FLAGS = DEFAULTS - 4, ASKED = sizeof asked / sizeof *asked };
 
 static const char *default_of(const char *key)
 {
@@ -113,16 +114,30 @@ static void in_force(int kind)
         is(win, asked[i][0], asked[i][2] ? asked[i][2] : default_of(asked[i][0]));
         MPI(MPI_Win_free(&win));
     }
-    for (int flag = 8; flag < DEFAULTS; flag++) {
+    for (int flag = FLAGS; flag < DEFAULTS; flag++) {
         MPI_Info info;
         MPI(MPI_Info_create(&info));
         MPI(MPI_Info_set(info, defaults[flag][0], "1"));
         win = make(kind, info);
         MPI(MPI_Info_free(&info));
-        for (int i = 8; i < DEFAULTS; i++)
+        for (int i = FLAGS; i < DEFAULTS; i++)
             is(win, defaults[i][0], i == flag ? "true" : "false");
         MPI(MPI_Win_free(&win));
     }
+}
+
+/* It decides who does the accumulates, and so stays what it was when the window was made. */
+static void single(int kind)
+{
+    MPI_Info info;
+    MPI(MPI_Info_create(&info));
+    MPI(MPI_Info_set(info, "acc_single_intrinsic", "true"));
+    MPI_Win win = make(kind, info);
+    MPI(MPI_Info_free(&info));
+    is(win, "acc_single_intrinsic", "true");
+    MPI(set(win, "acc_single_intrinsic", "false"));
+    is(win, "acc_single_intrinsic", "true");
+    MPI(MPI_Win_free(&win));
 }
 
 /* A window for which the application has said no_locks refuses locks, and nothing else. */
@@ -186,6 +201,7 @@ int main(int argc, char **argv)
             is(win, "mpix_rma_progress", ranks > 1 && (kind == CREATED || kind == DYNAMIC) ? argv[1] : "load_store");
             MPI(MPI_Win_free(&win));
             in_force(kind);
+            single(kind);
             no_locks(kind);
             wrong_values(kind);
         }

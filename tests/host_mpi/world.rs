@@ -264,6 +264,12 @@ impl Flight {
         }
     }
 
+    /// Nothing was posted.
+    #[allow(dead_code, reason = "some tests do not ask")]
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
     pub fn is_local(&self, ticket: usize) -> bool {
         self.seen[ticket].0
     }

@@ -9,7 +9,7 @@ use mpix_rma::transport::verbs::device::Device;
 use mpix_rma::transport::verbs::fabric::Fabric;
 use mpix_rma::transport::verbs::hello::Name;
 use mpix_rma::transport::verbs::nic::Nic;
-use mpix_rma::transport::verbs::{Direct, Own, Shared, VerbsCourier};
+use mpix_rma::transport::verbs::{Direct, Domain, Own, Shared, VerbsCourier};
 
 use crate::hub::{Hub, HubCourier};
 use crate::net::{MemoryNic, Net};
@@ -65,11 +65,17 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     held.downcast_ref::<Beside>().expect("made here").clone()
 }
 
+thread_local! {
+    /// What the atomics of the windows that are made next are used for.
+    pub static DOMAIN: std::cell::Cell<Domain> = const { std::cell::Cell::new(Domain::Locks) };
+}
+
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {
     let fabric = Arc::clone(&fabrics(hub)[me as usize]);
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
     let own = Own { base: near.base(), bytes };
-    let direct = unsafe { Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), true, own) }.expect("words");
+    let direct =
+        unsafe { Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), DOMAIN.get(), own) }.expect("words");
     VerbsCourier::new(HubCourier::new(hub, me), direct)
 }

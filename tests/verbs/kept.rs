@@ -16,6 +16,8 @@ struct Holder {
     next: u64,
     /// Bytes that may be registered.
     room: usize,
+    /// What is registered on demand, if that can be.
+    paged: Option<std::collections::HashMap<u64, usize>>,
 }
 
 impl Holder {
@@ -23,8 +25,18 @@ impl Holder {
         Holder { room, ..Holder::default() }
     }
 
-    /// What an interface would read there now: the first bytes of the page that was registered.
+    fn on_demand(&mut self, at: usize) -> Result<Registered, Denied> {
+        let Some(paged) = &mut self.paged else { return Err(Denied::Never("no paging".into())) };
+        self.next += 1;
+        paged.insert(self.next, at);
+        Ok(Registered { id: self.next, lkey: 1, rkey: 1 })
+    }
+
+    /// What an interface would read there now: the first bytes of the page that was registered, or is there now.
     fn reads(&self, id: RegionId) -> u64 {
+        if let Some(at) = self.paged.as_ref().and_then(|paged| paged.get(&id.1)) {
+            return unsafe { (*at as *const u64).read() };
+        }
         let (pipe, _) = &self.held[&id.1];
         let (mut out, into) = std::io::pipe().unwrap();
         let got = unsafe { libc::tee(pipe.as_raw_fd(), into.as_raw_fd(), PAGE, 0) };
@@ -40,7 +52,10 @@ impl Holder {
 }
 
 impl Nic for Holder {
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Denied> {
+    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied> {
+        if on_demand {
+            return self.on_demand(at);
+        }
         if self.bytes() + len > self.room {
             return Err(Denied::NoMemory("no room".into()));
         }
@@ -55,7 +70,8 @@ impl Nic for Holder {
         Ok(Registered { id: self.next, lkey: 1, rkey: 1 })
     }
     fn unregister(&mut self, id: u64) {
-        assert!(self.held.remove(&id).is_some(), "unregistered twice");
+        let paged = self.paged.as_mut().is_some_and(|paged| paged.remove(&id).is_some());
+        assert!(paged || self.held.remove(&id).is_some(), "unregistered twice");
     }
     fn limits(&self) -> Limits {
         unreachable!()
@@ -373,6 +389,39 @@ fn what_is_kept_makes_room_where_memory_is_short() {
     regions.release(&mut nic, id);
     assert!(regions.watched().1 == 0);
     regions.end(&mut nic);
+}
+
+#[test]
+fn what_cannot_be_locked_is_paged_if_that_can_be() {
+    if !is_told() {
+        return;
+    }
+    let mut nic = Holder { paged: Some(Default::default()), ..Holder::with_room(LEN) };
+    let mut regions = Regions::new(1 << 30);
+    let (small, at) = (map(), map_at(0, 2 * LEN, 0));
+    set(small, 5);
+    assert_eq!(used(&mut regions, &mut nic, small, LEN), (5, false));
+    for value in 1..4 {
+        set(at, value);
+        // Nothing is locked by it, and what is mapped anew is found.
+        assert_eq!(used(&mut regions, &mut nic, at, 2 * LEN), (value, value > 1));
+        assert!(used(&mut regions, &mut nic, at + LEN, LEN).1);
+        assert_eq!((nic.held.len(), regions.watched()), (0, (0, 0)));
+        unmap(at, 2 * LEN);
+        map_at(at, 2 * LEN, libc::MAP_FIXED_NOREPLACE);
+    }
+    assert_eq!(regions.hits().invalidations, 0);
+    // So is what is more than half of the machine's memory, though there be room.
+    nic.room = usize::MAX;
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) } as usize;
+    let large = map_at(0, (pages / 2 + 1) * PAGE, libc::MAP_NORESERVE);
+    let (id, _) = unsafe { regions.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.unwrap();
+    assert!(nic.paged.as_ref().unwrap().contains_key(&id.1));
+    regions.release(&mut nic, id);
+    nic.paged.as_mut().unwrap().clear();
+    nic.paged = None;
+    assert!(unsafe { regions.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.is_err());
+    unmap(large, (pages / 2 + 1) * PAGE);
 }
 
 #[test]

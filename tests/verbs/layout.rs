@@ -23,7 +23,9 @@ fn structures_are_those_of_the_header() {
     }
     let mut checks: Vec<(String, usize)> = Vec::new();
     places! { checks,
-        ibv_context { device, ops, cmd_fd, async_fd };
+        ibv_context { device, ops, cmd_fd, async_fd, abi_compat };
+        ibv_device_attr_ex { orig_attr, comp_mask, odp_caps };
+        ibv_odp_caps { general_caps, rc_odp_caps as "per_transport_caps.rc_odp_caps" };
         ibv_context_ops { poll_cq, post_srq_recv, post_send };
         ibv_cq { context };
         ibv_srq { context };
@@ -57,7 +59,24 @@ fn structures_are_those_of_the_header() {
     ] {
         checks.push((format!("sizeof(struct {name})"), size));
     }
+    // What is known of it is its end.
+    let known = |member: usize| offset_of!(verbs_context, context) - member;
+    for (name, before) in
+        [("query_device_ex", known(offset_of!(verbs_context, query_device_ex))), ("sz", known(offset_of!(verbs_context, sz)))]
+    {
+        checks.push((format!("offsetof(struct verbs_context, context) - offsetof(struct verbs_context, {name})"), before));
+    }
+    checks.push((
+        "sizeof(struct verbs_context) - offsetof(struct verbs_context, query_device_ex)".into(),
+        size_of::<verbs_context>(),
+    ));
+    let room = size_of::<ibv_device_attr_ex>();
+    checks.push((format!("(sizeof(struct ibv_device_attr_ex) <= {room} ? {room} : 0)"), room));
     for (name, value) in [
+        ("IBV_ACCESS_ON_DEMAND", IBV_ACCESS_ON_DEMAND),
+        ("IBV_ODP_SUPPORT", IBV_ODP_SUPPORT as u32),
+        ("IBV_ODP_SUPPORT_WRITE", IBV_ODP_SUPPORT_WRITE),
+        ("IBV_ODP_SUPPORT_READ", IBV_ODP_SUPPORT_READ),
         ("IBV_QPT_RC", IBV_QPT_RC),
         ("IBV_QPS_RTS", IBV_QPS_RTS),
         ("IBV_WR_SEND_WITH_IMM", IBV_WR_SEND_WITH_IMM),

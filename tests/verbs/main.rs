@@ -12,6 +12,7 @@ mod kept;
 mod layout;
 mod net;
 mod recycle;
+mod reductions;
 mod registrations;
 mod requests;
 

@@ -35,6 +35,10 @@ pub struct Net {
     memory: HashMap<u32, (usize, usize)>,
     /// Registrations whose pages are not those of the process any more.
     gone: HashSet<u32>,
+    /// Bytes of the longest registration that is not paged.
+    pub room: usize,
+    /// What was registered for paging, if that can be.
+    pub paged: Option<u32>,
     next: u32,
 }
 
@@ -46,6 +50,8 @@ impl Net {
             pairs: HashMap::new(),
             memory: HashMap::new(),
             gone: HashSet::new(),
+            room: usize::MAX,
+            paged: None,
             next: 100,
         }))
     }
@@ -214,10 +220,17 @@ impl Nic for MemoryNic {
         "memory".into()
     }
 
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Denied> {
+    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied> {
         let mut net = self.net();
+        if on_demand && net.paged.is_none() {
+            return Err(Denied::Never("there is no paging".into()));
+        }
+        if !on_demand && len > net.room {
+            return Err(Denied::NoMemory("there is no room".into()));
+        }
         let key = net.number();
         net.memory.insert(key, (at, at + len));
+        net.paged.iter_mut().for_each(|paged| *paged += u32::from(on_demand));
         Ok(Registered { id: key.into(), lkey: key, rkey: key })
     }
 

@@ -6,6 +6,7 @@ use mpix_rma::engine::*;
 use mpix_rma::transport::verbs::memory::Hits;
 
 use crate::carry::{fabrics, net};
+use crate::hub::Hub;
 use crate::kept::is_told;
 use crate::requests::{drain, met, meter};
 use crate::world::*;
@@ -81,6 +82,39 @@ fn nothing_is_kept_where_that_is_asked_for() {
     assert_eq!(meter(&hub, 0).registrations, Hits { misses: 5, ..Hits::default() });
     end(&hub, w);
     unsafe { libc::munmap(at as *mut _, LEN) };
+}
+
+/// Memory that cannot be locked is paged by the interface, if it can, and else reached by packets.
+#[test]
+fn memory_that_cannot_be_locked() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    for paged in [None, Some(0)] {
+        let hub = Hub::new(2, 3);
+        (net(&hub).lock().unwrap().room, net(&hub).lock().unwrap().paged) = (512 * 1024, paged);
+        let mut memories = vec![vec![0u8; 1 << 20]; 2];
+        let mut w = windows_over(&hub, &mut memories);
+        let mut flight = Flight::default();
+        let at = map_at(0, 0);
+        let large = vec![7u8; 600_000];
+        for round in 1..4_u8 {
+            buffer(at).fill(round);
+            transfer(&mut w, &mut flight, &Op { origin: Addr(at), ..op(OpKind::Put, 1, 64, LEN) });
+            assert!(memories[1][64..64 + LEN].iter().all(|byte| *byte == round));
+            let before = meter(&hub, 0).posted;
+            transfer(&mut w, &mut flight, &Op { origin: Addr(large.as_ptr() as usize), ..op(OpKind::Put, 1, 1000, 600_000) });
+            assert!(memories[1][1000..601_000].iter().all(|byte| *byte == 7));
+            if paged.is_some() {
+                // Of 64 KB each, and the flush.
+                assert_eq!(meter(&hub, 0).posted - before, 600_000_u64.div_ceil(1 << 16) + 1);
+            }
+        }
+        // Two windows, and the buffer, which stays.
+        assert_eq!(net(&hub).lock().unwrap().paged, paged.map(|_| 3));
+        end(&hub, w);
+        unsafe { libc::munmap(at as *mut _, LEN) };
+    }
 }
 
 /// After a fork the pages that an interface uses are still the parent's.

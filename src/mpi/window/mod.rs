@@ -133,6 +133,7 @@ fn create(wanted: &Wanted) -> Made {
         memory: wanted.memory(&hints),
         bytes: if wanted.flavor == MPI_WIN_FLAVOR_DYNAMIC { 0 } else { wanted.size as u64 },
         disp_unit: wanted.disp_unit as u32,
+        single: hints.single,
     };
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
     let made = transport::make(&mut all, part, shared);

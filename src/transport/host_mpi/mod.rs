@@ -499,7 +499,10 @@ impl<C: Courier> Port for MessageWindow<C> {
     #[inline]
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         match self.members.near(op.target) {
-            Some(target) => self.near.post(&Op { target, ..*op }, ticket),
+            Some(target) => match self.reduce_straight(op, ticket) {
+                Some(posted) => posted,
+                None => self.near.post(&Op { target, ..*op }, ticket),
+            },
             None => match self.post_straight(op, ticket) {
                 Some(posted) => posted,
                 None => self.post_far(op, ticket),

@@ -32,6 +32,9 @@ impl<C: Courier> MessageWindow<C> {
             self.links[index as usize].notified = false;
             return Some(posted);
         }
+        if !matches!(op.kind, OpKind::Put | OpKind::Get) {
+            return self.reduce_straight(op, ticket);
+        }
         let Some(shaped) = op.shape else { return self.courier.direct()?.post(op, ticket) };
         let single = Op { shape: None, ..as_single_run(op, self.shapes.get(shaped))? };
         let posted = self.courier.direct()?.post(&single, ticket)?;
@@ -39,6 +42,17 @@ impl<C: Courier> MessageWindow<C> {
             drop(self.shapes.take(shaped));
         }
         Some(posted)
+    }
+
+    /// Starts an accumulate that is the interface's, on whichever process; `None` if it is the target's processor's.
+    #[inline]
+    pub(super) fn reduce_straight(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+        if !matches!(op.kind, OpKind::Accumulate | OpKind::GetAccumulate | OpKind::CompareAndSwap) {
+            return None;
+        }
+        let broken = self.broken;
+        let direct = self.courier.direct().filter(|direct| direct.reduces(op))?;
+        if broken { Some(Posted::NoResource) } else { direct.reduce(op, ticket) }
     }
 
     /// Raises a word of a peer past the messages; `None` if it has to be one.

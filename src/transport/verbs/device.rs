@@ -47,6 +47,8 @@ pub struct Device {
     gid_index: u8,
     global: bool,
     limits: Limits,
+    /// It has on-demand paging for writes and reads.
+    on_demand: bool,
     address: Address,
     pairs: Vec<Option<Pair>>,
     /// Queue pairs by their numbers, those in use.
@@ -182,6 +184,11 @@ impl Device {
                 _ => Atomics::Interface,
             },
         };
+        // SAFETY: an open context.
+        let on_demand = unsafe { odp_caps(context) }.is_some_and(|caps| {
+            let both = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
+            caps.general_caps & IBV_ODP_SUPPORT != 0 && caps.rc_odp_caps & both == both
+        });
         let served = attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, DEPTH);
         let address =
             Address { lid: port.attributes.lid, mtu: port.attributes.active_mtu as u8, depth: served as u8, gid: port.gid.raw };
@@ -196,6 +203,7 @@ impl Device {
             gid_index: port.gid_index,
             global: port.attributes.link_layer == IBV_LINK_LAYER_ETHERNET,
             limits,
+            on_demand,
             address,
             pairs: Vec::new(),
             numbers: hashbrown::HashMap::new(),
@@ -325,11 +333,17 @@ impl Nic for Device {
     }
 
     fn name(&self) -> String {
-        format!("{} port {} (GID index {})", self.name, self.port, self.gid_index)
+        let paging = if self.on_demand { ", on-demand paging" } else { "" };
+        format!("{} port {} (GID index {}{paging})", self.name, self.port, self.gid_index)
     }
 
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Denied> {
-        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied> {
+        if on_demand && !self.on_demand {
+            return Err(Denied::Never("the device has no on-demand paging".into()));
+        }
+        // Not all that have on-demand paging have atomics there, which only the words need.
+        let kind = if on_demand { IBV_ACCESS_ON_DEMAND } else { IBV_ACCESS_REMOTE_ATOMIC };
+        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | kind;
         // SAFETY: the caller's promise.
         let region = unsafe { (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int) };
         let Some(region) = NonNull::new(region) else {

@@ -103,6 +103,8 @@ pub struct Direct {
     able: Table<bool>,
     /// All have, so that lock words are the interface's.
     locks: bool,
+    /// Accumulates are of single elements, and those of eight bytes the interface's.
+    pub(super) singles: bool,
     pub(super) atomics: Atomics,
     pub(super) message: u64,
     memory: Spot,
@@ -138,8 +140,20 @@ pub struct Own {
     pub bytes: u64,
 }
 
+/// What the interface's atomics are used for in a window: the same at all its processes [LK-7].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Domain {
+    /// Nothing.
+    Nothing,
+    /// Lock words.
+    Locks,
+    /// Those, and accumulates of eight bytes, since the application says that all accumulates are of single elements.
+    Singles,
+}
+
 impl Direct {
-    /// The part of process `me` of a new window of so many `ranks`. `able` says which processes have an interface, `me` among them.
+    /// The part of process `me` of a new window of so many `ranks`. `able` says which processes have an interface, `me` among them: all, if
+    /// its atomics are used.
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
@@ -150,7 +164,7 @@ impl Direct {
         fabric: &Shared,
         (me, ranks): (Rank, u32),
         able: Table<bool>,
-        locks: bool,
+        domain: Domain,
         own: Own,
     ) -> Result<Self, Failure> {
         let mut held = lock(fabric);
@@ -173,7 +187,8 @@ impl Direct {
             me,
             ranks,
             able,
-            locks: locks && atomics != Atomics::None,
+            locks: domain >= Domain::Locks && atomics != Atomics::None,
+            singles: domain == Domain::Singles && atomics != Atomics::None,
             atomics,
             message,
             memory,
@@ -581,6 +596,9 @@ impl Direct {
         }
         let Some((endpoint, far)) = self.reach(index) else { return false };
         let mut fabric = lock(&self.fabric);
+        if fabric.is_exchanging(endpoint) {
+            return false;
+        }
         // SAFETY: a packet, which stays until it is handed over.
         let Ok((local, hold)) = (unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }) else { return false };
         // What a packet says may be that reads are over. Buffers are few: the end of one is told at once.

@@ -36,8 +36,24 @@ struct Region {
     stale: bool,
     /// It has pages that no operation has named.
     holes: bool,
+    /// Its pages are brought in when they are needed, those that are mapped then: it cannot be stale, and locks nothing.
+    on_demand: bool,
     /// When it was used last.
     used: u64,
+}
+
+impl Region {
+    fn is_watched(&self) -> bool {
+        self.kept && !self.stale && !self.on_demand
+    }
+}
+
+/// What kind of registration it is; see [`Region`].
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    kept: bool,
+    holes: bool,
+    on_demand: bool,
 }
 
 /// How often memory was registered, and how often it already was.
@@ -105,7 +121,7 @@ fn may_lock() -> bool {
 }
 
 /// Bytes of memory that this machine has.
-pub(super) fn memory_here() -> u64 {
+fn memory_here() -> u64 {
     // SAFETY: two numbers of the system.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
@@ -135,7 +151,7 @@ impl Regions {
     /// Sets how many bytes may be kept. What is kept above that goes.
     pub fn set_bound(&mut self, nic: &mut dyn Nic, bound: u64) {
         self.bound = bound;
-        while self.bytes > bound && self.evict(nic, PART) {}
+        while (self.bytes > bound || bound == 0) && self.evict(nic, PART) {}
     }
 
     /// Uses memory: gives its keys. `holes`: the caller uses some of it, and there may be whole pages among the rest.
@@ -173,16 +189,36 @@ impl Regions {
         let keep = sure && !(holes && self.emptied.meets(at, end)) && self.make_room(nic, end - at) && self.watch(at, end);
         // SAFETY: the caller's promise; what shares a page with the memory is mapped as long. Holes are registered only if they are mapped,
         // and reached by nobody.
-        let registered = unsafe { self.register(nic, at, end) };
-        let registered = registered.inspect_err(|_| self.leave(at, end))?;
-        Ok((self.insert(at, end, registered, keep, holes), registered))
+        match unsafe { self.register(nic, at, end) } {
+            Ok((registered, on_demand)) => {
+                let mut kept = keep;
+                if on_demand {
+                    // It needs no watch, and no room but a place.
+                    self.leave(at, end);
+                    kept = self.bound > 0 && (self.count < KEPT || self.evict(nic, PART));
+                }
+                Ok((self.insert(at, end, registered, Kind { kept, holes, on_demand }), registered))
+            }
+            Err(reason) => {
+                self.leave(at, end);
+                Err(reason)
+            }
+        }
     }
 
     fn find(&self, at: usize, end: usize, sure: bool) -> Option<(usize, u64)> {
         let before = self.regions.range(..=(at, u64::MAX)).rev().take(LOOKED_AT);
         let reaching = before.take_while(|(key, _)| key.0 + self.longest >= end);
         // One that is not watched has users, whose memory is what it was; but for the holes between.
-        let mut good = reaching.filter(|(_, region)| if region.kept { sure && !region.stale } else { !region.holes });
+        let mut good = reaching.filter(|(_, region)| {
+            if region.on_demand {
+                true
+            } else if region.kept {
+                sure && !region.stale
+            } else {
+                !region.holes
+            }
+        });
         good.find(|(_, region)| region.end >= end).map(|(key, _)| *key)
     }
 
@@ -195,9 +231,17 @@ impl Regions {
     /// As for `acquire`.
     pub unsafe fn add(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<(RegionId, Registered), Failure> {
         let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
+        // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
         // SAFETY: the caller's promise; what shares a page with the memory is mapped as long.
-        let registered = unsafe { self.register(nic, at, end) }?;
-        Ok((self.insert(at, end, registered, false, false), registered))
+        let (registered, on_demand) = unsafe {
+            if (end - at) as u64 > memory_here() / 2 {
+                let reason = |denied| Failure(format!("they are more than half of this machine's memory, and {denied}"));
+                (nic.register(at, end - at, true).map_err(reason)?, true)
+            } else {
+                self.register(nic, at, end)?
+            }
+        };
+        Ok((self.insert(at, end, registered, Kind { kept: false, holes: false, on_demand }), registered))
     }
 
     /// An operation does not need it any more.
@@ -233,25 +277,34 @@ impl Regions {
         self.evict(nic, 1)
     }
 
+    /// Registers memory, on demand if there is no room otherwise; says if so.
+    ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered, or be a hole.
-    unsafe fn register(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<Registered, Failure> {
+    unsafe fn register(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<(Registered, bool), Failure> {
         loop {
             // SAFETY: the caller's promise.
-            match unsafe { nic.register(at, end - at) } {
-                Err(Denied::NoMemory(_)) if self.evict(nic, 2) => {}
-                registered => return registered.map_err(Failure::from),
-            }
+            let registered = unsafe { nic.register(at, end - at, false) };
+            let reason = match registered {
+                Ok(registered) => return Ok((registered, false)),
+                Err(Denied::NoMemory(_)) if self.evict(nic, 2) => continue,
+                Err(Denied::NoMemory(reason)) => reason,
+                Err(Denied::Never(reason)) => return Err(Failure(reason)),
+            };
+            // SAFETY: the caller's promise.
+            let registered = unsafe { nic.register(at, end - at, true) };
+            return registered.map(|registered| (registered, true)).map_err(|_| Failure(reason));
         }
     }
 
-    fn insert(&mut self, at: usize, end: usize, registered: Registered, kept: bool, holes: bool) -> RegionId {
+    fn insert(&mut self, at: usize, end: usize, registered: Registered, kind: Kind) -> RegionId {
+        let Kind { kept, holes, on_demand } = kind;
         if kept {
             self.count += 1;
-            self.bytes += (end - at) as u64;
+            self.bytes += if on_demand { 0 } else { (end - at) as u64 };
         }
         self.longest = self.longest.max(end - at);
-        let region = Region { end, registered, users: 1, kept, stale: false, holes, used: self.clock };
+        let region = Region { end, registered, users: 1, kept, stale: false, holes, on_demand, used: self.clock };
         self.regions.insert((at, registered.id), region);
         RegionId(at, registered.id)
     }
@@ -262,8 +315,10 @@ impl Regions {
         nic.unregister(region.registered.id);
         if region.kept {
             self.count -= 1;
-            self.bytes -= (region.end - key.0) as u64;
-            self.leave(key.0, region.end);
+            if !region.on_demand {
+                self.bytes -= (region.end - key.0) as u64;
+                self.leave(key.0, region.end);
+            }
         }
     }
 
@@ -325,7 +380,7 @@ impl Regions {
     fn leave(&mut self, at: usize, end: usize) {
         let Watching::On(watch) = &self.watching else { return };
         let from = (at.saturating_sub(self.longest), 0);
-        let kept = self.regions.range(from..(end, 0)).filter(|(_, region)| region.kept && !region.stale && region.end > at);
+        let kept = self.regions.range(from..(end, 0)).filter(|(_, region)| region.is_watched() && region.end > at);
         let mut free = Ranges::default();
         free.add(at, end);
         kept.for_each(|(key, region)| free.remove(key.0, region.end));
@@ -379,7 +434,7 @@ impl Regions {
         let from = (at.saturating_sub(self.longest), 0);
         let mut over = Vec::new();
         for (key, region) in self.regions.range_mut(from..(end, 0)) {
-            if region.kept && !region.stale && region.end > at {
+            if region.is_watched() && region.end > at {
                 region.stale = true;
                 self.hits.invalidations += 1;
                 if region.users == 0 {

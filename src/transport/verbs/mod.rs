@@ -13,11 +13,13 @@
 //! | `pool` | registered buffers |
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
-//! | `direct`, `operations` | one window's operations, signals and lock words |
+//! | `direct`, `operations`, `reductions` | one window's operations, signals and lock words |
 //! | `courier` | one window's packets |
+//! | [`ability`] | whom a window reaches by it, and what its atomics are used for |
 //!
 //! `docs/design/verbs.md` counts what each call costs.
 
+pub mod ability;
 mod courier;
 pub mod device;
 mod direct;
@@ -28,12 +30,11 @@ pub mod nic;
 mod operations;
 mod pool;
 mod ranges;
+mod reductions;
 #[allow(non_camel_case_types, reason = "the names are those of the C header")]
 pub mod sys;
 mod watch;
 mod words;
 
 pub use courier::VerbsCourier;
-#[cfg(feature = "host")]
-pub(crate) use direct::lock;
-pub use direct::{Direct, Own, Shared};
+pub use direct::{Direct, Domain, Own, Shared};

@@ -166,14 +166,15 @@ pub trait Nic: Debug + Send {
     /// For the log: which device and port.
     fn name(&self) -> String;
 
-    /// Registers memory for the interface's use.
+    /// Registers memory for the interface's use. Its pages stay where they are; or they are brought in when they are needed, if the interface can do
+    /// that (`on_demand`), and are those that are mapped there at that time.
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered, since the interface writes to it.
     ///
     /// # Errors
     /// In words.
-    unsafe fn register(&mut self, at: usize, len: usize) -> Result<Registered, Denied>;
+    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied>;
 
     /// Ends a registration.
     fn unregister(&mut self, id: u64);

@@ -1,7 +1,7 @@
 //! What the engine asks of a [`Direct`]: operations, signals, lock words.
 
 use super::direct::{Direct, Feed, HeldPut, REGISTERED_FROM, lock, telling};
-use super::fabric::{Hold, Local, Manner, What};
+use super::fabric::{Asker, Change, Hold, Local, Manner, What};
 use super::hello::Spot;
 use super::nic::{Act, Atomics};
 use super::words::{Block, OWN, place, signal_place, spot};
@@ -160,6 +160,9 @@ impl Direct {
         }
         let index = self.peer(op.target);
         let Some((endpoint, far)) = self.reach(index) else { return Some(Posted::NoResource) };
+        if lock(&self.fabric).is_exchanging(endpoint) {
+            return Some(Posted::NoResource);
+        }
         self.peers[index as usize].announced = false;
         let Some(number) = telling(far.window, op.disp as u32) else {
             return if self.release_held(index) { None } else { Some(Posted::NoResource) };
@@ -204,6 +207,9 @@ impl Direct {
         }
         let to = spot(far.pair, signal_place(word));
         let mut fabric = lock(&self.fabric);
+        if fabric.is_exchanging(endpoint) {
+            return Err(NoResource);
+        }
         let bytes = value.to_ne_bytes();
         // SAFETY: eight bytes, which stay until they are handed over.
         let (local, hold) = unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }?;
@@ -232,7 +238,7 @@ impl Direct {
         let Some(to) = self.find(home, word) else { return Answer::NoResource };
         let index = self.peer(home);
         let Some((endpoint, _)) = self.reach(index) else { return Answer::NoResource };
-        match lock(&self.fabric).access(endpoint, self.window, Some(ticket), to, access) {
+        match lock(&self.fabric).access(endpoint, self.window, Asker::Lock(ticket), to, Change::Word(access)) {
             Ok(()) => Answer::Later,
             Err(NoResource) => Answer::NoResource,
         }

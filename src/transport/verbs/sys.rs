@@ -49,6 +49,64 @@ pub struct ibv_context {
     pub ops: ibv_context_ops,
     pub cmd_fd: c_int,
     pub async_fd: c_int,
+    pub num_comp_vectors: c_int,
+    pub mutex: libc::pthread_mutex_t,
+    pub abi_compat: *mut c_void,
+}
+
+/// A context has this around it if `abi_compat` is all ones; new members come before those that were there. So this is its end.
+#[repr(C)]
+#[derive(Debug)]
+pub struct verbs_context {
+    pub query_device_ex: Option<QueryDeviceEx>,
+    pub before_placeholder3: [*mut c_void; 10],
+    pub placeholder3: u64,
+    /// Bytes of all of it.
+    pub sz: usize,
+    pub context: ibv_context,
+}
+
+type QueryDeviceEx = unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
+
+/// What a device can do beyond the old attributes; 0 where it does not say.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_device_attr_ex {
+    pub orig_attr: ibv_device_attr,
+    pub comp_mask: u32,
+    pub odp_caps: ibv_odp_caps,
+    /// More than there is as yet.
+    pub rest: [u64; 64],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_odp_caps {
+    pub general_caps: u64,
+    pub rc_odp_caps: u32,
+    pub uc_odp_caps: u32,
+    pub ud_odp_caps: u32,
+}
+
+/// What a device says of on-demand paging; `None` if it does not.
+///
+/// # Safety
+/// The context is open.
+#[must_use]
+pub unsafe fn odp_caps(context: NonNull<ibv_context>) -> Option<ibv_odp_caps> {
+    // SAFETY: an open context of this version of the interface has the member.
+    if unsafe { (*context.as_ptr()).abi_compat } as usize != usize::MAX {
+        return None;
+    }
+    let around = context.as_ptr().wrapping_byte_sub(std::mem::offset_of!(verbs_context, context)).cast::<verbs_context>();
+    // SAFETY: it lies within one that is as long as it says; its length stands right before the context.
+    let query =
+        unsafe { if (&raw const (*around).sz).read() < size_of::<verbs_context>() { None } else { (*around).query_device_ex } };
+    // SAFETY: numbers, any of which are valid.
+    let mut attributes: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+    // SAFETY: the function of that name, whose type the header gives; the device writes no more than it is told that there is room for.
+    let code = unsafe { query?(context.as_ptr(), std::ptr::null(), &raw mut attributes, size_of::<ibv_device_attr_ex>()) };
+    (code == 0).then_some(attributes.odp_caps)
 }
 
 #[repr(C)]
@@ -345,6 +403,11 @@ pub const IBV_ACCESS_LOCAL_WRITE: u32 = 1;
 pub const IBV_ACCESS_REMOTE_WRITE: u32 = 2;
 pub const IBV_ACCESS_REMOTE_READ: u32 = 4;
 pub const IBV_ACCESS_REMOTE_ATOMIC: u32 = 8;
+pub const IBV_ACCESS_ON_DEMAND: u32 = 1 << 6;
+
+pub const IBV_ODP_SUPPORT: u64 = 1;
+pub const IBV_ODP_SUPPORT_WRITE: u32 = 1 << 2;
+pub const IBV_ODP_SUPPORT_READ: u32 = 1 << 3;
 
 pub const IBV_QP_STATE: u32 = 1;
 pub const IBV_QP_ACCESS_FLAGS: u32 = 1 << 3;

@@ -3,7 +3,7 @@
 use super::super::direct::told;
 use super::super::nic::{Completion, Failure};
 use super::queues::LAST;
-use super::{Event, Fabric, Flying, Hold, State, Uncovered, What};
+use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, State, Uncovered, What};
 use crate::engine::{Atomic, Stage};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::copy;
@@ -156,9 +156,10 @@ impl Fabric {
             Some(What::Put { .. }) => "a put (RDMA write)".into(),
             Some(What::Get { .. }) => "a get (RDMA read)".into(),
             Some(What::Piece(_)) => "a packet, signal or part of a put".into(),
-            Some(What::Access(piece)) => match self.accesses[*piece as usize].as_ref().map(|access| access.access) {
-                Some(Atomic::Load) => "a read of a word".into(),
-                Some(Atomic::Store(_)) => "a write of a word".into(),
+            Some(What::Access(piece)) => match self.accesses[*piece as usize] {
+                Some(Access { asker: Asker::Operation(..), .. }) => "an accumulate (RDMA atomic)".into(),
+                Some(Access { change: Change::Word(Atomic::Load), .. }) => "a read of a word".into(),
+                Some(Access { change: Change::Word(Atomic::Store(_)), .. }) => "a write of a word".into(),
                 _ => "an atomic access to a word of the lock service".into(),
             },
             None => "a request".into(),
@@ -179,10 +180,7 @@ impl Fabric {
         for Flying { window, what, .. } in flying {
             match what {
                 What::Put { hold, .. } | What::Get { hold, .. } | What::Piece(hold) => self.let_go(hold),
-                What::Access(piece) => {
-                    self.accesses[piece as usize] = None;
-                    self.words.give_back(piece);
-                }
+                What::Access(piece) => self.end_access(piece),
             }
             self.settled(window);
         }
@@ -192,8 +190,8 @@ impl Fabric {
         for piece in std::mem::take(&mut self.again) {
             if self.accesses[piece as usize].as_ref().is_some_and(|access| access.endpoint != endpoint) {
                 self.again.push(piece);
-            } else if self.accesses[piece as usize].take().is_some() {
-                self.words.give_back(piece);
+            } else {
+                self.end_access(piece);
             }
         }
         for inbox in self.inboxes.iter_mut().flatten() {

@@ -12,12 +12,13 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use super::hello::{Name, Spot};
-use super::memory::{Hits, RegionId, Regions, default_bound, memory_here};
+use super::memory::{Hits, RegionId, Regions, default_bound};
 
 use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Queue};
 use super::pool::Pool;
 use crate::engine::{Atomic, LockTicket, Stage, Ticket};
 use crate::transport::host_mpi::wire::PACKET;
+use crate::transport::kernel::Combine;
 
 mod completions;
 mod queues;
@@ -73,7 +74,7 @@ pub(super) enum What {
     Get { ticket: Option<Ticket>, to: usize, len: usize, hold: Hold },
     /// A piece of a put that is not its end, or a packet.
     Piece(Hold),
-    /// An access to a lock word.
+    /// An access to a word.
     Access(u32),
 }
 
@@ -119,6 +120,8 @@ struct Endpoint {
     last_put: u64,
     flying: VecDeque<Flying>,
     uncovered: VecDeque<Uncovered>,
+    /// Operations that are exchanges, under way: what they do may still have to be tried again.
+    exchanges: u32,
     /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word waits for the answer before anything
     /// depends on it.
     last_read: u64,
@@ -144,20 +147,56 @@ impl Default for Endpoint {
             last_put: 0,
             flying: VecDeque::new(),
             uncovered: VecDeque::new(),
+            exchanges: 0,
             last_read: 0,
             ground: Spot::default(),
         }
     }
 }
 
-/// An access to a lock word under way.
-#[derive(Debug)]
+/// What is done to a word of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// A lock word is accessed.
+    Word(Atomic),
+    /// An element of eight bytes is reduced.
+    Reduce(Combine, u64),
+}
+
+impl Change {
+    /// What the word becomes, if that depends on what it was: there is no such atomic, but an exchange that is tried until it supposes right.
+    fn from(self, old: u64) -> Option<u64> {
+        match self {
+            // The word is nearly always empty.
+            Change::Word(Atomic::Swap(new)) => Some(new),
+            Change::Word(_) => None,
+            Change::Reduce(combine, operand) => {
+                let mut new = old;
+                // SAFETY: eight bytes each, one element of a native datatype.
+                unsafe { combine.apply((&raw const operand).cast(), (&raw mut new).cast(), 8) };
+                Some(new)
+            }
+        }
+    }
+}
+
+/// Who has asked for an access to a word.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
+    Nobody,
+    Lock(LockTicket),
+    /// An operation, and where the old value goes; 0: nowhere.
+    Operation(Ticket, usize),
+}
+
+/// An access to a word under way.
+#[derive(Clone, Copy, Debug)]
 struct Access {
     window: u32,
     endpoint: u32,
-    ticket: Option<LockTicket>,
+    asker: Asker,
     word: Spot,
-    access: Atomic,
+    change: Change,
     /// What an exchange supposes the word to be.
     guess: u64,
 }
@@ -292,6 +331,12 @@ impl Fabric {
         self.limits.atomics
     }
 
+    /// True on InfiniBand, false on Ethernet: only the former has local addresses.
+    #[must_use]
+    pub fn is_infiniband(&self) -> bool {
+        self.address().lid != 0
+    }
+
     /// What was asked of the interface so far.
     #[must_use]
     pub fn meter(&self) -> Meter {
@@ -356,10 +401,6 @@ impl Fabric {
     /// # Safety
     /// It must stay mapped until it is [let go](Self::let_go).
     pub(super) unsafe fn keep(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
-        // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
-        if len as u64 > memory_here() / 2 {
-            return Err(Failure("they are more than half of this machine's memory".into()));
-        }
         // SAFETY: the caller's promise.
         let (id, registered) = unsafe { self.regions.add(&mut *self.nic, at, at + len) }?;
         Ok((id, registered.rkey))

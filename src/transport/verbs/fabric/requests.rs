@@ -2,8 +2,8 @@
 
 use super::super::hello::Spot;
 use super::super::nic::{Act, Failure, Work};
-use super::{Access, Event, Fabric, Flying, Hold, Local, Manner, State, What};
-use crate::engine::{Atomic, LockTicket, NoResource, Ticket};
+use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Local, Manner, State, What};
+use crate::engine::{Atomic, NoResource, Stage, Ticket};
 use crate::transport::kernel::copy;
 
 /// Places of a queue that are kept for what must not be refused for long.
@@ -140,49 +140,55 @@ impl Fabric {
             return true;
         }
         let ground = held.ground;
-        let posted = self.access(endpoint, window, None, ground, Atomic::Load).is_ok();
+        let posted = self.access(endpoint, window, Asker::Nobody, ground, Change::Word(Atomic::Load)).is_ok();
         self.meter.covers += u64::from(posted);
         posted
     }
 
-    /// Starts an access to a word of a peer; the answer is told, if there is a ticket for it.
+    /// Starts an access to a word of a peer; whoever has asked for it is told of its end.
     pub(in crate::transport::verbs) fn access(
         &mut self,
         endpoint: u32,
         window: u32,
-        ticket: Option<LockTicket>,
+        asker: Asker,
         word: Spot,
-        access: Atomic,
+        change: Change,
     ) -> Result<(), NoResource> {
         let Some(piece) = self.words.take() else {
             self.meter.refused += 1;
             return Err(NoResource);
         };
-        self.accesses[piece as usize] = Some(Access { window, endpoint, ticket, word, access, guess: 0 });
+        let access = Access { window, endpoint, asker, word, change, guess: 0 };
+        self.accesses[piece as usize] = Some(access);
         self.start_access(piece).inspect_err(|_| {
             self.accesses[piece as usize] = None;
             self.words.give_back(piece);
-        })
+        })?;
+        self.endpoints[endpoint as usize].exchanges += u32::from(access.holds_up());
+        Ok(())
+    }
+
+    /// An operation on a peer may still have to be tried again: nothing may go there that must be behind it.
+    pub(in crate::transport::verbs) fn is_exchanging(&self, endpoint: u32) -> bool {
+        self.endpoints[endpoint as usize].exchanges > 0
     }
 
     pub(super) fn start_access(&mut self, piece: u32) -> Result<(), NoResource> {
-        let Access { window, endpoint, word, access, guess, .. } =
-            *self.accesses[piece as usize].as_ref().expect("an access under way");
+        let Access { window, endpoint, word, change, guess, .. } = self.accesses[piece as usize].expect("an access under way");
         let at = self.words.at(piece);
-        let act = match access {
-            Atomic::Load => Act::Read,
-            Atomic::Store(value) => {
+        let act = match (change.from(guess), change) {
+            (Some(new), _) => Act::CompareSwap { expected: guess, new },
+            (_, Change::Word(Atomic::Add(delta))) => Act::Add(delta),
+            (_, Change::Word(Atomic::CompareSwap { expected, new })) => Act::CompareSwap { expected, new },
+            (_, Change::Word(Atomic::Store(value))) => {
                 // SAFETY: the piece is this access's.
                 unsafe { at.cast::<u64>().write(value) };
                 Act::Write
             }
-            Atomic::Add(delta) => Act::Add(delta),
-            Atomic::CompareSwap { expected, new } => Act::CompareSwap { expected, new },
-            // There is no exchange: the word is nearly always empty.
-            Atomic::Swap(new) => Act::CompareSwap { expected: guess, new },
+            _ => Act::Read,
         };
         let local = Local { at: at as usize, len: 8, lkey: self.words.key() };
-        let store = matches!(access, Atomic::Store(_));
+        let store = act == Act::Write;
         let manner = Manner {
             signalled: true,
             inline: store && self.limits.inline >= 8,
@@ -199,7 +205,7 @@ impl Fabric {
         let access = self.accesses[piece as usize].as_mut().expect("an access under way");
         // SAFETY: the interface has written the old value there and is done with it.
         let old = unsafe { self.words.at(piece).cast::<u64>().read() };
-        if matches!(access.access, Atomic::Swap(_)) && old != access.guess {
+        if access.change.from(old).is_some() && old != access.guess {
             access.guess = old;
             self.meter.retries += 1;
             if self.start_access(piece).is_err() {
@@ -207,10 +213,32 @@ impl Fabric {
             }
             return;
         }
-        let Access { window, ticket, .. } = self.accesses[piece as usize].take().expect("just found");
-        self.words.give_back(piece);
-        if let Some(ticket) = ticket {
-            self.tell(window, Event::Answer(ticket, old));
+        let access = *access;
+        self.end_access(piece);
+        match access.asker {
+            Asker::Nobody => {}
+            Asker::Lock(ticket) => self.tell(access.window, Event::Answer(ticket, old)),
+            Asker::Operation(ticket, to) => {
+                if to != 0 {
+                    // SAFETY: the result buffer is the operation's until it is complete [EP-8].
+                    unsafe { (to as *mut u64).write_unaligned(old) };
+                }
+                self.tell(access.window, Event::Finished(ticket, Stage::Remote));
+            }
         }
+    }
+
+    /// An access is over, or given up.
+    pub(super) fn end_access(&mut self, piece: u32) {
+        let Some(access) = self.accesses[piece as usize].take() else { return };
+        self.words.give_back(piece);
+        self.endpoints[access.endpoint as usize].exchanges -= u32::from(access.holds_up());
+    }
+}
+
+impl Access {
+    /// What follows it on the queue may come before its end.
+    fn holds_up(&self) -> bool {
+        matches!((self.asker, self.change), (Asker::Operation(..), Change::Reduce(..)))
     }
 }
