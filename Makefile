@@ -95,7 +95,7 @@ test: deps ## all tests; the last line counts the C programs
 	$(MAKE) --no-print-directory test-loom
 	$(MAKE) --no-print-directory test-small
 	$(MAKE) --no-print-directory test-netns SOME=1
-	$(MAKE) --no-print-directory test-verbs LOSS=0 ONLY='^(unmodified 2|locks 2|lost 2 .*flush)'
+	$(MAKE) --no-print-directory test-verbs LOSS=0 ONLY='^(unmodified 2|locks 2|lost 2 .*flush tag|outage 2 .*port)'
 	$(MAKE) --no-print-directory test-conformance
 	$(MAKE) --no-print-directory test-c
 
@@ -153,8 +153,9 @@ VERBS_HOST ?= mpich
 GUESTS ?= 1,2
 LOSS ?= 0.01
 TRANSPORT ?= verbs
-test-verbs: deps prefix-$(VERBS_HOST) ## verbs, and C programs over them, in guests with soft-RoCE; GUESTS=1,2,3 and LOSS=share of frames choose
-	$(PYTHON) tests/rxe/stage.py --host $(VERBS_HOST) --guests $(GUESTS) --loss $(LOSS) --transport $(TRANSPORT) $(if $(ONLY),--only '$(ONLY)')
+test-verbs: deps prefix-$(VERBS_HOST) ## verbs, and C programs over them, in guests with soft-RoCE; GUESTS=1,2,3, LOSS=share of frames, FULL=1: the long part, TIMES=n
+	$(PYTHON) tests/rxe/stage.py --host $(VERBS_HOST) --guests $(GUESTS) --loss $(LOSS) --transport $(TRANSPORT) $(if $(ONLY),--only '$(ONLY)') \
+	  $(if $(FULL),--full) $(if $(TIMES),--times $(TIMES)) $(if $(COMPARE),--compare)
 
 test-conformance: deps prefixes ## tests that others wrote (MPICH's, mpi4py's), by our library; FULL=1: all of them in all ways
 	@set -e; for h in $(HOSTS); do echo "building MPICH's tests for $$h (target/conformance/$$h)"; JOBS=$(JOBS) tests/conformance/build target/conformance $$h target/prefix-$$h; done

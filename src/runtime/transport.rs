@@ -230,6 +230,15 @@ impl Transport {
         }
     }
 
+    /// This process has waited for long: asks whether its peers are still there, and says for the log how it stands with them.
+    #[cold]
+    pub(crate) fn probe(&mut self) -> String {
+        match self {
+            Transport::Shm(_) => String::new(),
+            Transport::Messages(port) => port.probe(),
+        }
+    }
+
     /// An operation on memory that its target has not attached, of which the application has not heard. The log has.
     #[inline]
     pub(crate) fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {

@@ -161,6 +161,8 @@ pub(crate) struct Window {
     /// Looks in a row that moved nothing, and since when, to report a wait that lasts.
     idle: u32,
     idle_since: Option<Instant>,
+    /// What was reported last.
+    reported: String,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<(HostRequest, Scope)>>,
     /// Where pending waits for counters tell what they find, by the request's index.
@@ -194,6 +196,7 @@ impl Window {
             shortcut,
             attended: false,
             idle: 0,
+            reported: String::new(),
             idle_since: None,
             requests: Vec::new(),
             places: HashMap::new(),
@@ -330,11 +333,12 @@ impl Window {
         moved
     }
 
-    /// Says in the log, once, what a wait that lasts waits for [EP-10].
+    /// Says in the log, once, what a wait that lasts waits for [EP-10], and has the peers asked whether they are still there.
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
     fn report_wait(&mut self) {
-        if self.engine.is_quiet() {
+        let quiet = self.engine.is_quiet();
+        if quiet && self.waiting == 0 && self.engine.expectations_waiting() == 0 {
             // A window that polls for others is looked at all the same: its own next wait begins anew.
             self.idle = 0;
             return;
@@ -342,8 +346,13 @@ impl Window {
         if self.idle == LOOKS_PER_CLOCK {
             self.idle_since = Some(Instant::now());
         } else if self.idle_since.is_some_and(|since| since.elapsed() >= LONG_WAIT) {
-            self.idle_since = None;
-            log::info!("window {:#x} has waited for {LONG_WAIT:?}: {}", self.handle.0, self.engine.waits());
+            self.idle_since = Some(Instant::now());
+            let standing = self.port.probe();
+            let waits = if quiet { String::new() } else { self.engine.waits().to_string() };
+            if waits != self.reported {
+                log::info!("window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}", self.handle.0);
+                self.reported = waits;
+            }
         }
     }
 

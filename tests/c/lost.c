@@ -1,33 +1,22 @@
 /*
  * A peer that cannot be reached any more, since the network between the two has gone: what waits for it ends with an error that says so, within the time
  * that the interface tries, and so does the window. For guests with soft-RoCE (tests/rxe); the messages of the MPI library take another network.
- * argv: what rank 0 waits in (flush, lock, fence, iunlock).
+ * argv: what rank 0 waits in (flush, lock, fence, iunlock), and what is gone: network (the default: frames get lost), or the port of rank 1's
+ * machine (port) or of rank 0's own (own).
  */
 #include "check.h"
-#include <time.h>
-
-/* Makes a fault: MPIX_TEST_FAULT is the program that does it. */
-static void fault(const char *what)
-{
-    char line[1024];
-    const char *program = getenv("MPIX_TEST_FAULT");
-    REQUIRE(program != NULL);
-    snprintf(line, sizeof line, "%s %s > /dev/null", program, what);
-    REQUIRE(system(line) == 0);
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec * 1e-9;
-}
+#include "faults.h"
 
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
-    REQUIRE(ranks == 2 && argc == 2);
-    const char *what = argv[1];
+    REQUIRE(ranks == 2 && (argc == 2 || argc == 3));
+    const char *what = argv[1], *gone = argc == 3 ? argv[2] : "network";
+    const char *down = "down 1", *up = "up 1";
+    if (!strcmp(gone, "port"))
+        down = "unplug 1", up = "plug 1";
+    if (!strcmp(gone, "own"))
+        down = "unplug 0", up = "plug 0";
     MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     int64_t *base, value = 7;
@@ -48,7 +37,7 @@ int main(int argc, char **argv)
             MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win));
         if (!strcmp(what, "fence"))
             MPI(MPI_Win_fence(0, win));
-        fault("down 1");
+        fault(down);
         double begin = seconds();
         if (!strcmp(what, "lock")) {
             code = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
@@ -72,8 +61,9 @@ int main(int argc, char **argv)
         EXPECT(code != MPI_SUCCESS, "%s ends with an error", what);
         if (strcmp(what, "iunlock"))
             EXPECT(strstr(text, "process 1 of the window cannot be reached") != NULL, "the error says: %s", text);
+        printf("NOTE after %.1f s: %s\n", took, text);
         EXPECT(took < 40, "it took %.1f s", took);
-        fault("up 1");
+        fault(up);
     } else if (!strcmp(what, "fence")) {
         int code = MPI_Win_fence(0, win);
         if (code == MPI_SUCCESS)

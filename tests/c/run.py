@@ -17,6 +17,7 @@ mpiexec.NAME. The Fortran compiler is the one whose name has mpif90 for mpicc. W
   expect=REGEX   must be found in the output (repeat; `_` stands for a space)
   reject=REGEX   must not be found
   host=          mpich or openmpi: only there
+  program=NAME   a program of --programs, linked with us, and not one that is compiled here
   tag=WORD       chosen by --tag
 
 Lines of output that begin with NOTE are shown. After each entry no process of it and no new segment in /dev/shm may be left. The last line is "N passed, N failed".
@@ -55,6 +56,7 @@ class Host:
         self.mpiexec = options.mpiexec.get(name, f"mpiexec.{name}")
         self.mpif90 = self.mpicc.replace("mpicc", "mpif90")
         self.build = os.path.join(os.path.abspath(options.build), name)
+        self.programs = os.path.join(os.path.abspath(options.programs), name)
         os.makedirs(self.build, exist_ok=True)
         version = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True)
         self.kind = "openmpi" if re.search(r"open.?mpi|openrte|prrte", version.stdout + version.stderr, re.I) else "mpich"
@@ -90,7 +92,7 @@ class Entry:
         words = line.split()
         self.name, self.ranks, self.limit = words[0], int(words[1]), float(words[2])
         self.args, self.env, self.tags, self.expect, self.reject = [], {}, [], [], []
-        self.mode, self.result, self.host = "link", "ok", None
+        self.mode, self.result, self.host, self.program = "link", "ok", None, None
         for word in words[3:]:
             key, _, value = word.partition("=")
             if key == "arg":
@@ -102,13 +104,15 @@ class Entry:
                 self.tags.append(value)
             elif key in ("expect", "reject"):
                 getattr(self, key).append(value.replace("_", " "))
-            elif key in ("mode", "result", "host"):
+            elif key in ("mode", "result", "host", "program"):
                 setattr(self, key, value)
             else:
                 raise SystemExit(f"testlist: {key}= is not known: {line}")
         self.title = " ".join([self.name] + words[3:])
 
     def binary(self, host):
+        if self.program:
+            return os.path.join(host.programs, self.program)
         return os.path.join(host.build, f"{self.name}.{self.mode}")
 
 
@@ -170,6 +174,8 @@ def compile_all(entries, hosts, jobs, sanitize):
     wanted = {}
     for host in hosts:
         for entry in entries:
+            if entry.program:
+                continue
             wanted.setdefault(entry.binary(host), (entry, host))
     failed = {}
 
@@ -320,6 +326,11 @@ def run_one(entry, host, options):
         output, code = hang.args[0] + b"\nNOTE the host hung in its own MPI_Finalize\n", 0
     except subprocess.TimeoutExpired as late:
         wrong.append(f"still running after {limit:.0f} s")
+        if options.autopsy:
+            try:
+                subprocess.run([*options.autopsy, binary], timeout=200)
+            except subprocess.TimeoutExpired:
+                print("the autopsy does not end")
         if options.stacks:
             for pid in processes_of(binary):
                 subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"], stderr=subprocess.DEVNULL)
@@ -360,11 +371,13 @@ def main():
     for name in ("prefix", "mpicc", "mpiexec"):
         parser.add_argument(f"--{name}", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--build", default=os.path.join(ROOT, "target", "ctests"))
+    parser.add_argument("--programs", default=os.path.join(ROOT, "target", "microbench"), help="DIR/NAME has programs of entries with program=")
     parser.add_argument("--list", default=os.path.join(HERE, "testlist"))
     parser.add_argument("--only", help="regular expression on `name ranks key=value...`")
-    parser.add_argument("--tag", help="only entries with this tag")
+    parser.add_argument("--tag", help="only entries with this tag, or one of these: WORD,WORD")
     parser.add_argument("--max-ranks", type=int, default=64)
     parser.add_argument("--mode", help="only entries of this mode")
+    parser.add_argument("--names", action="store_true", help="only says which entries there are")
     parser.add_argument("--build-only", action="store_true")
     parser.add_argument("--built", action="store_true")
     parser.add_argument("--plain", action="store_true", help="run mode=plain and mode=preload entries on the hosts alone: tests the tests")
@@ -376,6 +389,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--stacks", action="store_true", help="gdb stacks of what is still running at the limit")
+    parser.add_argument("--autopsy", type=shlex.split, metavar="COMMAND", help="run at the limit, with the program's path, before the job is ended")
     parser.add_argument("-v", "--verbose", action="store_true", help="output of passing tests too")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -389,8 +403,11 @@ def main():
             e.mode, e.expect = "plain", []
     chosen = [e for e in entries
               if (not options.only or re.search(options.only, f"{e.name} {e.ranks} {e.title}"))
-              and (not options.tag or options.tag in e.tags) and (not options.mode or e.mode == options.mode)
+              and (not options.tag or set(options.tag.split(",")) & set(e.tags)) and (not options.mode or e.mode == options.mode)
               and e.ranks <= options.max_ranks]
+    if options.names:
+        print("".join(f"{e.title}\n" for e in chosen), end="")
+        return 0
     hosts = [Host(name, options) for name in options.host]
     start = time.monotonic()
     broken = {} if options.built else compile_all(chosen, hosts, options.jobs, options.sanitize)
@@ -400,7 +417,7 @@ def main():
         print("".join(f"{binary} does not compile\n{words}" for binary, words in broken.items()), end="", flush=True)
         return 1 if broken else 0
     passed, hung, failed, skipped = 0, 0, [], []
-    width = max([len(e.title) for e in chosen] + [10])
+    width = min(max([len(e.title) for e in chosen] + [10]), 90)
     for _ in range(options.repeat):
         for host in hosts:
             for entry in chosen:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs MPICH's one-sided tests, built by `build`, with our library: as they are, preloaded; and with every closing call nonblocking.
 
-  run.py --host NAME [--host NAME ...] [--way preload|nonblocking|plain ...] [--transport shm|host_mpi ...] [--full] [--only REGEX] ...
+  run.py --host NAME [--host NAME ...] [--way preload|nonblocking|plain ...] [--transport shm|host_mpi|verbs ...] [--full] [--only REGEX] ...
 
 An entry of a test list is a program, a number of ranks and options. It passes if it exits with 0 and says "No Errors" (or as its
 `resultTest` says). The rule: an entry fails here only if `known-HOST.tsv` says that it may, with the reason. The last lines are
@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--built", default=os.path.join(ROOT, "target", "conformance"), help="where `build` has put them")
     parser.add_argument("--prefix", action="append", default=[], metavar="NAME=DIR", help="where our library is installed (default target/prefix-NAME)")
     parser.add_argument("--way", action="append", choices=["preload", "nonblocking", "plain"])
-    parser.add_argument("--transport", action="append", choices=["shm", "host_mpi"])
+    parser.add_argument("--transport", action="append", choices=["shm", "host_mpi", "verbs"])
     parser.add_argument("--full", action="store_true", help="all entries in all ways")
     parser.add_argument("--only", help="regular expression on `folder/test options`")
     parser.add_argument("--limit", type=float, default=90, help="seconds per entry")
@@ -124,7 +124,7 @@ def main():
                 env = dict(item.split("=", 1) for item in options.env)
                 if way == "preload":
                     env["LD_PRELOAD"] = os.path.join(at, "lib", "libmpix_rma.so")
-                if transport == "host_mpi":
+                if transport and transport != "shm":
                     env["MPIX_RMA_TRANSPORT"] = transport
                 for folder in IN_C if way == "nonblocking" else FOLDERS:
                     built = os.path.join(options.built, host)

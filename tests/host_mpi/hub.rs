@@ -31,6 +31,8 @@ pub struct Hub {
     pub ranks: u32,
     /// Packets that were sent.
     pub sent: u64,
+    /// Changes packets on their way.
+    pub tamper: Option<fn(Rank, &mut Vec<u8>)>,
     /// What else the processes share, for what does not go through here alone.
     #[allow(dead_code, reason = "some tests have nothing else")]
     pub beside: Option<Box<dyn std::any::Any + Send>>,
@@ -48,6 +50,7 @@ impl Hub {
             numbers: Vec::new(),
             ranks,
             sent: 0,
+            tamper: None,
             beside: None,
         }))
     }
@@ -109,7 +112,11 @@ impl Courier for HubCourier {
     fn send(&mut self, peer: Rank, packet: Packet) {
         let mut hub = self.hub.lock().unwrap();
         hub.sent += 1;
-        hub.inject(self.me, peer, packet.bytes);
+        let mut bytes = packet.bytes;
+        if let Some(tamper) = hub.tamper {
+            tamper(self.me, &mut bytes);
+        }
+        hub.inject(self.me, peer, bytes);
     }
 
     fn is_busy(&self) -> bool {

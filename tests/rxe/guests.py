@@ -11,13 +11,16 @@ While it runs, anybody inside or outside may make faults: `tests/rxe/fault COMMA
 Needs prepare.py. Emulated, unless KVM can boot such a guest (MPIX_GUEST_ACCEL=tcg or kvm decides).
 """
 import argparse
+import ctypes
 import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import prepare
@@ -25,6 +28,7 @@ import switch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIME_LIMIT, NEVER_UP = 124, 125
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KERNEL_LINE = "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off nokaslr apparmor=0 audit=0 random.trust_cpu=on nowatchdog" \
               " rcupdate.rcu_cpu_stall_suppress=1"
 # Under emulation a look at any other clock leaves the emulated code; its stability is that of the machine outside.
@@ -37,6 +41,26 @@ def qemu(cache, accel, cpus, memory, line):
     return ["qemu-system-x86_64", "-M", "q35,hpet=off", *words, "-smp", str(cpus), "-m", str(memory), "-nodefaults", "-display", "none",
             "-no-reboot", "-kernel", f"{cache}/vmlinux", "-initrd", f"{cache}/initrd.img", "-append", f"{KERNEL_LINE} {clock} {line}",
             "-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
+
+
+def ticks_per_millisecond(cache):
+    """How fast the processor's counter runs. A guest that is emulated on a busy machine would find out wrongly, up to ten times, by comparing it with emulated
+    clocks; its time, and with it all limits, would run faster than ours."""
+    ticks = ctypes.CDLL(f"{cache}/patience.so").processor_ticks
+    ticks.restype = ctypes.c_ulonglong
+
+    def both():
+        """Nanoseconds and ticks of one moment: of some looks at both clocks, the pair with the least between them."""
+        looks = []
+        for _ in range(5):
+            before, count, after = time.monotonic_ns(), ticks(), time.monotonic_ns()
+            looks.append((after - before, (before + after) / 2, count))
+        return min(looks)[1:]
+
+    begin, first = both()
+    time.sleep(0.1)
+    end, last = both()
+    return round((last - first) * 1e6 / (end - begin))
 
 
 def accelerator(cache):
@@ -81,13 +105,16 @@ class Guest:
         self.write("setup", "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in names.items()))
         if self.has_job:
             self.write("job", shlex.join(options.command) + "\n")
-        line = qemu(options.cache, options.accel, options.cpus, options.memory, f"guest={index}") + ["-serial", f"file:{self.folder}/console"]
+        clock = f" tsc_early_khz={options.ticks}" if options.accel == "tcg" else ""
+        line = qemu(options.cache, options.accel, options.cpus, options.memory, f"guest={index}{clock}") + ["-serial", f"file:{self.folder}/console"]
         for name, path, more in (("root", "/", ",readonly=on,multidevs=remap"), ("out", self.folder, "")):
             line += ["-fsdev", f"local,id={name},path={path},security_model=none{more}", "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
         for network in (switch.FABRIC, switch.REST):
             ends = f"local.type=unix,local.path={sockets}/{network}.{index}.guest,remote.type=unix,remote.path={sockets}/{network}.{index}.switch"
             line += ["-netdev", f"dgram,id=net{network},{ends}", "-device",
                      f"virtio-net-pci,netdev=net{network},mac={switch.hardware_address(network, index)},host_mtu=4200,romfile="]
+        self.monitor = f"{sockets}/{index}.monitor"
+        line += ["-chardev", f"socket,id=monitor,path={self.monitor},server=on,wait=off", "-mon", "chardev=monitor,mode=readline"]
         with open(f"{self.folder}/qemu", "w") as log:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -101,6 +128,20 @@ class Guest:
             return open(f"{self.folder}/{name}", errors="replace").read()
         except OSError:
             return None
+
+    def plug(self, way):
+        """Plugs in (`on`) or pulls (`off`) the cable of the fabric's card."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.settimeout(10)
+            monitor.connect(self.monitor)
+            for line in (None, f"set_link net{switch.FABRIC} {way}\n"):
+                monitor.sendall((line or "").encode())
+                said = b""
+                while not said.rstrip().endswith(b"(qemu)"):
+                    more = monitor.recv(4096)
+                    if not more:
+                        raise OSError("the monitor has hung up")
+                    said += more
 
     def kill(self):
         if self.process.poll() is None:
@@ -140,6 +181,9 @@ class Guests:
             raise
 
     def close(self):
+        # Nothing may come between: a guest that is left runs until somebody finds it.
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         for guest in self.all:
             guest.kill()
         shutil.rmtree(self.sockets, ignore_errors=True)
@@ -216,10 +260,17 @@ class Guests:
     def fault(self, words):
         """Does one command of `tests/rxe/fault`; what it says begins with ok or wrong."""
         try:
-            if words[0] in ("down", "up", "kill"):
+            if words[0] in ("down", "up", "unplug", "plug", "kill"):
                 guest = self.all[int(words[1].removeprefix("guest"))]
+            later = None
             if words[0] == "down":
                 self.switch.down.add(guest.index)
+                later = lambda: self.switch.down.discard(guest.index)
+            elif words[0] == "unplug":
+                guest.plug("off")
+                later = lambda: guest.plug("on")
+            elif words[0] == "plug":
+                guest.plug("on")
             elif words[0] == "up":
                 self.switch.down.discard(guest.index)
             elif words[0] == "kill":
@@ -231,8 +282,10 @@ class Guests:
                 return f"ok {self.switch.carried} {self.switch.lost}"
             else:
                 return f"wrong: {words[0]} is not known"
+            if later and len(words) > 2:
+                threading.Timer(float(words[2]), later).start()
             return "ok"
-        except (IndexError, ValueError) as error:
+        except (IndexError, ValueError, OSError) as error:
             return f"wrong: {' '.join(words)}: {error}"
 
 
@@ -259,7 +312,8 @@ def main():
     # With more virtual CPUs than real ones, the guests wait for each other's.
     options.cpus = options.cpus or (2 if options.guests == 1 or len(os.sched_getaffinity(0)) >= 2 * options.guests else 1)
     options.accel = accelerator(options.cache)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    options.ticks = ticks_per_millisecond(options.cache)
+    for number in SIGNALS:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     guests = Guests(options)
     try:

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
-"""Latencies of 8 bytes by perftest in a guest, for comparison with ours in the same boot.
+"""Latencies of 8 bytes by perftest in a guest, and ours in the same boot.
 
-  guests.py perftest.py [--iterations N]      (perftest.py runs in the guest)
+  guests.py perftest.py [--iterations N]                              (perftest.py runs in the guest)
+  guests.py --spin perftest.py --ours PROGRAM [--rounds N] [--most R]  PROGRAM is latency.c, compiled; stage.py --compare does all that
 
 Prints one line of JSON: typical (median), least and largest microseconds of a write, a read and an atomic between two processes of
 the guest over rxe0. A write's is half of a round trip, as perftest counts it.
+
+With --ours, the two take turns, and the line has the best of all rounds and our part over perftest's: a notified put over a write, a put with its flush
+over two of them (a write, and what comes back), a get with its flush over a read, a lock over an atomic. Ends with 1 if one of them is more than --most.
 """
 import argparse
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -42,11 +48,41 @@ def measure(program, iterations, index, port):
         server.wait()
 
 
+def compare(options, index):
+    """Ours and perftest's, in turns."""
+    theirs, ours = [], []
+    env = {**os.environ, "MPIX_RMA_TRANSPORT": "verbs", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth1",
+           "HWLOC_COMPONENTS": "synthetic,stop", "HWLOC_SYNTHETIC": f"pu:{os.cpu_count()}"}
+    for turn in range(options.rounds):
+        numbers = enumerate(PROGRAMS.items(), 18600 + 10 * turn)
+        theirs.append({name: measure(program, options.iterations, index, number)["typical_us"] for number, (name, program) in numbers})
+        said = subprocess.run([*shlex.split(options.mpiexec), "-n", "2", options.ours], env=env, capture_output=True, text=True, timeout=200)
+        if said.returncode:
+            raise SystemExit(f"{options.ours} has failed: {said.stdout}{said.stderr}")
+        ours.append(json.loads(said.stdout))
+    best = lambda seen, name: min(one[name] for one in seen)
+    write, read, atomic = (best(theirs, name) for name in ("write", "read", "atomic"))
+    ratios = {"notified_put": best(ours, "notified_put") / write, "put": best(ours, "put") / (2 * write), "get": best(ours, "get") / read,
+              "lock": best(ours, "lock") / atomic}
+    print(json.dumps({"perftest_us": {"write": write, "read": read, "atomic": atomic}, "ours_us": {name: best(ours, name) for name in ours[0]},
+                      "ratios": {name: round(ratio, 2) for name, ratio in ratios.items()}, "rounds": options.rounds}))
+    slow = [name for name, ratio in ratios.items() if options.most and ratio > options.most]
+    if slow:
+        print(f"more than {options.most} times perftest's: {', '.join(slow)}")
+    return 1 if slow else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=1000)
+    parser.add_argument("--ours", metavar="PROGRAM")
+    parser.add_argument("--mpiexec", default="mpiexec.mpich", help="with its options")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--most", type=float, help="times perftest's that ours may take")
     options = parser.parse_args()
     index = gid_index()
+    if options.ours:
+        return compare(options, index)
     results = {name: measure(program, options.iterations, index, 18500 + number) for number, (name, program) in enumerate(PROGRAMS.items())}
     print(json.dumps(results))
     return 0

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """`make test-verbs`: prepares guests with soft-RoCE and runs tests of verbs and of the library in them.
 
-  stage.py --host NAME [--guests 1,2,3] [--loss SHARE] [--transport NAME] [--only REGEX] [--list]
+  stage.py --host NAME [--guests 1,2,3] [--loss SHARE] [--transport NAME] [--only REGEX] [--full] [--times N] [--compare]
 
-Runs: one guest (verbs by themselves, then C tests, the transport forced), two and three guests (C tests across them, ranks by turns), and two
-guests while frames get lost (`loss`). What is compiled is compiled here, before: guests are slow. The C tests are those of tests/rxe/testlist.
+Runs: one guest (verbs by themselves, then C tests, the transport forced), two and three guests (C tests across them, ranks by turns), two guests
+while frames get lost (`loss`), and two of which one is killed. What is compiled is compiled here, before: guests are slow. The programs are those
+of tests/rxe/testlist: a run has the entries with its tag, and with --full those with the tag that has -full behind it, too; one guest has the suite's
+sample of tests/conformance then, if it was built. --times: all of it, so many times or until something fails. --compare: our latencies beside perftest's, and nothing else.
 A run that takes longer than its limit has failed; one in which a guest never came up is tried once more.
 """
 import argparse
@@ -21,20 +23,32 @@ import prepare
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.join(ROOT, "target", "rxe", "build")
+SUITE = os.path.join(ROOT, "target", "conformance")
 
 
 class Run:
     """Guests, and what runs in the first of them."""
 
-    def __init__(self, name, count, tag, seconds, loss=0.0):
-        self.name, self.count, self.tag, self.seconds, self.loss = name, count, tag, seconds, loss
+    def __init__(self, name, count, tag, seconds, loss=0.0, probe=True):
+        self.name, self.count, self.tag, self.seconds, self.loss, self.probe = name, count, tag, seconds, loss, probe
         # Ranks that share a virtual processor wait for each other's turns, each of which is milliseconds; real ones are shared more finely.
         self.cpus = ["--cpus", "4"] if count == 1 else []
+
+    def has_entries(self, options):
+        """Whether there is an entry for it that --only wants."""
+        said = subprocess.run([sys.executable, f"{ROOT}/tests/c/run.py", "--names", "--list", f"{HERE}/testlist", "--tag", self.tags(options),
+                               "--host", options.host[0], "--only", options.only], capture_output=True, text=True, check=True)
+        return bool(said.stdout.strip())
+
+    def tags(self, options):
+        return f"{self.tag},{self.tag}-full" if options.full else self.tag
 
     def script(self, options):
         """Shell text for the first guest: the stage itself, then the C tests."""
         lines = ["set -e"]
-        if self.count == 1:
+        if not self.probe:
+            pass
+        elif self.count == 1:
             lines += [f"{BUILD}/probe"]
         else:
             # In the background: the launcher's shell would wait for it.
@@ -44,8 +58,9 @@ class Run:
                 lines += ["retries=$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/completer_retry_err)",
                           "echo \"retries: $retries\"", "[ \"$retries\" -gt 0 ]"]
         for host in options.host:
-            words = ["tests/c/run.py", "--built", "--list", f"{HERE}/testlist", "--tag", self.tag, "--host", host,
-                     "--mpiexec", f"{host}={HERE}/mpiexec", "--build", f"{BUILD}/c", "--slowdown", str(options.slowdown),
+            words = ["tests/c/run.py", "--built", "--list", f"{HERE}/testlist", "--tag", self.tags(options), "--host", host,
+                     "--mpiexec", f"{host}={HERE}/mpiexec", "--build", f"{BUILD}/c", "--programs", f"{BUILD}/programs",
+                     "--slowdown", str(options.slowdown), "--autopsy", f"{HERE}/autopsy",
                      # MPICH's own MPI_Finalize over TCP hangs now and then, as in tests/netns.
                      "--host-may-hang", "20", "--env", f"MPIX_TEST_FAULT={HERE}/fault"]
             if options.transport and self.count == 1:
@@ -53,6 +68,10 @@ class Run:
             if options.only:
                 words += ["--only", options.only]
             lines += [f"MPIX_MPIEXEC=mpiexec.{host} {sys.executable} {shlex.join(words)}"]
+            if options.full and self.count == 1 and os.path.exists(f"{SUITE}/{host}/rma"):
+                # The launcher forks here, so that nothing but these settings is needed.
+                lines += ["export UCX_TLS=tcp,self,sm UCX_NET_DEVICES=eth1 HWLOC_COMPONENTS=synthetic,stop HWLOC_SYNTHETIC=pu:$(nproc)",
+                          f"{sys.executable} tests/conformance/run.py --host {host} --way preload --transport verbs --limit 200"]
         return "\n".join(lines)
 
     def once(self, options):
@@ -76,6 +95,18 @@ def build(options):
     line = ["cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"{HERE}/probe.c", "-o", f"{BUILD}/probe", "-libverbs", "-lpthread"]
     if subprocess.run(line).returncode:
         return False
+    for host in options.host if options.full else []:
+        prefix = f"{ROOT}/target/prefix-{host}"
+        made = subprocess.run([f"{ROOT}/microbench/build.sh", host, prefix, f"{BUILD}/programs/{host}"], capture_output=True, text=True)
+        if made.returncode:
+            print(made.stderr)
+            return False
+    if options.compare:
+        env = dict(os.environ, PKG_CONFIG_PATH=f"{ROOT}/target/prefix-{options.host[0]}/lib/pkgconfig")
+        ask = lambda what: shlex.split(subprocess.check_output(["pkg-config", what, "mpix-rma"], env=env, text=True))
+        line = [f"mpicc.{options.host[0]}", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *ask("--cflags"), f"{HERE}/latency.c", "-o",
+                f"{BUILD}/latency", *ask("--libs")]
+        return not subprocess.run(line).returncode
     words = [sys.executable, f"{ROOT}/tests/c/run.py", "--build-only", "--list", f"{HERE}/testlist", "--build", f"{BUILD}/c"]
     return not subprocess.run(words + [word for host in options.host for word in ("--host", host)]).returncode
 
@@ -87,6 +118,9 @@ def main():
     parser.add_argument("--loss", type=float, default=0.01, help="share of frames lost in the run with losses; 0: no such run")
     parser.add_argument("--transport", help="forced in one guest")
     parser.add_argument("--only", help="as in tests/c/run.py")
+    parser.add_argument("--full", action="store_true", help="the long ones, too")
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--compare", action="store_true")
     parser.add_argument("--slowdown", type=float, default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")), help="multiplies time limits")
     options = parser.parse_args()
     try:
@@ -96,16 +130,27 @@ def main():
         return 0
     if not build(options):
         return 1
+    if options.compare:
+        words = [sys.executable, f"{HERE}/guests.py", "--spin", "--seconds", "900", f"{HERE}/perftest.py", "--ours", f"{BUILD}/latency"]
+        return subprocess.run([*words, "--most", "1.5"], cwd=ROOT).returncode
     names = {1: "one guest", 2: "two guests", 3: "three guests"}
     counts = [int(word) for word in options.guests.split(",")]
-    runs = [Run(names[count], count, "one" if count == 1 else "across", 1200) for count in counts]
-    if options.loss and 2 in counts:
-        runs.append(Run(f"two guests, {100 * options.loss:g} % lost", 2, "loss", 1200, options.loss))
+    limit = 7200 if options.full else 1200
+    runs = [Run(names[count], count, "one" if count == 1 else "across", limit) for count in counts]
+    if 2 in counts and options.loss:
+        runs.append(Run(f"two guests, {100 * options.loss:g} % lost", 2, "loss", limit, options.loss))
+    if 2 in counts:
+        # A guest that is killed cannot be used again.
+        runs.append(Run("two guests, one killed", 2, "killed", 600, probe=False))
+    if options.only:
+        runs = [run for run in runs if run.has_entries(options)]
     results = []
-    for run in runs:
+    for run in runs * options.times:
         begin = time.monotonic()
         wrong = run.run(options)
         results.append((run.name, wrong, time.monotonic() - begin))
+        if wrong and options.times > 1:
+            break
     for name, wrong, seconds in results:
         print(f"{'FAIL' if wrong else 'ok  '} {name}: {seconds:.0f} s{'  ' + wrong if wrong else ''}")
     return 1 if any(wrong for _, wrong, _ in results) else 0

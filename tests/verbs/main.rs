@@ -7,6 +7,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
 
 mod carry;
+mod failures;
 mod hellos;
 mod kept;
 mod layout;

@@ -67,6 +67,11 @@ impl Net {
         self.gone.extend(gone);
     }
 
+    /// The process that made this interface, counted from 0, is gone.
+    pub fn kill(&mut self, process: usize) {
+        self.pairs.retain(|_, pair| pair.nic != process);
+    }
+
     fn number(&mut self) -> u32 {
         self.next += 1;
         self.next

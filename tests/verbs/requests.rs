@@ -1,4 +1,4 @@
-//! How many requests each call takes (docs/design/verbs.md), windows that share queues, and what becomes of a queue that fails.
+//! How many requests each call takes (docs/design/verbs.md), and windows that share queues.
 
 use std::sync::{Arc, Mutex};
 
@@ -269,47 +269,4 @@ fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
     }
     drain(&mut w, &mut flight);
     end(&hub, w);
-}
-
-#[test]
-fn a_queue_that_fails_ends_what_waits_for_it() {
-    if crate::carry::device().is_some() {
-        return;
-    }
-    let (hub, mut w, _memories, mut flight) = met();
-    crate::carry::net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
-    let value = 9u64;
-    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
-    assert!(flight.try_post(&mut w[0], &put));
-    for turn in 0.. {
-        assert!(turn < 1000, "nobody hears of it");
-        w[0].poll();
-        if w[0].is_broken() {
-            break;
-        }
-    }
-    assert_eq!(w[0].post(&put, Ticket(77)), Posted::NoResource);
-    assert_eq!(w[0].signal(1, Word::Done, 9), Err(NoResource));
-    assert!(w[0].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("put")), "{:?}", w[0].lost());
-}
-
-/// A process that only waits for the other one hears of it through the host.
-#[test]
-fn both_sides_hear_of_a_queue_that_has_failed() {
-    if crate::carry::device().is_some() {
-        return;
-    }
-    let (hub, mut w, _memories, mut flight) = met();
-    crate::carry::net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
-    let value = 9u64;
-    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
-    assert!(flight.try_post(&mut w[0], &put));
-    for turn in 0.. {
-        assert!(turn < 1000, "one does not hear of it");
-        poll(&mut w);
-        if w.iter().all(Far::is_broken) {
-            break;
-        }
-    }
-    assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
 }

@@ -293,12 +293,15 @@ impl Link {
         }
     }
 
-    /// Ends it: tells the peer, once, that nothing is taken from it any more.
+    /// Ends it: tells the peer, once, that nothing is taken from it any more, since a message was refused or a process was lost.
     #[cold]
-    pub(super) fn end(&mut self, courier: &mut impl Courier) {
+    pub(super) fn end(&mut self, courier: &mut impl Courier, lost: Option<Rank>) {
         if !std::mem::replace(&mut self.broken, true) {
             let mut packet = courier.packet();
-            packet.refusal();
+            match lost {
+                Some(rank) => packet.lost(rank),
+                None => packet.refusal(),
+            }
             self.queue.clear();
             self.out = None;
             self.send(courier, Outgoing { packet, counted: false }, false);

@@ -108,9 +108,17 @@ impl<C: Courier> MessageWindow<C> {
         moved
     }
 
+    /// This process has waited for long, and asks whether its peers are still there. For the log: where it stands with them.
+    #[cold]
+    pub fn probe(&mut self) -> String {
+        let Some(direct) = self.courier.direct().filter(|_| !self.broken) else { return String::new() };
+        direct.probe();
+        direct.standing()
+    }
+
     /// A peer cannot be reached any more.
     #[cold]
-    fn lose(&mut self, peer: Rank, reason: &str) {
+    pub(super) fn lose(&mut self, peer: Rank, reason: &str) {
         let text = format!("process {peer} of the window cannot be reached any more: {reason}");
         log::error!("{text}");
         // Once in the life of a window.

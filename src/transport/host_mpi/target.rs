@@ -25,7 +25,10 @@ impl<C: Courier> MessageWindow<C> {
             match index {
                 None => self.refuse(peer, None, Malformed::UnknownWord),
                 // One that this process may not have met when the window ended.
-                Some(index) if self.broken => self.links[index as usize].end(&mut self.courier),
+                Some(index) if self.broken => {
+                    let lost = self.lost.map(|(rank, _)| rank);
+                    self.links[index as usize].end(&mut self.courier, lost);
+                }
                 Some(index) => {
                     self.list(index);
                     if let Err(reason) = self.take_packet(index, &packet.bytes) {
@@ -54,11 +57,17 @@ impl<C: Courier> MessageWindow<C> {
         self.refused.push_back(refused);
     }
 
-    /// Ends the window for all that this process has met.
+    /// Ends the window for all that this process has met, by whatever way.
     #[cold]
     pub(super) fn break_off(&mut self) {
+        let mates = (0..self.members.count()).map(|place| self.members.rank_at(place));
+        let met: Vec<Rank> = self.courier.direct().map_or_else(Vec::new, |direct| direct.met().chain(mates).collect());
+        for peer in met.into_iter().filter(|peer| *peer != self.members.me()).collect::<Vec<_>>() {
+            self.link_to(peer);
+        }
+        let lost = self.lost.map(|(rank, _)| rank);
         for link in self.links.iter_mut().filter(|link| !link.broken) {
-            link.end(&mut self.courier);
+            link.end(&mut self.courier, lost);
         }
         self.courier.cancel_bulks();
         self.broken = true;
@@ -202,6 +211,16 @@ impl<C: Courier> MessageWindow<C> {
                 return Ok(());
             }
             Record::Refusal => return Err(Malformed::RefusedThere),
+            Record::Lost(rank) => {
+                if rank >= self.members.size() {
+                    return Err(Malformed::UnknownProcess);
+                }
+                let peer = link.peer;
+                // It knows.
+                link.broken = true;
+                self.lose(if rank == self.members.me() { peer } else { rank }, &format!("process {peer} says so"));
+                return Ok(());
+            }
             Record::Unattached(what) => return self.unattached(index, what),
             Record::Farewell => {
                 link.left = true;

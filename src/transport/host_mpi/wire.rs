@@ -69,6 +69,9 @@ pub enum Malformed {
     /// The peer has sent more than it had credits for.
     #[error("the peer has sent more than was agreed")]
     TooMuch,
+    /// It tells of a process that the window does not have.
+    #[error("it tells of a process that is none")]
+    UnknownProcess,
     /// The peer has refused what this process has sent.
     #[error("the peer says that it has refused a message of this process")]
     RefusedThere,
@@ -162,6 +165,8 @@ pub enum Record<'a> {
     Farewell,
     /// The sender has refused a message of the receiver's, and takes nothing more from it.
     Refusal,
+    /// The sender cannot reach this process of the window any more, for which it or the receiver may wait; it takes nothing more.
+    Lost(Rank),
     /// An operation of the receiver's was not done, since some of the memory that it reaches is not attached to the window.
     Unattached(Unattached),
 }
@@ -234,6 +239,7 @@ mod kind {
     pub(super) const NOTIFY: u8 = 14;
     pub(super) const NOTIFY_TAGGED: u8 = 15;
     pub(super) const UNATTACHED: u8 = 16;
+    pub(super) const LOST: u8 = 17;
 }
 
 /// A packet being written, or one that came in.
@@ -414,6 +420,11 @@ impl Packet {
         self.head([kind::REFUSAL, 0, 0, 0], 0, 0, 0);
     }
 
+    /// Appends [`Record::Lost`].
+    pub fn lost(&mut self, rank: Rank) {
+        self.head([kind::LOST, 0, 0, 0], rank, 0, 0);
+    }
+
     /// Appends [`Record::Unattached`].
     pub fn unattached(&mut self, what: Unattached) {
         let (by, id, number) = match what.which {
@@ -554,6 +565,7 @@ impl<'a> Reader<'a> {
             kind::ANSWER => Record::Answer(id, self.number()?),
             kind::FAREWELL => Record::Farewell,
             kind::REFUSAL => Record::Refusal,
+            kind::LOST => Record::Lost(id),
             kind::UNATTACHED => {
                 let (disp, len, number) = (self.number()?, self.number()?, self.number()?);
                 let which = match codes[1] {

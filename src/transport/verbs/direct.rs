@@ -32,6 +32,9 @@ pub(crate) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
     fabric.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Peers that a report names.
+const NAMED: usize = 16;
+
 /// Bits of a number that comes with a write which name the window; the others are the counter.
 const WINDOW_BITS: u32 = 12;
 
@@ -446,6 +449,11 @@ impl Direct {
         !self.able.is_one() || self.peers.iter().any(|peer| peer.awaited > 0)
     }
 
+    /// The peers that this process has met.
+    pub fn met(&self) -> impl Iterator<Item = Rank> {
+        self.peers.iter().map(|peer| peer.rank)
+    }
+
     /// True if a peer cannot be reached any more.
     pub(super) fn is_lost(&self, rank: Rank) -> bool {
         self.index.get(&rank).is_some_and(|index| self.peers[*index as usize].lost)
@@ -476,6 +484,30 @@ impl Direct {
             }
         }
         self.push_on() | moved
+    }
+
+    /// This process has waited for long: whether all peers are still there is asked, of those of which no answer is under way. One that is gone
+    /// tells nobody, and who waits for it without having asked for anything would wait for ever.
+    #[cold]
+    pub fn probe(&mut self) {
+        let mut fabric = lock(&self.fabric);
+        for endpoint in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.endpoint) {
+            fabric.probe(endpoint, self.window);
+        }
+    }
+
+    /// For the log: how far the queues to all peers are.
+    #[cold]
+    #[must_use]
+    pub fn standing(&self) -> String {
+        let fabric = lock(&self.fabric);
+        let mut text = String::new();
+        for peer in self.peers.iter().take(NAMED) {
+            let queue = peer.endpoint.map_or_else(|| "not met".into(), |endpoint| fabric.standing(endpoint));
+            let feeds = if peer.feed.is_some() { ", an operation goes in pieces" } else { "" };
+            text.push_str(&format!("; process {}: {queue}{feeds}", peer.rank));
+        }
+        text
     }
 
     /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so far will be covered.

@@ -150,7 +150,7 @@ impl Fabric {
         self.settled(window);
     }
 
-    fn name_of(&self, endpoint: u32, number: u64) -> String {
+    pub(super) fn name_of(&self, endpoint: u32, number: u64) -> String {
         let flying = self.endpoints[endpoint as usize].flying.iter().find(|flying| flying.number >= number);
         match flying.map(|flying| &flying.what) {
             Some(What::Put { .. }) => "a put (RDMA write)".into(),

@@ -331,6 +331,18 @@ impl Fabric {
         self.limits.atomics
     }
 
+    /// For the log: how far the queue to a peer is.
+    pub(super) fn standing(&self, endpoint: u32) -> String {
+        let held = &self.endpoints[endpoint as usize];
+        let first =
+            held.flying.front().map_or_else(String::new, |first| format!(", the first {}", self.name_of(endpoint, first.number)));
+        let Endpoint { number, state, posted, done, signalled, uncovered, .. } = held;
+        let uncovered = uncovered.len();
+        format!(
+            "queue {number} {state:?}: {posted} posted, {done} complete, {signalled} signalled{first}, {uncovered} puts not covered"
+        )
+    }
+
     /// True on InfiniBand, false on Ethernet: only the former has local addresses.
     #[must_use]
     pub fn is_infiniband(&self) -> bool {

@@ -133,6 +133,13 @@ impl Fabric {
         }
     }
 
+    /// Asks a peer whether it is still there, if no answer of it is under way.
+    pub(in crate::transport::verbs) fn probe(&mut self, endpoint: u32, window: u32) {
+        if self.endpoints[endpoint as usize].signalled == 0 {
+            self.read_behind(endpoint, window);
+        }
+    }
+
     /// A read behind all requests to a peer so far. False if there was no room.
     fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];

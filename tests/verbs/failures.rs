@@ -1,0 +1,157 @@
+//! What becomes of a window when a queue fails, a key is wrong, or a process is gone: an error that names the peer, what was done and how it failed, within
+//! bounded time, for everybody who depends on it; and other peers go on.
+
+use std::sync::{Arc, Mutex};
+
+use mpix_rma::engine::*;
+use mpix_rma::transport::verbs::hello::Hello;
+
+use crate::carry::{device, net};
+use crate::hub::Hub;
+use crate::requests::{Met, met, meter, poll};
+use crate::world::*;
+
+/// Polls, until something is so.
+fn until(w: &mut [Far], what: &str, mut so: impl FnMut(&mut [Far]) -> bool) {
+    // A real interface tries for seconds; the one in memory fails at once.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(if device().is_some() { 30 } else { 5 });
+    while !so(w) {
+        assert!(std::time::Instant::now() < end, "{what}");
+        poll(w);
+    }
+}
+
+fn put_of(value: &u64, target: Rank) -> Op {
+    Op { origin: Addr(std::ptr::from_ref(value) as usize), ..op(OpKind::Put, target, 8, 8) }
+}
+
+/// Rank 0 puts something to a peer, and waits until it is there.
+fn reach(w: &mut [Far], target: Rank) {
+    let mut flight = Flight::default();
+    let value = 5u64;
+    let put = put_of(&value, target);
+    until(w, "no contact", |w| flight.try_post(&mut w[0], &put));
+    until(w, "a put does not end", |w| {
+        flight.collect(&mut w[0]);
+        flight.open == 0
+    });
+}
+
+/// Two processes that have met, of which the second one's memory cannot be reached any more.
+fn met_in_vain() -> Met {
+    let met = met();
+    net(&met.0).lock().unwrap().forget_memory_of(met.1[1].base().0);
+    met
+}
+
+#[test]
+fn a_queue_that_fails_ends_what_waits_for_it() {
+    if device().is_some() {
+        return;
+    }
+    let (_hub, mut w, _memories, mut flight) = met_in_vain();
+    let value = 9u64;
+    let put = put_of(&value, 1);
+    assert!(flight.try_post(&mut w[0], &put));
+    until(&mut w[..1], "nobody hears of it", |w| w[0].is_broken());
+    assert_eq!(w[0].post(&put, Ticket(77)), Posted::NoResource);
+    assert_eq!(w[0].signal(1, Word::Done, 9), Err(NoResource));
+    assert!(w[0].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("put")), "{:?}", w[0].lost());
+}
+
+/// A process that only waits for the other one hears of it through the host.
+#[test]
+fn both_sides_hear_of_a_queue_that_has_failed() {
+    if device().is_some() {
+        return;
+    }
+    let (_hub, mut w, _memories, mut flight) = met_in_vain();
+    let value = 9u64;
+    assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
+    until(&mut w, "one does not hear of it", |w| w.iter().all(Far::is_broken));
+    assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
+}
+
+/// Who has asked a peer for nothing hears nothing of its end, unless it asks.
+#[test]
+fn a_process_that_waits_notices_that_its_peer_is_gone() {
+    if device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, _) = met();
+    let before = meter(&hub, 0);
+    drop(w[0].probe());
+    until(&mut w, "an answer", |w| w[0].is_quiet());
+    assert_eq!(meter(&hub, 0).posted - before.posted, 1, "one read for a peer that is there");
+    assert!(!w[0].is_broken());
+    net(&hub).lock().unwrap().kill(1);
+    for _ in 0..1000 {
+        w[0].poll();
+    }
+    assert!(!w[0].is_broken());
+    assert!(w[0].probe().contains("process 1: queue"), "the log says where it stands");
+    until(&mut w[..1], "it is not noticed", |w| w[0].is_broken());
+    assert_eq!(w[0].lost().map(|(peer, _)| peer), Some(1));
+    // Nothing more is asked.
+    assert_eq!(w[0].probe(), "");
+}
+
+/// Who waits for a process that waits for one that is gone would wait for ever.
+#[test]
+fn everybody_hears_of_a_process_that_is_gone() {
+    let mut memories = vec![vec![0u8; 4096]; 3];
+    if device().is_some() {
+        return;
+    }
+    let (hub, mut w) = windows(&mut memories, 3);
+    reach(&mut w, 1);
+    reach(&mut w, 2);
+    net(&hub).lock().unwrap().kill(1);
+    let _dead = w.remove(1);
+    drop(w[0].probe());
+    until(&mut w, "one does not hear of it", |w| w.iter().all(Far::is_broken));
+    assert!(w[0].lost().is_some_and(|(peer, _)| peer == 1));
+    assert!(w[1].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("process 0 says so")), "{:?}", w[1].lost());
+    assert_eq!(w[1].next_refused(), None, "no message was wrong");
+}
+
+/// A key that is not the one of the memory: from a peer that lies, or has taken the memory back.
+fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
+    if let (1, Some(mut hello)) = (sender, Hello::read(bytes)) {
+        hello.memory.rkey ^= 0x5500;
+        *bytes = hello.bytes();
+    }
+}
+
+fn poisoned() -> (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>) {
+    let mut memories = vec![vec![0u8; 4096]; 3];
+    let (hub, w) = windows(&mut memories, 5);
+    hub.lock().unwrap().tamper = Some(wrong);
+    (hub, w, memories)
+}
+
+#[test]
+fn a_wrong_key_gives_an_error_in_words() {
+    for kind in [OpKind::Put, OpKind::Get] {
+        let (hub, mut w, memories) = poisoned();
+        let mut value = 6u64;
+        let at = Addr(&raw mut value as usize);
+        let one = Op { origin: at, result: at, ..op(kind, 1, 8, 8) };
+        let mut flight = Flight::default();
+        until(&mut w, "no contact", |w| flight.try_post(&mut w[0], &one));
+        w[0].settle();
+        until(&mut w[..1], "nobody hears of it", |w| w[0].is_broken());
+        let (peer, reason) = w[0].lost().expect("a reason");
+        let words = if device().is_some() { "remote access error" } else { "code 10" };
+        let what = if kind == OpKind::Put { "a put (RDMA write)" } else { "a get (RDMA read)" };
+        assert!(peer == 1 && reason.contains(what) && reason.contains(words), "{reason}");
+        assert!(memories[1].iter().all(|byte| *byte == 0), "nothing was written");
+        // Another window of the same processes: what does not concern that peer goes on.
+        let mut more = vec![vec![0u8; 4096]; 3];
+        let mut second = windows_over(&hub, &mut more);
+        reach(&mut second, 2);
+        reach(&mut second, 0);
+        assert!(!second[0].is_broken());
+        assert_eq!(more[2][8..16], 5u64.to_ne_bytes());
+    }
+}
