@@ -84,6 +84,7 @@ fn one_answer_everywhere_and_nothing_left() {
     }
 
     released_segments_serve_again(maps, fds);
+    one_process_without_attach_is_enough();
     let maps = mappings();
 
     // Sizes whose sum no address space holds.
@@ -176,6 +177,22 @@ fn one_answer_everywhere_and_nothing_left() {
 }
 
 /// A released segment is the next window's, as good as new; where not all have it, a new one is made.
+/// Processes that were started apart may have other settings; all do without what one of them does without.
+fn one_process_without_attach_is_enough() {
+    run(3, |world| {
+        let mut memory = [0u8; 100];
+        let base = Addr(memory.as_mut_ptr() as usize);
+        // The second time in the segment of the first.
+        for _ in 0..2 {
+            let w = world.try_window(Memory::Create { base, size: 100 }, world.rank != 1).unwrap();
+            assert_eq!(w.progresses(), c"target_calls");
+            world.barrier();
+            drop(w);
+            world.barrier();
+        }
+    });
+}
+
 fn released_segments_serve_again(maps: usize, fds: usize) {
     for flavour in FLAVOURS {
         run(2, |world| {

@@ -34,6 +34,38 @@ impl Window {
         matches!(self.route, Some(route) if route.direct && route.target == target)
     }
 
+    /// The same, with the way of an epoch's first operation to this target looked for and kept. It opens nothing: the first
+    /// operation of a fence epoch goes by [`issue`](Self::issue).
+    #[inline]
+    pub fn finds_direct_way(&mut self, target: Rank) -> bool {
+        match self.route {
+            Some(route) if route.target == target => route.direct,
+            _ => target < self.size && self.look_for_way(target),
+        }
+    }
+
+    fn look_for_way(&mut self, target: Rank) -> bool {
+        let open = self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
+        let epoch = match (open, self.fence_view) {
+            (Some(epoch), _) | (None, FenceView::Real(epoch)) => epoch,
+            _ => return false,
+        };
+        self.route_by(epoch, target).is_some_and(|route| route.direct)
+    }
+
+    /// The way of operations to `target` by an epoch, from now on. `None` if it is no target of the epoch.
+    fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
+        let held = &mut self.epochs[epoch];
+        let leg = match held.kind {
+            Kind::Access => held.legs.find(target)?,
+            _ => held.leg_to(target),
+        };
+        let held = &held.legs[leg];
+        let direct = held.granted && held.head == NIL;
+        self.route = Some(Route { target, epoch, leg, direct });
+        self.route
+    }
+
     /// The R-form of a communication call. Its request completes when the origin's buffers may be reused and results are in place.
     ///
     /// # Errors
@@ -44,14 +76,7 @@ impl Window {
 
     fn issue_elsewhere(&mut self, port: &mut impl Port, op: &Op, wants_request: bool) -> Result<Outcome, SyncError> {
         let epoch = self.epoch_covering(port, op.target)?;
-        let held = &mut self.epochs[epoch];
-        let leg = match held.kind {
-            Kind::Access => held.legs.find(op.target).ok_or(SyncError::NoAccessEpoch)?,
-            _ => held.leg_to(op.target),
-        };
-        let held = &held.legs[leg];
-        let direct = held.granted && held.head == NIL;
-        self.route = Some(Route { target: op.target, epoch, leg, direct });
+        let Route { leg, direct, .. } = self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
         let answer = if direct { port.post(op, self.records.next_ticket()) } else { Posted::NoResource };
         let request = self.account_for(epoch, leg, op, answer, wants_request);
         Ok(request.map_or(Outcome::Complete, Outcome::Pending))

@@ -215,6 +215,12 @@ impl Epoch {
         matches!(self.kind, Kind::Lock { .. } | Kind::LockAll { .. })
     }
 
+    /// A lock or lock_all epoch that is granted, and whose operations are complete so far.
+    #[inline]
+    pub(super) fn has_nothing_outstanding(&self) -> bool {
+        self.granted && self.outstanding == 0
+    }
+
     /// The leg to `target`, made now if the epoch makes legs as it needs them.
     pub(super) fn leg_to(&mut self, target: Rank) -> u32 {
         match self.legs.find(target) {

@@ -136,12 +136,18 @@ fn alone(window: MPI_Win, rank: u32, what: impl FnOnce(&Window, Place) -> Option
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { ours.as_mut() };
     let calls = ours.calls.wrapping_add(1);
-    if calls.is_multiple_of(CALLS_PER_SWEEP) || !ours.engine.goes_directly(rank) {
+    if calls.is_multiple_of(CALLS_PER_SWEEP) || !(ours.engine.goes_directly(rank) || goes_directly_from_now(ours, rank)) {
         return None;
     }
     what(ours, ours.port.place_of(rank)?)?;
     ours.calls = calls;
     Some(())
+}
+
+/// For the first operation of an epoch to a target, and where operations are no copies.
+#[inline(never)]
+fn goes_directly_from_now(window: &mut Window, rank: u32) -> bool {
+    window.port.is_mapped() && window.engine.finds_direct_way(rank)
 }
 
 /// Target and bytes of an operation that moves as many elements of one predefined datatype without padding as it finds.

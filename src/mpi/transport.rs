@@ -60,14 +60,6 @@ impl Collectives {
         Self { verdict: self.verdict, ..Self::over(comm, rank, size, self.votes) }
     }
 
-    /// Agrees at once.
-    pub(crate) fn agree(&mut self) -> Result<(), c_int> {
-        // SAFETY: the communicator is live.
-        self.votes = unsafe { self.votes.agree(self.comm) }?;
-        self.verdict = Some(self.votes.verdict());
-        Ok(())
-    }
-
     /// What was agreed on.
     pub(crate) fn votes(&self) -> Votes {
         self.votes

@@ -27,20 +27,24 @@ int main(int argc, char **argv)
     MPI(MPI_Get_address(memory, &there));
     MPI(MPI_Bcast(&there, 1, MPI_AINT, 1, MPI_COMM_WORLD));
     MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, win));
+    /* Whoever is still in a barrier makes progress: the target says that it is out of its last call. */
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (me == 0) {
+        while (load64(word) != 1)
+            ;
         MPI(MPI_Put(out, 8, MPI_CHAR, 1, there, 8, MPI_CHAR, win));
         MPI(MPI_Get(in, 8, MPI_CHAR, 1, there + 100, 8, MPI_CHAR, win));
         MPI(MPI_Accumulate(out, BYTES / 2, MPI_CHAR, 1, there, BYTES / 2, MPI_CHAR, MPI_REPLACE, win));
+        store64(word, 2);
+        while (load64(word) != 3)
+            ;
+    } else {
         store64(word, 1);
         while (load64(word) != 2)
             ;
-    } else {
-        while (load64(word) != 1)
-            ;
         MPI(MPI_Win_detach(win, memory));
         munmap(memory, BYTES);
-        store64(word, 2);
+        store64(word, 3);
     }
     MPI(MPI_Win_flush_all(win));
     MPI(MPI_Win_unlock_all(win));

@@ -1,4 +1,7 @@
-/* Windows over processes of two jobs: those of MPI_COMM_WORLD, and as many that they spawn, merged. */
+/*
+ * Windows over processes of two jobs: those of MPI_COMM_WORLD, and as many that they spawn, merged. With `unlike` the second job has other
+ * settings than the first: what both come to is the same.
+ */
 #include "check.h"
 
 static void exchange(MPI_Comm comm)
@@ -44,10 +47,19 @@ int main(int argc, char **argv)
     MPI_Comm parent, both, merged;
     test_begin(&argc, &argv);
     MPI(MPI_Comm_get_parent(&parent));
-    if (parent == MPI_COMM_NULL)
-        MPI(MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, ranks, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &both, MPI_ERRCODES_IGNORE));
-    else
+    if (parent == MPI_COMM_NULL) {
+        MPI_Info info = MPI_INFO_NULL;
+        if (argc > 1 && strcmp(argv[1], "unlike") == 0) {
+            MPI(MPI_Info_create(&info));
+            MPI(MPI_Info_set(info, "env", "MPIX_RMA_TRANSPORT=host_mpi\nMPIX_RMA_CMA=off\nUNLIKE=1"));
+        }
+        MPI(MPI_Comm_spawn(argv[0], argv + 1, ranks, info, 0, MPI_COMM_WORLD, &both, MPI_ERRCODES_IGNORE));
+        if (info != MPI_INFO_NULL)
+            MPI(MPI_Info_free(&info));
+    } else {
         both = parent;
+        EXPECT(argc == 1 || getenv("UNLIKE"), "the environment of the spawned processes is as wanted");
+    }
     MPI(MPI_Intercomm_merge(both, parent != MPI_COMM_NULL, &merged));
     exchange(merged);
     exchange(MPI_COMM_WORLD);

@@ -179,3 +179,25 @@ fn fl1_many_flushes_in_one_epoch() {
     w.rank(0).unlock_all();
     w.finish();
 }
+
+/// With nothing outstanding a flush is complete, and asks nothing of the transport; the epoch of another target does not hold it up.
+#[test]
+fn a_flush_of_nothing_is_complete() {
+    let mut w = World::new(3);
+    w.net.script_latencies(0, 2, &[500]);
+    w.rank(0).shared(1);
+    w.rank(0).shared(2);
+    let late = w.put(0, 2, 0, &[1]);
+    let one = w.rank(0).flush(1);
+    let local = w.rank(0).flush_local(1);
+    assert!(w.done(one) && w.done(local) && w.remote(late).is_none());
+    let (other, all) = (w.rank(0).flush(2), w.rank(0).flush(None));
+    assert!(!w.done(other) && !w.done(all));
+    w.drive();
+    assert!(w.done(other) && w.done(all) && w.remote(late).is_some());
+    for target in [1, 2] {
+        w.rank(0).unlock(target);
+    }
+    w.drive();
+    w.finish();
+}

@@ -10,6 +10,7 @@
 //! | MA-1 to MA-3, PR-3 | `matching` |
 //! | LK-1 to LK-6 | `locks`, and `tests/loom_lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
+//! | straight ways to the transport | `ways` |
 //! | RQ-4, RQ-5, R-forms | `requests` |
 //! | notifications | `notify`, `tagged` |
 //! | wrong calls | `errors` |
@@ -41,4 +42,5 @@ mod requests;
 mod resources;
 mod tagged;
 mod waits;
+mod ways;
 mod world;

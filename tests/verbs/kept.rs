@@ -89,7 +89,7 @@ impl Nic for Holder {
         unreachable!()
     }
     fn close(&mut self, _: Queue) {}
-    unsafe fn post(&mut self, _: Queue, _: &Work) -> Result<(), Failure> {
+    unsafe fn post(&mut self, _: Queue, _: &Work, _: &[Part]) -> Result<(), Failure> {
         unreachable!()
     }
     unsafe fn receive(&mut self, _: u32, _: usize, _: u32, _: u32) -> Result<(), Failure> {

@@ -77,6 +77,7 @@ fn structures_are_those_of_the_header() {
         ("IBV_ODP_SUPPORT", IBV_ODP_SUPPORT as u32),
         ("IBV_ODP_SUPPORT_WRITE", IBV_ODP_SUPPORT_WRITE),
         ("IBV_ODP_SUPPORT_READ", IBV_ODP_SUPPORT_READ),
+        ("IBV_ODP_SUPPORT_ATOMIC", IBV_ODP_SUPPORT_ATOMIC),
         ("IBV_QPT_RC", IBV_QPT_RC),
         ("IBV_QPS_RTS", IBV_QPS_RTS),
         ("IBV_WR_SEND_WITH_IMM", IBV_WR_SEND_WITH_IMM),

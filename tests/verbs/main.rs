@@ -16,6 +16,7 @@ mod recycle;
 mod reductions;
 mod registrations;
 mod requests;
+mod strided;
 
 #[path = "../host_mpi/counters.rs"]
 mod counters;

@@ -12,7 +12,7 @@ struct Pair {
     nic: usize,
     queue: Queue,
     to: Option<u32>,
-    work: VecDeque<(Work, Option<Vec<u8>>)>,
+    work: VecDeque<(Work, Vec<Part>, Option<Vec<u8>>)>,
     /// Writes that were told and are not visible.
     hidden: Vec<(usize, Vec<u8>)>,
     failed: bool,
@@ -85,7 +85,7 @@ impl Net {
     fn step(&mut self, number: u32) -> bool {
         let pair = self.pairs.get_mut(&number).unwrap();
         let (nic, queue) = (pair.nic, pair.queue);
-        let Some((work, _)) = pair.work.front() else { return false };
+        let Some((work, _, _)) = pair.work.front() else { return false };
         let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
         let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
         let Some((far, far_queue)) = other else { return self.failed(number, 12) };
@@ -100,18 +100,21 @@ impl Net {
         if reached > 0 && !matches!(work.act, Act::Send(_)) && !self.reaches(work.rkey, remote, reached) {
             return self.failed(number, 10);
         }
-        if len > 0 && !work.inline && !self.reaches(work.lkey, work.local, len) {
+        let (_, parts, _) = self.pairs[&number].work.front().unwrap();
+        if len > 0 && !work.inline && !parts.iter().all(|part| self.reaches(work.lkey, part.at, part.len as usize)) {
             return self.failed(number, 4);
         }
         let pair = self.pairs.get_mut(&number).unwrap();
-        let (_, inline) = pair.work.pop_front().unwrap();
+        let (_, parts, inline) = pair.work.pop_front().unwrap();
         let gone = self.gone.contains(&work.lkey) && !work.inline;
         let read = |at: usize, len: usize| if gone { vec![0xee; len] } else { bytes_at(at, len) };
         let write = |at: usize, bytes: &[u8]| unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len());
         };
         let bytes = match work.act {
-            Act::Write | Act::WriteTelling(_) | Act::Send(_) => inline.unwrap_or_else(|| read(work.local, len)),
+            Act::Write | Act::WriteTelling(_) | Act::Send(_) => {
+                inline.unwrap_or_else(|| parts.iter().flat_map(|part| read(part.at, part.len as usize)).collect())
+            }
             _ => Vec::new(),
         };
         if work.act == Act::Write && len > 8 && self.rng.bool() {
@@ -124,7 +127,13 @@ impl Net {
             match work.act {
                 Act::Write | Act::WriteTelling(_) => write(remote, &bytes),
                 Act::Read if gone => {}
-                Act::Read => write(work.local, &bytes_at(remote, len)),
+                Act::Read => {
+                    let (bytes, mut at) = (bytes_at(remote, len), 0);
+                    for part in parts {
+                        write(part.at, &bytes[at..at + part.len as usize]);
+                        at += part.len as usize;
+                    }
+                }
                 Act::Send(_) => {}
                 Act::Add(_) | Act::CompareSwap { .. } => {
                     assert_eq!(remote % 8, 0);
@@ -158,7 +167,7 @@ impl Net {
     fn failed(&mut self, number: u32, code: u32) -> bool {
         let pair = self.pairs.get_mut(&number).unwrap();
         pair.failed = true;
-        let (first, _) = pair.work.front().unwrap();
+        let (first, _, _) = pair.work.front().unwrap();
         let failed = Completion::Failed(pair.queue, first.number, code);
         pair.work.clear();
         let nic = pair.nic;
@@ -213,6 +222,7 @@ impl Nic for MemoryNic {
             message: 1 << 16,
             receives: 16,
             queues: 1000,
+            parts: [4, 3],
             atomics: Atomics::Interface,
         }
     }
@@ -269,7 +279,7 @@ impl Nic for MemoryNic {
         self.net().pairs.remove(&number);
     }
 
-    unsafe fn post(&mut self, queue: Queue, work: &Work) -> Result<(), Failure> {
+    unsafe fn post(&mut self, queue: Queue, work: &Work, parts: &[Part]) -> Result<(), Failure> {
         let number = self.queues[&queue];
         let mut net = self.net();
         let pair = net.pairs.get_mut(&number).unwrap();
@@ -279,7 +289,12 @@ impl Nic for MemoryNic {
         }
         assert!(!work.inline || work.len <= 64);
         let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
-        pair.work.push_back((*work, bytes));
+        let most = self.limits().parts[usize::from(work.act == Act::Read)] as usize;
+        assert!(parts.len() <= most && (parts.is_empty() || !work.inline));
+        let one = [Part { at: work.local, len: work.len }];
+        let parts = if parts.is_empty() { &one } else { parts };
+        assert_eq!(parts.iter().map(|part| part.len).sum::<u32>(), work.len);
+        pair.work.push_back((*work, parts.to_vec(), bytes));
         Ok(())
     }
 

@@ -127,12 +127,7 @@ fn create(wanted: &Wanted) -> Made {
     let fault = wanted.fault().or(wishes.as_ref().err().copied());
     let wishes = wishes.unwrap_or_default();
     let votes = Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
-    // Where all have agreed to serve all windows, and from one memory if they can, all but few windows are gathered for.
-    let expected = init::has_world() && settings.serve() == Serve::All && !settings.reach().is_far();
     let mut all = Collectives::over(wanted.comm, rank, size, votes);
-    if !expected && let Err(code) = all.agree() {
-        return Made::Failed(code);
-    }
     let hints = wishes.hints();
     let part = transport::Part {
         memory: wanted.memory(&hints),

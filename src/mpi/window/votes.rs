@@ -1,8 +1,9 @@
 //! What the processes of a new window agree on before anything is made: whether all arguments are right, whether the window is ours, how its
 //! peers are reached, and how to wait meanwhile.
 //!
-//! Each process has a few numbers, and what counts is the maximum of each. They go with the first gather of the transport's set-up where
-//! one is to be expected, since a collective call of its own takes as long as the rest of that.
+//! Each process has a few numbers, and what counts is the maximum of each. They go with the first gather of the transport's set-up,
+//! since a collective call of its own takes as long as the rest of that. The same call is made first whatever the settings are: processes that
+//! were started apart, and have met since, may have others.
 
 use std::ffi::c_int;
 
@@ -49,20 +50,10 @@ impl Votes {
     pub(super) fn new(fault: Option<&Fault>, wishes: &Wishes, settings: &Settings, fits: bool) -> Self {
         let served = settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
         let ours = served && fits && has_comm();
-        // Without MPI_Init the settings of processes may differ.
+        // The settings of processes that were started apart may differ.
         let reach = wishes.reach.unwrap_or(settings.reach()) as c_int;
         let class = fault.map_or(0, |fault| fault.class);
         Self([class, c_int::from(!ours), c_int::from(ours), reach, -reach, c_int::from(progress::crowded())])
-    }
-
-    /// Agrees at once.
-    ///
-    /// # Safety
-    /// `comm` is a live communicator.
-    pub(crate) unsafe fn agree(mut self, comm: MPI_Comm) -> Result<Self, c_int> {
-        // SAFETY: the caller's promise.
-        let code = unsafe { drive::maximum(comm, &mut self.0) };
-        if code == MPI_SUCCESS { Ok(self) } else { Err(code) }
     }
 
     pub(crate) fn encode(self) -> [u8; BYTES] {

@@ -36,8 +36,11 @@ impl<C: Courier> MessageWindow<C> {
             return self.reduce_straight(op, ticket);
         }
         let Some(shaped) = op.shape else { return self.courier.direct()?.post(op, ticket) };
-        let single = Op { shape: None, ..as_single_run(op, self.shapes.get(shaped))? };
-        let posted = self.courier.direct()?.post(&single, ticket)?;
+        let (direct, shape) = (self.courier.direct()?, self.shapes.get(shaped));
+        let posted = match as_single_run(op, shape) {
+            Some(single) => direct.post(&Op { shape: None, ..single }, ticket)?,
+            None => direct.post_shaped(op, shape, ticket)?,
+        };
         if posted != Posted::NoResource {
             drop(self.shapes.take(shaped));
         }

@@ -18,6 +18,8 @@ pub(super) struct Card {
     pub(super) kind: Kind,
     /// Each process's memory may begin a new page.
     pub(super) apart: bool,
+    /// It may try to read and write others' memory.
+    pub(super) cma: bool,
     /// Alignment of the memory, as a power of two.
     pub(super) align: u8,
     pub(super) base: u64,
@@ -86,6 +88,7 @@ impl Card {
             u64::from(self.disp_unit)
                 | u64::from(self.kind as u8) << 32
                 | u64::from(self.apart) << 40
+                | u64::from(self.cma) << 41
                 | u64::from(self.align) << 48,
             self.probe,
             self.kept,
@@ -110,6 +113,7 @@ impl Card {
             disp_unit: number(6) as u32,
             kind: Kind::from_code((number(6) >> 32) as u8),
             apart: number(6) >> 40 & 1 != 0,
+            cma: number(6) >> 41 & 1 != 0,
             align: (number(6) >> 48) as u8 & 63,
             probe: number(7),
             kept: number(8),

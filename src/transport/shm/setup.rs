@@ -157,6 +157,7 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     let (me, size) = (boot.rank(), boot.size());
     let probe = PROBE;
     let mut card = Card::of(memory, disp_unit, &raw const probe);
+    card.cma = settings.cma;
     let in_segment = card.kind.in_segment();
     // A kept segment lies at some page.
     let offer = if card.failure.is_none() && card.align() <= PAGE { pool::take(size, in_segment) } else { None };
@@ -182,6 +183,8 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
         (None, _) => None,
     };
     let layout = agreed?;
+    // Processes that were started apart may have been told otherwise.
+    let may_attach = cards().all(|card| card.cma);
 
     let reused = reuse.is_some();
     let (name, known_attached) = reuse.as_ref().map_or((first.fresh, false), |kept| (kept.name, kept.attached));
@@ -207,15 +210,15 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
         blocks.introduce(me, RankInfo { memory, size: card.size, disp_unit, pid: card.pid });
     }
     // What is known here was the same for all of them when the segment was new, or is a setting.
-    if reused && (in_segment || known_attached || !settings.cma) {
+    if reused && (in_segment || known_attached || !may_attach) {
         let (segment, blocks, _) = mapped.expect("a kept segment is mapped");
         let header = blocks.header();
         let all = header.arrive(size);
         boot.wait(&mut || header.have_arrived(all));
-        let cma = !in_segment && settings.cma;
+        let cma = !in_segment && may_attach;
         return Ok(Mapped { segment, name, layout, blocks, me, size, kind: card.kind, cma });
     }
-    let attached = in_segment || (settings.cma && (known_attached || probe_next(cards, me, size)));
+    let attached = in_segment || (may_attach && (known_attached || probe_next(cards, me, size)));
     let status = match &mapped {
         Ok(_) => u64::from(attached) * ATTACHED,
         Err(failure) => encode_failure(*failure),

@@ -2,9 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
-use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Queue, Registered, Work};
+use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Part, Queue, Registered, Work};
 use super::sys::*;
 
 /// Requests that a queue is to hold.
@@ -15,6 +16,8 @@ const RECEIVES: u32 = 256;
 const COMPLETIONS: u32 = 16 * 1024;
 /// Bytes that requests are to hold themselves.
 const INLINE: u32 = 188;
+/// Runs of memory that a request is to gather: they take as much of it as those bytes.
+const PARTS: u32 = 12;
 /// Reads and atomics under way on one queue.
 const DEPTH: c_int = 16;
 /// 4.096 us * 2^16, then again, 6 times: a peer that is gone is told within a few seconds, and a busy one is not. (Not 7 times, which soft-RoCE
@@ -47,7 +50,7 @@ pub struct Device {
     gid_index: u8,
     global: bool,
     limits: Limits,
-    /// It has on-demand paging for writes and reads.
+    /// It has on-demand paging for all that may be done with memory.
     on_demand: bool,
     address: Address,
     pairs: Vec<Option<Pair>>,
@@ -178,6 +181,7 @@ impl Device {
             message: u64::from(port.attributes.max_msg_sz).clamp(1 << 16, 1 << 30),
             receives,
             queues: attributes.max_qp.max(1) as u32,
+            parts: [attributes.max_sge, attributes.max_sge_rd].map(|parts| PARTS.min(parts.max(1) as u32)),
             atomics: match attributes.atomic_cap {
                 IBV_ATOMIC_NONE => Atomics::None,
                 IBV_ATOMIC_GLOB => Atomics::Everything,
@@ -186,8 +190,9 @@ impl Device {
         };
         // SAFETY: an open context.
         let on_demand = unsafe { odp_caps(context) }.is_some_and(|caps| {
-            let both = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
-            caps.general_caps & IBV_ODP_SUPPORT != 0 && caps.rc_odp_caps & both == both
+            let atomics = if attributes.atomic_cap == IBV_ATOMIC_NONE { 0 } else { IBV_ODP_SUPPORT_ATOMIC };
+            let all = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | atomics;
+            caps.general_caps & IBV_ODP_SUPPORT != 0 && caps.rc_odp_caps & all == all
         });
         let served = attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, DEPTH);
         let address =
@@ -208,20 +213,22 @@ impl Device {
             pairs: Vec::new(),
             numbers: hashbrown::HashMap::new(),
         };
-        device.limits.inline = device.inline_limit();
+        device.fit();
         Ok(device)
     }
 
-    /// Bytes that requests hold: as many as a queue pair can be made with.
-    fn inline_limit(&self) -> u32 {
-        for inline in [INLINE, 96, 64, 32] {
+    /// Bytes and parts that requests hold: as many as a queue pair can be made with.
+    fn fit(&mut self) {
+        let parts = self.limits.parts;
+        for (inline, most) in [(INLINE, PARTS), (INLINE, 4), (INLINE, 1), (96, 4), (96, 1), (64, 1), (32, 1), (0, 1)] {
+            self.limits.parts = parts.map(|parts| parts.min(most));
+            self.limits.inline = inline;
             if let Ok(pair) = self.make_pair(inline) {
                 // SAFETY: just made.
                 unsafe { (self.library.ibv_destroy_qp)(pair.as_ptr()) };
-                return inline;
+                return;
             }
         }
-        0
     }
 
     fn make_pair(&self, inline: u32) -> Result<NonNull<ibv_qp>, Failure> {
@@ -233,7 +240,7 @@ impl Device {
             cap: ibv_qp_cap {
                 max_send_wr: self.limits.queue,
                 max_recv_wr: 0,
-                max_send_sge: 1,
+                max_send_sge: self.limits.parts[0].max(self.limits.parts[1]),
                 max_recv_sge: 0,
                 max_inline_data: inline,
             },
@@ -341,9 +348,8 @@ impl Nic for Device {
         if on_demand && !self.on_demand {
             return Err(Denied::Never("the device has no on-demand paging".into()));
         }
-        // Not all that have on-demand paging have atomics there, which only the words need.
-        let kind = if on_demand { IBV_ACCESS_ON_DEMAND } else { IBV_ACCESS_REMOTE_ATOMIC };
-        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | kind;
+        let kind = if on_demand { IBV_ACCESS_ON_DEMAND } else { 0 };
+        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | kind;
         // SAFETY: the caller's promise.
         let region = unsafe { (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int) };
         let Some(region) = NonNull::new(region) else {
@@ -434,9 +440,18 @@ impl Nic for Device {
         }
     }
 
-    unsafe fn post(&mut self, queue: Queue, work: &Work) -> Result<(), Failure> {
+    unsafe fn post(&mut self, queue: Queue, work: &Work, parts: &[Part]) -> Result<(), Failure> {
         let qp = self.pair(queue);
         let mut place = ibv_sge { addr: work.local as u64, length: work.len, lkey: work.lkey };
+        let mut places = [const { MaybeUninit::uninit() }; PARTS as usize];
+        let (list, count) = if parts.is_empty() {
+            (&raw mut place, usize::from(work.len > 0))
+        } else {
+            for (place, part) in places.iter_mut().zip(parts) {
+                place.write(ibv_sge { addr: part.at as u64, length: part.len, lkey: work.lkey });
+            }
+            (places.as_mut_ptr().cast(), parts.len().min(places.len()))
+        };
         let rdma = ibv_wr { rdma: ibv_wr_rdma { remote_addr: work.remote, rkey: work.rkey } };
         let atomic =
             |compare_add, swap| ibv_wr { atomic: ibv_wr_atomic { remote_addr: work.remote, compare_add, swap, rkey: work.rkey } };
@@ -452,8 +467,8 @@ impl Nic for Device {
         let mut request = ibv_send_wr {
             wr_id: work.number,
             next: null_mut(),
-            sg_list: &raw mut place,
-            num_sge: c_int::from(work.len > 0),
+            sg_list: list,
+            num_sge: count as c_int,
             opcode,
             send_flags: flag(work.signalled, IBV_SEND_SIGNALED)
                 | flag(work.inline && work.len > 0, IBV_SEND_INLINE)

@@ -17,9 +17,11 @@ use super::fabric::{Event, Fabric, Hold, Joined, Manner, Stand, State, What};
 use super::hello::{Hello, Spot, Stage as Said};
 use super::memory::RegionId;
 use super::nic::{Act, Atomics, Failure};
+use super::strided::Chunk;
 use super::words::{Block, OWN, Words};
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
 use crate::transport::host_mpi::members::Table;
+use crate::transport::shape::Shape;
 
 /// Bytes from which the application's memory is registered for an operation, and not copied.
 pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
@@ -66,6 +68,12 @@ pub(super) struct Feed {
     pub(super) at: u64,
     /// The application's memory, registered.
     pub(super) region: Option<(RegionId, u32)>,
+    /// Where its data lie, if they are not one run on each side.
+    pub(super) shape: Option<Box<Shape>>,
+    /// Its buffer, which some requests have used and others will.
+    pub(super) chunk: Option<Chunk>,
+    /// All goes in the call that posts it, through buffers: then its origin buffer is done with.
+    pub(super) early: bool,
 }
 
 /// A put that waits for the notification which goes with it.

@@ -14,6 +14,7 @@
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
 //! | `direct`, `operations`, `reductions` | one window's operations, signals and lock words |
+//! | `strided` | puts and gets of derived datatypes |
 //! | `courier` | one window's packets |
 //! | [`ability`] | whom a window reaches by it, and what its atomics are used for |
 //!
@@ -31,6 +32,7 @@ mod operations;
 mod pool;
 mod ranges;
 mod reductions;
+mod strided;
 #[allow(non_camel_case_types, reason = "the names are those of the C header")]
 pub mod sys;
 mod watch;

@@ -32,6 +32,8 @@ pub struct Limits {
     pub receives: u32,
     /// Queues.
     pub queues: u32,
+    /// Runs of local memory that one write gathers, and one read scatters.
+    pub parts: [u32; 2],
     /// What atomics are atomic with.
     pub atomics: Atomics,
 }
@@ -107,6 +109,15 @@ pub struct Work {
     pub inline: bool,
     /// It waits for the reads and atomics before it.
     pub fence: bool,
+}
+
+/// A run of local memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its first byte.
+    pub at: usize,
+    /// Bytes.
+    pub len: u32,
 }
 
 /// What has come to an end.
@@ -194,14 +205,14 @@ pub trait Nic: Debug + Send {
     /// Ends it; what is under way is given up, without completions.
     fn close(&mut self, queue: Queue);
 
-    /// Hands a request over.
+    /// Hands a request over. `parts`: its local memory, if that is more than one run; all have its key.
     ///
     /// # Safety
     /// Local memory must stay as it is until the request is complete, unless it is copied; memory that is written to is nobody else's.
     ///
     /// # Errors
     /// In words. Nothing was done.
-    unsafe fn post(&mut self, queue: Queue, work: &Work) -> Result<(), Failure>;
+    unsafe fn post(&mut self, queue: Queue, work: &Work, parts: &[Part]) -> Result<(), Failure>;
 
     /// Posts memory for what peers send.
     ///

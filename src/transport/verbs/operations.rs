@@ -50,13 +50,13 @@ impl Direct {
         if op.len >= REGISTERED_FROM {
             let at = if op.kind == OpKind::Put { op.origin } else { op.result };
             // SAFETY: the buffer is the library's, and mapped, until the operation is complete [EP-8].
-            match unsafe { lock(&self.fabric).acquire(at.0, op.len as usize) } {
+            match unsafe { lock(&self.fabric).acquire(at.0, op.len as usize, false) } {
                 Ok(found) => region = Some(found),
                 // There are always the buffers.
                 Err(reason) => log::debug!("{} bytes are copied: {reason}", op.len),
             }
         }
-        self.peers[index as usize].feed = Some(Feed { op: *op, ticket, at: 0, region });
+        self.peers[index as usize].feed = Some(Feed { op: *op, ticket, at: 0, region, shape: None, chunk: None, early: false });
         self.pump(index);
         Posted::Pending
     }
@@ -79,7 +79,8 @@ impl Direct {
     pub(super) fn pump(&mut self, index: u32) -> bool {
         let Some(mut feed) = self.peers[index as usize].feed.take() else { return true };
         while feed.at < feed.op.len {
-            if self.piece(index, &mut feed).is_err() {
+            let gone = if feed.shape.is_some() { self.strided_piece(index, &mut feed) } else { self.piece(index, &mut feed) };
+            if gone.is_err() {
                 self.peers[index as usize].feed = Some(feed);
                 return false;
             }
@@ -117,9 +118,9 @@ impl Direct {
         let what = match ticket {
             Some(ticket) if is_put => What::Put { ticket, told: false, hold },
             None if is_put => What::Piece(hold),
-            ticket => What::Get { ticket, to: here, len: len as usize, hold },
+            ticket => What::Get { ticket, to: here, len: len as usize, hold, unpack: None },
         };
-        let local = Local { at: local_at, len: len as u32, lkey };
+        let local = Local { at: local_at, len: len as u32, lkey, parts: &[] };
         let remote = Spot { at: far.memory.at + op.disp + feed.at, rkey: far.memory.rkey };
         let act = if is_put { Act::Write } else { Act::Read };
         // Buffers are few, and who gets something waits for it.

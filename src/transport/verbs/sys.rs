@@ -408,6 +408,7 @@ pub const IBV_ACCESS_ON_DEMAND: u32 = 1 << 6;
 pub const IBV_ODP_SUPPORT: u64 = 1;
 pub const IBV_ODP_SUPPORT_WRITE: u32 = 1 << 2;
 pub const IBV_ODP_SUPPORT_READ: u32 = 1 << 3;
+pub const IBV_ODP_SUPPORT_ATOMIC: u32 = 1 << 4;
 
 pub const IBV_QP_STATE: u32 = 1;
 pub const IBV_QP_ACCESS_FLAGS: u32 = 1 << 3;

@@ -7,6 +7,7 @@ use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, State, Uncovered
 use crate::engine::{Atomic, Stage};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::copy;
+use crate::transport::shape::moves;
 
 /// Batches of completions taken in by one poll.
 const BATCHES: u32 = 64;
@@ -134,8 +135,12 @@ impl Fabric {
                 // It stays under way until it is covered.
                 return;
             }
-            What::Get { ticket, to, len, hold } => {
-                if let Hold::Buffer(piece) = hold {
+            What::Get { ticket, to, len, hold, unpack } => {
+                if let (Hold::Buffer(piece), Some(unpack)) = (&hold, unpack) {
+                    let (side, from, len) = *unpack;
+                    // SAFETY: as below.
+                    unsafe { moves::unpack(self.buffers.at(*piece), to as *mut u8, &side, from, len) };
+                } else if let Hold::Buffer(piece) = hold {
                     // SAFETY: the interface has filled the buffer; the result buffer is the operation's until it is complete [EP-8].
                     unsafe { copy(self.buffers.at(piece), to as *mut u8, len) };
                 }

@@ -14,11 +14,12 @@ use hashbrown::HashMap;
 use super::hello::{Name, Spot};
 use super::memory::{Hits, RegionId, Regions, default_bound};
 
-use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Queue};
+use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Part, Queue};
 use super::pool::Pool;
 use crate::engine::{Atomic, LockTicket, Stage, Ticket};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::Combine;
+use crate::transport::shape::Side;
 
 mod completions;
 mod queues;
@@ -70,8 +71,9 @@ pub(super) enum Hold {
 pub(super) enum What {
     /// The end of a put. `told`: its origin buffer was given back before.
     Put { ticket: Ticket, told: bool, hold: Hold },
-    /// A piece of a get; with the ticket, the last one. A buffer is copied to `to`.
-    Get { ticket: Option<Ticket>, to: usize, len: usize, hold: Hold },
+    /// A piece of a get; with the ticket, the last one. A buffer is copied to `to`, or taken apart: a side that begins there, from which of its bytes
+    /// on, and how many.
+    Get { ticket: Option<Ticket>, to: usize, len: usize, hold: Hold, unpack: Option<Box<(Side, u64, usize)>> },
     /// A piece of a put that is not its end, or a packet.
     Piece(Hold),
     /// An access to a word.
@@ -260,10 +262,12 @@ pub(super) struct Manner {
 
 /// Local memory of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Local {
+pub(super) struct Local<'a> {
     pub(super) at: usize,
     pub(super) len: u32,
     pub(super) lkey: u32,
+    /// If it is more than one run.
+    pub(super) parts: &'a [Part],
 }
 
 impl Fabric {
@@ -318,6 +322,11 @@ impl Fabric {
     /// Bytes of a write that are copied when it is handed over.
     pub(super) fn inline(&self) -> u64 {
         self.limits.inline.into()
+    }
+
+    /// Runs of local memory of one write, or read.
+    pub(super) fn parts(&self, write: bool) -> usize {
+        self.limits.parts[usize::from(!write)].max(1) as usize
     }
 
     /// Bytes of one request.
@@ -418,13 +427,13 @@ impl Fabric {
         Ok((id, registered.rkey))
     }
 
-    /// Registers memory of an operation.
+    /// Registers memory of an operation; with `holes` it uses but parts of it.
     ///
     /// # Safety
     /// It must stay mapped until it is released, by the end of the request that holds it or by [`let_go`](Self::let_go).
-    pub(super) unsafe fn acquire(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
+    pub(super) unsafe fn acquire(&mut self, at: usize, len: usize, holes: bool) -> Result<(RegionId, u32), Failure> {
         // SAFETY: the caller's promise.
-        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len, false) }?;
+        let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len, holes) }?;
         Ok((id, registered.lkey))
     }
 

@@ -21,14 +21,13 @@ impl Fabric {
         endpoint: u32,
         window: u32,
         act: Act,
-        local: Local,
+        local: Local<'_>,
         remote: Spot,
         manner: Manner,
         what: What,
     ) -> Result<(), NoResource> {
+        let full = self.is_full(endpoint, manner.urgent);
         let held = &mut self.endpoints[endpoint as usize];
-        let room = u64::from(self.limits.queue) - if manner.urgent { 0 } else { RESERVE };
-        let full = held.posted - held.done >= room || self.signalled + self.receives.len() >= self.limits.completions;
         let open = match held.state {
             State::Ready => true,
             // What was begun is brought to its end.
@@ -55,7 +54,7 @@ impl Fabric {
             fence: manner.fence && held.last_read > held.done,
         };
         // SAFETY: the caller's promise.
-        if let Err(Failure(reason)) = unsafe { self.nic.post(queue, &work) } {
+        if let Err(Failure(reason)) = unsafe { self.nic.post(queue, &work, local.parts) } {
             self.fail(endpoint, reason);
             return Err(self.refuse(what));
         }
@@ -83,6 +82,19 @@ impl Fabric {
         Ok(())
     }
 
+    fn is_full(&self, endpoint: u32, urgent: bool) -> bool {
+        let held = &self.endpoints[endpoint as usize];
+        let room = u64::from(self.limits.queue) - if urgent { 0 } else { RESERVE };
+        held.posted - held.done >= room || self.signalled + self.receives.len() >= self.limits.completions
+    }
+
+    /// True if a request is not refused, but for a queue that fails.
+    pub(in crate::transport::verbs) fn has_room(&mut self, endpoint: u32) -> bool {
+        let room = self.endpoints[endpoint as usize].state == State::Ready && !self.is_full(endpoint, false);
+        self.meter.refused += u64::from(!room);
+        room
+    }
+
     fn refuse(&mut self, what: What) -> NoResource {
         if let What::Put { hold: Hold::Buffer(piece), .. }
         | What::Get { hold: Hold::Buffer(piece), .. }
@@ -97,14 +109,18 @@ impl Fabric {
     ///
     /// # Safety
     /// The bytes can be read until the request is handed over, and are no more than [`PACKET`].
-    pub(in crate::transport::verbs) unsafe fn copied(&mut self, at: *const u8, len: usize) -> Result<(Local, Hold), NoResource> {
+    pub(in crate::transport::verbs) unsafe fn copied(
+        &mut self,
+        at: *const u8,
+        len: usize,
+    ) -> Result<(Local<'static>, Hold), NoResource> {
         if len as u64 <= self.inline() {
-            return Ok((Local { at: at as usize, len: len as u32, lkey: 0 }, Hold::Nothing));
+            return Ok((Local { at: at as usize, len: len as u32, ..Local::default() }, Hold::Nothing));
         }
         let (piece, buffer, lkey) = self.buffer().ok_or(NoResource)?;
         // SAFETY: the caller's promise; a buffer has room for so many.
         unsafe { copy(at, buffer, len) };
-        Ok((Local { at: buffer as usize, len: len as u32, lkey }, Hold::Buffer(piece)))
+        Ok((Local { at: buffer as usize, len: len as u32, lkey, parts: &[] }, Hold::Buffer(piece)))
     }
 
     /// Another operation is complete, and covered, with the request that was handed over last.
@@ -194,7 +210,7 @@ impl Fabric {
             }
             _ => Act::Read,
         };
-        let local = Local { at: at as usize, len: 8, lkey: self.words.key() };
+        let local = Local { at: at as usize, len: 8, lkey: self.words.key(), parts: &[] };
         let store = act == Act::Write;
         let manner = Manner {
             signalled: true,
