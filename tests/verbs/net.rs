@@ -61,6 +61,11 @@ impl Net {
         self.memory.values_mut().filter(|(from, end)| (*from..*end).contains(&at)).for_each(|range| *range = (0, 0));
     }
 
+    /// Registrations that there are.
+    pub fn registered(&self) -> usize {
+        self.memory.len()
+    }
+
     /// Other pages are mapped there now: what is registered goes on to reach the old ones.
     pub fn replaced(&mut self, at: usize, len: usize) {
         let gone = self.memory.iter().filter(|(_, (from, end))| *from < at + len && *end > at).map(|(key, _)| *key);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mpix_rma::engine::*;
 use mpix_rma::transport::shape::{Block, Layout, Shape, Side};
 
+use crate::carry::{fabrics, net};
 use crate::requests::{Met, drain, meter, poll};
 use crate::world::*;
 
@@ -149,6 +150,33 @@ fn what_is_copied_is_over_at_once() {
     assert_eq!(memories[1][..2000], [5u8; 2000]);
     drain(&mut w, &mut flight);
     end(&hub, w);
+}
+
+#[test]
+fn what_waits_for_a_queue_that_fails_is_let_go() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    // From registered memory, and through buffers; more requests than the queue holds.
+    for near in [every(20, 2048, 2500), every(160, 256, 300)] {
+        let (hub, mut w, _memories, mut flight) = two();
+        let there = every(40, 1024, 1500);
+        fabrics(&hub)[0].lock().unwrap().keep_registrations(0);
+        let before = net(&hub).lock().unwrap().registered();
+        net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
+        let here = vec![1u8; 1 << 17];
+        let op = shaped(&mut w, OpKind::Put, (&here, &near), 64, &there);
+        assert!(flight.try_post(&mut w[0], &op));
+        assert_eq!(net(&hub).lock().unwrap().registered() - before, usize::from(near.len() == 20));
+        for turn in 0.. {
+            assert!(turn < 1000, "nobody hears of it");
+            w[0].poll();
+            if w[0].is_broken() {
+                break;
+            }
+        }
+        assert_eq!(net(&hub).lock().unwrap().registered(), before);
+    }
 }
 
 /// Places that lie one after the other in `room` bytes, with `len` bytes of data.

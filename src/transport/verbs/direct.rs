@@ -560,6 +560,7 @@ impl Direct {
                         State::Failed(reason) => reason.clone(),
                         state => format!("{state:?}"),
                     };
+                    self.abandon(index);
                     self.lose(index, reason);
                     // It may wait for this process, and hear of nothing; the host may still reach it.
                     self.say(index, Said::Declines);

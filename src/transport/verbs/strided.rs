@@ -106,6 +106,18 @@ impl Direct {
         }
     }
 
+    /// What waits for a queue that is closed will not go, and nothing of it is under way.
+    pub(super) fn abandon(&mut self, index: u32) {
+        let Some(feed) = self.peers[index as usize].feed.take() else { return };
+        let mut fabric = lock(&self.fabric);
+        if let Some((id, _)) = feed.region {
+            fabric.let_go(Hold::Region(id));
+        }
+        if let Some(chunk) = feed.chunk {
+            fabric.let_go(Hold::Buffer(chunk.piece));
+        }
+    }
+
     /// Hands over the next run at the target, or as much of it as one request takes.
     pub(super) fn strided_piece(&mut self, index: u32, feed: &mut Feed) -> Result<(), NoResource> {
         let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
