@@ -122,7 +122,7 @@ fn invented_faults_are_refused() {
         packet.unattached(Unattached { disp: 0, len: 1, which });
         packet.seal(Header::default());
         hub.lock().unwrap().inject(1, 0, packet.bytes);
-        (0..20).for_each(|_| _ = w[0].poll());
+        (0..100).for_each(|_| _ = w[0].poll());
         let refused = w[0].next_refused().expect("it is refused");
         assert!(matches!(refused.reason, Malformed::NotAsked | Malformed::NotSent), "{refused}");
         assert_eq!((w[0].next_failed(), w[0].take_fault(None)), (None, None));

@@ -73,6 +73,23 @@ fn both_sides_hear_of_a_queue_that_has_failed() {
     assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
 }
 
+/// The failure is that of the windows that were there: those that are made later have a queue of their own.
+#[test]
+fn a_queue_that_has_failed_is_made_again_for_later_windows() {
+    if device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, mut flight) = met_in_vain();
+    let value = 9u64;
+    assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
+    until(&mut w, "one does not hear of it", |w| w.iter().all(Far::is_broken));
+    let mut more = vec![vec![0u8; 4096]; 2];
+    let mut later = windows_over(&hub, &mut more);
+    reach(&mut later, 1);
+    assert_eq!(unsafe { ((later[1].base().0 + 8) as *const u64).read() }, 5);
+    assert!(later.iter().all(|window| !window.is_broken()) && w.iter().all(Far::is_broken));
+}
+
 /// Who has asked a peer for nothing hears nothing of its end, unless it asks.
 #[test]
 fn a_process_that_waits_notices_that_its_peer_is_gone() {

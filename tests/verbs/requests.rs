@@ -135,6 +135,36 @@ fn a_notified_put_is_one_request() {
     end(&hub, w);
 }
 
+/// In a dialogue of notified puts the end of each is not asked for; nor does it stay unknown for long, however many follow.
+#[test]
+fn notified_puts_are_covered_by_the_hundred() {
+    let (hub, mut w, _memories, mut flight) = met();
+    let from = [4u8; 8];
+    let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, 8) };
+    let before = meter(&hub, 0);
+    for round in 0..500 {
+        w[0].announce_notification(1);
+        while !flight.try_post(&mut w[0], &put) {
+            poll(&mut w);
+        }
+        while !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)) {
+            poll(&mut w);
+        }
+        while w[1].counter(0) <= round {
+            poll(&mut w);
+        }
+        flight.collect(&mut w[0]);
+        assert!(flight.open < 600, "{} operations have no end", flight.open);
+    }
+    let covers = meter(&hub, 0).covers - before.covers;
+    if crate::carry::device().is_none() {
+        assert!((1..100).contains(&covers), "{covers} requests for the end of 500 puts");
+    }
+    // Nobody closes anything: they end by themselves.
+    drain(&mut w, &mut flight);
+    end(&hub, w);
+}
+
 #[test]
 fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
     let (hub, mut ports, _memories, _) = met();

@@ -16,7 +16,7 @@ use crate::transport::host_mpi::wire::Packet;
 /// Packets that wait here from which on operations are refused.
 const BUSY: usize = 64;
 /// Polls between two looks at the host while nothing is expected of it: a look over a network costs as much as several of ours.
-const HOST_EVERY: u32 = 16;
+const HOST_EVERY: u32 = 64;
 
 /// The packets of one window.
 #[derive(Debug)]

@@ -26,6 +26,10 @@ use crate::transport::shape::Shape;
 /// Bytes from which the application's memory is registered for an operation, and not copied.
 pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
 
+/// Polls that a notified put is left alone, though its end is known only by a request behind it: in a dialogue the answer comes before, and
+/// one such request does for many puts.
+const PATIENCE: u32 = 128;
+
 /// The interface of this process, as its windows share it.
 pub type Shared = Arc<Mutex<Fabric>>;
 
@@ -100,6 +104,8 @@ pub(super) struct Peer {
     pub(super) announced: bool,
     /// Among those with something to feed or to cover.
     listed: bool,
+    /// Polls until what is to be covered is, if nobody asks for it.
+    patience: u32,
     lost: bool,
 }
 
@@ -265,6 +271,7 @@ impl Direct {
             held: None,
             announced: false,
             listed: false,
+            patience: 0,
             lost: lost.is_some(),
         });
         self.index.insert(rank, index);
@@ -276,9 +283,18 @@ impl Direct {
 
     pub(super) fn list(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
+        peer.patience = 0;
         if !std::mem::replace(&mut peer.listed, true) {
             self.dirty.push(index);
         }
+    }
+
+    /// As [`list`](Self::list), of something whose end nobody waits for as yet, since the target has been told of it. `alone`: nothing else was
+    /// to be covered before.
+    pub(super) fn list_told(&mut self, index: u32, alone: bool) {
+        let patience = if alone { PATIENCE } else { self.peers[index as usize].patience };
+        self.list(index);
+        self.peers[index as usize].patience = patience;
     }
 
     /// The connected queue to a peer, and what it has said. Contact is made if there was none.
@@ -491,7 +507,7 @@ impl Direct {
                 self.heed(index, &hello);
             }
         }
-        self.push_on() | moved
+        self.push_on(false) | moved
     }
 
     /// This process has waited for long: whether all peers are still there is asked, of those of which no answer is under way. One that is gone
@@ -520,17 +536,23 @@ impl Direct {
 
     /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so far will be covered.
     pub fn settle(&mut self) {
-        self.push_on();
+        self.push_on(true);
     }
 
-    fn push_on(&mut self) -> bool {
+    /// `now`: somebody waits for the end of what goes.
+    fn push_on(&mut self, now: bool) -> bool {
         let mut moved = false;
         let mut at = 0;
         while let Some(&index) = self.dirty.get(at) {
             let fed = self.peers[index as usize].feed.as_ref().map(|feed| feed.at);
             let gone = self.release_held(index) && self.pump(index);
             moved |= fed != self.peers[index as usize].feed.as_ref().map(|feed| feed.at);
-            let peer = &self.peers[index as usize];
+            let peer = &mut self.peers[index as usize];
+            if gone && !now && peer.patience > 0 && !peer.lost {
+                peer.patience -= 1;
+                at += 1;
+                continue;
+            }
             let covered = gone && peer.endpoint.is_none_or(|endpoint| lock(&self.fabric).cover(endpoint, self.window));
             if covered || peer.lost {
                 self.peers[index as usize].listed = false;
@@ -554,12 +576,8 @@ impl Direct {
                 Some(index) => self.packets.push_back((self.peers[*index as usize].rank, bytes)),
                 None => self.early.push((endpoint, Event::Packet(endpoint, bytes))),
             },
-            Event::Lost(endpoint) => {
+            Event::Lost(endpoint, reason) => {
                 if let Some(index) = self.by_endpoint.get(&endpoint).copied() {
-                    let reason = match lock(&self.fabric).state_of(endpoint) {
-                        State::Failed(reason) => reason.clone(),
-                        state => format!("{state:?}"),
-                    };
                     self.abandon(index);
                     self.lose(index, reason);
                     // It may wait for this process, and hear of nothing; the host may still reach it.
@@ -606,7 +624,7 @@ impl Direct {
     /// True if nothing of this process is under way, hellos included. Sees to it that this will be known.
     #[must_use]
     pub fn is_quiet(&mut self) -> bool {
-        self.push_on();
+        self.push_on(true);
         let mut fabric = lock(&self.fabric);
         let mut quiet = fabric.is_quiet(self.window);
         for peer in self.peers.iter().filter(|peer| !peer.lost) {

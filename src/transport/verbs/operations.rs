@@ -31,7 +31,7 @@ impl Direct {
         if announced && op.kind == OpKind::Put && op.len <= PACKET as u64 {
             // It goes with its notification, in one request.
             self.peers[index as usize].held = Some(HeldPut { op: *op, ticket });
-            self.list(index);
+            self.list_told(index, false);
             return Some(Posted::Pending);
         }
         Some(self.begin(index, op, ticket))
@@ -171,7 +171,8 @@ impl Direct {
         if !self.pump(index) {
             return Some(Posted::NoResource);
         }
-        self.list(index);
+        let alone = !lock(&self.fabric).has_uncovered(endpoint);
+        self.list_told(index, alone);
         if let Some(HeldPut { op: put, ticket: put_ticket }) = self.peers[index as usize].held.take() {
             if self.put_short(index, &put, put_ticket, Act::WriteTelling(number)).is_err() {
                 self.peers[index as usize].held = Some(HeldPut { op: put, ticket: put_ticket });

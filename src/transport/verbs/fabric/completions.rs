@@ -3,7 +3,7 @@
 use super::super::direct::told;
 use super::super::nic::{Completion, Failure};
 use super::queues::LAST;
-use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, State, Uncovered, What};
+use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Uncovered, What};
 use crate::engine::{Atomic, Stage};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::copy;
@@ -56,7 +56,7 @@ impl Fabric {
                     {
                         let what = self.name_of(index, number);
                         let reason = format!("{what} has failed: {}", self.nic.explain(code));
-                        self.fail(index, reason);
+                        self.fail(index, &reason);
                     }
                 }
                 Completion::Spoiled(receive, _) => self.post_receive(receive),
@@ -171,16 +171,12 @@ impl Fabric {
         }
     }
 
-    /// A queue has failed: nothing more goes there, and what was under way is given up.
+    /// A queue has failed: what was under way on it is given up. Windows that meet the peer after this make a new one.
     #[cold]
-    pub(super) fn fail(&mut self, endpoint: u32, reason: String) {
-        if matches!(self.endpoints[endpoint as usize].state, State::Failed(_)) {
-            return;
-        }
+    pub(super) fn fail(&mut self, endpoint: u32, reason: &str) {
         // After this the interface reads and writes nothing of it.
         self.drop_queue(endpoint);
         let held = &mut self.endpoints[endpoint as usize];
-        held.state = State::Failed(reason);
         let (flying, uncovered) = (std::mem::take(&mut held.flying), std::mem::take(&mut held.uncovered));
         for Flying { window, what, .. } in flying {
             match what {
@@ -200,7 +196,8 @@ impl Fabric {
             }
         }
         for inbox in self.inboxes.iter_mut().flatten() {
-            inbox.events.push_back(Event::Lost(endpoint));
+            inbox.events.push_back(Event::Lost(endpoint, reason.to_owned()));
         }
+        self.vacate(endpoint);
     }
 }

@@ -211,7 +211,8 @@ pub(super) enum Event {
     /// The peer's process has been told a number.
     Told(u32, u32),
     Packet(u32, Vec<u8>),
-    Lost(u32),
+    /// A queue has failed: why.
+    Lost(u32, String),
 }
 
 /// What belongs to one window.

@@ -33,8 +33,6 @@ pub(in crate::transport::verbs) enum State {
         /// The peer's has come.
         heard: bool,
     },
-    /// It has failed: why.
-    Failed(String),
 }
 
 /// The queues of a process, counted.
@@ -115,7 +113,7 @@ impl Fabric {
     pub(in crate::transport::verbs) fn join(&mut self, endpoint: u32, hello: &Hello, asks: bool) -> Result<Joined, Failure> {
         let held = &self.endpoints[endpoint as usize];
         let known = hello.generation != Hello::UNKNOWN;
-        if known && hello.generation > held.generation && !matches!(held.state, State::Failed(_)) {
+        if known && hello.generation > held.generation {
             // The peer has left the queue, and this process has still to see it.
             if !self.left_alone(endpoint, hello.generation) {
                 return Ok(Joined::Later);
@@ -134,10 +132,7 @@ impl Fabric {
                 self.made_ready(endpoint);
             }
         }
-        match &self.endpoints[endpoint as usize].state {
-            State::Failed(reason) => Err(Failure(reason.clone())),
-            _ => Ok(Joined::Now),
-        }
+        Ok(Joined::Now)
     }
 
     /// Sees to it that there is a queue; false if that takes time.
@@ -145,7 +140,6 @@ impl Fabric {
         match &self.endpoints[endpoint as usize].state {
             State::Vacant => {}
             State::Leaving { .. } => return Ok(false),
-            State::Failed(reason) => return Err(Failure(reason.clone())),
             _ => return Ok(true),
         }
         let now = self.count.polls;
@@ -237,7 +231,7 @@ impl Fabric {
     pub(super) fn heard_last(&mut self, endpoint: u32) {
         match &mut self.endpoints[endpoint as usize].state {
             State::Leaving { heard, .. } => *heard = true,
-            State::Failed(_) | State::Vacant => {}
+            State::Vacant => {}
             _ => self.start_leaving(endpoint, true),
         }
     }
@@ -289,7 +283,7 @@ impl Fabric {
     }
 
     /// Closes a queue on which nothing is under way, if there is one.
-    fn vacate(&mut self, endpoint: u32) {
+    pub(super) fn vacate(&mut self, endpoint: u32) {
         self.drop_queue(endpoint);
         let held = &mut self.endpoints[endpoint as usize];
         *held = super::Endpoint { generation: held.generation + 1, ..super::Endpoint::default() };

@@ -55,7 +55,7 @@ impl Fabric {
         };
         // SAFETY: the caller's promise.
         if let Err(Failure(reason)) = unsafe { self.nic.post(queue, &work, local.parts) } {
-            self.fail(endpoint, reason);
+            self.fail(endpoint, &reason);
             return Err(self.refuse(what));
         }
         held.posted = number;
@@ -135,8 +135,13 @@ impl Fabric {
 
     /// Sees to it that the puts so far to a peer will be covered, if some are under way that will not be. False if there was no room.
     pub(in crate::transport::verbs) fn cover(&mut self, endpoint: u32, window: u32) -> bool {
+        !self.has_uncovered(endpoint) || self.read_behind(endpoint, window)
+    }
+
+    /// Puts are under way, or acknowledged, that nothing on the queue covers.
+    pub(in crate::transport::verbs) fn has_uncovered(&self, endpoint: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];
-        held.last_put <= held.covering || self.read_behind(endpoint, window)
+        held.last_put > held.covering
     }
 
     /// Sees to it that the end of all requests to a peer so far will be told.
