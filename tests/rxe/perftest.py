@@ -62,7 +62,7 @@ def compare(options, index):
         ours.append(json.loads(said.stdout))
     best = lambda seen, name: min(one[name] for one in seen)
     write, read, atomic = (best(theirs, name) for name in ("write", "read", "atomic"))
-    ratios = {"notified_put": best(ours, "notified_put") / write, "put": best(ours, "put") / (2 * write), "get": best(ours, "get") / read,
+    ratios = {"notified_put": best(ours, "notified_put") / write, "put": best(ours, "put") / (write + read), "get": best(ours, "get") / read,
               "lock": best(ours, "lock") / atomic, "fetch_and_op": best(ours, "fetch_and_op") / atomic}
     print(json.dumps({"perftest_us": {"write": write, "read": read, "atomic": atomic}, "ours_us": {name: best(ours, name) for name in ours[0]},
                       "ratios": {name: round(ratio, 2) for name, ratio in ratios.items()}, "rounds": options.rounds}))
