@@ -116,3 +116,26 @@ fn lk3_a_peer_that_does_not_answer_is_not_waited_for() {
     }
     end(&hub, w);
 }
+
+/// An interface that has no queues is told of, and not waited for.
+#[test]
+fn an_interface_without_queues_is_an_error() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let mut memories = vec![vec![0u8; 4096]; 2];
+    let (hub, mut w) = windows(&mut memories, 3);
+    crate::carry::net(&hub).lock().unwrap().most_queues = 0;
+    let mut flight = Flight::default();
+    let value = 7u64;
+    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
+    for turn in 0.. {
+        assert!(turn < 10_000, "nobody hears of it");
+        flight.try_post(&mut w[0], &put);
+        w.iter_mut().for_each(|window| _ = window.poll());
+        if w.iter().all(Far::is_broken) {
+            break;
+        }
+    }
+    assert!(w[1].lost().is_some_and(|(_, reason)| reason.contains("no more queues")), "{:?}", w[1].lost());
+}

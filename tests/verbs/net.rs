@@ -40,6 +40,8 @@ pub struct Net {
     /// What was registered for paging, if that can be.
     pub paged: Option<u32>,
     next: u32,
+    /// Queues that one interface has at most.
+    pub most_queues: usize,
 }
 
 impl Net {
@@ -53,6 +55,7 @@ impl Net {
             room: usize::MAX,
             paged: None,
             next: 100,
+            most_queues: usize::MAX,
         }))
     }
 
@@ -261,6 +264,9 @@ impl Nic for MemoryNic {
     fn open(&mut self) -> Result<(Queue, u32), Failure> {
         let me = self.me;
         let mut net = self.net();
+        if self.queues.len() >= net.most_queues {
+            return Err(Failure("the interface has no more queues".into()));
+        }
         let number = net.number();
         net.ends[me].queues += 1;
         let queue = Queue(net.ends[me].queues);

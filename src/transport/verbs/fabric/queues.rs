@@ -171,22 +171,29 @@ impl Fabric {
             }
             // Their memory is registered too.
             Err(_) if self.regions.evict_all(&mut *self.nic) => Ok(false),
-            // The interface has no more: those of others may do.
-            Err(_) if self.make_room() => Ok(false),
-            Err(reason) => Err(reason),
+            // The interface has no more: those of others may do, if there are any, and they become free.
+            Err(_) if self.count.held > 0 && now - since < PATIENCE => {
+                self.count.most = self.count.most.min(self.count.held);
+                self.make_room();
+                Ok(false)
+            }
+            Err(reason) => {
+                self.count.wanted.retain(|(other, _)| *other != endpoint);
+                Err(reason)
+            }
         }
     }
 
-    /// Leaves as many queues as are wanted. True if any is free, or will be.
-    fn make_room(&mut self) -> bool {
+    /// Leaves as many queues as are wanted, if there are so many that may be left.
+    fn make_room(&mut self) {
         loop {
             let free = self.count.most.saturating_sub(self.count.held) as usize;
             if free + self.count.leaving.len() >= self.count.wanted.len() {
-                return true;
+                return;
             }
             let candidates = (0..self.endpoints.len() as u32).filter(|index| self.may_leave(*index));
             let Some(oldest) = candidates.min_by_key(|index| self.endpoints[*index as usize].used) else {
-                return free + self.count.leaving.len() > 0;
+                return;
             };
             if self.endpoints[oldest as usize].state == State::Open {
                 // The peer hears of it when it answers.
