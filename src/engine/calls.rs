@@ -22,6 +22,7 @@ impl Window {
     /// # Errors
     /// If an exposure epoch, or a fence epoch with operations, is open.
     pub fn post(&mut self, port: &mut impl Port, group: &[Rank], _assert: Assert) -> Result<(), SyncError> {
+        self.unfold();
         if self.exposure_open.is_some() {
             return Err(SyncError::ExposureOpen);
         }
@@ -41,6 +42,7 @@ impl Window {
     /// # Errors
     /// If an access, lock or lock_all epoch, or a fence epoch with operations, is open.
     pub fn start(&mut self, port: &mut impl Port, group: &[Rank], _assert: Assert) -> Result<(), SyncError> {
+        self.unfold();
         self.no_access_open()?;
         self.fence_view = FenceView::Dissolved;
         let epoch = self.open(Kind::Access);
@@ -58,6 +60,10 @@ impl Window {
     /// # Errors
     /// If this process has locked the target, or an access, lock_all or real fence epoch is open.
     pub fn lock(&mut self, port: &mut impl Port, mode: LockMode, target: Rank, assert: Assert) -> Result<(), SyncError> {
+        if !assert.nocheck && self.lock_folded(port, mode, target) {
+            return Ok(());
+        }
+        self.unfold();
         if self.lock_all_open.is_some() || self.peers.of(target).lock_open.is_some() {
             return Err(SyncError::AlreadyLocked);
         }
@@ -77,6 +83,10 @@ impl Window {
     /// # Errors
     /// If any access epoch is open.
     pub fn lock_all(&mut self, port: &mut impl Port, assert: Assert) -> Result<(), SyncError> {
+        if !assert.nocheck && self.lock_all_folded(port) {
+            return Ok(());
+        }
+        self.unfold();
         if self.lock_all_open.is_some() || !self.locks_open.is_empty() {
             return Err(SyncError::AlreadyLocked);
         }
@@ -128,6 +138,7 @@ impl Window {
     /// # Errors
     /// If an access, exposure, lock or lock_all epoch is open.
     pub fn fence(&mut self, port: &mut impl Port, assert: Assert) -> Result<Outcome, SyncError> {
+        self.unfold();
         if self.exposure_open.is_some() {
             return Err(SyncError::ExposureOpen);
         }
@@ -152,6 +163,10 @@ impl Window {
     /// # Errors
     /// If this process has not locked the target.
     pub fn unlock(&mut self, port: &mut impl Port, target: Rank) -> Result<Outcome, SyncError> {
+        if let Some(outcome) = self.unlock_folded(port, target) {
+            return Ok(outcome);
+        }
+        self.unfold();
         let epoch = self.peers.of(target).lock_open.take().ok_or(SyncError::NotLocked)?;
         let at = self.locks_open.iter().position(|open| *open == epoch).expect("an open lock is listed");
         self.locks_open.swap_remove(at);
@@ -163,6 +178,10 @@ impl Window {
     /// # Errors
     /// If lock_all is not open.
     pub fn unlock_all(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        if let Some(outcome) = self.unlock_all_folded(port) {
+            return Ok(outcome);
+        }
+        self.unfold();
         let epoch = self.lock_all_open.take().ok_or(SyncError::NotLocked)?;
         Ok(self.close(port, epoch))
     }
@@ -227,6 +246,10 @@ impl Window {
     }
 
     fn flush_stage(&mut self, port: &mut impl Port, target: Option<Rank>, stage: FlushStage) -> Result<Outcome, SyncError> {
+        if self.is_folded_over(target) {
+            return Ok(Outcome::Complete);
+        }
+        self.unfold();
         let single = self.lock_all_open.or_else(|| self.peers.find(target?)?.lock_open);
         if single.is_some_and(|epoch| self.epochs[epoch].has_nothing_outstanding()) {
             return Ok(Outcome::Complete);

@@ -18,6 +18,7 @@ impl Window {
                 match port.post(op, self.records.next_ticket()) {
                     Posted::Complete => {}
                     answer => {
+                        let route = self.unfolded_route(route);
                         self.account_for(route.epoch, route.leg, op, answer, false);
                     }
                 }
@@ -40,6 +41,7 @@ impl Window {
     pub fn finds_direct_way(&mut self, target: Rank) -> bool {
         match self.route {
             Some(route) if route.target == target => route.direct,
+            _ if self.folded.is_some() => self.folded_route(target).is_some(),
             _ => target < self.size && self.look_for_way(target),
         }
     }
@@ -51,6 +53,17 @@ impl Window {
             _ => return false,
         };
         self.route_by(epoch, target).is_some_and(|route| route.direct)
+    }
+
+    /// The same way by an epoch that is not folded.
+    #[inline]
+    fn unfolded_route(&mut self, route: Route) -> Route {
+        if self.folded.is_none() {
+            return route;
+        }
+        self.unfold();
+        let epoch = self.lock_all_open.or_else(|| self.peers.find(route.target)?.lock_open).expect("it was unfolded");
+        self.route_by(epoch, route.target).expect("a lock epoch has a way to its target")
     }
 
     /// The way of operations to `target` by an epoch, from now on. `None` if it is no target of the epoch.
@@ -75,6 +88,7 @@ impl Window {
     }
 
     fn issue_elsewhere(&mut self, port: &mut impl Port, op: &Op, wants_request: bool) -> Result<Outcome, SyncError> {
+        self.unfold();
         let epoch = self.epoch_covering(port, op.target)?;
         let Route { leg, direct, .. } = self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
         let answer = if direct { port.post(op, self.records.next_ticket()) } else { Posted::NoResource };

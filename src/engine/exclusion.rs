@@ -133,6 +133,22 @@ impl Licensing {
         Way::Register(Some(self.pushes))
     }
 
+    /// True if the licence is idle and nobody else asks for a right: then [`begin_use`] is under way.
+    #[inline(always)]
+    pub(super) fn begins(&mut self, mem: &mut impl LockMemory) -> bool {
+        let begins = !self.changing && self.uses == 0 && is_licensed(mem);
+        self.changing |= begins;
+        begins
+    }
+
+    /// A lock has its licence, the first one, and none waits for it.
+    #[inline(always)]
+    pub(super) fn begun_alone(&mut self) {
+        debug_assert!(self.waiting.is_empty());
+        self.begun();
+        self.changing = false;
+    }
+
     /// A lock has its licence: the first one.
     #[inline(always)]
     pub(super) fn begun(&mut self) {

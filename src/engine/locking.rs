@@ -9,7 +9,7 @@
 use super::alphabet::{LockMode, Port, Rank};
 use super::epoch::{Held, Kind, Locking};
 use super::exclusion::{self, Claimed, Retried, Right, Way, is_licensed};
-use super::lock::{self, LockRequest, Node, Turn, look};
+use super::lock::{self, Enqueued, LockRequest, Node, Turn, look};
 use super::procedure::Procedure;
 use super::slab::Key;
 use super::window::Window;
@@ -29,7 +29,8 @@ impl Window {
     }
 
     /// True if a request of this mode need not look at the gate.
-    fn passes_gate(&mut self, port: &mut impl Port, mode: LockMode) -> bool {
+    #[inline(always)]
+    pub(super) fn passes_gate(&mut self, port: &mut impl Port, mode: LockMode) -> bool {
         if mode == LockMode::Shared || self.open_locks_held > 0 {
             return true;
         }
@@ -73,16 +74,27 @@ impl Window {
     }
 
     fn enter_queue(&mut self, port: &mut impl Port, epoch: Key, target: Rank, mode: LockMode) {
-        let peer = self.peers.of(target);
-        peer.lock_sequence = peer.lock_sequence.wrapping_add(1);
-        let request = LockRequest::new(target, mode, peer.lock_sequence);
+        let request = self.next_request(target, mode);
         self.moves += 1;
         self.queue_up(port, epoch, request);
     }
 
-    pub(super) fn queue_up<P: Port>(&mut self, port: &mut P, epoch: Key, request: LockRequest) {
+    /// A request that is made now.
+    #[inline(always)]
+    pub(super) fn next_request(&mut self, target: Rank, mode: LockMode) -> LockRequest {
+        let peer = self.peers.of(target);
+        peer.lock_sequence = peer.lock_sequence.wrapping_add(1);
+        LockRequest::new(target, mode, peer.lock_sequence)
+    }
+
+    pub(super) fn queue_up(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         let steps = self.attempt(port, Procedure::Enqueue(epoch, request), |s| lock::enqueue(s, request));
         let Some(enqueued) = steps else { return };
+        self.enqueued(port, epoch, request, enqueued);
+    }
+
+    /// The request of an epoch stands in the queue.
+    pub(super) fn enqueued<P: Port>(&mut self, port: &mut P, epoch: Key, request: LockRequest, enqueued: Enqueued) {
         let request = request.placed(enqueued.queued);
         if let Some(reader) = enqueued.next_reader {
             self.let_reader_in(port, request.target(), reader);
@@ -138,17 +150,22 @@ impl Window {
 
     #[inline(always)]
     pub(super) fn begin_use(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        match self.attempt(port, Procedure::BeginUse(epoch, request), |s| exclusion::begin_use(s)) {
-            None => {}
-            Some(true) => {
-                self.licensing.begun();
-                self.held(port, epoch, Held::Exclusive(request, Right::Licensed));
-                self.licence_changed(port);
-            }
-            Some(false) => {
-                self.licence_changed(port);
-                self.claim(port, epoch, request);
-            }
+        let steps = self.attempt(port, Procedure::BeginUse(epoch, request), |s| exclusion::begin_use(s));
+        if let Some(begun) = steps {
+            self.licence_begun(port, epoch, request, begun);
+        }
+    }
+
+    /// The idle licence is in use by the lock of this epoch, or was found revoked.
+    #[inline(always)]
+    pub(super) fn licence_begun(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, begun: bool) {
+        if begun {
+            self.licensing.begun();
+            self.held(port, epoch, Held::Exclusive(request, Right::Licensed));
+            self.licence_changed(port);
+        } else {
+            self.licence_changed(port);
+            self.claim(port, epoch, request);
         }
     }
 
@@ -216,15 +233,20 @@ impl Window {
     }
 
     pub(super) fn enter_all(&mut self, port: &mut impl Port, epoch: Key) {
-        match self.attempt(port, Procedure::EnterAll(epoch), |s| exclusion::enter_all(s)) {
-            None => {}
-            Some(true) => self.held(port, epoch, Held::All),
-            Some(false) => {
-                self.epochs[epoch].locking = Locking::AllWaiting;
-                self.watch(epoch);
-                self.retry_all(port, epoch);
-            }
+        let steps = self.attempt(port, Procedure::EnterAll(epoch), |s| exclusion::enter_all(s));
+        if let Some(entered) = steps {
+            self.all_entered(port, epoch, entered);
         }
+    }
+
+    /// The lock_all of this epoch is held, or waits.
+    pub(super) fn all_entered(&mut self, port: &mut impl Port, epoch: Key, entered: bool) {
+        if entered {
+            return self.held(port, epoch, Held::All);
+        }
+        self.epochs[epoch].locking = Locking::AllWaiting;
+        self.watch(epoch);
+        self.retry_all(port, epoch);
     }
 
     /// Tries again, as long as there are licences to revoke.
@@ -274,15 +296,23 @@ impl Window {
     /// Gives the lock of an epoch back. Tells the target nothing [LK-2].
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
         match self.epochs[epoch].locking {
-            Locking::Held(Held::Shared(request)) => self.release(port, request, None),
-            Locking::Held(Held::Exclusive(request, right)) => self.release(port, request, Some(right)),
-            Locking::Held(Held::All) => self.leave_all(port),
+            Locking::Held(held) => self.give_back(port, held),
             Locking::Unchecked => {
                 if let Kind::Lock { target, .. } = self.epochs[epoch].kind {
                     self.peers.of(target).lock_active = None;
                 }
             }
             _ => unreachable!("only a held lock is released"),
+        }
+    }
+
+    /// Gives back what is held.
+    #[inline(always)]
+    pub(super) fn give_back(&mut self, port: &mut impl Port, held: Held) {
+        match held {
+            Held::Shared(request) => self.release(port, request, None),
+            Held::Exclusive(request, right) => self.release(port, request, Some(right)),
+            Held::All => self.leave_all(port),
         }
     }
 

@@ -11,6 +11,7 @@ mod epoch;
 mod exclusion;
 mod fence;
 mod flush;
+mod folded;
 pub mod lock;
 mod locking;
 mod matching;

@@ -74,6 +74,17 @@ impl Window {
         procedure: Procedure,
         steps: impl FnOnce(&mut Steps<'_, P>) -> Result<R, Later>,
     ) -> Option<R> {
+        self.attempt_folded(port, |_| procedure, steps)
+    }
+
+    /// As [`attempt`](Self::attempt), where only a procedure that waits needs an epoch: `procedure` makes it.
+    #[inline(always)]
+    pub(super) fn attempt_folded<P: Port, R>(
+        &mut self,
+        port: &mut P,
+        procedure: impl FnOnce(&mut Self) -> Procedure,
+        steps: impl FnOnce(&mut Steps<'_, P>) -> Result<R, Later>,
+    ) -> Option<R> {
         let mut taken = if P::ANSWERS_AT_ONCE {
             Steps::new(port, self.me, LockTicket(0))
         } else {
@@ -84,6 +95,7 @@ impl Window {
             Ok(result) => Some(result),
             Err(later) => {
                 let answers = taken.into_answers();
+                let procedure = procedure(self);
                 self.put_aside(procedure, answers, later);
                 None
             }

@@ -41,7 +41,7 @@ fn ranks(f: &mut fmt::Formatter<'_>, what: &str, ranks: &[Rank]) -> fmt::Result 
 impl fmt::Display for Waits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let w = self.0;
-        write!(f, "{} epochs pending, {} of them recorded", w.epochs.len(), w.deferred.len())?;
+        write!(f, "{} epochs pending, {} of them recorded", w.epochs_pending(), w.deferred.len())?;
         if let Some(epoch) = w.deferred.front()
             && let Activation::Blocked(by) = may_activate(&w.epochs[*epoch], &w.ledger, &w.peers, w.flags)
         {

@@ -9,6 +9,11 @@ pub(crate) struct Key {
     pub(crate) generation: NonZeroU32,
 }
 
+impl Key {
+    /// The key of nothing: no slab grows so far.
+    pub(crate) const NONE: Key = Key { index: NIL, generation: NonZeroU32::MIN };
+}
+
 #[derive(Debug)]
 enum Entry<T> {
     Used(NonZeroU32, T),

@@ -8,6 +8,7 @@ use super::epoch::{Epoch, Kind, Leg, Locking};
 use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::Flush;
+use super::folded::Folded;
 use super::matching::Matcher;
 use super::notify::Notifications;
 use super::peer::Peers;
@@ -67,6 +68,8 @@ pub struct Window {
     pub(super) locks_open: Vec<Key>,
     pub(super) fence_view: FenceView,
     pub(super) route: Option<Route>,
+    /// The only epoch, if it needs no record.
+    pub(super) folded: Option<Folded>,
 
     // Order [EP-4, EP-6, EP-7].
     pub(super) closings: u64,
@@ -124,6 +127,7 @@ impl Window {
             locks_open: Vec::new(),
             fence_view: FenceView::Dissolved,
             route: None,
+            folded: None,
             closings: 0,
             deferred: VecDeque::new(),
             ledger: Ledger::new(),
@@ -187,17 +191,24 @@ impl Window {
 
     /// True if the application has a start, post, lock or lock_all epoch open [RQ-5].
     pub fn has_open_epoch(&self) -> bool {
-        self.access_open.is_some() || self.exposure_open.is_some() || self.lock_all_open.is_some() || !self.locks_open.is_empty()
+        self.folded.is_some()
+            || self.access_open.is_some()
+            || self.exposure_open.is_some()
+            || self.lock_all_open.is_some()
+            || !self.locks_open.is_empty()
     }
 
     /// True if the lock on `target` that the application has open is held [EP-1].
     pub fn holds_lock(&self, target: Rank) -> bool {
+        if self.folded.is_some() {
+            return !self.is_lock_all_folded() && self.is_folded_over(Some(target));
+        }
         self.peers.find(target).and_then(|peer| peer.lock_open).is_some_and(|epoch| self.epochs[epoch].granted)
     }
 
     /// True if the lock_all that the application has open is held.
     pub fn holds_lock_all(&self) -> bool {
-        self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].granted)
+        self.is_lock_all_folded() || self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].granted)
     }
 
     /// True if a lock or lock_all that the application has open is not held yet [EP-10].
@@ -213,7 +224,7 @@ impl Window {
 
     /// Number of epochs that are open, deferred or active, for tests and measurements.
     pub fn epochs_pending(&self) -> usize {
-        self.epochs.len()
+        self.epochs.len() + usize::from(self.folded.is_some())
     }
 
     /// Opens an epoch: it is recorded, and activated by the caller's [`ready`](Self::ready) as soon as it may be.

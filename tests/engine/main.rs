@@ -29,6 +29,7 @@ mod cost;
 mod errors;
 mod fence;
 mod flush;
+mod folded;
 mod lifecycle;
 mod locks;
 mod matching;
