@@ -17,6 +17,7 @@ pub fn plain() -> Parameters {
         mtu: 1000,
         inline_max: 100,
         local_stage: false,
+        shared_lock_words: false,
         atomic_gap: 300 * NS,
         accumulate_byte_fs: 2_000_000,
         credits_pair: 1000,

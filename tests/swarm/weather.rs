@@ -21,6 +21,7 @@ fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     network.mtu = [64, 512, 2048][rng.usize(0..3)];
     network.inline_max = [0, 8, 128][rng.usize(0..3)];
     network.local_stage = rng.bool();
+    network.shared_lock_words = rng.bool();
     network.tree = rng.bool().then(|| Tree { nodes_per_leaf: rng.u32(1..3), uplinks: rng.u32(1..3), hop: 100 * NS });
     if rng.u8(0..4) == 0 {
         // A CPU that is slow against the network, and the other way round.

@@ -438,6 +438,20 @@ impl Network {
         old
     }
 
+    /// True if processors access lock words at all ranks themselves.
+    pub(super) fn shares_lock_words(&self) -> bool {
+        self.parameters.shared_lock_words && self.parameters.ranks_per_node >= self.ranks
+    }
+
+    /// A processor accesses a lock word in shared memory; gives its old value. Whoever waits for one looks at it all the time.
+    pub(super) fn change_shared(&mut self, window: u32, by: u32, home: u32, word: LockWord, access: Atomic) -> u64 {
+        let old = self.change(window, by, home, word, access);
+        if access.applied_to(old) != old {
+            (0..self.ranks).filter(|rank| *rank != by).for_each(|rank| self.wake(rank));
+        }
+        old
+    }
+
     /// The last byte of an operation has left.
     fn left(&mut self, id: u32) {
         let message = self.messages[id];

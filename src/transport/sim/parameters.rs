@@ -56,6 +56,8 @@ pub struct Parameters {
     pub inline_max: u64,
     /// Longer puts tell when their last byte has left, too (`Stage::Local`). Reliable connections of real NICs report the acknowledgement alone.
     pub local_stage: bool,
+    /// Where all ranks are on one node, their processors access lock words themselves, as in shared memory; else every NIC does.
+    pub shared_lock_words: bool,
     /// Gap of the NIC's atomic unit.
     pub atomic_gap: Time,
     /// What an accumulate takes the unit beyond one gap, in femtoseconds per byte.

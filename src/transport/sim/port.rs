@@ -150,6 +150,10 @@ impl<'a> SimPort<'a> {
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change(self.window, home, home, word, access));
         }
+        if net.shares_lock_words() {
+            net.spend(net.parameters.local.post);
+            return Answer::Now(net.change_shared(self.window, self.me, home, word, access));
+        }
         if !net.has_credit(self.me, home) {
             return Answer::NoResource;
         }
