@@ -24,8 +24,8 @@ pub fn device() -> Option<String> {
     std::env::var("MPIX_TEST_DEVICE").ok()
 }
 
-/// How many queues a process may have, if that is not left to it: all tests are to pass with a single one.
-fn queues() -> Option<u32> {
+/// How many queues a process may have, if that is not left to it: all tests are to pass with a single one, but for those that are about several.
+pub fn queues() -> Option<u32> {
     std::env::var("MPIX_TEST_QUEUES").ok().map(|text| text.parse().expect("a number of queues"))
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use mpix_rma::engine::*;
 use mpix_rma::transport::verbs::hello::Hello;
 
-use crate::carry::{device, net};
+use crate::carry::{device, net, queues};
 use crate::hub::Hub;
 use crate::requests::{Met, met, meter, poll};
 use crate::world::*;
@@ -118,7 +118,8 @@ fn a_process_that_waits_notices_that_its_peer_is_gone() {
 #[test]
 fn everybody_hears_of_a_process_that_is_gone() {
     let mut memories = vec![vec![0u8; 4096]; 3];
-    if device().is_some() {
+    // Whose queue was left to others is heard of by the host alone.
+    if device().is_some() || queues().is_some_and(|most| most < 2) {
         return;
     }
     let (hub, mut w) = windows(&mut memories, 3);

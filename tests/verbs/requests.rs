@@ -256,7 +256,8 @@ const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
 /// A put that waits for its notification is released by whatever comes next; where there is no buffer for it, that waits too.
 #[test]
 fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
-    if crate::carry::device().is_some() {
+    // It keeps three queues busy at once.
+    if crate::carry::device().is_some() || crate::carry::queues().is_some_and(|most| most < 3) {
         return;
     }
     let mut memories = vec![vec![0u8; 4096]; 4];
