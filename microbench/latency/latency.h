@@ -41,8 +41,8 @@ struct bench {
     MPI_Comm comm;
     int rank;
     MPI_Group peer; /* the other rank alone */
-    struct lines lines; /* unless the ranks are */
-    bool apart;         /* on two nodes */
+    struct lines lines;
+    bool apart; /* the ranks are on two nodes */
     enum window_kind kind;
     MPI_Win win;
     char *base;   /* own window memory: LARGEST bytes for each origin */

@@ -134,22 +134,6 @@ static void print_limits(const struct limits *l)
         print_limit("process_vm_writev", size_in_bytes[s], l->attached_copy[s]);
 }
 
-/* Ranks of two nodes have no cache line in common. */
-static double distance(struct bench *b)
-{
-    return b->apart ? 0.0 : half_round_trip(&b->lines);
-}
-
-static bool share_memory(MPI_Comm comm)
-{
-    MPI_Comm node;
-    int size;
-    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_size(node, &size);
-    MPI_Comm_free(&node);
-    return size == RANKS;
-}
-
 static bool run_scenarios(struct bench *b, const struct command *c, const struct limits *limits)
 {
     bool right = true;
@@ -157,7 +141,7 @@ static bool run_scenarios(struct bench *b, const struct command *c, const struct
         const struct scenario *s = &scenarios[k];
         if (!wanted(c, s->name))
             continue;
-        double line = distance(b);
+        double line = half_round_trip(&b->lines);
         struct outcome o = time_scenario(b, s, &c->timing);
         right &= o.right;
         if (b->rank == ORIGIN)
@@ -172,7 +156,7 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
 {
     size_t count = (size_t)c->timing.batches;
     double *create = aligned(count * sizeof *create), *release = aligned(count * sizeof *release);
-    double line = distance(b);
+    double line = half_round_trip(&b->lines);
     for (size_t k = 0; k < count; k++) {
         char *base;
         MPI_Barrier(b->comm);
@@ -194,7 +178,7 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
 
 static bool run_threads(struct bench *b, const struct command *c)
 {
-    double line = distance(b);
+    double line = half_round_trip(&b->lines);
     struct outcome o = time_threads(b, c->threads, &c->timing);
     char name[64];
     snprintf(name, sizeof name, "put_rate_8_of_%d_threads", c->threads);
@@ -228,9 +212,8 @@ int main(int argc, char **argv)
 
     bool right = true;
     b.local = aligned(LARGEST);
-    b.apart = !share_memory(b.comm);
-    if (!b.apart)
-        b.lines = open_lines(b.comm, LARGEST);
+    b.lines = open_lines(b.comm, LARGEST);
+    b.apart = b.lines.apart;
     struct limits limits = {0};
     if (c.threads == 0 && !b.apart) {
         limits = measure_limits(&b.lines, b.local);
@@ -254,8 +237,7 @@ int main(int argc, char **argv)
     }
     free(memory);
     free(b.local);
-    if (!b.apart)
-        close_lines(&b.lines);
+    close_lines(&b.lines);
     MPI_Group_free(&b.peer);
     MPI_Finalize();
     return right ? 0 : 1;

@@ -209,7 +209,8 @@ static void measure_ping_pong(const struct way *w, size_t bytes, const struct ti
 {
     turn = 0;
     measured = w;
-    memset(lines.mine, 0, 4096);
+    if (lines.mine != NULL)
+        memset(lines.mine, 0, 4096);
     memset(base + FLAG, 0, sizeof(int64_t));
     MPI_Barrier(MPI_COMM_WORLD);
     measure("ping_pong", w->name, bytes, false, timing, ping_pong);
@@ -254,7 +255,8 @@ int main(int argc, char **argv)
 #endif
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);
-    if (rank < 2)
+    bool near = rank < 2 && !lines.apart;
+    if (near)
         MPI_Win_lock_all(0, lines.shared);
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0] && sizes[s] <= most; s++) {
         if (patterns) {
@@ -262,14 +264,14 @@ int main(int argc, char **argv)
             continue;
         }
         for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++)
-            if (sizes[s] <= ways[k].most)
+            if (sizes[s] <= ways[k].most && (near || ways[k].tell != bare_tell))
                 measure_ping_pong(&ways[k], sizes[s], &timing);
         measure_rates(sizes[s], &timing);
     }
-    if (rank < 2) {
+    if (near)
         MPI_Win_unlock_all(lines.shared);
+    if (rank < 2)
         close_lines(&lines);
-    }
     MPI_Win_unlock_all(win);
 #ifndef PLAIN_HOST
     if (rank < 2)
