@@ -16,6 +16,9 @@ struct Pair {
     /// Writes that were told and are not visible.
     hidden: Vec<(usize, Vec<u8>)>,
     failed: bool,
+    /// The request with a fence that was forgotten, if any; and whether something was handed over since.
+    forgotten: Option<u64>,
+    reminded: bool,
 }
 
 /// One interface.
@@ -42,6 +45,8 @@ pub struct Net {
     next: u32,
     /// Queues that one interface has at most.
     pub most_queues: usize,
+    /// Requests with a fence are forgotten until something else is handed over, as soft-RoCE does now and then.
+    pub forgetful: bool,
 }
 
 impl Net {
@@ -56,6 +61,7 @@ impl Net {
             paged: None,
             next: 100,
             most_queues: usize::MAX,
+            forgetful: false,
         }))
     }
 
@@ -94,6 +100,12 @@ impl Net {
         let pair = self.pairs.get_mut(&number).unwrap();
         let (nic, queue) = (pair.nic, pair.queue);
         let Some((work, _, _)) = pair.work.front() else { return false };
+        if self.forgetful && work.fence && pair.forgotten != Some(work.number) {
+            (pair.forgotten, pair.reminded) = (Some(work.number), false);
+        }
+        if pair.forgotten == Some(work.number) && !pair.reminded {
+            return false;
+        }
         let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
         let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
         let Some((far, far_queue)) = other else { return self.failed(number, 12) };
@@ -270,7 +282,16 @@ impl Nic for MemoryNic {
         let number = net.number();
         net.ends[me].queues += 1;
         let queue = Queue(net.ends[me].queues);
-        let pair = Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), failed: false };
+        let pair = Pair {
+            nic: me,
+            queue,
+            to: None,
+            work: VecDeque::new(),
+            hidden: Vec::new(),
+            failed: false,
+            forgotten: None,
+            reminded: false,
+        };
         net.pairs.insert(number, pair);
         drop(net);
         self.queues.insert(queue, number);
@@ -295,6 +316,7 @@ impl Nic for MemoryNic {
         let mut net = self.net();
         let pair = net.pairs.get_mut(&number).unwrap();
         assert!(pair.work.len() < 32, "the queue overflows");
+        pair.reminded = true;
         if pair.failed {
             return Ok(());
         }

@@ -30,6 +30,7 @@ impl Fabric {
             moved = true;
         }
         self.leave();
+        self.look_at_fences();
         moved
     }
 

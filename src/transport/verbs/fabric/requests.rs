@@ -41,6 +41,7 @@ impl Fabric {
         let number = held.posted + 1;
         // So that places become free though nobody waits.
         let signalled = manner.signalled || number - held.last_signalled >= u64::from(self.limits.queue) / 4;
+        let fence = manner.fence && held.last_read > held.done;
         let work = Work {
             act,
             number,
@@ -51,7 +52,7 @@ impl Fabric {
             rkey: remote.rkey,
             signalled,
             inline: manner.inline,
-            fence: manner.fence && held.last_read > held.done,
+            fence,
         };
         // SAFETY: the caller's promise.
         if let Err(Failure(reason)) = unsafe { self.nic.post(queue, &work, local.parts) } {
@@ -78,6 +79,9 @@ impl Fabric {
         held.flying.push_back(Flying { number, window, what, covers: manner.covers });
         if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
             inbox.under_way += 1;
+        }
+        if fence {
+            self.note_fence(endpoint, number, window);
         }
         Ok(())
     }
@@ -162,7 +166,7 @@ impl Fabric {
     }
 
     /// A read behind all requests to a peer so far. False if there was no room.
-    fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
+    pub(super) fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];
         if !matches!(held.state, State::Ready | State::Leaving { said: false, .. }) {
             return true;
