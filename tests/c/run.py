@@ -270,7 +270,7 @@ class HostHangs(Exception):
 
 def wait_for(process, entry, limit, grace):
     """The output of a job that ends within its limit. With `grace`, HostHangs if nothing but the host was left for so many seconds."""
-    if not grace or entry.result != "ok":
+    if not grace or entry.result not in ("ok", "exit"):
         return process.communicate(timeout=limit)[0]
     chunks, pipe = [], os.dup(process.stdout.fileno())
 
@@ -288,7 +288,8 @@ def wait_for(process, entry, limit, grace):
             reader.join(10)
             break
         now, output = time.monotonic(), b"".join(chunks)
-        done = re.search(rb"^OK$", output, re.M) and len(set(FINALISED.findall(output))) >= entry.ranks
+        said = [rb"(?m)^OK$"] if entry.result == "ok" else [text.encode() for text in entry.expect]
+        done = all(re.search(text, output) for text in said) and len(set(FINALISED.findall(output))) >= entry.ranks
         since = (since or now) if done else None
         if since and now - since > grace:
             raise HostHangs(output)
