@@ -46,6 +46,7 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     let ranks = hub.ranks;
     let held = hub.beside.get_or_insert_with(|| {
         let net = Net::new(u64::from(ranks) + 17);
+        net.lock().unwrap().fences = FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
         let fabrics: Vec<Shared> = (0..ranks)
             .map(|rank| {
                 let nic: Box<dyn Nic> = match device() {
@@ -68,6 +69,8 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
 thread_local! {
     /// What the atomics of the windows that are made next are used for.
     pub static DOMAIN: std::cell::Cell<Domain> = const { std::cell::Cell::new(Domain::Locks) };
+    /// Whether requests may wait for reads in the interfaces in memory that are made next; without, for all tests: `MPIX_TEST_NO_FENCES=1`.
+    pub static FENCES: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }
 
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {

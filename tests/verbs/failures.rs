@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
 use mpix_rma::transport::verbs::hello::Hello;
 
 use crate::carry::{device, net, queues};
@@ -133,42 +132,6 @@ fn everybody_hears_of_a_process_that_is_gone() {
     assert!(w[0].lost().is_some_and(|(peer, _)| peer == 1));
     assert!(w[1].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("process 0 says so")), "{:?}", w[1].lost());
     assert_eq!(w[1].next_refused(), None, "no message was wrong");
-}
-
-/// Soft-RoCE forgets a request that waits for a read, if the read ends just then. Nobody else would hand anything over.
-#[test]
-fn a_request_that_the_interface_forgets_is_reminded_of() {
-    if device().is_some() {
-        return;
-    }
-    let (hub, mut w, _memories, mut flight) = met();
-    net(&hub).lock().unwrap().forgetful = true;
-    let before = meter(&hub, 0);
-    let (mut result, three) = (vec![0u8; 4000], 3u64);
-    let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, 4000) };
-    let add = Op {
-        origin: Addr(&raw const three as usize),
-        extent: 8,
-        element: native::U64,
-        reduction: reduction::SUM,
-        ..op(OpKind::Accumulate, 1, 4096, 8)
-    };
-    assert!(flight.try_post(&mut w[0], &get) && flight.try_post(&mut w[0], &add));
-    until(&mut w, "an accumulate behind a get does not end", |w| {
-        flight.collect(&mut w[0]);
-        flight.open == 0
-    });
-    // SAFETY: in the second process's memory.
-    assert_eq!(unsafe { ((w[1].base().0 + 4096) as *const u64).read() }, 3);
-    assert!(flight.try_post(&mut w[0], &get));
-    w[0].signal(1, Word::Done, 4).unwrap();
-    until(&mut w, "a signal behind a get does not come", |w| w[1].observe(0, Word::Done) == 4);
-    until(&mut w, "the get does not end", |w| {
-        flight.collect(&mut w[0]);
-        flight.open == 0
-    });
-    assert!(meter(&hub, 0).reminders >= before.reminders + 2);
-    end(&hub, w);
 }
 
 /// A key that is not the one of the memory: from a peer that lies, or has taken the memory back.

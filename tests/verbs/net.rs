@@ -16,9 +16,6 @@ struct Pair {
     /// Writes that were told and are not visible.
     hidden: Vec<(usize, Vec<u8>)>,
     failed: bool,
-    /// The request with a fence that was forgotten, if any; and whether something was handed over since.
-    forgotten: Option<u64>,
-    reminded: bool,
 }
 
 /// One interface.
@@ -45,8 +42,8 @@ pub struct Net {
     next: u32,
     /// Queues that one interface has at most.
     pub most_queues: usize,
-    /// Requests with a fence are forgotten until something else is handed over, as soft-RoCE does now and then.
-    pub forgetful: bool,
+    /// Requests may wait for reads before them.
+    pub fences: bool,
 }
 
 impl Net {
@@ -61,7 +58,7 @@ impl Net {
             paged: None,
             next: 100,
             most_queues: usize::MAX,
-            forgetful: false,
+            fences: true,
         }))
     }
 
@@ -100,12 +97,6 @@ impl Net {
         let pair = self.pairs.get_mut(&number).unwrap();
         let (nic, queue) = (pair.nic, pair.queue);
         let Some((work, _, _)) = pair.work.front() else { return false };
-        if self.forgetful && work.fence && pair.forgotten != Some(work.number) {
-            (pair.forgotten, pair.reminded) = (Some(work.number), false);
-        }
-        if pair.forgotten == Some(work.number) && !pair.reminded {
-            return false;
-        }
         let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
         let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
         let Some((far, far_queue)) = other else { return self.failed(number, 12) };
@@ -217,15 +208,16 @@ pub struct MemoryNic {
     net: Arc<Mutex<Net>>,
     me: usize,
     queues: HashMap<Queue, u32>,
+    fences: bool,
 }
 
 impl MemoryNic {
     pub fn new(net: &Arc<Mutex<Net>>) -> Self {
         let mut held = net.lock().unwrap();
         held.ends.push(End::default());
-        let me = held.ends.len() - 1;
+        let (me, fences) = (held.ends.len() - 1, held.fences);
         drop(held);
-        MemoryNic { net: Arc::clone(net), me, queues: HashMap::new() }
+        MemoryNic { net: Arc::clone(net), me, queues: HashMap::new(), fences }
     }
 
     fn net(&self) -> MutexGuard<'_, Net> {
@@ -244,6 +236,7 @@ impl Nic for MemoryNic {
             queues: 1000,
             parts: [4, 3],
             atomics: Atomics::Interface,
+            fences: self.fences,
         }
     }
 
@@ -282,16 +275,7 @@ impl Nic for MemoryNic {
         let number = net.number();
         net.ends[me].queues += 1;
         let queue = Queue(net.ends[me].queues);
-        let pair = Pair {
-            nic: me,
-            queue,
-            to: None,
-            work: VecDeque::new(),
-            hidden: Vec::new(),
-            failed: false,
-            forgotten: None,
-            reminded: false,
-        };
+        let pair = Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), failed: false };
         net.pairs.insert(number, pair);
         drop(net);
         self.queues.insert(queue, number);
@@ -316,7 +300,7 @@ impl Nic for MemoryNic {
         let mut net = self.net();
         let pair = net.pairs.get_mut(&number).unwrap();
         assert!(pair.work.len() < 32, "the queue overflows");
-        pair.reminded = true;
+        assert!(self.fences || !work.fence, "the interface is not to be trusted with a fence");
         if pair.failed {
             return Ok(());
         }

@@ -250,6 +250,47 @@ fn windows_share_queues() {
         end(&hub, w);
     }
 }
+
+/// What must not overtake a read is not handed over before that has ended, where the interface cannot be trusted with it.
+#[test]
+fn fe2_reads_are_waited_for_where_the_interface_does_not() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    crate::carry::FENCES.set(false);
+    let (hub, mut w, _memories, mut flight) = met();
+    let (mut result, three) = (vec![0u8; 4000], 3u64);
+    let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, 4000) };
+    let add = Op {
+        extent: 8,
+        element: ELEMENT_U64,
+        reduction: mpix_rma::transport::element::reduction::SUM,
+        origin: Addr(&raw const three as usize),
+        ..op(OpKind::Accumulate, 1, 4096, 8)
+    };
+    for round in 1..20 {
+        assert!(flight.try_post(&mut w[0], &get));
+        assert_eq!(w[0].signal(1, Word::Done, round), Err(NoResource), "the read is under way");
+        for next in [&add, &get] {
+            while !flight.try_post(&mut w[0], next) {
+                poll(&mut w);
+            }
+        }
+        drain(&mut w, &mut flight);
+        assert!((0..1000).any(|_| w[0].signal(1, Word::Done, round).is_ok()));
+        w[0].settle();
+        for turn in 0.. {
+            assert!(turn < 100_000, "the signal does not come");
+            poll(&mut w);
+            if w[1].observe(0, Word::Done) == round {
+                break;
+            }
+        }
+        assert_eq!(unsafe { ((w[1].base().0 + 4096) as *const u64).read() }, 3 * round);
+    }
+    end(&hub, w);
+}
+
 const ELEMENT_U64: Element = mpix_rma::transport::element::native::U64;
 const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
 

@@ -187,6 +187,8 @@ impl Device {
                 IBV_ATOMIC_GLOB => Atomics::Everything,
                 _ => Atomics::Interface,
             },
+            // When soft-RoCE (Linux 6.1) sends a request once more it takes reads behind it for reads before it, and waits for ever.
+            fences: attributes.vendor_id != VENDOR_SOFT_ROCE,
         };
         // SAFETY: an open context.
         let on_demand = unsafe { odp_caps(context) }.is_some_and(|caps| {

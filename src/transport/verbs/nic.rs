@@ -36,6 +36,8 @@ pub struct Limits {
     pub parts: [u32; 2],
     /// What atomics are atomic with.
     pub atomics: Atomics,
+    /// Requests may wait in the interface for reads before them. Else they are not handed over before those have ended.
+    pub fences: bool,
 }
 
 /// What the interface's atomics are atomic with.

@@ -433,6 +433,8 @@ pub const IBV_WR_RDMA_READ: Enum = 4;
 pub const IBV_WR_ATOMIC_CMP_AND_SWP: Enum = 5;
 pub const IBV_WR_ATOMIC_FETCH_AND_ADD: Enum = 6;
 
+/// What soft-RoCE says of its maker.
+pub const VENDOR_SOFT_ROCE: u32 = 0x00ff_ffff;
 pub const IBV_SEND_FENCE: u32 = 1;
 pub const IBV_SEND_SIGNALED: u32 = 2;
 pub const IBV_SEND_INLINE: u32 = 8;

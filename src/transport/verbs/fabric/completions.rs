@@ -30,7 +30,6 @@ impl Fabric {
             moved = true;
         }
         self.leave();
-        self.look_at_fences();
         moved
     }
 

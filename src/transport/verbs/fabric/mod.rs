@@ -22,11 +22,9 @@ use crate::transport::kernel::Combine;
 use crate::transport::shape::Side;
 
 mod completions;
-mod fences;
 mod queues;
 mod requests;
 
-use fences::Fenced;
 use queues::Count;
 pub(super) use queues::{Joined, Stand, State};
 
@@ -48,8 +46,6 @@ pub struct Meter {
     pub signalled: u64,
     /// Requests that nobody asked for but to know that others are complete.
     pub covers: u64,
-    /// Those of them that remind an interface of a request that waits for reads.
-    pub reminders: u64,
     /// Exchanges that had to be tried again, since the word was not what was guessed.
     pub retries: u64,
     /// Times that there was no room.
@@ -131,8 +127,6 @@ struct Endpoint {
     /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word waits for the answer before anything
     /// depends on it.
     last_read: u64,
-    /// The last request that waits in the interface for reads.
-    fenced: Option<Fenced>,
     /// Where a read that only covers finds eight bytes.
     ground: Spot,
 }
@@ -157,7 +151,6 @@ impl Default for Endpoint {
             uncovered: VecDeque::new(),
             exchanges: 0,
             last_read: 0,
-            fenced: None,
             ground: Spot::default(),
         }
     }
@@ -250,8 +243,6 @@ pub struct Fabric {
     names: HashMap<Name, u32>,
     queues: HashMap<Queue, u32>,
     count: Count,
-    /// Queues with a request that waits for reads.
-    fences: Vec<u32>,
     inboxes: Vec<Option<Inbox>>,
     signalled: u32,
     completions: Vec<Completion>,
@@ -309,7 +300,6 @@ impl Fabric {
             names: HashMap::new(),
             queues: HashMap::new(),
             count: Count::new(limits.queues),
-            fences: Vec::new(),
             inboxes: Vec::new(),
             signalled: 0,
             completions: Vec::new(),

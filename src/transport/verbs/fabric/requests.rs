@@ -28,20 +28,20 @@ impl Fabric {
     ) -> Result<(), NoResource> {
         let full = self.is_full(endpoint, manner.urgent);
         let held = &mut self.endpoints[endpoint as usize];
+        let fence = manner.fence && held.last_read > held.done;
         let open = match held.state {
             State::Ready => true,
             // What was begun is brought to its end.
             State::Leaving { said, .. } => !said && manner.urgent,
             _ => false,
         };
-        let (Some(queue), true, false) = (held.queue, open, full) else {
+        let (Some(queue), true, false) = (held.queue, open && (self.limits.fences || !fence), full) else {
             self.meter.refused += 1;
             return Err(self.refuse(what));
         };
         let number = held.posted + 1;
         // So that places become free though nobody waits.
         let signalled = manner.signalled || number - held.last_signalled >= u64::from(self.limits.queue) / 4;
-        let fence = manner.fence && held.last_read > held.done;
         let work = Work {
             act,
             number,
@@ -79,9 +79,6 @@ impl Fabric {
         held.flying.push_back(Flying { number, window, what, covers: manner.covers });
         if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
             inbox.under_way += 1;
-        }
-        if fence {
-            self.note_fence(endpoint, number, window);
         }
         Ok(())
     }
@@ -166,7 +163,7 @@ impl Fabric {
     }
 
     /// A read behind all requests to a peer so far. False if there was no room.
-    pub(super) fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
+    fn read_behind(&mut self, endpoint: u32, window: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];
         if !matches!(held.state, State::Ready | State::Leaving { said: false, .. }) {
             return true;
