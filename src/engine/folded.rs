@@ -154,7 +154,7 @@ impl Window {
 
     /// The way to a target of the folded epoch.
     pub(super) fn folded_route(&mut self, target: Rank) -> Option<Route> {
-        if !self.is_folded_over(Some(target)) {
+        if target >= self.size || !self.is_folded_over(Some(target)) {
             return None;
         }
         self.route = Some(Route { target, epoch: Key::NONE, leg: 0, direct: true });

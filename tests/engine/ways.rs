@@ -25,6 +25,7 @@ fn nothing_open_no_way() {
     w.rank(0).lock_all();
     w.drive();
     assert!(way(&mut w, 1));
+    assert!(!way(&mut w, 2) && !way(&mut w, u32::MAX), "outside the window's group");
     w.rank(0).unlock_all();
     w.drive();
     assert!(!way(&mut w, 1));
