@@ -9,6 +9,7 @@ mod shm_world;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::Ballot;
 use mpix_rma::transport::element::{native_has, reduction};
 use shm_world::*;
 
@@ -398,7 +399,7 @@ fn target_and_origins_at_once() {
             assert!(old.iter().copied().eq(0..COUNT), "each one once, in order");
         }
         if world.rank == 0 {
-            w.vote(false);
+            w.vote(Ballot::Ready);
             while w.verdict().is_none() {
                 done.store(true, Ordering::Release);
                 std::thread::yield_now();

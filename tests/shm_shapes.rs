@@ -9,6 +9,7 @@ mod shm_world;
 use std::sync::Arc;
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::Ballot;
 use mpix_rma::transport::element::reduction;
 use mpix_rma::transport::shape::moves::{gathered, scatter};
 use mpix_rma::transport::shape::{Block, Layout, Shape, Side};
@@ -19,7 +20,7 @@ const WORD: usize = 8;
 
 /// The window polls until everybody is here.
 fn barrier(w: &mut ShmWindow) {
-    w.vote(false);
+    w.vote(Ballot::Ready);
     while w.verdict().is_none() {
         w.poll();
         std::thread::yield_now();

@@ -10,8 +10,10 @@ use std::ffi::{c_int, c_void};
 use smallvec::SmallVec;
 
 use super::hook;
+use super::private::Private;
 use super::sys::*;
 use crate::engine::{Addr, Rank};
+use crate::transport::Ballot;
 use crate::transport::host_mpi::courier::{Bulk, Courier, Stream};
 use crate::transport::host_mpi::wire::{PACKET, Packet};
 
@@ -42,6 +44,8 @@ enum Work {
 #[derive(Debug)]
 pub(crate) struct HostCourier {
     comm: MPI_Comm,
+    /// It, to be given back.
+    private: Private,
     /// Requests and what they are for. The first is the receive that was posted first.
     requests: Vec<MPI_Request>,
     work: Vec<Work>,
@@ -89,10 +93,11 @@ fn blank() -> MPI_Status {
 }
 
 impl HostCourier {
-    /// Takes over a communicator of the window's processes, in which errors return.
-    pub(crate) fn new(comm: MPI_Comm) -> Self {
+    /// Takes over a communicator of the window's processes.
+    pub(super) fn new(private: Private) -> Self {
         let mut courier = HostCourier {
-            comm,
+            comm: private.comm(),
+            private,
             requests: Vec::new(),
             work: Vec::new(),
             posted: VecDeque::new(),
@@ -332,9 +337,9 @@ impl Courier for HostCourier {
         self.failures.pop_front()
     }
 
-    fn vote(&mut self, objection: bool) {
+    fn vote(&mut self, ballot: Ballot) {
         debug_assert!(self.vote.is_none(), "a second vote before the verdict on the first");
-        let mut vote = Vote { request: MPI_REQUEST_NULL, numbers: Box::new([c_int::from(objection), 0]) };
+        let mut vote = Vote { request: MPI_REQUEST_NULL, numbers: Box::new([ballot as c_int, 0]) };
         let [mine, all] = &mut *vote.numbers;
         // SAFETY: the two numbers live on the heap until the request is complete, and nobody else uses them.
         let code = unsafe {
@@ -354,7 +359,7 @@ impl Courier for HostCourier {
         self.vote = Some(vote);
     }
 
-    fn verdict(&mut self) -> Option<bool> {
+    fn verdict(&mut self) -> Option<Ballot> {
         if hook::is_restricted() {
             return None;
         }
@@ -370,7 +375,8 @@ impl Courier for HostCourier {
             self.failed("MPI_Test", code);
         }
         // SAFETY: written by the host, whose request is complete.
-        Some(unsafe { std::ptr::read_volatile(&raw const vote.numbers[1]) } != 0)
+        let highest = unsafe { std::ptr::read_volatile(&raw const vote.numbers[1]) };
+        Some([Ballot::Ready, Ballot::Busy].into_iter().find(|ballot| *ballot as c_int == highest).unwrap_or(Ballot::Objection))
     }
 
     fn gather(&mut self, number: u32) {
@@ -414,7 +420,8 @@ impl Courier for HostCourier {
         self.sending == 0
     }
 
-    fn release(&mut self) {
+    fn release(&mut self, clean: bool) {
+        let mut clean = clean && self.sending == 0;
         let mut receives: Vec<(MPI_Request, Packet)> = self.posted.drain(..).collect();
         for (request, work) in self.requests.drain(..).zip(self.work.drain(..)) {
             match work {
@@ -435,12 +442,13 @@ impl Courier for HostCourier {
             }
             if request != MPI_REQUEST_NULL {
                 // Not cancelled yet: the host may still look at the packet.
+                clean = false;
                 std::mem::forget(packet);
                 // SAFETY: as above.
                 unsafe { PMPI_Request_free(&raw mut request) };
             }
         }
-        // SAFETY: the communicator was made for this window, and all its processes have come here.
-        unsafe { PMPI_Comm_free(&raw mut self.comm) };
+        // All processes have come here.
+        self.private.end(clean);
     }
 }

@@ -111,23 +111,6 @@ pub(crate) unsafe fn assemble_for_good(comm: MPI_Comm) {
     through(|request| unsafe { PMPI_Ibarrier(comm, request) }, MPI_STATUS_IGNORE);
 }
 
-/// Maximum of each of `values` over a communicator.
-///
-/// # Safety
-/// `comm` is a live communicator.
-pub(crate) unsafe fn maximum(comm: MPI_Comm, values: &mut [c_int]) -> c_int {
-    let place = values.as_mut_ptr().cast::<c_void>();
-    let count = values.len() as c_int;
-    // SAFETY: the buffer has `count` ints and outlives the call.
-    unsafe {
-        if collectives() {
-            through(|request| PMPI_Iallreduce(MPI_IN_PLACE, place, count, MPI_INT, MPI_MAX, comm, request), MPI_STATUS_IGNORE)
-        } else {
-            PMPI_Allreduce(MPI_IN_PLACE, place, count, MPI_INT, MPI_MAX, comm)
-        }
-    }
-}
-
 /// The same as [`allgather`], where every process has come to it and drives nothing meanwhile.
 ///
 /// # Safety

@@ -4,10 +4,12 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use smallvec::SmallVec;
+
 use super::error::boundary;
 use super::host::exports;
 use super::sys::*;
-use super::{datatype, derived, drive, hook, request};
+use super::{datatype, derived, drive, hook, private, request};
 use crate::runtime::config::{self, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{enter, progress, thread};
@@ -124,6 +126,26 @@ static ONE_NODE: AtomicBool = AtomicBool::new(false);
 /// True if the host knows of one node only. The same in all processes of `MPI_COMM_WORLD`.
 pub(crate) fn on_one_node() -> bool {
     ONE_NODE.load(Ordering::Acquire)
+}
+
+/// True if `MPI_COMM_WORLD` has all processes of `comm`. The same in all of them.
+pub(crate) fn within_world(comm: MPI_Comm) -> bool {
+    if !has_world() {
+        return false;
+    }
+    let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
+    // SAFETY: the communicators are live, the groups are given back, and both lists have `size` entries.
+    unsafe {
+        PMPI_Comm_group(comm, &raw mut group);
+        PMPI_Comm_group(MPI_COMM_WORLD, &raw mut world);
+        PMPI_Group_size(group, &raw mut size);
+        let own: SmallVec<[c_int; 64]> = (0..size).collect();
+        let mut there: SmallVec<[c_int; 64]> = SmallVec::from_elem(MPI_UNDEFINED, own.len());
+        let status = PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
+        PMPI_Group_free(&raw mut group);
+        PMPI_Group_free(&raw mut world);
+        status == MPI_SUCCESS && !there.contains(&MPI_UNDEFINED)
+    }
 }
 
 /// True if settings have been read.
@@ -319,6 +341,7 @@ fn finish() {
     // Others may need this process until they have come here too. The host's own Finalize would not drive us.
     // SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
+    private::close();
     WORLD.store(false, Ordering::Release);
     derived::release();
     #[cfg(mpi_sessions)]

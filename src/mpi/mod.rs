@@ -40,8 +40,10 @@ mod hook;
 pub(crate) mod host;
 mod info;
 mod init;
+mod messages;
 pub(crate) mod notify;
 pub(crate) mod persistent;
+mod private;
 mod request;
 mod rma;
 #[cfg(mpi_sessions)]

@@ -5,20 +5,16 @@
 
 use std::ffi::c_int;
 
-use super::courier::HostCourier;
+use super::drive;
+use super::messages::{self, CARD, Card, Pending};
+use super::private::{self, Private};
 use super::sys::*;
 use super::window::{VOTES_BYTES, Verdict, Votes};
-use super::{datatype, drive, verbs};
 use crate::engine::Rank;
 use crate::runtime::Transport;
 use crate::runtime::config::Reach;
 use crate::runtime::progress::Patience;
-use crate::transport::host_mpi::courier::Courier;
-use crate::transport::host_mpi::members::{Extents, Members, Table};
-use crate::transport::host_mpi::{self, MessageWindow};
-use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
-use crate::transport::verbs::ability::ability;
-use crate::transport::verbs::{Own, VerbsCourier};
+use crate::transport::shm::{self, Bootstrap, Memory, SetupError, ShmWindow};
 
 /// How the processes of a new window wait for each other; the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,23 +37,42 @@ pub(crate) struct Collectives {
     unwanted: bool,
     /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros and is thrown away.
     failed: Option<c_int>,
+    /// What this process puts in.
+    part: Part,
+    /// What peers that this one sends messages to have to know of each process, as the first gather has brought it.
+    cards: Vec<u8>,
+    /// The kept communicator that this process has offered with it.
+    offered: Option<Private>,
 }
 
 impl Collectives {
-    /// Over a live communicator, with what its processes are to agree on.
-    pub(crate) fn over(comm: MPI_Comm, rank: c_int, size: c_int, votes: Votes) -> Self {
-        Self { comm, rank: rank as Rank, size: size as u32, votes, verdict: None, unwanted: false, failed: None }
+    /// Over a live communicator, with what its processes are to agree on, and what this one puts in the window.
+    pub(crate) fn over(comm: MPI_Comm, rank: c_int, size: c_int, votes: Votes, part: Part) -> Self {
+        Self {
+            comm,
+            rank: rank as Rank,
+            size: size as u32,
+            votes,
+            verdict: None,
+            unwanted: false,
+            failed: None,
+            part,
+            cards: Vec::new(),
+            offered: None,
+        }
     }
 
     /// Over a communicator of some of the processes that have agreed.
-    fn of_some(&self, comm: MPI_Comm) -> Self {
+    pub(super) fn of_some(&self, comm: MPI_Comm) -> Self {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: the caller's communicator.
         unsafe {
             PMPI_Comm_rank(comm, &raw mut rank);
             PMPI_Comm_size(comm, &raw mut size);
         }
-        Self { verdict: self.verdict, ..Self::over(comm, rank, size, self.votes) }
+        let mut some = Self::over(comm, rank, size, self.votes, self.part);
+        some.verdict = self.verdict;
+        some
     }
 
     /// What was agreed on.
@@ -66,21 +81,26 @@ impl Collectives {
     }
 
     /// True once all have come: they wait for nothing but each other, and may do so in the host.
-    fn may_block(&self) -> bool {
+    pub(super) fn may_block(&self) -> bool {
         self.verdict.is_some_and(|verdict| verdict.gathering == Gathering::Blocking)
     }
 
-    /// The first gather, which carries the votes.
+    /// The first gather, which carries the votes, and the cards for messages.
     fn gather_votes(&mut self, mine: &[u8], all: &mut [u8]) -> c_int {
-        let len = mine.len() + VOTES_BYTES;
+        let (votes, card) = (mine.len(), mine.len() + VOTES_BYTES);
+        let len = card + CARD;
+        let offer;
+        (self.offered, offer) = private::offer(self.comm);
         let mut together = mine.to_vec();
         together.extend_from_slice(&self.votes.encode());
+        together.extend_from_slice(&Card::new(&self.part, offer).encode());
         let mut everybody = vec![0; len * self.size as usize];
         // SAFETY: the communicator is live; the lengths fit.
         let code = unsafe { drive::allgather(self.comm, &together, &mut everybody) };
         for (theirs, part) in all.chunks_exact_mut(mine.len()).zip(everybody.chunks_exact(len)) {
-            theirs.copy_from_slice(&part[..mine.len()]);
-            self.votes.join(&part[mine.len()..]);
+            theirs.copy_from_slice(&part[..votes]);
+            self.votes.join(&part[votes..card]);
+            self.cards.extend_from_slice(&part[card..]);
         }
         let verdict = self.votes.verdict();
         self.verdict = Some(verdict);
@@ -88,13 +108,25 @@ impl Collectives {
         code
     }
 
-    fn maximum(&mut self, mut value: c_int) -> c_int {
-        // SAFETY: the communicator is live.
-        let code = unsafe { drive::maximum(self.comm, std::slice::from_mut(&mut value)) };
-        if code != MPI_SUCCESS {
-            self.failed.get_or_insert(code);
-        }
-        value
+    /// Everybody's card for messages and the kept communicator that was offered with them: taken out.
+    pub(super) fn take_cards(&mut self) -> (Vec<u8>, Option<Private>) {
+        (std::mem::take(&mut self.cards), self.offered.take())
+    }
+
+    /// The communicator.
+    pub(super) fn comm(&self) -> MPI_Comm {
+        self.comm
+    }
+
+    /// First error of the host.
+    pub(super) fn failed(&self) -> Option<c_int> {
+        self.failed
+    }
+}
+
+impl Drop for Collectives {
+    fn drop(&mut self) {
+        private::put_back(self.offered.take());
     }
 }
 
@@ -160,12 +192,39 @@ pub(crate) struct Part {
     pub(crate) single: bool,
 }
 
-/// Makes the transport of a window of the processes of `comm`.
+/// A transport that is made, or nearly so.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, for a moment")]
+pub(crate) enum Begun {
+    /// By shared memory alone.
+    Memory(Transport),
+    /// With messages; the processes are finding out meanwhile whether all have what they need.
+    Messages(Pending),
+}
+
+impl Begun {
+    /// By shared memory alone.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Begun::Memory(_))
+    }
+
+    /// Ends what is under way; to be called in any case. Before it the caller may make collective calls on other communicators.
+    ///
+    /// # Errors
+    /// As [`make`].
+    pub(crate) fn finish(self, all: &Collectives) -> Result<Transport, Unmade> {
+        match self {
+            Begun::Memory(port) => Ok(port),
+            Begun::Messages(pending) => pending.finish(all),
+        }
+    }
+}
+
+/// Begins the transport of a window of the processes of `all`.
 ///
 /// # Errors
 /// No process has a transport, for the same reason.
-pub(crate) fn make(all: &mut Collectives, part: Part, settings: shm::Settings) -> Result<Transport, Unmade> {
-    let size = all.size;
+pub(crate) fn make(all: &mut Collectives, settings: shm::Settings) -> Result<Begun, Unmade> {
+    let (size, part) = (all.size, all.part);
     // The votes tell what is to be made, or will with the first gather.
     if all.verdict.is_none_or(|verdict| verdict.by_memory(size)) {
         let port = ShmWindow::new(all, part.memory, part.disp_unit, settings);
@@ -174,11 +233,11 @@ pub(crate) fn make(all: &mut Collectives, part: Part, settings: shm::Settings) -
         }
         let reach = all.verdict.map_or(Reach::Auto, |verdict| verdict.reach);
         match port {
-            Ok(port) => return Ok(port.into()),
+            Ok(port) => return Ok(Begun::Memory(port.into())),
             Err(SetupError::Unwanted) => {}
             Err(reason) if reach == Reach::Shm || size == 1 => return Err(Unmade::Unsuitable(reason)),
             Err(reason) if matches!(part.memory, Memory::Share { .. }) => return Err(Unmade::Unsuitable(reason)),
-            Err(SetupError::NotOneNode) => return by_messages(all, part, reach, settings),
+            Err(SetupError::NotOneNode) => return messages::begin(all, part, reach, settings).map(Begun::Messages),
             Err(reason) => log::info!("messages instead of shared memory: {reason}"),
         }
     }
@@ -186,143 +245,7 @@ pub(crate) fn make(all: &mut Collectives, part: Part, settings: shm::Settings) -
         Some(Verdict { class, .. }) if class != 0 => Err(Unmade::Wrong(class)),
         Some(Verdict { ours: false, .. }) => Err(Unmade::NotOurs),
         // Where shared memory has failed, its processes are peers like any others.
-        Some(Verdict { reach: Reach::Verbs, .. }) => by_messages(all, part, Reach::Verbs, settings),
-        _ => by_messages(all, part, Reach::HostMpi, settings),
+        Some(Verdict { reach: Reach::Verbs, .. }) => messages::begin(all, part, Reach::Verbs, settings).map(Begun::Messages),
+        _ => messages::begin(all, part, Reach::HostMpi, settings).map(Begun::Messages),
     }
-}
-
-/// Bytes that tell a process's node and memory, and what RDMA it has.
-const CARD: usize = 3 * 8 + 8 + 4 + 4;
-
-/// A window some of whose peers are reached by messages or RDMA: all of them, unless each is to be reached in the best way.
-fn by_messages(all: &mut Collectives, part: Part, reach: Reach, settings: shm::Settings) -> Result<Transport, Unmade> {
-    let near = reach == Reach::Auto;
-    let fabric = if reach == Reach::HostMpi { None } else { verbs::fabric(reach == Reach::Verbs) };
-    let mut card = [0; CARD];
-    for (place, number) in card.chunks_exact_mut(8).zip(shm::node().unwrap_or_default()) {
-        place.copy_from_slice(&number.to_ne_bytes());
-    }
-    card[24..32].copy_from_slice(&part.bytes.to_ne_bytes());
-    card[32..36].copy_from_slice(&part.disp_unit.to_ne_bytes());
-    card[36] = ability(fabric.as_ref(), part.single);
-    let mut cards = vec![0; CARD * all.size as usize];
-    all.allgather(&card, &mut cards);
-    let cards = || cards.chunks_exact(CARD);
-    let extents = Extents::new(cards().map(|card| {
-        let bytes = u64::from_ne_bytes(card[24..32].try_into().expect("eight bytes"));
-        (bytes, u32::from_ne_bytes(card[32..36].try_into().expect("four bytes")))
-    }));
-    let abilities: Table<u8> = Table::new(cards().map(|card| card[36]));
-    // The processes of a node share a segment, whichever way operations go: programs may ask for memory that is allocated, and what is
-    // attached to a dynamic window is seen there.
-    let shares = matches!(part.memory, Memory::Share { .. });
-    // A process that does not know its node has none in common with anybody.
-    let known = card[..24].iter().any(|byte| *byte != 0);
-    let mates: Vec<Rank> = (0..)
-        .zip(cards())
-        .filter(|(rank, other)| *rank == all.rank || known && other[..24] == card[..24])
-        .map(|(rank, _)| rank)
-        .collect();
-
-    if shares && mates.len() != all.size as usize {
-        return Err(Unmade::Unsuitable(SetupError::NotOneNode));
-    }
-    let comm = private(all)?;
-    // Where no two processes are on one node, nobody has a communicator of its node to make.
-    let mut nodes: Vec<&[u8]> = cards().map(|card| &card[..24]).filter(|node| node.iter().any(|byte| *byte != 0)).collect();
-    nodes.sort_unstable();
-    let mut port = if nodes.windows(2).any(|two| two[0] == two[1]) {
-        node_window(all, comm, &mates, part, settings)
-    } else {
-        alone_window(part, settings)
-    };
-    let mut mates = (mates, near);
-    if all.maximum(c_int::from(port.is_none())) != 0 {
-        if shares {
-            free(comm);
-            return Err(Unmade::Unsuitable(SetupError::NotOneNode));
-        }
-        // What fails on one node is done without on all of them.
-        mates = (vec![all.rank], false);
-        port = alone_window(part, settings);
-        if all.maximum(c_int::from(port.is_none())) != 0 {
-            free(comm);
-            let reason = "the memory of a process".into();
-            return Err(Unmade::Unsuitable(SetupError::System { call: "mmap", rank: all.rank, reason }));
-        }
-    }
-    if let Some(code) = all.failed {
-        free(comm);
-        return Err(Unmade::Host(code));
-    }
-    let port = port.expect("every process has one");
-    let (mates, near) = mates;
-    let members = Members::new(all.rank, all.size, mates, near);
-    let own = Own { base: port.base(), bytes: if port.is_dynamic() { 0 } else { part.bytes } };
-    // SAFETY: the memory is the window's, which the courier leaves before it goes.
-    let direct = unsafe { verbs::direct((all.rank, all.size), fabric.as_ref(), &abilities, own) };
-    let refused = all.maximum(c_int::from(direct.is_err())) != 0;
-    let host = HostCourier::new(comm);
-    let courier: Box<dyn Courier> = match direct {
-        Ok(Some(direct)) if !refused => Box::new(VerbsCourier::new(host, direct)),
-        _ => Box::new(host),
-    };
-    let host = host_mpi::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
-    Ok(MessageWindow::new(courier, members, port, extents, host).into())
-}
-
-/// A communicator of the same processes that nobody else sends on. Not a duplicate, which would call the application's functions
-/// for attributes.
-fn private(all: &Collectives) -> Result<MPI_Comm, Unmade> {
-    let (mut group, mut comm) = (MPI_GROUP_NULL, MPI_COMM_NULL);
-    // SAFETY: the communicator is live, and all of its processes come here.
-    unsafe {
-        if !all.may_block() {
-            drive::assemble(all.comm);
-        }
-        let mut code = PMPI_Comm_group(all.comm, &raw mut group);
-        if code == MPI_SUCCESS {
-            code = PMPI_Comm_create(all.comm, group, &raw mut comm);
-            PMPI_Group_free(&raw mut group);
-        }
-        if code != MPI_SUCCESS {
-            return Err(Unmade::Host(code));
-        }
-        PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    }
-    Ok(comm)
-}
-
-/// The window of a process that shares it with nobody.
-fn alone_window(part: Part, settings: shm::Settings) -> Option<ShmWindow> {
-    ShmWindow::new(&mut Alone, part.memory, part.disp_unit, settings)
-        .inspect_err(|reason| log::info!("no memory for the window: {reason}"))
-        .ok()
-}
-
-/// The window of the processes of this node.
-fn node_window(all: &Collectives, comm: MPI_Comm, mates: &[Rank], part: Part, settings: shm::Settings) -> Option<ShmWindow> {
-    let mut node = MPI_COMM_NULL;
-    // SAFETY: the communicator was just made, and all of its processes come here.
-    let code = unsafe {
-        if !all.may_block() {
-            drive::assemble(comm);
-        }
-        PMPI_Comm_split(comm, mates[0] as c_int, all.rank as c_int, &raw mut node)
-    };
-    if code != MPI_SUCCESS {
-        return None;
-    }
-    let mut some = all.of_some(node);
-    let port = ShmWindow::new(&mut some, part.memory, part.disp_unit, settings);
-    free(node);
-    if let Err(reason) = &port {
-        log::info!("messages instead of shared memory on a node: {reason}");
-    }
-    port.ok().filter(|_| some.failed.is_none())
-}
-
-fn free(mut comm: MPI_Comm) {
-    // SAFETY: a communicator that was made here, and that nobody uses any more.
-    unsafe { PMPI_Comm_free(&raw mut comm) };
 }

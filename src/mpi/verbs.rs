@@ -30,6 +30,15 @@ pub(super) fn set_most(queues: u32) {
     MOST.store(queues, Relaxed);
 }
 
+/// What came of looking for the device, if that has been done: it, or nothing.
+pub(super) fn opened() -> Option<Option<Shared>> {
+    match &*FABRIC.lock().unwrap_or_else(PoisonError::into_inner) {
+        Opened::NotYet => None,
+        Opened::Here(fabric) => Some(Some(Arc::clone(fabric))),
+        Opened::Absent => Some(None),
+    }
+}
+
 /// The device, if there is one. `forced`: who wants it will not be content without.
 pub(super) fn fabric(forced: bool) -> Option<Shared> {
     let mut opened = FABRIC.lock().unwrap_or_else(PoisonError::into_inner);

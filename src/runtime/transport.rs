@@ -10,6 +10,7 @@ use std::ffi::CStr;
 
 use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
+use crate::transport::Ballot;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::{MessageWindow, OutOfReach};
 use crate::transport::regions::Refusal;
@@ -203,12 +204,12 @@ impl Transport {
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.
-    pub(crate) fn vote(&mut self, objection: bool) {
-        with_port!(self, port => port.vote(objection));
+    pub(crate) fn vote(&mut self, ballot: Ballot) {
+        with_port!(self, port => port.vote(ballot));
     }
 
-    /// The verdict (true: somebody objected) once all have voted.
-    pub(crate) fn verdict(&mut self) -> Option<bool> {
+    /// The verdict, the highest ballot, once all have voted.
+    pub(crate) fn verdict(&mut self) -> Option<Ballot> {
         with_port!(self, port => port.verdict())
     }
 

@@ -1,5 +1,6 @@
 //! Transports move bytes. Each implements [`crate::engine::Port`] for one window in one process.
 
+mod ballot;
 mod bulk;
 pub mod element;
 pub mod host_mpi;
@@ -10,3 +11,5 @@ pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod verbs;
+
+pub use ballot::Ballot;

@@ -247,6 +247,9 @@ static void in_lock(void)
     MPI(MPI_Win_unlock(t, w.win));
     BAD(MPI_ERR_RMA_SYNC, "lock", MPI_Win_unlock(t, w.win));
     MPI(MPI_Win_lock_all(0, w.win));
+    /* The first call of the epoch, which nothing has been recorded for yet. */
+    BAD(MPI_ERR_RANK, "rank", MPI_Put(&value, ONE, 1000000000, 0, ONE, w.win));
+    BAD(MPI_ERR_RANK, "rank", MPIX_Win_iflush(1000000000, w.win, &r));
     arguments(t);
     BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "lock", MPI_Win_lock(MPI_LOCK_SHARED, t, 0, w.win));
     BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "", MPI_Win_lock_all(0, w.win));

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::{Addr, Rank};
+use mpix_rma::transport::Ballot;
 use mpix_rma::transport::host_mpi::courier::{Bulk, Courier, Stream};
 use mpix_rma::transport::host_mpi::wire::Packet;
 
@@ -26,7 +27,7 @@ pub struct Hub {
     packets: HashMap<Pair, VecDeque<Vec<u8>>>,
     bulks: HashMap<(Pair, Stream), (VecDeque<End>, VecDeque<End>)>,
     moved: HashMap<Rank, VecDeque<(Bulk, usize)>>,
-    votes: Vec<(u32, bool)>,
+    votes: Vec<(u32, Ballot)>,
     numbers: Vec<Vec<Option<u32>>>,
     pub ranks: u32,
     /// Packets that were sent.
@@ -176,24 +177,24 @@ impl Courier for HubCourier {
         None
     }
 
-    fn vote(&mut self, objection: bool) {
+    fn vote(&mut self, ballot: Ballot) {
         let mut hub = self.hub.lock().unwrap();
         if hub.votes.len() <= self.round {
-            hub.votes.push((0, false));
+            hub.votes.push((0, Ballot::Ready));
         }
         let votes = &mut hub.votes[self.round];
-        (votes.0, votes.1) = (votes.0 + 1, votes.1 | objection);
+        (votes.0, votes.1) = (votes.0 + 1, votes.1.max(ballot));
     }
 
-    fn verdict(&mut self) -> Option<bool> {
+    fn verdict(&mut self) -> Option<Ballot> {
         let hub = self.hub.lock().unwrap();
-        let (votes, objected) = *hub.votes.get(self.round)?;
+        let (votes, highest) = *hub.votes.get(self.round)?;
         if votes < hub.ranks {
             return None;
         }
         drop(hub);
         self.round += 1;
-        Some(objected)
+        Some(highest)
     }
 
     fn gather(&mut self, number: u32) {
@@ -217,5 +218,5 @@ impl Courier for HubCourier {
         true
     }
 
-    fn release(&mut self) {}
+    fn release(&mut self, _: bool) {}
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::Ballot;
 use mpix_rma::transport::host_mpi::members::{Extents, Members};
 use mpix_rma::transport::host_mpi::wire::How;
 use mpix_rma::transport::host_mpi::{MessageWindow, Settings};
@@ -101,10 +102,10 @@ pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, Count
     for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
         for (me, window) in windows.iter_mut().enumerate() {
             window.make_counters(step, numbers[me]).unwrap();
-            window.vote(objects == Some((me, step)));
+            window.vote(Ballot::unless(objects == Some((me, step))));
         }
         for window in windows.iter_mut() {
-            objected = window.verdict().expect("all have voted");
+            objected = window.verdict().expect("all have voted") == Ballot::Objection;
         }
         if objected {
             break;
@@ -189,10 +190,10 @@ pub fn end(hub: &Arc<Mutex<Hub>>, windows: Vec<Far>) {
     }
     for window in &mut windows {
         assert!(window.is_quiet(), "{window:#?}");
-        window.vote(false);
+        window.vote(Ballot::Ready);
     }
     for window in &mut windows {
-        assert_eq!(window.verdict(), Some(false));
+        assert_eq!(window.verdict(), Some(Ballot::Ready));
     }
     for _ in 0..100_000 {
         windows.iter_mut().for_each(|window| _ = window.poll());

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::Ballot;
 use mpix_rma::transport::element::{FIRST_FOREIGN, native_extent};
 use mpix_rma::transport::shm::*;
 
@@ -221,7 +222,7 @@ pub fn write_own(window: &ShmWindow, disp: usize, bytes: &[u8]) {
 
 /// A barrier in which everybody polls, as all do who wait in MPI.
 pub fn barrier(window: &mut ShmWindow) {
-    window.vote(false);
+    window.vote(Ballot::Ready);
     while window.verdict().is_none() {
         window.poll();
         std::thread::yield_now();

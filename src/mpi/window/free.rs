@@ -12,6 +12,7 @@ use crate::mpi::sys::*;
 use crate::runtime::notices::look;
 use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
+use crate::transport::Ballot;
 
 /// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any process, all of them get
 /// `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5].
@@ -69,30 +70,51 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
         || ours.engine.awaits_counters()
         || ours.engine.expectations_waiting() != 0
         || ours.waiting != 0;
-    let (guard, objected) = vote(guard, window, objection);
-    if objected {
-        return Err(Fault::new(
-            MPI_ERR_RMA_SYNC,
-            "an epoch is open on this window in some process, or a wait for notifications pending",
-        ));
+    let ballot = match () {
+        () if objection => Ballot::Objection,
+        () if rests(ours) => Ballot::Ready,
+        () => Ballot::Busy,
+    };
+    let (mut guard, verdict) = cast(guard, window, ballot);
+    match verdict {
+        Ballot::Objection => {
+            return Err(Fault::new(
+                MPI_ERR_RMA_SYNC,
+                "an epoch is open on this window in some process, or a wait for notifications pending",
+            ));
+        }
+        Ballot::Busy => {
+            guard = wait_until(guard, window, rests);
+            // Others may still need this process (to copy for them, on created windows) until they are quiet too.
+            (guard, _) = cast(guard, window, Ballot::Ready);
+        }
+        Ballot::Ready => {}
     }
-    let guard = wait_until(guard, window, |window| window.is_settled() && (window.port.is_broken() || window.port.is_quiet()));
-    // Others may still need this process (to copy for them, on created windows) until they are quiet too.
-    let (guard, _) = vote(guard, window, false);
     drop(wait_until(guard, window, |window| window.port.farewell()));
     Ok(())
 }
 
+/// True if this process's operations and epochs are complete, and nothing of it is under way to others, or ever will be.
+fn rests(window: &mut Window) -> bool {
+    window.is_settled() && (window.port.is_broken() || window.port.is_quiet())
+}
+
 /// A collective vote: true if somebody objects. Every process has come to it then.
-pub(crate) fn vote(guard: Guard, mut window: NonNull<Window>, objection: bool) -> (Guard, bool) {
+pub(crate) fn vote(guard: Guard, window: NonNull<Window>, objection: bool) -> (Guard, bool) {
+    let (guard, verdict) = cast(guard, window, Ballot::unless(objection));
+    (guard, verdict == Ballot::Objection)
+}
+
+/// A collective vote: the highest ballot.
+fn cast(guard: Guard, mut window: NonNull<Window>, ballot: Ballot) -> (Guard, Ballot) {
     // SAFETY: found under this guard, and no other reference to it is alive.
-    unsafe { window.as_mut() }.port.vote(objection);
+    unsafe { window.as_mut() }.port.vote(ballot);
     let mut verdict = None;
     let guard = wait_until(guard, window, |window| {
         verdict = window.port.verdict();
         verdict.is_some()
     });
-    (guard, verdict.unwrap_or(false))
+    (guard, verdict.unwrap_or(Ballot::Ready))
 }
 
 /// Forgets a window of ours whose handle is gone.

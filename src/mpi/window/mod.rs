@@ -17,8 +17,6 @@
 
 use std::ffi::{c_int, c_void};
 
-use smallvec::SmallVec;
-
 use super::error::{Fault, Place, raise};
 use super::info::ForHost;
 use super::sys::*;
@@ -28,7 +26,7 @@ use crate::engine::{self, Addr, Rank};
 use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
-use crate::runtime::{Hints, HostHandle, Transport, Window, enter};
+use crate::runtime::{Hints, HostHandle, Window, enter};
 use crate::transport::shm::{self, COUNTERS_APART, Memory};
 
 mod attributes;
@@ -82,6 +80,28 @@ impl Wanted {
     }
 }
 
+impl Wanted {
+    /// There is no window of ours, for this reason.
+    fn unmade(&self, fault: Option<Fault>, reason: Unmade) -> Made {
+        match reason {
+            Unmade::Host(code) => Made::Failed(code),
+            Unmade::Wrong(class) => {
+                let fault =
+                    fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
+                Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
+            }
+            Unmade::NotOurs => {
+                log::info!("{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false", self.call);
+                Made::Host
+            }
+            Unmade::Unsuitable(reason) => {
+                log::info!("{}: the window is left to the host: {reason}", self.call);
+                Made::Host
+            }
+        }
+    }
+}
+
 /// What became of it.
 enum Made {
     /// Ours, under this handle, with its memory.
@@ -127,7 +147,6 @@ fn create(wanted: &Wanted) -> Made {
     let fault = wanted.fault().or(wishes.as_ref().err().copied());
     let wishes = wishes.unwrap_or_default();
     let votes = Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
-    let mut all = Collectives::over(wanted.comm, rank, size, votes);
     let hints = wishes.hints();
     let part = transport::Part {
         memory: wanted.memory(&hints),
@@ -135,29 +154,29 @@ fn create(wanted: &Wanted) -> Made {
         disp_unit: wanted.disp_unit as u32,
         single: hints.single,
     };
+    let mut all = Collectives::over(wanted.comm, rank, size, votes, part);
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let made = transport::make(&mut all, part, shared);
+    let begun = transport::make(&mut all, shared);
     all.votes().warn(wanted.call);
-    let mut port = match made {
-        Ok(port) => port,
-        Err(Unmade::Host(code)) => return Made::Failed(code),
-        Err(Unmade::Wrong(class)) => {
-            let fault = fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
-            return Made::Failed(raise(wanted.call, Place::Communicator(wanted.comm), fault));
+    let begun = match begun {
+        Ok(begun) => begun,
+        Err(reason) => return wanted.unmade(fault, reason),
+    };
+    let (mut handle, code) = host_window(wanted, begun.is_memory());
+    let mut port = match begun.finish(&all) {
+        Ok(port) if code == MPI_SUCCESS => port,
+        Ok(port) => {
+            port.release();
+            return Made::Failed(code);
         }
-        Err(Unmade::NotOurs) => {
-            log::info!("{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false", wanted.call);
-            return Made::Host;
-        }
-        Err(Unmade::Unsuitable(reason)) => {
-            log::info!("{}: the window is left to the host: {reason}", wanted.call);
-            return Made::Host;
+        Err(reason) => {
+            if code == MPI_SUCCESS {
+                // SAFETY: the host has just made it, and nobody knows it.
+                unsafe { PMPI_Win_free(&raw mut handle) };
+            }
+            return wanted.unmade(fault, reason);
         }
     };
-    let (handle, code) = host_window(wanted, &port);
-    if code != MPI_SUCCESS {
-        return Made::Failed(code);
-    }
     let base = port.base();
     log::info!(
         "{}: window {:#x} of {size} processes: {}; driven by {}",
@@ -196,7 +215,7 @@ fn has_comm() -> bool {
 }
 
 /// The host's window that is the handle of ours. The address that the host gives for the memory of no bytes is of no use.
-fn host_window(wanted: &Wanted, port: &Transport) -> (MPI_Win, c_int) {
+fn host_window(wanted: &Wanted, by_memory: bool) -> (MPI_Win, c_int) {
     let mut handle = MPI_WIN_NULL;
     let mut nothing: *mut c_void = std::ptr::null_mut();
     // SAFETY: the communicator and info were checked; the places are ours.
@@ -207,11 +226,7 @@ fn host_window(wanted: &Wanted, port: &Transport) -> (MPI_Win, c_int) {
             let code = PMPI_Win_create_dynamic(info.get(), wanted.comm, &raw mut handle);
             return (handle, code);
         }
-        let make = if matches!(port, Transport::Shm(_)) && may_share(wanted.comm) {
-            PMPI_Win_allocate_shared
-        } else {
-            PMPI_Win_allocate
-        };
+        let make = if by_memory && may_share(wanted.comm) { PMPI_Win_allocate_shared } else { PMPI_Win_allocate };
         make(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
     };
     (handle, code)
@@ -221,22 +236,7 @@ fn host_window(wanted: &Wanted, port: &Transport) -> (MPI_Win, c_int) {
 /// does not confuse windows that two parts of a communicator make at once. But it refuses where it knows of several nodes, even
 /// if we do not. The same in all processes.
 fn may_share(comm: MPI_Comm) -> bool {
-    if cfg!(not(mpi_host = "openmpi")) || !init::has_world() || !init::on_one_node() {
-        return false;
-    }
-    let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
-    // SAFETY: the communicators are live, the groups are given back, and both lists have `size` entries.
-    unsafe {
-        PMPI_Comm_group(comm, &raw mut group);
-        PMPI_Comm_group(MPI_COMM_WORLD, &raw mut world);
-        PMPI_Group_size(group, &raw mut size);
-        let own: SmallVec<[c_int; 64]> = (0..size).collect();
-        let mut there: SmallVec<[c_int; 64]> = SmallVec::from_elem(MPI_UNDEFINED, own.len());
-        let status = PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
-        PMPI_Group_free(&raw mut group);
-        PMPI_Group_free(&raw mut world);
-        status == MPI_SUCCESS && !there.contains(&MPI_UNDEFINED)
-    }
+    cfg!(mpi_host = "openmpi") && init::on_one_node() && init::within_world(comm)
 }
 
 /// Calls the host's constructor, and notes its window.

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::wire::Packet;
 use crate::engine::{Addr, Rank};
+use crate::transport::Ballot;
 use crate::transport::verbs::Direct;
 
 /// Which of the two streams of bulk messages of an ordered pair. In each, the n-th that is sent is the n-th that is received.
@@ -62,10 +63,10 @@ pub trait Courier: Debug {
     fn next_failure(&mut self) -> Option<String>;
 
     /// Deposits this process's vote in a nonblocking collective vote of all processes of the window ...
-    fn vote(&mut self, objection: bool);
+    fn vote(&mut self, ballot: Ballot);
 
-    /// ... and gives the verdict (true: somebody objected) once all have voted.
-    fn verdict(&mut self) -> Option<bool>;
+    /// ... and gives the verdict, the highest ballot, once all have voted.
+    fn verdict(&mut self) -> Option<Ballot>;
 
     /// Gives a number to all processes of the window in a nonblocking collective exchange, which keeps its place among the votes ...
     fn gather(&mut self, number: u32);
@@ -76,8 +77,8 @@ pub trait Courier: Debug {
     /// True if nothing that this process has sent is under way.
     fn is_quiet(&mut self) -> bool;
 
-    /// Ends it: what was to be received is given up.
-    fn release(&mut self);
+    /// Ends it: what was to be received is given up. `clean`: nothing is under way, so that what carried it may carry another window.
+    fn release(&mut self, clean: bool);
 
     /// What reaches the memory of peers without their processors, through the same queues as the packets, if there is such a thing.
     #[inline]
@@ -122,10 +123,10 @@ impl Courier for Box<dyn Courier> {
     fn next_failure(&mut self) -> Option<String> {
         (**self).next_failure()
     }
-    fn vote(&mut self, objection: bool) {
-        (**self).vote(objection);
+    fn vote(&mut self, ballot: Ballot) {
+        (**self).vote(ballot);
     }
-    fn verdict(&mut self) -> Option<bool> {
+    fn verdict(&mut self) -> Option<Ballot> {
         (**self).verdict()
     }
     fn gather(&mut self, number: u32) {
@@ -137,8 +138,8 @@ impl Courier for Box<dyn Courier> {
     fn is_quiet(&mut self) -> bool {
         (**self).is_quiet()
     }
-    fn release(&mut self) {
-        (**self).release();
+    fn release(&mut self, clean: bool) {
+        (**self).release(clean);
     }
     fn direct(&mut self) -> Option<&mut Direct> {
         (**self).direct()

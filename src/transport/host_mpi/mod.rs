@@ -30,6 +30,7 @@ use hashbrown::HashMap;
 use crate::engine::slab::Slab;
 use crate::engine::{Addr, Answer, Arrival, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted};
 use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
+use crate::transport::Ballot;
 use crate::transport::element::ForeignReduce;
 use crate::transport::regions::Refusal;
 use crate::transport::shape::{Shape, Shapes};
@@ -374,12 +375,12 @@ impl<C: Courier> MessageWindow<C> {
     }
 
     /// Deposits this process's vote in a nonblocking collective vote.
-    pub fn vote(&mut self, objection: bool) {
-        self.courier.vote(objection);
+    pub fn vote(&mut self, ballot: Ballot) {
+        self.courier.vote(ballot);
     }
 
-    /// The verdict (true: somebody objected) once all have voted.
-    pub fn verdict(&mut self) -> Option<bool> {
+    /// The verdict, the highest ballot, once all have voted.
+    pub fn verdict(&mut self) -> Option<Ballot> {
         if self.has_gathered() { self.courier.verdict() } else { None }
     }
 
@@ -412,7 +413,7 @@ impl<C: Courier> MessageWindow<C> {
 
     /// Ends the window here, after a farewell.
     pub fn release(mut self) {
-        self.courier.release();
+        self.courier.release(!self.broken);
         // What others were sending when it broke may still come.
         std::mem::forget(self.bulks);
         self.near.release();

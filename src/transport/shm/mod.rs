@@ -13,6 +13,7 @@ use std::ffi::CStr;
 
 use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
+use crate::transport::Ballot;
 
 use super::kernel::{Combine, copy};
 use super::regions::Refusal;
@@ -352,12 +353,12 @@ impl ShmWindow {
     }
 
     /// Nonblocking collective vote, used to tear down: deposits this process's vote ...
-    pub fn vote(&mut self, objection: bool) {
-        self.voter.vote(self.mapped.blocks.header(), objection);
+    pub fn vote(&mut self, ballot: Ballot) {
+        self.voter.vote(self.mapped.blocks.header(), ballot);
     }
 
-    /// ... and gives the verdict (true: somebody objected) once every process has voted, `None` before. Reusable.
-    pub fn verdict(&mut self) -> Option<bool> {
+    /// ... and gives the verdict, the highest ballot, once every process has voted, `None` before. Reusable.
+    pub fn verdict(&mut self) -> Option<Ballot> {
         self.voter.verdict(self.mapped.blocks.header(), self.mapped.size)
     }
 

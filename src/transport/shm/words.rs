@@ -19,8 +19,8 @@ pub(super) struct Line<T>(pub(super) T);
 pub(super) struct Header {
     pub(super) holders: Line<AtomicU64>,
     pub(super) intent: Line<IntentWords>,
-    /// Ballots of even and odd rounds.
-    pub(super) ballots: [Line<Ballot>; 2],
+    /// Of even and odd rounds.
+    pub(super) ballots: [Line<BallotBox>; 2],
     /// Arrivals of processes that take the segment into use again. The last of the words: it stays when the others are cleaned.
     pub(super) arrivals: Line<AtomicU64>,
 }
@@ -44,9 +44,11 @@ impl Header {
 /// One round of votes; see [`super::vote`].
 #[repr(C)]
 #[derive(Debug, Default)]
-pub(super) struct Ballot {
+pub(super) struct BallotBox {
     pub(super) votes: AtomicU64,
     pub(super) objections: AtomicU64,
+    /// Votes of processes that have something under way.
+    pub(super) busy: AtomicU64,
 }
 
 /// What a rank has put in the window. Constant after set-up.

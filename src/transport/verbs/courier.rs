@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use super::direct::Direct;
 use super::hello::Hello;
 use crate::engine::{Addr, Rank};
+use crate::transport::Ballot;
 use crate::transport::host_mpi::courier::{Bulk, Courier, Stream};
 use crate::transport::host_mpi::wire::Packet;
 
@@ -178,11 +179,11 @@ impl<H: Courier> Courier for VerbsCourier<H> {
         self.host.next_failure()
     }
 
-    fn vote(&mut self, objection: bool) {
-        self.host.vote(objection);
+    fn vote(&mut self, ballot: Ballot) {
+        self.host.vote(ballot);
     }
 
-    fn verdict(&mut self) -> Option<bool> {
+    fn verdict(&mut self) -> Option<Ballot> {
         self.host.verdict()
     }
 
@@ -198,9 +199,9 @@ impl<H: Courier> Courier for VerbsCourier<H> {
         self.count == 0 && self.direct.is_quiet() && self.host.is_quiet()
     }
 
-    fn release(&mut self) {
+    fn release(&mut self, clean: bool) {
         self.direct.end();
-        self.host.release();
+        self.host.release(clean);
     }
 
     fn direct(&mut self) -> Option<&mut Direct> {
