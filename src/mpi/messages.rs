@@ -179,6 +179,14 @@ impl Parts {
         };
         Parts { port, direct }
     }
+
+    /// Takes no part in RDMA after all. To be called while there is the memory.
+    fn leave(&mut self) {
+        if let Ok(Some(direct)) = &mut self.direct {
+            direct.end();
+        }
+        self.direct = Ok(None);
+    }
 }
 
 impl Pending {
@@ -193,6 +201,7 @@ impl Pending {
         {
             // What fails on one node is done without on all of them.
             self.mates = (vec![self.me.0], false);
+            self.parts.leave();
             let port = alone_window(self.part, self.settings);
             self.parts = Parts::of(port, self.me, &self.part, &self.fabric);
             lacking = Agreement::begin(&self.parts, self.private.comm()).end(all);
@@ -206,18 +215,22 @@ impl Pending {
             }
             Err(code) => Unmade::Host(code),
         };
+        self.parts.leave();
         self.private.end(false);
         Err(failed)
     }
 
     /// The window; without RDMA if that was refused anywhere.
-    fn assemble(self, refused: bool) -> Transport {
+    fn assemble(mut self, refused: bool) -> Transport {
+        if refused {
+            self.parts.leave();
+        }
         let Pending { me, settings, private, extents, mates: (mates, near), parts, .. } = self;
         let port = parts.port.expect("every process has one");
         let members = Members::new(me.0, me.1, mates, near);
         let host = HostCourier::new(private);
         let courier: Box<dyn Courier> = match parts.direct {
-            Ok(Some(direct)) if !refused => Box::new(VerbsCourier::new(host, direct)),
+            Ok(Some(direct)) => Box::new(VerbsCourier::new(host, direct)),
             _ => Box::new(host),
         };
         let host = host_mpi::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };

@@ -637,7 +637,7 @@ impl Direct {
     }
 
     /// Takes part in the window no more; nobody reaches for it.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         let mut fabric = lock(&self.fabric);
         fabric.close_window(self.window);
         self.words.end(&mut fabric);
