@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--transport", action="append", choices=["shm", "host_mpi", "verbs"])
     parser.add_argument("--full", action="store_true", help="all entries in all ways")
     parser.add_argument("--only", help="regular expression on `folder/test options`")
-    parser.add_argument("--limit", type=float, default=90, help="seconds per entry")
+    parser.add_argument("--limit", type=float, default=180, help="seconds per entry (default: as many as MPICH's own runner gives, 180)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--results", help="a table of all results (TSV) goes here")
     options = parser.parse_args()
