@@ -43,8 +43,6 @@ enum Work {
 /// One window's messages.
 #[derive(Debug)]
 pub(crate) struct HostCourier {
-    comm: MPI_Comm,
-    /// It, to be given back.
     private: Private,
     /// Requests and what they are for. The first is the receive that was posted first.
     requests: Vec<MPI_Request>,
@@ -96,7 +94,6 @@ impl HostCourier {
     /// Takes over a communicator of the window's processes.
     pub(super) fn new(private: Private) -> Self {
         let mut courier = HostCourier {
-            comm: private.comm(),
             private,
             requests: Vec::new(),
             work: Vec::new(),
@@ -129,7 +126,9 @@ impl HostCourier {
         let mut request = MPI_REQUEST_NULL;
         let place = packet.bytes.as_mut_ptr().cast::<c_void>();
         // SAFETY: the packet has room for so many bytes, and is not touched until the request is complete.
-        let code = unsafe { PMPI_Irecv(place, PACKET as c_int, MPI_BYTE, MPI_ANY_SOURCE, PACKETS, self.comm, &raw mut request) };
+        let code = unsafe {
+            PMPI_Irecv(place, PACKET as c_int, MPI_BYTE, MPI_ANY_SOURCE, PACKETS, self.private.comm(), &raw mut request)
+        };
         if code != MPI_SUCCESS {
             return self.failed("MPI_Irecv", code);
         }
@@ -262,7 +261,7 @@ impl Courier for HostCourier {
         let mut request = MPI_REQUEST_NULL;
         let (place, len) = (packet.bytes.as_ptr().cast::<c_void>(), packet.bytes.len() as c_int);
         // SAFETY: the packet is kept until the request is complete.
-        let code = unsafe { PMPI_Isend(place, len, MPI_BYTE, peer as c_int, PACKETS, self.comm, &raw mut request) };
+        let code = unsafe { PMPI_Isend(place, len, MPI_BYTE, peer as c_int, PACKETS, self.private.comm(), &raw mut request) };
         if code != MPI_SUCCESS {
             return self.failed("MPI_Isend", code);
         }
@@ -299,7 +298,9 @@ impl Courier for HostCourier {
         let mut request = MPI_REQUEST_NULL;
         let from = from.0 as *const c_void;
         // SAFETY: the caller's promise.
-        let code = unsafe { PMPI_Isend(from, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.comm, &raw mut request) };
+        let code = unsafe {
+            PMPI_Isend(from, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.private.comm(), &raw mut request)
+        };
         if code != MPI_SUCCESS {
             self.moved.push_back((bulk, usize::MAX));
             return self.failed("MPI_Isend", code);
@@ -312,7 +313,8 @@ impl Courier for HostCourier {
         let mut request = MPI_REQUEST_NULL;
         let to = to.0 as *mut c_void;
         // SAFETY: the caller's promise.
-        let code = unsafe { PMPI_Irecv(to, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.comm, &raw mut request) };
+        let code =
+            unsafe { PMPI_Irecv(to, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.private.comm(), &raw mut request) };
         if code != MPI_SUCCESS {
             self.moved.push_back((bulk, usize::MAX));
             return self.failed("MPI_Irecv", code);
@@ -349,7 +351,7 @@ impl Courier for HostCourier {
                 1,
                 MPI_INT,
                 MPI_MAX,
-                self.comm,
+                self.private.comm(),
                 &raw mut vote.request,
             )
         };
@@ -383,15 +385,16 @@ impl Courier for HostCourier {
         debug_assert!(self.gather.is_none(), "a second exchange before the end of the first");
         let mut size = 0;
         // SAFETY: the communicator is live.
-        let code = unsafe { PMPI_Comm_size(self.comm, &raw mut size) };
+        let code = unsafe { PMPI_Comm_size(self.private.comm(), &raw mut size) };
         let all = vec![0u32; usize::try_from(size).unwrap_or(0)].into_boxed_slice();
         let mut gather = Gather { request: MPI_REQUEST_NULL, code, mine: Box::new(number), all };
         if code == MPI_SUCCESS {
             let (mine, all) = ((&raw const *gather.mine).cast(), gather.all.as_mut_ptr().cast());
             let bytes = size_of::<u32>() as c_int;
             // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses them; there is one for each process.
-            gather.code =
-                unsafe { PMPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, self.comm, &raw mut gather.request) };
+            gather.code = unsafe {
+                PMPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, self.private.comm(), &raw mut gather.request)
+            };
         }
         self.gather = Some(gather);
     }

@@ -131,14 +131,12 @@ pub(super) fn make<I: Iterator<Item = Offer>>(
     offers: impl Fn() -> I,
     keep: bool,
 ) -> Result<Private, c_int> {
-    if keep && let Some(kept) = kept {
-        if Offer::meets(offers()) {
+    match kept {
+        Some(kept) if keep && Offer::meets(offers()) => {
             log::debug!("the window's messages go over a communicator that was kept");
             return Ok(kept);
         }
-        put_back(Some(kept));
-    } else {
-        put_back(kept);
+        kept => put_back(kept),
     }
     let name = if keep && init::within_world(all.comm()) { Offer::name(offers()) } else { 0 };
     if !all.may_block() {
@@ -173,7 +171,7 @@ fn create(of: MPI_Comm) -> Result<MPI_Comm, c_int> {
 }
 
 impl Private {
-    /// For use with nobody.
+    /// The communicator, for as long as this is not given back.
     pub(super) fn comm(&self) -> MPI_Comm {
         self.comm
     }

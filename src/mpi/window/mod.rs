@@ -78,9 +78,7 @@ impl Wanted {
             Memory::Allocate { size, align }
         }
     }
-}
 
-impl Wanted {
     /// There is no window of ours, for this reason.
     fn unmade(&self, fault: Option<Fault>, reason: Unmade) -> Made {
         match reason {
