@@ -138,10 +138,7 @@ pub(crate) fn wait_unless_broken(
 /// What waits in a window that is broken ends with this.
 #[cold]
 pub(crate) fn broken_off(window: Option<&Window>) -> Fault {
-    match window.and_then(|window| window.port.lost()) {
-        Some((_, text)) => Fault::new(MPI_ERR_OTHER, text),
-        None => Fault::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer"),
-    }
+    Fault::broken(window.and_then(|window| window.port.lost()).map(|(_, why)| why))
 }
 
 /// Operations on memory that was not attached are told by the first call that completes them (MPI-4.1 12.2.4).
@@ -149,13 +146,8 @@ pub(crate) fn broken_off(window: Option<&Window>) -> Fault {
 fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     match window.port.take_fault(target) {
         None => Ok(()),
-        Some(_) => Err(unattached()),
+        Some(_) => Err(Fault::unattached()),
     }
-}
-
-#[cold]
-fn unattached() -> Fault {
-    Fault::new(MPI_ERR_RMA_RANGE, "an operation reached memory that its target has not attached; standard error names both")
 }
 
 /// The place for a request must be there before anything happens, and so must room for it [RQ-3].
@@ -228,7 +220,7 @@ unsafe fn deliver_pending(
     let ours = unsafe { window.as_mut() };
     if ours.completes_soon(id, &guard.host) {
         match scope {
-            Scope::Operation if ours.has_failed(id) => return Err(unattached()),
+            Scope::Operation if ours.has_failed(id) => return Err(Fault::unattached()),
             Scope::Operation => {}
             Scope::Target(target) => check_reach(ours, target)?,
         }

@@ -28,6 +28,20 @@ impl Fault {
     pub(crate) fn new(class: c_int, text: &'static str) -> Self {
         Self { class, text }
     }
+
+    #[cold]
+    pub(crate) fn unattached() -> Self {
+        Self::new(MPI_ERR_RMA_RANGE, "an operation reached memory that its target has not attached; standard error names both")
+    }
+
+    /// Of what waits in a window that is broken; `why`: a peer cannot be reached any more.
+    #[cold]
+    pub(crate) fn broken(why: Option<&'static str>) -> Self {
+        match why {
+            Some(text) => Self::new(MPI_ERR_OTHER, text),
+            None => Self::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer"),
+        }
+    }
 }
 
 impl From<SyncError> for Fault {
@@ -70,7 +84,7 @@ struct Code {
 static CODES: Mutex<Vec<Code>> = Mutex::new(Vec::new());
 
 /// The error code of a fault of `call`.
-fn code_of(call: &'static str, fault: Fault) -> c_int {
+pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
     let mut codes = CODES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let known = codes.iter().find(|code| code.class == fault.class && code.call == call && code.text == fault.text);
     if let Some(known) = known {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 
-use super::error::Fault;
+use super::error::{Fault, code_of};
 use super::hook;
 use super::sys::*;
 use crate::engine::RequestId;
@@ -47,8 +47,8 @@ struct Held {
     awaited: bool,
     /// What the application waits for, until it has ended.
     source: Option<(NonNull<Window>, RequestId)>,
-    /// What calls that complete it return: an error class.
-    error: c_int,
+    /// What calls that complete it tell.
+    fault: Option<Fault>,
 }
 
 /// Requests that are kept for the next ones.
@@ -144,8 +144,7 @@ impl Table {
 
     /// Makes an entry.
     fn insert(&self) -> HostRequest {
-        let held =
-            Held { request: MPI_REQUEST_NULL, by_host: true, by_us: true, awaited: false, source: None, error: MPI_SUCCESS };
+        let held = Held { request: MPI_REQUEST_NULL, by_host: true, by_us: true, awaited: false, source: None, fault: None };
         let index = self.with(|contents| contents.slab.insert(held).index);
         // The cap is below the largest index [RQ-3].
         HostRequest(NonZeroU32::new(index + 1).expect("fewer than 2^32 - 1 requests"))
@@ -239,15 +238,15 @@ pub(crate) unsafe fn pending(request: *mut MPI_Request) -> Result<HostRequest, c
 
 /// Completes a pending request, once.
 pub(crate) fn complete(number: HostRequest, ending: Ending) {
-    let error = match ending {
-        Ending::Done => MPI_SUCCESS,
-        Ending::Unattached => MPI_ERR_RMA_RANGE,
-        Ending::Broken => MPI_ERR_INTERN,
+    let fault = match ending {
+        Ending::Done => None,
+        Ending::Unattached => Some(Fault::unattached()),
+        Ending::Broken(why) => Some(Fault::broken(why)),
     };
     let mut awaited = false;
     let changed = TABLE.change(number, |held| {
         awaited = held.awaited;
-        (held.by_us, held.source, held.error) = (awaited, None, error);
+        (held.by_us, held.source, held.fault) = (awaited, None, fault);
     });
     match changed {
         Some(_) if awaited => {}
@@ -307,7 +306,7 @@ pub(crate) fn put_by(number: HostRequest) -> bool {
         let room = contents.spare.len() < SPARE;
         let (_, held) = contents.get(number)?;
         held.awaited = false;
-        let keep = room && held.error == MPI_SUCCESS;
+        let keep = room && held.fault.is_none();
         let request = held.request;
         if keep {
             contents.spare.push(number);
@@ -348,11 +347,11 @@ pub(crate) unsafe fn fill_empty(status: *mut MPI_Status) {
 unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int {
     // SAFETY: the host gives a status of its own, never MPI_STATUS_IGNORE.
     unsafe { empty(status) };
-    let mut error = MPI_SUCCESS;
+    let mut fault = None;
     if let Some(number) = NonZeroU32::new(held.addr() as u32) {
-        TABLE.change(HostRequest(number), |held| error = held.error);
+        TABLE.change(HostRequest(number), |held| fault = held.fault);
     }
-    error
+    fault.map_or(MPI_SUCCESS, |fault| code_of("a nonblocking call", fault))
 }
 
 /// Makes a status MPI's empty one, but for its error.

@@ -28,8 +28,8 @@ pub(crate) enum Ending {
     Done,
     /// An operation was not done, since its target has not attached what it reaches. The log has said more.
     Unattached,
-    /// A message was refused, and what it stands for may never be done. The log has named the peer.
-    Broken,
+    /// What it stands for may never be done: a peer cannot be reached any more, and this is why, or a message was refused. The log has named the peer.
+    Broken(Option<&'static str>),
 }
 
 /// What a request of the host stands for.
@@ -312,7 +312,8 @@ impl Window {
     fn end_requests(&mut self, host: &Host) -> bool {
         let pending = std::mem::take(&mut self.requests);
         let any = pending.iter().any(Option::is_some);
-        pending.into_iter().flatten().for_each(|(request, _)| (host.complete)(request, Ending::Broken));
+        let why = self.port.lost().map(|(_, why)| why);
+        pending.into_iter().flatten().for_each(|(request, _)| (host.complete)(request, Ending::Broken(why)));
         self.places.clear();
         any
     }

@@ -14,6 +14,15 @@ static int worst(int code, int sofar)
     return sofar == MPI_SUCCESS ? class_of(code) : sofar;
 }
 
+/* A request tells in words what became of it, as a call that waits does. */
+static void expect_words(int code)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    EXPECT(strstr(text, "its target has not attached"), "the error of a request says: %s", text);
+}
+
 /* One operation of a kind, on `there`; gives what it returned. */
 static int operate(int kind, int count, int to, MPI_Aint there)
 {
@@ -45,8 +54,12 @@ static int end(int way, int to)
         default: {
             MPI_Request r = MPI_REQUEST_NULL;
             int code = class_of(MPIX_Win_iunlock(to, win, &r));
-            if (r != MPI_REQUEST_NULL)
-                code = worst(MPI_Wait(&r, MPI_STATUS_IGNORE), code);
+            if (r != MPI_REQUEST_NULL) {
+                int told = MPI_Wait(&r, MPI_STATUS_IGNORE);
+                if (told != MPI_SUCCESS)
+                    expect_words(told);
+                code = worst(told, code);
+            }
             return code;
         }
     }
@@ -93,8 +106,14 @@ int main(int argc, char **argv)
         int count = kind ? BIG : 1;
         int code = class_of(MPI_Rget(in, count, MPI_INT64_T, to, bad, count, MPI_INT64_T, win, &r[0]));
         MPI(MPI_Rget(out, count, MPI_INT64_T, to, all[to], count, MPI_INT64_T, win, &r[1]));
-        if (r[0] != MPI_REQUEST_NULL)
-            code = worst(MPI_Wait(&r[0], MPI_STATUS_IGNORE), code);
+        if (r[0] != MPI_REQUEST_NULL) {
+            MPI_Status status[2];
+            int told = MPI_Waitall(2, r, status);
+            EXPECT(class_of(told) == MPI_ERR_IN_STATUS, "waiting for both: class %d", class_of(told));
+            EXPECT(status[1].MPI_ERROR == MPI_SUCCESS, "the other request: class %d", class_of(status[1].MPI_ERROR));
+            expect_words(status[0].MPI_ERROR);
+            code = worst(status[0].MPI_ERROR, code);
+        }
         EXPECT(code == MPI_ERR_RMA_RANGE, "a request: class %d", code);
         MPI(MPI_Wait(&r[1], MPI_STATUS_IGNORE));
         MPI_Win_unlock_all(win);

@@ -62,7 +62,7 @@ class Run:
                      "--mpiexec", f"{host}={HERE}/mpiexec", "--build", f"{BUILD}/c", "--programs", f"{BUILD}/programs",
                      "--slowdown", str(options.slowdown), "--autopsy", f"{HERE}/autopsy",
                      # MPICH's own MPI_Finalize over TCP hangs now and then, as in tests/netns.
-                     "--host-may-hang", "20", "--env", f"MPIX_TEST_FAULT={HERE}/fault"]
+                     "--host-may-hang", "10", "--env", f"MPIX_TEST_FAULT={HERE}/fault"]
             if options.transport and self.count == 1:
                 words += ["--env", f"MPIX_RMA_TRANSPORT={options.transport}"]
             if options.only:
