@@ -113,10 +113,11 @@
  *   - What a peer on another node has attached to a dynamic window is known to that peer alone. An operation on other
  *     memory is left out there; MPI_ERR_RMA_RANGE comes from the call that completes the operation (flush, unlock,
  *     complete, fence) or from the wait for its request, and the log names target, address and length.
- *   - Peers on other nodes are reached by RDMA where all processes of the window have a device for it (all peers with
- *     verbs, section 7). After first contact, which takes a call of the peer, its calls are needed for accumulates
- *     (fetch_and_op and compare_and_swap among them), for derived datatypes that are several runs of bytes, for dynamic
- *     windows, and to see a notification.
+ *   - Peers on other nodes are reached by RDMA where both have a device for it (all peers with verbs, section 7). After
+ *     first contact, which takes a call of the peer, its calls are needed for accumulates (fetch_and_op and
+ *     compare_and_swap among them; not for those of eight bytes with acc_single_intrinsic, section 6), for derived
+ *     datatypes that are more than 16 runs of bytes there and on average shorter than 1 KB, for dynamic windows, and to
+ *     see a notification; for locks too where a process of the window has no device with atomics.
  *   - Else they are reached by messages through the MPI library (all peers with host_mpi, section 7): the
  *     target carries out what they say in any MPI call of its own, locks included. A put of less than 1 KB may
  *     stay with its origin until the next call on any window, or the next MPI call that waits.
@@ -126,8 +127,8 @@
  *   load_store           transfers, accumulates, locks and flushes end without any call of the target
  *   cross_memory_attach  the same; while the target is away, the origin needs a few microseconds more for each
  *                        call that completes operations, and long accumulates are done by the origin's processor
- *   rdma                 put and get of one run of bytes on each side, locks and flushes end without any call of
- *                        the target; what else waits for one is said above
+ *   rdma                 put and get of few or long runs of bytes, locks and flushes end without any call of the
+ *                        target; what waits for one is said above
  *   progress_thread      the target's progress thread does its part (MPIX_RMA_PROGRESS=thread)
  *   target_calls         transfers and accumulates wait for a call of the target; so do locks where a target is
  *                        reached by messages through the MPI library
@@ -243,6 +244,8 @@
  *                      window with no_locks=true
  *   MPI_ERR_INTERN     a message of a peer was refused: what waits in that window, in any process that it has met, is
  *                      ended with this, in calls or in requests; the log names the peer
+ *   MPI_ERR_OTHER      a peer cannot be reached any more by RDMA: what waits in windows that have it is ended with this,
+ *                      in calls or in requests; MPI_Error_string names the peer, the operation and what RDMA says
  *   MPI_ERR_NO_MEM     too many requests are alive, see section 9
  *   MPI_ERR_INFO_VALUE a value of section 6 that is none (window creation, MPI_Win_set_info)
  *   MPI_ERR_UNSUPPORTED_OPERATION
