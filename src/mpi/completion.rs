@@ -33,7 +33,8 @@ use super::blocking::waits as plain;
 use super::blocking::waits as plain_lists;
 
 macro_rules! completion {
-    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr $(, else $direct:expr)?;)*) => {$(
+    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr $(, else $direct:expr)? $(, one $one:ident)?
+        $(, list $list:ident of $count:expr)?;)*) => {$(
         /// Interposed for persistent requests of ours.
         ///
         /// # Safety
@@ -55,7 +56,12 @@ macro_rules! completion {
                     if code.is_none() && !none_known {
                         code = $ours;
                     }
-                    code.unwrap_or_else(|| $plain($($arg),*))
+                    let code = code.unwrap_or_else(|| $plain($($arg),*));
+                    if code != MPI_SUCCESS {
+                        $(request::set_errors($one, 1, false);)?
+                        $(request::set_errors($list, $count, true);)?
+                    }
+                    code
                 }
             })
         }
@@ -63,40 +69,58 @@ macro_rules! completion {
     )*};
 }
 
+/// How many statuses a call has written that says so.
+///
+/// # Safety
+/// `count` is what the application gave for it.
+unsafe fn written(count: *mut c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    if count.is_null() { 0 } else { unsafe { *count } }
+}
+
 completion! {
     MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => plain::MPI_Wait, persistent::wait(request, status),
-        else direct::wait(request, status);
+        else direct::wait(request, status),
+        one status;
     MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Test,
-        persistent::test(request, flag, status), else direct::test(request, flag, status);
+        persistent::test(request, flag, status), else direct::test(request, flag, status),
+        one status;
     MPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Request_get_status,
-        persistent::get_status(request, flag, status);
+        persistent::get_status(request, flag, status),
+        one status;
     MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => plain::MPI_Waitall,
         persistent::wait_all(count, requests, statuses, |count, requests, statuses| {
             plain::MPI_Waitall(count, requests, statuses)
-        }), else direct::wait_all(count, requests, statuses);
+        }), else direct::wait_all(count, requests, statuses),
+        list statuses of count;
     MPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status) => plain::MPI_Testall,
         persistent::test_all(count, requests, flag, statuses, |count, requests, flag, statuses| {
             plain::MPI_Testall(count, requests, flag, statuses)
-        });
+        }),
+        list statuses of count;
     MPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status) => plain::MPI_Waitany,
         persistent::wait_any(count, requests, index, status, |count, requests, index, flag, status| {
             PMPI_Testany(count, requests, index, flag, status)
-        });
+        }),
+        one status;
     MPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status)
         => plain::MPI_Testany,
         persistent::test_any(count, requests, index, flag, status, |count, requests, index, flag, status| {
             PMPI_Testany(count, requests, index, flag, status)
-        });
+        }),
+        one status;
     MPI_Waitsome(incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status)
         => plain::MPI_Waitsome,
         persistent::wait_some(incount, requests, outcount, (indices, statuses), true, |count, requests, number, indices, statuses| {
             PMPI_Testsome(count, requests, number, indices, statuses)
-        });
+        }),
+        list statuses of written(outcount);
     MPI_Testsome(incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status)
         => plain::MPI_Testsome,
         persistent::wait_some(incount, requests, outcount, (indices, statuses), false, |count, requests, number, indices, statuses| {
             PMPI_Testsome(count, requests, number, indices, statuses)
-        });
+        }),
+        list statuses of written(outcount);
     MPI_Start(request: *mut MPI_Request) => PMPI_Start, persistent::start(request);
     MPI_Startall(count: c_int, requests: *mut MPI_Request) => PMPI_Startall, persistent::start_all(count, requests);
     MPI_Request_free(request: *mut MPI_Request) => PMPI_Request_free, persistent::free(request);
@@ -107,17 +131,20 @@ completion! {
 completion! {
     MPI_Request_get_status_all(count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status)
         => plain_lists::MPI_Request_get_status_all,
-        looks::all(count, requests, flag, statuses, |requests| PMPI_Request_get_status_all(count, requests, flag, statuses));
+        looks::all(count, requests, flag, statuses, |requests| PMPI_Request_get_status_all(count, requests, flag, statuses)),
+        list statuses of count;
     MPI_Request_get_status_any(
         count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
     ) => plain_lists::MPI_Request_get_status_any,
         looks::any(count, requests, index, flag, status, |requests| {
             PMPI_Request_get_status_any(count, requests, index, flag, status)
-        });
+        }),
+        one status;
     MPI_Request_get_status_some(
         incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status
     ) => plain_lists::MPI_Request_get_status_some,
         looks::some(incount, requests, outcount, indices, statuses, |requests| {
             PMPI_Request_get_status_some(incount, requests, outcount, indices, statuses)
-        });
+        }),
+        list statuses of written(outcount);
 }

@@ -351,7 +351,41 @@ unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int 
     if let Some(number) = NonZeroU32::new(held.addr() as u32) {
         TABLE.change(HostRequest(number), |held| fault = held.fault);
     }
-    fault.map_or(MPI_SUCCESS, |fault| code_of("a nonblocking call", fault))
+    let Some(fault) = fault else { return MPI_SUCCESS };
+    let code = code_of("a nonblocking call", fault);
+    if cfg!(mpi_host = "mpich") {
+        // SAFETY: as above.
+        unsafe { ((*status).MPI_SOURCE, (*status).MPI_TAG) = (FAILED, code) };
+    }
+    code
+}
+
+/// The source in statuses of requests that have failed, on their way through MPICH; their tag is the error code. MPICH (4.0 to 5.0) gives that code from calls
+/// that return one, but in arrays of statuses it puts one of its own, of class `MPI_ERR_OTHER`.
+const FAILED: c_int = -0x4d50_4958;
+
+/// Puts right what a call of the host, which has returned an error, says of requests of ours that have failed.
+///
+/// # Safety
+/// `statuses` are what the application gave the call for statuses, and `count` of them have been written; `list`: in an array.
+#[cold]
+pub(crate) unsafe fn set_errors(statuses: *mut MPI_Status, count: c_int, list: bool) {
+    if statuses.is_null() || statuses == MPI_STATUS_IGNORE || statuses == MPI_STATUSES_IGNORE {
+        return;
+    }
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let status = statuses.add(at);
+            if (*status).MPI_SOURCE == FAILED {
+                let code = (*status).MPI_TAG;
+                empty(status);
+                if list {
+                    (*status).MPI_ERROR = code;
+                }
+            }
+        }
+    }
 }
 
 /// Makes a status MPI's empty one, but for its error.
