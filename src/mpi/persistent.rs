@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use super::call::broken_off;
 use super::drive;
-use super::error::{Fault, Place, raise};
+use super::error::{Fault, Place, code_of, raise};
 use super::request;
 use super::sys::*;
 use crate::engine::{Arrival, ExpectationId, Standing};
@@ -56,13 +56,18 @@ fn is_met(request: MPI_Request) -> bool {
     !matches!(active(request), Some(State::Waiting))
 }
 
-/// Ends a request that is met or has failed, and fills a status unless it is ignored. True if it was met.
+/// Ends a request that is met or has failed, and fills a status unless it is ignored.
 ///
 /// # Safety
 /// `status` is a place for a status, or MPI_STATUS_IGNORE.
-unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> bool {
+unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> Result<(), Fault> {
     let mut guard = enter();
     let state = guard.notices.state(request.key());
+    let fault = (state == Some(State::Failed)).then(|| {
+        let waits = guard.notices.waits_on(request.key());
+        // SAFETY: requests outlive no window that they wait on; no other reference to it is alive under the guard.
+        broken_off(waits.map(|(window, _)| unsafe { window.as_ref() }))
+    });
     guard.notices.rest(request.key());
     drop(guard);
     match state {
@@ -72,7 +77,7 @@ unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> bool {
         Some(State::Failed) => unsafe { fill(status, None) },
         _ => {}
     }
-    state != Some(State::Failed)
+    fault.map_or(Ok(()), Err)
 }
 
 /// The same for a call that completes one request: what it returns.
@@ -80,20 +85,12 @@ unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> bool {
 /// # Safety
 /// As [`finish`].
 unsafe fn finish_one(call: &'static str, request: MPI_Request, status: *mut MPI_Status) -> c_int {
-    let (window, waits) = {
-        let notices = &enter().notices;
-        (notices.window_of(request.key()), notices.waits_on(request.key()))
-    };
+    let window = enter().notices.window_of(request.key());
     // SAFETY: the caller's promise.
-    if unsafe { finish(request, status) } {
-        return MPI_SUCCESS;
+    match unsafe { finish(request, status) } {
+        Ok(()) => MPI_SUCCESS,
+        Err(fault) => raise(call, window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))), fault),
     }
-    let fault = {
-        let _guard = enter();
-        // SAFETY: requests outlive no window that they wait on; no other reference to it is alive under the guard.
-        broken_off(waits.map(|(window, _)| unsafe { window.as_ref() }))
-    };
-    raise(call, window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))), fault)
 }
 
 /// What a call that completes several returns when one of them has failed.
@@ -297,13 +294,13 @@ unsafe fn finish_in(request: MPI_Request, each: bool, statuses: *mut MPI_Status,
     // SAFETY: the caller's promise.
     unsafe {
         if statuses == MPI_STATUSES_IGNORE {
-            finish(request, MPI_STATUS_IGNORE);
+            _ = finish(request, MPI_STATUS_IGNORE);
             return;
         }
         let status = statuses.add(at);
         let met = finish(request, status);
         if each {
-            (*status).MPI_ERROR = if met { MPI_SUCCESS } else { MPI_ERR_INTERN };
+            (*status).MPI_ERROR = met.map_or_else(|fault| code_of("a persistent request", fault), |()| MPI_SUCCESS);
         }
     }
 }

@@ -1,11 +1,36 @@
 /*
  * A peer that cannot be reached any more, since the network between the two has gone: what waits for it ends with an error that says so, within the time
  * that the interface tries, and so does the window. For guests with soft-RoCE (tests/rxe); the messages of the MPI library take another network.
- * argv: what rank 0 waits in (flush, lock, fence, iunlock), and what is gone: network (the default: frames get lost), or the port of rank 1's
+ * argv: what rank 0 waits in (flush, lock, fence, iunlock, or list: Waitall for an iunlock and a tagged notification), and what is gone: network (the default: frames get lost), or the port of rank 1's
  * machine (port) or of rank 0's own (own).
  */
 #include "check.h"
 #include "faults.h"
+
+/* The words of an error, which must say who is gone. */
+static const char *words_of(int code)
+{
+    static char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    EXPECT(strstr(text, "process 1 of the window cannot be reached") != NULL, "the error says: %s", text);
+    return text;
+}
+
+/* Waits for two requests that fail, of both kinds that there are; gives the error of the first. */
+static int list_of_two(MPI_Win win)
+{
+    MPI_Request both[2];
+    MPI_Status status[2];
+    MPI(MPIX_Notify_init(win, 1, 7, 1, &both[1]));
+    MPI(MPI_Start(&both[1]));
+    MPI(MPIX_Win_iunlock(1, win, &both[0]));
+    int code = MPI_Waitall(2, both, status);
+    EXPECT(class_of(code) == MPI_ERR_IN_STATUS, "waiting for both: class %d", class_of(code));
+    words_of(status[1].MPI_ERROR);
+    MPI(MPI_Request_free(&both[1]));
+    return status[0].MPI_ERROR;
+}
 
 int main(int argc, char **argv)
 {
@@ -31,7 +56,7 @@ int main(int argc, char **argv)
     EXPECT(base[0] == 7, "put before the fault");
     if (me == 0) {
         int code = MPI_SUCCESS;
-        int locked = !strcmp(what, "flush") || !strcmp(what, "iunlock");
+        int locked = !strcmp(what, "flush") || !strcmp(what, "iunlock") || !strcmp(what, "list");
         MPI_Request request;
         if (locked)
             MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win));
@@ -49,18 +74,16 @@ int main(int argc, char **argv)
                 code = MPI_Win_flush(1, win);
             else if (!strcmp(what, "fence"))
                 code = MPI_Win_fence(0, win);
+            else if (!strcmp(what, "list"))
+                code = list_of_two(win);
             else {
                 MPI(MPIX_Win_iunlock(1, win, &request));
                 code = MPI_Wait(&request, MPI_STATUS_IGNORE);
             }
         }
         double took = seconds() - begin;
-        char text[MPI_MAX_ERROR_STRING] = "";
-        int length = 0;
-        MPI_Error_string(code, text, &length);
         EXPECT(code != MPI_SUCCESS, "%s ends with an error", what);
-        EXPECT(strstr(text, "process 1 of the window cannot be reached") != NULL, "the error says: %s", text);
-        printf("NOTE after %.1f s: %s\n", took, text);
+        printf("NOTE after %.1f s: %s\n", took, words_of(code));
         EXPECT(took < 40, "it took %.1f s", took);
         fault(up);
     } else if (!strcmp(what, "fence")) {

@@ -4,7 +4,7 @@
   stage.py --host NAME [--guests 1,2,3] [--loss SHARE] [--transport NAME] [--only REGEX] [--full] [--times N] [--compare]
 
 Runs: one guest (verbs by themselves, then C tests, the transport forced), two and three guests (C tests across them, ranks by turns), two guests
-while frames get lost (`loss`), and two of which one is killed. What is compiled is compiled here, before: guests are slow. The programs are those
+while frames get lost (`loss`), and two of which one is killed (`killed`). What is compiled is compiled here, before: guests are slow. The programs are those
 of tests/rxe/testlist: a run has the entries with its tag, and with --full those with the tag that has -full behind it, too; one guest has the suite's
 sample of tests/conformance then, if it was built. --times: all of it, so many times or until something fails. --compare: our latencies beside perftest's, and nothing else.
 A run that takes longer than its limit has failed; one in which a guest never came up is tried once more.
@@ -114,7 +114,7 @@ def build(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", action="append", required=True)
-    parser.add_argument("--guests", default="1,2", help="which runs, by their number of guests")
+    parser.add_argument("--guests", default="1,2", help="which runs, by their number of guests; 2 has those of loss and killed with it, which are also runs by these names")
     parser.add_argument("--loss", type=float, default=0.01, help="share of frames lost in the run with losses; 0: no such run")
     parser.add_argument("--transport", help="forced in one guest")
     parser.add_argument("--only", help="as in tests/c/run.py")
@@ -134,12 +134,13 @@ def main():
         words = [sys.executable, f"{HERE}/guests.py", "--spin", "--seconds", "900", f"{HERE}/perftest.py", "--ours", f"{BUILD}/latency"]
         return subprocess.run([*words, "--most", "1.5"], cwd=ROOT).returncode
     names = {1: "one guest", 2: "two guests", 3: "three guests"}
-    counts = [int(word) for word in options.guests.split(",")]
+    words = options.guests.split(",")
+    counts = [int(word) for word in words if word not in ("loss", "killed")]
     limit = 7200 if options.full else 1200
     runs = [Run(names[count], count, "one" if count == 1 else "across", limit) for count in counts]
-    if 2 in counts and options.loss:
+    if options.loss and (2 in counts or "loss" in words):
         runs.append(Run(f"two guests, {100 * options.loss:g} % lost", 2, "loss", limit, options.loss))
-    if 2 in counts:
+    if 2 in counts or "killed" in words:
         # A guest that is killed cannot be used again.
         runs.append(Run("two guests, one killed", 2, "killed", 600, probe=False))
     if options.only:
