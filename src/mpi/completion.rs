@@ -69,13 +69,13 @@ macro_rules! completion {
     )*};
 }
 
-/// How many statuses a call has written that says so.
+/// How many statuses a call has written that says so; no more than there are, since a call that was wrong has said nothing.
 ///
 /// # Safety
 /// `count` is what the application gave for it.
-unsafe fn written(count: *mut c_int) -> c_int {
+unsafe fn written(count: *mut c_int, most: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    if count.is_null() { 0 } else { unsafe { *count } }
+    if count.is_null() { 0 } else { unsafe { *count }.min(most) }
 }
 
 completion! {
@@ -114,13 +114,13 @@ completion! {
         persistent::wait_some(incount, requests, outcount, (indices, statuses), true, |count, requests, number, indices, statuses| {
             PMPI_Testsome(count, requests, number, indices, statuses)
         }),
-        list statuses of written(outcount);
+        list statuses of written(outcount, incount);
     MPI_Testsome(incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status)
         => plain::MPI_Testsome,
         persistent::wait_some(incount, requests, outcount, (indices, statuses), false, |count, requests, number, indices, statuses| {
             PMPI_Testsome(count, requests, number, indices, statuses)
         }),
-        list statuses of written(outcount);
+        list statuses of written(outcount, incount);
     MPI_Start(request: *mut MPI_Request) => PMPI_Start, persistent::start(request);
     MPI_Startall(count: c_int, requests: *mut MPI_Request) => PMPI_Startall, persistent::start_all(count, requests);
     MPI_Request_free(request: *mut MPI_Request) => PMPI_Request_free, persistent::free(request);
@@ -146,5 +146,5 @@ completion! {
         looks::some(incount, requests, outcount, indices, statuses, |requests| {
             PMPI_Request_get_status_some(incount, requests, outcount, indices, statuses)
         }),
-        list statuses of written(outcount);
+        list statuses of written(outcount, incount);
 }

@@ -71,6 +71,16 @@ __attribute__((unused)) static void must(int code, const char *call, const char 
     }
 }
 
+/* What MPI_Error_string says, until the next call. */
+__attribute__((unused)) static const char *words_of(int code)
+{
+    static char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    text[0] = 0;
+    MPI_Error_string(code, text, &length);
+    return text;
+}
+
 __attribute__((unused)) static int class_of(int code)
 {
     int value;

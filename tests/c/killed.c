@@ -10,9 +10,7 @@ enum { WINDOWS = 3 };
 
 static void checked(int code, const char *call, double begin, double limit)
 {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
+    const char *text = words_of(code);
     EXPECT(code != MPI_SUCCESS, "%s has ended without an error", call);
     EXPECT(strstr(text, "of the window cannot be reached any more") != NULL, "%s: %s", call, text);
     EXPECT(seconds() - begin < limit, "%s took %.1f s", call, seconds() - begin);

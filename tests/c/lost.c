@@ -1,18 +1,16 @@
 /*
  * A peer that cannot be reached any more, since the network between the two has gone: what waits for it ends with an error that says so, within the time
  * that the interface tries, and so does the window. For guests with soft-RoCE (tests/rxe); the messages of the MPI library take another network.
- * argv: what rank 0 waits in (flush, lock, fence, iunlock, or list: Waitall for an iunlock and a tagged notification), and what is gone: network (the default: frames get lost), or the port of rank 1's
- * machine (port) or of rank 0's own (own).
+ * argv: what rank 0 waits in (flush, lock, fence, iunlock, or list: Waitall for an iunlock and a tagged notification), and what is gone: network
+ * (the default: frames get lost), or the port of rank 1's machine (port) or of rank 0's own (own).
  */
 #include "check.h"
 #include "faults.h"
 
 /* The words of an error, which must say who is gone. */
-static const char *words_of(int code)
+static const char *expect_words(int code)
 {
-    static char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    MPI_Error_string(code, text, &length);
+    const char *text = words_of(code);
     EXPECT(strstr(text, "process 1 of the window cannot be reached") != NULL, "the error says: %s", text);
     return text;
 }
@@ -27,7 +25,7 @@ static int list_of_two(MPI_Win win)
     MPI(MPIX_Win_iunlock(1, win, &both[0]));
     int code = MPI_Waitall(2, both, status);
     EXPECT(class_of(code) == MPI_ERR_IN_STATUS, "waiting for both: class %d", class_of(code));
-    words_of(status[1].MPI_ERROR);
+    expect_words(status[1].MPI_ERROR);
     MPI(MPI_Request_free(&both[1]));
     return status[0].MPI_ERROR;
 }
@@ -83,7 +81,7 @@ int main(int argc, char **argv)
         }
         double took = seconds() - begin;
         EXPECT(code != MPI_SUCCESS, "%s ends with an error", what);
-        printf("NOTE after %.1f s: %s\n", took, words_of(code));
+        printf("NOTE after %.1f s: %s\n", took, expect_words(code));
         EXPECT(took < 40, "it took %.1f s", took);
         fault(up);
     } else if (!strcmp(what, "fence")) {

@@ -17,9 +17,7 @@ static int worst(int code, int sofar)
 /* A request tells in words what became of it, as a call that waits does. */
 static void expect_words(int code)
 {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
+    const char *text = words_of(code);
     EXPECT(strstr(text, "its target has not attached"), "the error of a request says: %s", text);
 }
 
@@ -31,10 +29,9 @@ static int complete_both(int way, MPI_Request *r)
     switch (way) {
         case 0:
         case 1:
-            while (!flag && code == MPI_SUCCESS) {
+            do
                 code = way ? MPI_Testall(2, r, &flag, status) : MPI_Waitall(2, r, status);
-                flag |= !way;
-            }
+            while (way && !flag && code == MPI_SUCCESS);
             EXPECT(status[1].MPI_ERROR == MPI_SUCCESS || status[1].MPI_ERROR == MPI_ERR_PENDING, "the other: class %d", class_of(status[1].MPI_ERROR));
             failed = status[0].MPI_ERROR;
             break;

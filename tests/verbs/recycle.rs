@@ -99,6 +99,7 @@ fn more_peers_than_queues() {
                     let there = unsafe { base.add(me).read() };
                     let last = last_round(me, to).map_or(0, |round| value(me, round));
                     assert_eq!(there, last, "queues {most}, seed {seed}: from {me} at {to}");
+                    assert_eq!(w[to].observe(me as Rank, Word::Done), last_round(me, to).map_or(0, |round| round + 1));
                     sum += planned[me].iter().filter(|(other, ..)| *other == to).count() as u64 / 3;
                 }
                 assert_eq!(unsafe { base.add(RANKS).read() }, sum, "queues {most}, seed {seed}: the sum at {to}");
