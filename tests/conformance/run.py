@@ -34,7 +34,7 @@ class Entry:
         self.folder, self.test = folder, words[0]
         self.ranks = int(words[1]) if len(words) > 1 and words[1].isdigit() else 2
         self.options = words[2:]
-        self.env, self.args, self.judge = {}, [], ""
+        self.env, self.args, self.judge, self.limit = {}, [], "", 0.0
         for word in self.options:
             key, _, value = word.partition("=")
             if key == "env":
@@ -44,6 +44,8 @@ class Entry:
                 self.args.append(value)
             elif key == "resultTest":
                 self.judge = value
+            elif key == "timeLimit":
+                self.limit = float(value)
 
     def key(self):
         return self.folder, self.test, str(self.ranks), " ".join(self.options)
@@ -102,7 +104,7 @@ def main():
     parser.add_argument("--transport", action="append", choices=["shm", "host_mpi", "verbs"])
     parser.add_argument("--full", action="store_true", help="all entries in all ways")
     parser.add_argument("--only", help="regular expression on `folder/test options`")
-    parser.add_argument("--limit", type=float, default=180, help="seconds per entry (default: as many as MPICH's own runner gives, 180)")
+    parser.add_argument("--limit", type=float, default=180, help="seconds per entry, more where its timeLimit is more (default: as many as MPICH's own runner gives, 180)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--results", help="a table of all results (TSV) goes here")
     options = parser.parse_args()
@@ -140,7 +142,7 @@ def main():
                         if not os.path.exists(program):
                             result, seconds, words = "NOBUILD", 0.0, "it does not build"
                         else:
-                            result, seconds, words = run(host, entry, program, env, options.limit)
+                            result, seconds, words = run(host, entry, program, env, max(options.limit, entry.limit))
                         if results:
                             print(host, way, transport, *entry.key(), result, f"{seconds:.2f}", words, sep="\t", file=results, flush=True)
                         if result == "PASS":
