@@ -199,10 +199,13 @@
  *                                          the target's process copies
  *   MPIX_RMA_IB_CACHE      default 1/16 of memory  MiB of the program's buffers that stay registered with the RDMA device
  *                                                  after use (no more than half of ulimit -l by default); 0: none
- *   MPIX_RMA_IB_DEVICE     default first active    NAME or NAME:PORT of the RDMA device to be used; each node may have
- *                                          its own
+ *   MPIX_RMA_IB_DEVICE     default best active     NAME, NAME:PORT or NAME:PORT:GID of the RDMA device to be used, its
+ *                                          port, and the index of the port's address; each node may have its own.
+ *                                          Default: InfiniBand before Ethernet, addresses that are routed before
+ *                                          others, and the first of those
  *   MPIX_RMA_IB_MAX_QP     default 512     1 to 8388608: queue pairs of RDMA that a process has at a time; peers beyond
  *                                          it take turns
+ *   MPIX_RMA_IB_PKEY       default first full      partition key of InfiniBand, as 0x8001
  *   MPIX_RMA_LOG           default warn    off | error | warn | info | debug: written to standard error; info
  *                                          names transport and progress hook of each window
  *   MPIX_RMA_MAX_REQUESTS  default 200000  1 to 250000: requests of this library that may be alive (section 9)

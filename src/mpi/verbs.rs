@@ -10,6 +10,7 @@ use crate::transport::verbs::device::Device;
 use crate::transport::verbs::fabric::Fabric;
 use crate::transport::verbs::hello::Name;
 use crate::transport::verbs::nic::Failure;
+use crate::transport::verbs::ports::Wanted;
 use crate::transport::verbs::{Direct, Own, Shared};
 
 /// What came of opening it.
@@ -44,7 +45,7 @@ pub(super) fn fabric(forced: bool) -> Option<Shared> {
     let mut opened = FABRIC.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*opened, Opened::NotYet) {
         let wanted = super::init::look_up("MPIX_RMA_IB_DEVICE").filter(|name| !name.trim().is_empty());
-        *opened = match open(wanted.as_deref().map(str::trim)) {
+        *opened = match open(wanted.as_deref().unwrap_or_default().trim()) {
             Ok(fabric) => {
                 log::info!("verbs: {}", fabric.describe());
                 Opened::Here(Arc::new(Mutex::new(fabric)))
@@ -65,8 +66,15 @@ pub(super) fn fabric(forced: bool) -> Option<Shared> {
     }
 }
 
-fn open(wanted: Option<&str>) -> Result<Fabric, Failure> {
-    let mut fabric = Fabric::new(Box::new(Device::open(wanted)?), name()?)?;
+fn open(wanted: &str) -> Result<Fabric, Failure> {
+    let mut wanted = Wanted::read(wanted)?;
+    if let Some(text) = super::init::look_up("MPIX_RMA_IB_PKEY").filter(|text| !text.trim().is_empty()) {
+        let digits = text.trim().trim_start_matches("0x");
+        let key =
+            u16::from_str_radix(digits, 16).map_err(|_| Failure(format!("MPIX_RMA_IB_PKEY: {text:?} is no partition key")))?;
+        wanted.partition = Some(key);
+    }
+    let mut fabric = Fabric::new(Box::new(Device::open(&wanted)?), name()?)?;
     if let Some(text) = super::init::look_up("MPIX_RMA_IB_CACHE") {
         match text.trim().parse::<u64>() {
             Ok(mebibytes) => fabric.keep_registrations(mebibytes.saturating_mul(1 << 20)),

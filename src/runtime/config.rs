@@ -49,15 +49,21 @@ pub static SETTINGS: [Setting; COUNT] = [
     },
     Setting {
         name: "MPIX_RMA_IB_DEVICE",
-        values: Values::Text("name or name:port"),
-        default: "first active",
-        doc: "the RDMA device, and its port, that verbs uses; ibv_devinfo names them. Each node may have its own",
+        values: Values::Text("name, name:port or name:port:gid"),
+        default: "best active",
+        doc: "the RDMA device, its port, and the index of the port's address that verbs uses; ibv_devinfo -v names them. Each node may have its own. Else InfiniBand before Ethernet, addresses that are routed before others, and the first of those",
     },
     Setting {
         name: "MPIX_RMA_IB_MAX_QP",
         values: Values::Number(1, 1 << 23),
         default: "512",
         doc: "queue pairs of RDMA that a process has at a time, each 64 KB or so; peers beyond it take turns, which costs four messages a turn",
+    },
+    Setting {
+        name: "MPIX_RMA_IB_PKEY",
+        values: Values::Text("hexadecimal"),
+        default: "first full",
+        doc: "partition key of InfiniBand, as 0x8001; else the first of which the port is a full member",
     },
     Setting {
         name: "MPIX_RMA_LOG",
@@ -86,7 +92,7 @@ pub static SETTINGS: [Setting; COUNT] = [
 ];
 
 /// Settings that there are.
-pub(crate) const COUNT: usize = 9;
+pub(crate) const COUNT: usize = 10;
 
 /// Names a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +108,8 @@ pub enum Id {
     Device,
     /// `MPIX_RMA_IB_MAX_QP`
     MaxQueues,
+    /// `MPIX_RMA_IB_PKEY`
+    Partition,
     /// `MPIX_RMA_LOG`
     Log,
     /// `MPIX_RMA_MAX_REQUESTS`

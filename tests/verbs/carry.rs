@@ -9,6 +9,7 @@ use mpix_rma::transport::verbs::device::Device;
 use mpix_rma::transport::verbs::fabric::Fabric;
 use mpix_rma::transport::verbs::hello::Name;
 use mpix_rma::transport::verbs::nic::Nic;
+use mpix_rma::transport::verbs::ports::Wanted;
 use mpix_rma::transport::verbs::{Direct, Domain, Own, Shared, VerbsCourier};
 
 use crate::hub::{Hub, HubCourier};
@@ -50,7 +51,10 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
         let fabrics: Vec<Shared> = (0..ranks)
             .map(|rank| {
                 let nic: Box<dyn Nic> = match device() {
-                    Some(name) => Box::new(Device::open((name != "any").then_some(name.as_str())).expect("a device")),
+                    Some(name) => {
+                        let wanted = Wanted::read(if name == "any" { "" } else { &name }).expect("a device's name");
+                        Box::new(Device::open(&wanted).expect("a device"))
+                    }
                     None => Box::new(MemoryNic::new(&net)),
                 };
                 let name = Name([u64::from(rank) + 1, 1]);

@@ -90,6 +90,91 @@ fn a_queue_that_has_failed_is_made_again_for_later_windows() {
     assert!(later.iter().all(|window| !window.is_broken()) && w.iter().all(Far::is_broken));
 }
 
+/// Three processes that have met, of which the second one is slow, and has a get to answer; the third one is gone, and the first one has heard of it.
+fn slow_and_gone(result: &mut [u8]) -> Option<(Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>)> {
+    if device().is_some() || queues().is_some() {
+        return None;
+    }
+    let mut memories = vec![vec![3u8; 100_000]; 3];
+    let (hub, mut w) = windows(&mut memories, 3);
+    reach(&mut w, 1);
+    reach(&mut w, 2);
+    net(&hub).lock().unwrap().stalled = Some(1);
+    let mut flight = Flight::default();
+    for (at, len) in [(0, 10_000), (10_000, 90_000)] {
+        let get = Op { result: Addr(result[at..].as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, len) };
+        assert!(flight.try_post(&mut w[0], &get));
+    }
+    net(&hub).lock().unwrap().kill(2);
+    let value = 9u64;
+    assert!(flight.try_post(&mut w[0], &put_of(&value, 2)));
+    w[0].settle();
+    until(&mut w[..1], "nobody hears of it", |w| w[0].lost().is_some());
+    Some((hub, w, memories))
+}
+
+/// Calls return with an error when the buffers are the program's own again: peers that are well go on with what they were asked.
+#[test]
+fn a_window_ends_when_nothing_of_it_reaches_memory_any_more() {
+    let mut result = vec![0u8; 100_000];
+    let Some((hub, mut w, _memories)) = slow_and_gone(&mut result) else { return };
+    for _ in 0..10_000 {
+        w[0].poll();
+    }
+    assert!(!w[0].is_broken(), "gets are under way");
+    net(&hub).lock().unwrap().stalled = None;
+    until(&mut w[..1], "it does not end", |w| w[0].is_broken());
+    result.fill(77);
+    for _ in 0..10_000 {
+        w[0].poll();
+    }
+    assert!(result.iter().all(|byte| *byte == 77), "a buffer was written to after the end");
+}
+
+/// ... but not for ever.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it takes seconds")]
+fn a_peer_that_does_not_answer_is_not_waited_for() {
+    let mut result = vec![0u8; 100_000];
+    let Some((hub, mut w, _memories)) = slow_and_gone(&mut result) else { return };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !w[0].is_broken() {
+        assert!(std::time::Instant::now() < end, "it does not end");
+        w[0].poll();
+        std::thread::yield_now();
+    }
+    result.fill(77);
+    net(&hub).lock().unwrap().stalled = None;
+    for _ in 0..10_000 {
+        w[0].poll();
+    }
+    assert!(result.iter().all(|byte| *byte == 77), "a buffer was written to after the end");
+}
+
+/// What is under way when a window goes is not that of those that are made after it.
+#[test]
+fn a_window_that_is_gone_takes_its_completions_with_it() {
+    let mut result = vec![0u8; 100_000];
+    let Some((hub, mut w, _memories)) = slow_and_gone(&mut result) else { return };
+    w.remove(0).release();
+    // A number is not given out again at once.
+    for _ in 0..40 {
+        let mut more = vec![vec![0u8; 64]; 3];
+        windows_over(&hub, &mut more).into_iter().for_each(Far::release);
+    }
+    let mut more = vec![vec![0u8; 64]; 3];
+    let mut later = windows_over(&hub, &mut more);
+    net(&hub).lock().unwrap().stalled = None;
+    for _ in 0..10_000 {
+        later[0].poll();
+        assert_eq!(later[0].next_finished(), None);
+    }
+    // What is copied, that is. (What an interface stores itself is waited for, before a window is called broken.)
+    assert!(result[..10_000].iter().all(|byte| *byte == 0), "a buffer was written to after the end");
+    reach(&mut later[..2], 1);
+    until(&mut later[..2], "it does not come to rest", |w| w[0].is_quiet());
+}
+
 /// Who has asked a peer for nothing hears nothing of its end, unless it asks.
 #[test]
 fn a_process_that_waits_notices_that_its_peer_is_gone() {

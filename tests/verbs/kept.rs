@@ -229,6 +229,26 @@ fn what_is_mapped_anew_is_registered_anew() {
     assert!(nic.held.is_empty());
 }
 
+/// What is given up to make room for a registration may share pages with it, which stay watched.
+#[test]
+fn what_makes_room_leaves_its_pages_watched() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = (Regions::new(1 << 30), Holder::with_room(LEN));
+    let at = map();
+    let (second, len) = (at + 2 * PAGE, LEN - 2 * PAGE);
+    set(second, 1);
+    assert_eq!(used(&mut regions, &mut nic, at, LEN - PAGE).1, false);
+    assert_eq!(used(&mut regions, &mut nic, second, len), (1, false));
+    assert_eq!(regions.hits().evictions, 1);
+    unmap(second, PAGE);
+    map_at(second, PAGE, libc::MAP_FIXED_NOREPLACE);
+    set(second, 2);
+    assert_eq!(used(&mut regions, &mut nic, second, len), (2, false), "the old page is used");
+    regions.end(&mut nic);
+}
+
 #[test]
 fn the_heap_may_shrink_and_grow() {
     if !is_told() {

@@ -23,6 +23,7 @@ fn structures_are_those_of_the_header() {
     }
     let mut checks: Vec<(String, usize)> = Vec::new();
     places! { checks,
+        ibv_device { node_type, transport_type };
         ibv_context { device, ops, cmd_fd, async_fd, abi_compat };
         ibv_device_attr_ex { orig_attr, comp_mask, odp_caps };
         ibv_odp_caps { general_caps, rc_odp_caps as "per_transport_caps.rc_odp_caps" };
@@ -80,6 +81,10 @@ fn structures_are_those_of_the_header() {
         ("IBV_ODP_SUPPORT_ATOMIC", IBV_ODP_SUPPORT_ATOMIC),
         ("IBV_QPT_RC", IBV_QPT_RC),
         ("IBV_QPS_RTS", IBV_QPS_RTS),
+        ("IBV_QPS_ERR", IBV_QPS_ERR),
+        ("IBV_TRANSPORT_IB", IBV_TRANSPORT_IB),
+        ("IBV_QPF_GRH_REQUIRED", u32::from(IBV_QPF_GRH_REQUIRED)),
+        ("IBV_WC_FATAL_ERR", IBV_WC_FATAL_ERR),
         ("IBV_WR_SEND_WITH_IMM", IBV_WR_SEND_WITH_IMM),
         ("IBV_WR_ATOMIC_FETCH_AND_ADD", IBV_WR_ATOMIC_FETCH_AND_ADD),
         ("IBV_WC_RECV_RDMA_WITH_IMM", IBV_WC_RECV_RDMA_WITH_IMM),

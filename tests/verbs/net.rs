@@ -1,5 +1,6 @@
 //! An interface in memory. It keeps the promises of a reliable connection and no others: requests of one queue are done in order, each as late as it likes;
-//! a write may be told as complete before it is visible, and is visible before anything of its queue that follows it.
+//! a write may be told as complete before it is visible. It is visible before a read, an atomic, or what tells of itself, that follows it on its queue,
+//! and not before another write: those may become visible in any order. A queue that fails has a completion for each request.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,10 +14,13 @@ struct Pair {
     queue: Queue,
     to: Option<u32>,
     work: VecDeque<(Work, Vec<Part>, Option<Vec<u8>>)>,
-    /// Writes that were told and are not visible.
-    hidden: Vec<(usize, Vec<u8>)>,
+    /// Writes that were told and are not visible: keys, places, bytes.
+    hidden: Vec<(u32, usize, Vec<u8>)>,
     failed: bool,
 }
+
+/// Of requests behind one that has failed.
+const FLUSHED: u32 = 5;
 
 /// One interface.
 #[derive(Debug, Default)]
@@ -44,6 +48,10 @@ pub struct Net {
     pub most_queues: usize,
     /// Requests may wait for reads before them.
     pub fences: bool,
+    /// A process whose interface does nothing for others for the time being, by its number.
+    pub stalled: Option<usize>,
+    /// Requests are not taken.
+    pub refuses: bool,
 }
 
 impl Net {
@@ -59,6 +67,8 @@ impl Net {
             next: 100,
             most_queues: usize::MAX,
             fences: true,
+            stalled: None,
+            refuses: false,
         }))
     }
 
@@ -100,6 +110,9 @@ impl Net {
         let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
         let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
         let Some((far, far_queue)) = other else { return self.failed(number, 12) };
+        if self.stalled == Some(far) {
+            return false;
+        }
         let tells = matches!(work.act, Act::Send(_) | Act::WriteTelling(_));
         // The receiver has nothing posted: it is tried again.
         if tells && self.ends[far].receives.is_empty() {
@@ -128,12 +141,14 @@ impl Net {
             }
             _ => Vec::new(),
         };
-        if work.act == Act::Write && len > 8 && self.rng.bool() {
+        if work.act == Act::Write && self.rng.bool() {
             // Told, but not there.
-            pair.hidden.push((remote, bytes.clone()));
+            pair.hidden.push((work.rkey, remote, bytes.clone()));
         } else {
-            for (at, hidden) in pair.hidden.drain(..) {
-                write(at, &hidden);
+            if work.act != Act::Write {
+                for (_, at, hidden) in std::mem::take(&mut pair.hidden) {
+                    write(at, &hidden);
+                }
             }
             match work.act {
                 Act::Write | Act::WriteTelling(_) => write(remote, &bytes),
@@ -178,11 +193,12 @@ impl Net {
     fn failed(&mut self, number: u32, code: u32) -> bool {
         let pair = self.pairs.get_mut(&number).unwrap();
         pair.failed = true;
-        let (first, _, _) = pair.work.front().unwrap();
-        let failed = Completion::Failed(pair.queue, first.number, code);
-        pair.work.clear();
-        let nic = pair.nic;
-        self.ends[nic].completions.push_back(failed);
+        let (queue, nic) = (pair.queue, pair.nic);
+        let failed = std::mem::take(&mut pair.work).into_iter().enumerate().map(|(at, (work, _, _))| {
+            let code = if at == 0 { code } else { FLUSHED };
+            Completion::Failed(queue, work.number, code)
+        });
+        self.ends[nic].completions.extend(failed);
         true
     }
 
@@ -191,6 +207,20 @@ impl Net {
         numbers.sort_unstable();
         for number in numbers {
             while self.rng.u8(0..4) > 0 && self.step(number) {}
+            self.show(number);
+        }
+    }
+
+    /// One of the writes of a queue pair becomes visible, any, or none.
+    fn show(&mut self, number: u32) {
+        let hidden = &mut self.pairs.get_mut(&number).unwrap().hidden;
+        if hidden.is_empty() || self.rng.bool() {
+            return;
+        }
+        let (key, at, bytes) = hidden.swap_remove(self.rng.usize(..hidden.len()));
+        // Or its memory was let go, after which nothing is written.
+        if self.reaches(key, at, bytes.len()) {
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
         }
     }
 }
@@ -298,12 +328,18 @@ impl Nic for MemoryNic {
     unsafe fn post(&mut self, queue: Queue, work: &Work, parts: &[Part]) -> Result<(), Failure> {
         let number = self.queues[&queue];
         let mut net = self.net();
+        let refuses = net.refuses;
         let pair = net.pairs.get_mut(&number).unwrap();
         assert!(pair.work.len() < 32, "the queue overflows");
         assert!(self.fences || !work.fence, "the interface is not to be trusted with a fence");
+        if refuses {
+            return Err(Failure("refused".into()));
+        }
         if pair.failed {
             return Ok(());
         }
+        // An interface gives up what is not acknowledged when the peer's queue is gone, which it may be as soon as it has this.
+        assert!(work.act != Act::Send(u32::MAX) || pair.work.is_empty(), "the last packet is not alone");
         assert!(!work.inline || work.len <= 64);
         let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
         let most = self.limits().parts[usize::from(work.act == Act::Read)] as usize;

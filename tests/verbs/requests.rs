@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use mpix_rma::engine::*;
 use mpix_rma::transport::verbs::fabric::Meter;
 
-use crate::carry::fabrics;
+use crate::carry::{device, fabrics, net, queues};
 use crate::hub::Hub;
 use crate::world::*;
 
@@ -110,6 +110,73 @@ fn a_done_follows_its_puts_and_covers_them() {
     drain(&mut w, &mut flight);
     assert_eq!(w[1].observe(0, Word::Done), 1);
     end(&hub, w);
+}
+
+/// An interface may place the bytes of writes in another order than that of the writes.
+#[test]
+fn ma2_a_word_that_is_written_again_and_again_only_rises() {
+    const LAST: u64 = 200;
+    let (hub, mut w, _memories, _) = met();
+    for word in [Word::Grant, Word::Done, Word::Fence] {
+        let (mut sent, mut seen) = (0, 0);
+        for turn in 0.. {
+            assert!(turn < 100_000, "{word:?} {seen} of {sent}");
+            while sent < LAST && w[0].signal(1, word, sent + 1).is_ok() {
+                sent += 1;
+            }
+            poll(&mut w);
+            let now = w[1].observe(0, word);
+            assert!(now >= seen && now <= sent, "{word:?}: {now} after {seen}");
+            seen = now;
+            if seen == LAST {
+                break;
+            }
+        }
+    }
+    end(&hub, w);
+}
+
+/// Each request has its place among the completions, the signalled and the others: they all have one if their queue fails.
+#[test]
+fn there_are_as_many_requests_as_completions() {
+    const PEERS: usize = 12;
+    if device().is_some() || queues().is_some() {
+        return;
+    }
+    for killed in [false, true] {
+        let mut memories = vec![vec![0u8; 4096]; PEERS + 1];
+        let (hub, mut w) = windows(&mut memories, 3);
+        let mut flight = Flight::default();
+        let value = 7u64;
+        let put =
+            |peer: usize, at: u64| Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, peer as Rank, 8 * at, 8) };
+        for peer in 1..=PEERS {
+            while !flight.try_post(&mut w[0], &put(peer, 0)) {
+                poll(&mut w);
+            }
+        }
+        drain(&mut w, &mut flight);
+        let before = flight.refusals;
+        for peer in 1..=PEERS {
+            for at in 0..27 {
+                flight.try_post(&mut w[0], &put(peer, at));
+            }
+        }
+        assert!(flight.refusals > before, "all found a place");
+        if killed {
+            (1..=PEERS).for_each(|peer| net(&hub).lock().unwrap().kill(peer));
+            while !w[0].is_broken() {
+                w[0].poll();
+            }
+            continue;
+        }
+        // Without being asked for the end of anything, the interface has to give places back.
+        while !flight.try_post(&mut w[0], &put(PEERS, 26)) {
+            w[0].poll();
+        }
+        drain(&mut w, &mut flight);
+        end(&hub, w);
+    }
 }
 
 #[test]

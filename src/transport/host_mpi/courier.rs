@@ -85,6 +85,12 @@ pub trait Courier: Debug {
     fn direct(&mut self) -> Option<&mut Direct> {
         None
     }
+
+    /// The same, to look at.
+    #[inline]
+    fn direct_ref(&self) -> Option<&Direct> {
+        None
+    }
 }
 
 impl Courier for Box<dyn Courier> {
@@ -143,5 +149,8 @@ impl Courier for Box<dyn Courier> {
     }
     fn direct(&mut self) -> Option<&mut Direct> {
         (**self).direct()
+    }
+    fn direct_ref(&self) -> Option<&Direct> {
+        (**self).direct_ref()
     }
 }

@@ -24,6 +24,7 @@
 //! take out, or while too much of this process's is under way; replies are as many as their askers may have asked for.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use hashbrown::HashMap;
 
@@ -130,6 +131,9 @@ pub struct MessageWindow<C> {
     faults: Vec<OutOfReach>,
     /// Something was refused, or a peer was lost: nothing more comes in or leaves.
     broken: bool,
+    /// Of a window that is broken: nothing of it reaches memory any more, and since when that is waited for.
+    ended: bool,
+    ending: Option<Instant>,
     /// The first peer that was lost, and why, in a text that stays: error handlers may ask for it at any time.
     lost: Option<(Rank, &'static str)>,
 }
@@ -168,6 +172,8 @@ impl<C: Courier> MessageWindow<C> {
             failed: VecDeque::new(),
             faults: Vec::new(),
             broken: false,
+            ended: false,
+            ending: None,
             lost: None,
         }
     }
@@ -211,6 +217,9 @@ impl<C: Courier> MessageWindow<C> {
             self.bulk_moved(bulk, bytes);
         }
         moved |= self.send_ready();
+        if self.broken && !self.ended {
+            moved |= self.wind_up();
+        }
         if let Some(failure) = self.courier.next_failure() {
             log::error!("{failure}");
         }
@@ -365,7 +374,7 @@ impl<C: Courier> MessageWindow<C> {
     /// True if a message was refused, here or by a peer: what is under way never ends, and nothing more of it touches memory.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.broken
+        self.ended
     }
 
     /// The first peer that cannot be reached any more, and why.
@@ -494,7 +503,7 @@ impl<C: Courier> LockMemory for MessageWindow<C> {
 impl<C: Courier> Port for MessageWindow<C> {
     #[inline]
     fn signals_follow(&self, peer: Rank) -> bool {
-        self.members.near(peer).is_none()
+        self.members.near(peer).is_none() && self.courier.direct_ref().is_none_or(|direct| direct.signals_follow(peer))
     }
 
     #[inline]
@@ -502,6 +511,7 @@ impl<C: Courier> Port for MessageWindow<C> {
         match self.members.near(op.target) {
             Some(target) => match self.reduce_straight(op, ticket) {
                 Some(posted) => posted,
+                None if self.overtakes(op) => Posted::NoResource,
                 None => self.near.post(&Op { target, ..*op }, ticket),
             },
             None => match self.post_straight(op, ticket) {

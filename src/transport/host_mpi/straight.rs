@@ -3,10 +3,15 @@
 //! Messages and what goes past them use the same queues, so messages keep their place behind it. It is not so the other way round: a message has arrived long
 //! before the target's process has done what it says. Whatever must be behind operations that are messages is a message itself.
 
+use std::time::{Duration, Instant};
+
 use super::MessageWindow;
 use super::courier::Courier;
 use super::origin::as_single_run;
 use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Ticket, Word};
+
+/// Time for what is under way in a window that is broken.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<C: Courier> MessageWindow<C> {
     /// True if nothing that this process has asked of a peer by messages may still have to be done.
@@ -56,6 +61,13 @@ impl<C: Courier> MessageWindow<C> {
         let broken = self.broken;
         let direct = self.courier.direct().filter(|direct| direct.reduces(op))?;
         if broken { Some(Posted::NoResource) } else { direct.reduce(op, ticket) }
+    }
+
+    /// A notification of a process of this node, or of this process, is the processor's, and must not overtake accumulates that are the interface's.
+    #[inline]
+    pub(super) fn overtakes(&self, op: &Op) -> bool {
+        matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged)
+            && self.courier.direct_ref().is_some_and(|direct| direct.is_reducing(op.target))
     }
 
     /// Raises a word of a peer past the messages; `None` if it has to be one.
@@ -117,6 +129,24 @@ impl<C: Courier> MessageWindow<C> {
         let Some(direct) = self.courier.direct().filter(|_| !self.broken) else { return String::new() };
         direct.probe();
         direct.standing()
+    }
+
+    /// The window has ended for its users when nothing of it reaches their memory any more: interfaces go on with what they have, of peers that are
+    /// well too. True if it has just come to that.
+    #[cold]
+    #[allow(clippy::disallowed_methods, reason = "only to say when it is enough")]
+    pub(super) fn wind_up(&mut self) -> bool {
+        let Some(direct) = self.courier.direct() else {
+            return !std::mem::replace(&mut self.ended, true);
+        };
+        if !direct.wind_up() {
+            // Whoever is gone fails by itself. A peer that has nothing posted for what it is sent may leave it at that for ever.
+            if self.ending.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+                return false;
+            }
+            direct.give_up();
+        }
+        !std::mem::replace(&mut self.ended, true)
     }
 
     /// A peer cannot be reached any more.

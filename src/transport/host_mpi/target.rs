@@ -71,6 +71,7 @@ impl<C: Courier> MessageWindow<C> {
         }
         self.courier.cancel_bulks();
         self.broken = true;
+        self.wind_up();
     }
 
     fn take_packet(&mut self, index: u32, bytes: &[u8]) -> Result<(), Malformed> {

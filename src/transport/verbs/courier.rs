@@ -207,4 +207,8 @@ impl<H: Courier> Courier for VerbsCourier<H> {
     fn direct(&mut self) -> Option<&mut Direct> {
         Some(&mut self.direct)
     }
+
+    fn direct_ref(&self) -> Option<&Direct> {
+        Some(&self.direct)
+    }
 }

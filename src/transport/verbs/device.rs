@@ -1,11 +1,13 @@
 //! A device of libibverbs: one port, one protection domain, one completion queue, one shared receive queue.
 
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
 use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Part, Queue, Registered, Work};
+use super::ports::{Port, Wanted, candidates};
 use super::sys::*;
 
 /// Requests that a queue is to hold.
@@ -48,6 +50,9 @@ pub struct Device {
     name: String,
     port: u8,
     gid_index: u8,
+    /// The place of its partition key.
+    partition: u16,
+    /// Peers are reached by their global addresses alone.
     global: bool,
     limits: Limits,
     /// It has on-demand paging for all that may be done with memory.
@@ -56,59 +61,56 @@ pub struct Device {
     pairs: Vec<Option<Pair>>,
     /// Queue pairs by their numbers, those in use.
     numbers: hashbrown::HashMap<u32, u32>,
+    /// Completions that were taken out and not told.
+    taken: VecDeque<ibv_wc>,
+    /// Its completion queue has failed.
+    is_dead: bool,
+}
+
+impl Pair {
+    /// By which peers find it.
+    fn number(&self) -> u32 {
+        // SAFETY: a live queue pair, whose first members are public.
+        unsafe { (*self.qp.as_ptr()).qp_num }
+    }
 }
 
 // SAFETY: the library's objects may be used in any thread; calls are made by one at a time.
 unsafe impl Send for Device {}
 
-fn failure(what: &str) -> Failure {
+pub(super) fn failure(what: &str) -> Failure {
     Failure(format!("{what}: {}", io::Error::last_os_error()))
 }
 
 /// An error number that a call has given back.
-fn error(what: &str, code: c_int) -> Failure {
+pub(super) fn error(what: &str, code: c_int) -> Failure {
     Failure(format!("{what}: {}", io::Error::from_raw_os_error(code.abs())))
 }
 
-/// A port that may be used.
-struct Port {
-    number: u8,
-    attributes: ibv_port_attr,
-    gid_index: u8,
-    gid: ibv_gid,
-}
-
 impl Device {
-    /// Opens a device: that of this name, `NAME` or `NAME:PORT`, else the first that has an active port.
+    /// Opens the device and port that are wanted, else the best that there are (`ports`).
     ///
     /// # Errors
     /// Why there is none, in words.
-    pub fn open(wanted: Option<&str>) -> Result<Self, Failure> {
+    pub fn open(wanted: &Wanted<'_>) -> Result<Self, Failure> {
         let library = Library::get().map_err(Failure)?;
-        let (wanted, port) = match wanted.and_then(|text| text.split_once(':')) {
-            Some((name, port)) => {
-                let number = port.parse::<u8>().map_err(|_| Failure(format!("{port} is no number of a port")))?;
-                (Some(name), Some(number))
-            }
-            None => (wanted, None),
-        };
+        // Or what a process shares with a child after a `fork` would be the child's, on kernels before 5.12; later ones need nothing.
+        // SAFETY: it may be called at any time.
+        let code = unsafe { (library.ibv_fork_init)() };
+        if code != 0 {
+            log::info!("verbs: a child process that is forked may disturb this one: {}", error("ibv_fork_init", code));
+        }
         let mut count = 0;
         // SAFETY: the list is ended below; devices that were opened stay.
         let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
             return Err(failure("no list of RDMA devices"));
         }
-        let mut reasons = Vec::new();
+        // SAFETY: the list has `count` entries.
+        let (candidates, mut reasons) = unsafe { candidates(library, list, usize::try_from(count).unwrap_or(0), wanted) };
         let mut found = None;
-        for at in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the list has `count` entries.
-            let device = unsafe { *list.add(at) };
-            // SAFETY: a device of the list.
-            let name = unsafe { words((library.ibv_get_device_name)(device)) };
-            if wanted.is_some_and(|wanted| wanted != name) {
-                continue;
-            }
-            match Self::open_device(library, device, &name, port) {
+        for (device, name, port) in candidates {
+            match Self::open_device(library, device, &name, &port) {
                 Ok(device) => {
                     found = Some(device);
                     break;
@@ -118,14 +120,14 @@ impl Device {
         }
         // SAFETY: made above.
         unsafe { (library.ibv_free_device_list)(list) };
-        found.ok_or_else(|| match (wanted, reasons.is_empty()) {
+        found.ok_or_else(|| match (wanted.device, reasons.is_empty()) {
             (_, false) => Failure(reasons.join("; ")),
             (Some(name), true) => Failure(format!("there is no RDMA device {name}")),
             (None, true) => Failure("there is no RDMA device".into()),
         })
     }
 
-    fn open_device(library: &'static Library, device: *mut ibv_device, name: &str, port: Option<u8>) -> Result<Self, Failure> {
+    fn open_device(library: &'static Library, device: *mut ibv_device, name: &str, port: &Port) -> Result<Self, Failure> {
         // SAFETY: a device of the list; what is made here is ended in the reverse order if a later step fails.
         unsafe {
             let context = NonNull::new((library.ibv_open_device)(device)).ok_or_else(|| failure("ibv_open_device"))?;
@@ -141,17 +143,16 @@ impl Device {
         library: &'static Library,
         context: NonNull<ibv_context>,
         name: &str,
-        port: Option<u8>,
+        port: &Port,
     ) -> Result<Self, Failure> {
         // SAFETY: attributes are numbers, which are written by the call.
-        let (attributes, port) = unsafe {
+        let attributes = unsafe {
             let mut attributes: ibv_device_attr = std::mem::zeroed();
             let code = (library.ibv_query_device)(context.as_ptr(), &raw mut attributes);
             if code != 0 {
                 return Err(error("ibv_query_device", code));
             }
-            let ports = port.map_or(1..=attributes.phys_port_cnt, |port| port..=port);
-            (attributes, choose_port(library, context, ports)?)
+            attributes
         };
         let receives = RECEIVES.min(attributes.max_srq_wr.max(1) as u32);
         let entries = COMPLETIONS.min(attributes.max_cqe.max(1) as u32);
@@ -208,12 +209,16 @@ impl Device {
             name: name.to_owned(),
             port: port.number,
             gid_index: port.gid_index,
-            global: port.attributes.link_layer == IBV_LINK_LAYER_ETHERNET,
+            partition: port.partition,
+            // Virtual functions of InfiniBand cards may share their port's local address.
+            global: port.is_ethernet() || port.attributes.flags & IBV_QPF_GRH_REQUIRED != 0,
             limits,
             on_demand,
             address,
             pairs: Vec::new(),
             numbers: hashbrown::HashMap::new(),
+            taken: VecDeque::new(),
+            is_dead: false,
         };
         device.fit();
         Ok(device)
@@ -267,6 +272,27 @@ impl Device {
         }
     }
 
+    /// Takes out completions. False if there are none.
+    fn take_batch(&mut self) -> bool {
+        let mut batch = [ibv_wc::default(); BATCH];
+        // SAFETY: room for so many.
+        let count = unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, batch.as_mut_ptr()) };
+        if let Ok(count) = usize::try_from(count) {
+            self.taken.extend(&batch[..count]);
+            return count > 0;
+        }
+        // Nothing will be told any more, of any queue.
+        if !std::mem::replace(&mut self.is_dead, true) {
+            log::error!("{}", error("ibv_poll_cq", count));
+            let failed = |number: &u32| ibv_wc { qp_num: *number, status: IBV_WC_FATAL_ERR, ..ibv_wc::default() };
+            let mut numbers: Vec<u32> = self.pairs.iter().flatten().map(|pair| pair.number()).collect();
+            numbers.sort_unstable();
+            self.taken.extend(numbers.iter().map(failed));
+            return true;
+        }
+        false
+    }
+
     fn pair(&self, queue: Queue) -> NonNull<ibv_qp> {
         self.pairs[queue.0 as usize].as_ref().expect("a queue that is open").qp
     }
@@ -276,60 +302,6 @@ impl Device {
 fn blank() -> ibv_qp_attr {
     // SAFETY: numbers, any of which are valid.
     unsafe { std::mem::zeroed() }
-}
-
-/// The first active port, and its address.
-///
-/// # Safety
-/// The context is open.
-unsafe fn choose_port(
-    library: &Library,
-    context: NonNull<ibv_context>,
-    ports: impl Iterator<Item = u8>,
-) -> Result<Port, Failure> {
-    let mut reason = Failure("it has no ports".into());
-    for number in ports {
-        // SAFETY: numbers, which are written by the call.
-        let mut attributes: ibv_port_attr = unsafe { std::mem::zeroed() };
-        // SAFETY: an open context.
-        let code = unsafe { (library.ibv_query_port)(context.as_ptr(), number, &raw mut attributes) };
-        if code != 0 {
-            reason = error(&format!("port {number}"), code);
-            continue;
-        }
-        if attributes.state != IBV_PORT_ACTIVE {
-            reason = Failure(format!("port {number} is not active"));
-            continue;
-        }
-        // SAFETY: an open context.
-        let gids = (0..attributes.gid_tbl_len).filter_map(|index| unsafe { gid(library, context, number, index) });
-        // Of the kinds that there are on Ethernet, RoCE v2 over IPv4 goes through any network that IP does; link-local ones stay on a segment.
-        let ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
-        let rank = |gid: &ibv_gid| match gid.raw {
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => 2,
-            [0xfe, 0x80, ..] => 0,
-            _ => 1,
-        };
-        let best =
-            if ethernet { gids.max_by_key(|(index, gid)| (rank(gid), *index)) } else { gids.min_by_key(|(index, _)| *index) };
-        match best {
-            Some((index, gid)) => return Ok(Port { number, attributes, gid_index: index as u8, gid }),
-            None if ethernet => reason = Failure(format!("port {number} has no address")),
-            None => return Ok(Port { number, attributes, gid_index: 0, gid: ibv_gid::default() }),
-        }
-    }
-    Err(reason)
-}
-
-/// A global address of a port, if there is one at this index.
-///
-/// # Safety
-/// The context is open.
-unsafe fn gid(library: &Library, context: NonNull<ibv_context>, port: u8, index: c_int) -> Option<(c_int, ibv_gid)> {
-    let mut gid = ibv_gid::default();
-    // SAFETY: the caller's promise.
-    let code = unsafe { (library.ibv_query_gid)(context.as_ptr(), port, index, &raw mut gid) };
-    (code == 0 && gid.raw != [0; 16] && index <= 255).then_some((index, gid))
 }
 
 impl Nic for Device {
@@ -379,6 +351,7 @@ impl Nic for Device {
         let mut change = blank();
         change.qp_state = IBV_QPS_INIT;
         change.port_num = self.port;
+        change.pkey_index = self.partition;
         change.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
         if let Err(reason) = self.modify(qp, "a queue pair cannot be prepared", &mut change, mask) {
@@ -394,6 +367,10 @@ impl Nic for Device {
         }
         self.pairs[free] = Some(Pair { qp });
         self.numbers.insert(number, free as u32);
+        if self.is_dead {
+            self.close(Queue(free as u32));
+            return Err(Failure("the device's completion queue has failed".into()));
+        }
         Ok((Queue(free as u32), number))
     }
 
@@ -408,7 +385,9 @@ impl Nic for Device {
         change.min_rnr_timer = RECEIVER_TIMER;
         change.ah_attr.dlid = to.lid;
         change.ah_attr.port_num = self.port;
-        if self.global || to.lid == 0 {
+        // Local addresses are those of one subnet, of which global ones have the name.
+        let elsewhere = to.gid[..8] != self.address.gid[..8] && to.gid != [0; 16];
+        if self.global || to.lid == 0 || elsewhere {
             change.ah_attr.is_global = 1;
             change.ah_attr.grh.dgid = ibv_gid { raw: to.gid };
             change.ah_attr.grh.sgid_index = self.gid_index;
@@ -435,6 +414,13 @@ impl Nic for Device {
 
     fn close(&mut self, queue: Queue) {
         let Some(Pair { qp }) = self.pairs[queue.0 as usize].take() else { return };
+        // Receives that it holds come back by their completions, but not those that it takes with it: first all ends, and is taken out.
+        let mut change = blank();
+        change.qp_state = IBV_QPS_ERR;
+        if let Err(Failure(reason)) = self.modify(qp, "a queue pair cannot be ended", &mut change, IBV_QP_STATE) {
+            log::debug!("{reason}");
+        }
+        while self.take_batch() {}
         // SAFETY: a live queue pair, used by nobody after this.
         unsafe {
             self.numbers.remove(&(*qp.as_ptr()).qp_num);
@@ -500,10 +486,10 @@ impl Nic for Device {
     }
 
     fn poll(&mut self, into: &mut Vec<Completion>) {
-        let mut batch = [ibv_wc::default(); BATCH];
-        // SAFETY: room for so many.
-        let count = unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, batch.as_mut_ptr()) };
-        for wc in &batch[..usize::try_from(count).unwrap_or(0)] {
+        if self.taken.is_empty() && !self.take_batch() {
+            return;
+        }
+        for wc in self.taken.drain(..) {
             // Of a queue that was closed.
             let queue = self.numbers.get(&wc.qp_num).map(|index| Queue(*index));
             // After an error the kind of the request is not told: numbers of receives have a bit of their own.

@@ -1,7 +1,7 @@
 //! One window's way to the memory of its peers without their processors.
 //!
 //! - A put or get of one run of bytes on each side is a write or read, or several where it is long.
-//! - A signal is a write behind them on the same queue, so that it cannot overtake [FE-2].
+//! - A signal is a write behind them on the same queue, or an atomic if it tells of them, so that it cannot overtake [FE-2].
 //! - A lock word is reached by an atomic or a read [LK-3]; by *everybody*, the process that it belongs to and those of its node too, since
 //!   the interface's atomics are not atomic with a processor's [LK-7]. Reading a word of one's own, and writing one while nobody else does, needs no interface.
 //! - A notification of a counter goes with the data that it tells of, as the number of a write.
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
-use super::fabric::{Event, Fabric, Hold, Joined, Manner, Stand, State, What};
+use super::fabric::{Event, Fabric, Hold, Joined, Last, Manner, Stand, State, What};
 use super::hello::{Hello, Spot, Stage as Said};
 use super::memory::RegionId;
 use super::nic::{Act, Atomics, Failure};
@@ -106,7 +106,23 @@ pub(super) struct Peer {
     listed: bool,
     /// Polls until what is to be covered is, if nobody asks for it.
     patience: u32,
+    /// What its words of the pair were made, by way of the interface.
+    pub(super) signals: [Signalled; 3],
     lost: bool,
+}
+
+impl Peer {
+    pub(super) fn endpoint(&self) -> Option<u32> {
+        self.endpoint
+    }
+}
+
+/// A word of a peer's as this process has made it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Signalled {
+    pub(super) value: u64,
+    /// The request that did.
+    pub(super) last: Last,
 }
 
 /// A window's part of the [`Fabric`].
@@ -119,7 +135,7 @@ pub struct Direct {
     /// Who has an interface.
     able: Table<bool>,
     /// All have, so that lock words are the interface's.
-    locks: bool,
+    pub(super) locks: bool,
     /// Accumulates are of single elements, and those of eight bytes the interface's.
     pub(super) singles: bool,
     pub(super) atomics: Atomics,
@@ -272,6 +288,7 @@ impl Direct {
             announced: false,
             listed: false,
             patience: 0,
+            signals: [Signalled::default(); 3],
             lost: lost.is_some(),
         });
         self.index.insert(rank, index);
@@ -636,8 +653,29 @@ impl Direct {
         quiet && self.hellos.is_empty() && self.deferred.is_empty()
     }
 
+    /// Nothing more is to go in a window that is broken: what waits is given up. True if what is under way has ended.
+    #[cold]
+    pub fn wind_up(&mut self) -> bool {
+        (0..self.peers.len() as u32).for_each(|index| self.abandon(index));
+        let mut fabric = lock(&self.fabric);
+        if fabric.is_quiet(self.window) {
+            return true;
+        }
+        for endpoint in self.peers.iter().filter_map(|peer| peer.endpoint) {
+            fabric.mark(endpoint, self.window);
+        }
+        false
+    }
+
+    /// What does not end in a window that is broken is given up, with its queues.
+    #[cold]
+    pub fn give_up(&mut self) {
+        lock(&self.fabric).give_up(self.window);
+    }
+
     /// Takes part in the window no more; nobody reaches for it.
     pub fn end(&mut self) {
+        (0..self.peers.len() as u32).for_each(|index| self.abandon(index));
         let mut fabric = lock(&self.fabric);
         fabric.close_window(self.window);
         self.words.end(&mut fabric);

@@ -94,6 +94,8 @@ pub struct Regions {
     watching: Watching,
     /// What is watched.
     watched: Ranges,
+    /// What is about to be registered, and is watched already.
+    coming: Option<(usize, usize)>,
     /// What was emptied at some time, and may be while it is registered: it is told before it is done.
     emptied: Ranges,
     page: usize,
@@ -143,6 +145,7 @@ impl Regions {
             clock: 0,
             watching: Watching::NotYet,
             watched: Ranges::default(),
+            coming: None,
             emptied: Ranges::default(),
             page,
         }
@@ -187,9 +190,13 @@ impl Regions {
         let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
         // Holes may be emptied by others while they are registered, who then have told it already.
         let keep = sure && !(holes && self.emptied.meets(at, end)) && self.make_room(nic, end - at) && self.watch(at, end);
+        // What is given up to make room may overlap it.
+        self.coming = keep.then_some((at, end));
         // SAFETY: the caller's promise; what shares a page with the memory is mapped as long. Holes are registered only if they are mapped,
         // and reached by nobody.
-        match unsafe { self.register(nic, at, end) } {
+        let registered = unsafe { self.register(nic, at, end) };
+        self.coming = None;
+        match registered {
             Ok((registered, on_demand)) => {
                 let mut kept = keep;
                 if on_demand {
@@ -384,6 +391,7 @@ impl Regions {
         let mut free = Ranges::default();
         free.add(at, end);
         kept.for_each(|(key, region)| free.remove(key.0, region.end));
+        self.coming.iter().for_each(|(at, end)| free.remove(*at, *end));
         for (at, end) in free.all() {
             for (at, end) in self.watched.within(at, end) {
                 watch.leave(at, end);

@@ -10,6 +10,7 @@
 //! | [`nic`] | what is wanted of an interface; [`device`] has it from libibverbs, tests from memory |
 //! | [`fabric`] | queues, buffers and requests of a process, shared by its windows |
 //! | `memory`, `watch`, `ranges` | registrations of the application's memory, and what tells that it is gone |
+//! | [`ports`] | which device and port, and which address |
 //! | `pool` | registered buffers |
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
@@ -30,6 +31,7 @@ pub mod memory;
 pub mod nic;
 mod operations;
 mod pool;
+pub mod ports;
 mod ranges;
 mod reductions;
 mod strided;

@@ -1,6 +1,6 @@
 //! What the engine asks of a [`Direct`]: operations, signals, lock words.
 
-use super::direct::{Direct, Feed, HeldPut, REGISTERED_FROM, lock, telling};
+use super::direct::{Direct, Feed, HeldPut, REGISTERED_FROM, Signalled, lock, telling};
 use super::fabric::{Asker, Change, Hold, Local, Manner, What};
 use super::hello::Spot;
 use super::nic::{Act, Atomics};
@@ -201,6 +201,9 @@ impl Direct {
     }
 
     /// Writes a word of the pair, behind all that was posted to the peer.
+    ///
+    /// An interface may place the bytes of a write after those of a later one; what an *atomic* finds in its place is there to stay. So a done, which tells
+    /// of the transfers before it, adds to its word; and so does what follows a write of the same word that may still be on its way.
     pub fn signal(&mut self, rank: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         let index = self.peer(rank);
         let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
@@ -212,15 +215,39 @@ impl Direct {
         if fabric.is_exchanging(endpoint) {
             return Err(NoResource);
         }
-        let bytes = value.to_ne_bytes();
-        // SAFETY: eight bytes, which stay until they are handed over.
-        let (local, hold) = unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }?;
-        // A done tells the target of the transfers before it [FE-2]: they are as complete as the standard asks of an epoch's origin.
-        let done = word == Word::Done;
-        let inline = matches!(hold, Hold::Nothing);
-        let manner = Manner { signalled: done, fence: true, covers: done, urgent: true, inline };
-        // SAFETY: the bytes are copied now, or lie in the buffer.
-        unsafe { fabric.post(endpoint, self.window, Act::Write, local, to, manner, What::Piece(hold)) }
+        let before = self.peers[index as usize].signals[word as usize];
+        let ended = fabric.has_ended(endpoint, before.last);
+        if self.locks && (word == Word::Done || !ended) {
+            let change = Change::Word(Atomic::Add(value.wrapping_sub(before.value)));
+            fabric.access(endpoint, self.window, Asker::Signal, to, change)?;
+        } else if ended {
+            let bytes = value.to_ne_bytes();
+            // SAFETY: eight bytes, which stay until they are handed over.
+            let (local, hold) = unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }?;
+            let inline = matches!(hold, Hold::Nothing);
+            let manner = Manner { fence: true, urgent: true, inline, ..Manner::default() };
+            // SAFETY: the bytes are copied now, or lie in the buffer.
+            unsafe { fabric.post(endpoint, self.window, Act::Write, local, to, manner, What::Piece(hold)) }?;
+        } else {
+            fabric.mark(endpoint, self.window);
+            return Err(NoResource);
+        }
+        self.peers[index as usize].signals[word as usize] = Signalled { value, last: fabric.last(endpoint) };
+        Ok(())
+    }
+
+    /// A done tells of all transfers that were posted to the peer before it [FE-2]; else it has to wait until they are complete.
+    #[inline]
+    #[must_use]
+    pub fn signals_follow(&self, rank: Rank) -> bool {
+        self.locks || !self.is_able(rank)
+    }
+
+    /// Accumulates are under way to a peer, this process or one of its node among them, that the interface has still to do.
+    #[must_use]
+    pub fn is_reducing(&self, rank: Rank) -> bool {
+        let endpoint = self.index.get(&rank).and_then(|index| self.peers[*index as usize].endpoint());
+        endpoint.is_some_and(|endpoint| lock(&self.fabric).is_operating(endpoint))
     }
 
     /// The word that a peer writes here.

@@ -106,8 +106,9 @@ impl Direct {
         }
     }
 
-    /// What waits for a queue that is closed will not go, and nothing of it is under way.
+    /// What waits for a queue that is closed, or for one in a window that is broken, will not go.
     pub(super) fn abandon(&mut self, index: u32) {
+        self.peers[index as usize].held = None;
         let Some(feed) = self.peers[index as usize].feed.take() else { return };
         let mut fabric = lock(&self.fabric);
         if let Some((id, _)) = feed.region {

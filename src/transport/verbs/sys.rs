@@ -16,7 +16,9 @@ pub type Enum = u32;
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_device {
-    _opaque: [u8; 0],
+    pub ops: [*mut c_void; 2],
+    pub node_type: Enum,
+    pub transport_type: Enum,
 }
 
 #[repr(C)]
@@ -396,6 +398,10 @@ pub const IBV_QPT_RC: Enum = 2;
 pub const IBV_QPS_INIT: Enum = 1;
 pub const IBV_QPS_RTR: Enum = 2;
 pub const IBV_QPS_RTS: Enum = 3;
+pub const IBV_QPS_ERR: Enum = 6;
+pub const IBV_TRANSPORT_IB: Enum = 0;
+/// Of a port: local addresses alone do not do.
+pub const IBV_QPF_GRH_REQUIRED: u8 = 1;
 pub const IBV_ATOMIC_NONE: Enum = 0;
 pub const IBV_ATOMIC_GLOB: Enum = 2;
 
@@ -441,6 +447,7 @@ pub const IBV_SEND_INLINE: u32 = 8;
 
 pub const IBV_WC_SUCCESS: Enum = 0;
 pub const IBV_WC_WR_FLUSH_ERR: Enum = 5;
+pub const IBV_WC_FATAL_ERR: Enum = 19;
 pub const IBV_WC_RECV: Enum = 128;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: Enum = 129;
 
@@ -476,6 +483,8 @@ library! {
     ibv_query_device: fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
     ibv_query_port: fn(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
     ibv_query_gid: fn(*mut ibv_context, u8, c_int, *mut ibv_gid) -> c_int;
+    ibv_query_pkey: fn(*mut ibv_context, u8, c_int, *mut u16) -> c_int;
+    ibv_fork_init: fn() -> c_int;
     ibv_alloc_pd: fn(*mut ibv_context) -> *mut ibv_pd;
     ibv_dealloc_pd: fn(*mut ibv_pd) -> c_int;
     ibv_reg_mr: fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;

@@ -3,7 +3,7 @@
 use super::super::direct::told;
 use super::super::nic::{Completion, Failure};
 use super::queues::LAST;
-use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Uncovered, What};
+use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Inbox, Uncovered, What};
 use crate::engine::{Atomic, Stage};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::copy;
@@ -16,9 +16,7 @@ impl Fabric {
     /// Takes in what has come to an end. True if there was something.
     pub(in crate::transport::verbs) fn poll(&mut self) -> bool {
         for piece in std::mem::take(&mut self.again) {
-            if self.start_access(piece).is_err() {
-                self.again.push(piece);
-            }
+            self.go_on(piece);
         }
         self.regions.tidy(&mut *self.nic);
         let mut moved = false;
@@ -29,6 +27,7 @@ impl Fabric {
             }
             moved = true;
         }
+        self.free_completions();
         self.leave();
         moved
     }
@@ -87,7 +86,7 @@ impl Fabric {
             return self.heard_last(endpoint);
         }
         let len = (len as usize).min(PACKET);
-        let Some(Some(inbox)) = self.inboxes.get_mut(number as usize) else {
+        let Some(Some(inbox @ Inbox { closed: false, .. })) = self.inboxes.get_mut(number as usize) else {
             return log::warn!("verbs: a packet for a window that this process does not have");
         };
         let mut bytes = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(PACKET));
@@ -100,9 +99,9 @@ impl Fabric {
     /// Requests of a peer are complete up to this one.
     pub(super) fn retire(&mut self, endpoint: u32, number: u64) {
         let held = &mut self.endpoints[endpoint as usize];
+        self.under_way -= number.saturating_sub(held.done) as u32;
         held.done = held.done.max(number);
         held.signalled = held.signalled.saturating_sub(1);
-        self.signalled = self.signalled.saturating_sub(1);
         let mut covered = 0;
         while let Some(flying) = self.endpoints[endpoint as usize].flying.pop_front_if(|first| first.number <= number) {
             if flying.covers {
@@ -118,8 +117,10 @@ impl Fabric {
 
     /// One thing less is under way.
     fn settled(&mut self, window: u32) {
-        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
-            inbox.under_way -= 1;
+        let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) else { return };
+        inbox.under_way -= 1;
+        if inbox.closed && inbox.under_way == 0 {
+            self.free_window(window);
         }
     }
 
@@ -136,13 +137,15 @@ impl Fabric {
                 return;
             }
             What::Get { ticket, to, len, hold, unpack } => {
-                if let (Hold::Buffer(piece), Some(unpack)) = (&hold, unpack) {
+                if !self.is_open(window) {
+                    // Nobody waits for it, and its result buffer may be gone.
+                } else if let (Hold::Buffer(piece), Some(unpack)) = (&hold, unpack) {
                     let (side, from, len) = *unpack;
                     // SAFETY: as below.
                     unsafe { moves::unpack(self.buffers.at(*piece), to as *mut u8, &side, from, len) };
-                } else if let Hold::Buffer(piece) = hold {
+                } else if let Hold::Buffer(piece) = &hold {
                     // SAFETY: the interface has filled the buffer; the result buffer is the operation's until it is complete [EP-8].
-                    unsafe { copy(self.buffers.at(piece), to as *mut u8, len) };
+                    unsafe { copy(self.buffers.at(*piece), to as *mut u8, len) };
                 }
                 self.let_go(hold);
                 if let Some(ticket) = ticket {
@@ -163,11 +166,24 @@ impl Fabric {
             Some(What::Piece(_)) => "a packet, signal or part of a put".into(),
             Some(What::Access(piece)) => match self.accesses[*piece as usize] {
                 Some(Access { asker: Asker::Operation(..), .. }) => "an accumulate (RDMA atomic)".into(),
+                Some(Access { asker: Asker::Signal, .. }) => "a signal (RDMA atomic)".into(),
                 Some(Access { change: Change::Word(Atomic::Load), .. }) => "a read of a word".into(),
                 Some(Access { change: Change::Word(Atomic::Store(_)), .. }) => "a write of a word".into(),
                 _ => "an atomic access to a word of the lock service".into(),
             },
             None => "a request".into(),
+        }
+    }
+
+    /// The queues on which something of a window does not end are taken for failed.
+    #[cold]
+    pub(in crate::transport::verbs) fn give_up(&mut self, window: u32) {
+        for endpoint in 0..self.endpoints.len() as u32 {
+            let held = &self.endpoints[endpoint as usize];
+            let mut windows = held.flying.iter().map(|flying| flying.window).chain(held.uncovered.iter().map(|put| put.window));
+            if windows.any(|other| other == window) {
+                self.fail(endpoint, "it does not answer, and a window that it shares has lost a process");
+            }
         }
     }
 
@@ -195,7 +211,7 @@ impl Fabric {
                 self.end_access(piece);
             }
         }
-        for inbox in self.inboxes.iter_mut().flatten() {
+        for inbox in self.inboxes.iter_mut().flatten().filter(|inbox| !inbox.closed) {
             inbox.events.push_back(Event::Lost(endpoint, reason.to_owned()));
         }
         self.vacate(endpoint);

@@ -27,6 +27,7 @@ mod requests;
 
 use queues::Count;
 pub(super) use queues::{Joined, Stand, State};
+pub(super) use requests::Last;
 
 /// Marks numbers of receives, which share a completion queue with requests.
 pub(super) const RECEIVE: u64 = 1 << 63;
@@ -36,6 +37,8 @@ const BUFFERS: u32 = 64;
 const NOBODY: u32 = u32::MAX;
 /// Accesses to lock words under way.
 const ANSWERS: u32 = 512;
+/// Numbers of windows that are left alone before one is given out again.
+const RESTING: usize = 16;
 
 /// What the library has asked of the interface, for tests and for the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,6 +127,8 @@ struct Endpoint {
     uncovered: VecDeque<Uncovered>,
     /// Operations that are exchanges, under way: what they do may still have to be tried again.
     exchanges: u32,
+    /// Operations on words, those included, under way.
+    operations: u32,
     /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word waits for the answer before anything
     /// depends on it.
     last_read: u64,
@@ -150,6 +155,7 @@ impl Default for Endpoint {
             flying: VecDeque::new(),
             uncovered: VecDeque::new(),
             exchanges: 0,
+            operations: 0,
             last_read: 0,
             ground: Spot::default(),
         }
@@ -186,6 +192,8 @@ impl Change {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asker {
     Nobody,
+    /// Nobody waits for it, but what it tells must not be true before what comes before it.
+    Signal,
     Lock(LockTicket),
     /// An operation, and where the old value goes; 0: nowhere.
     Operation(Ticket, usize),
@@ -196,6 +204,8 @@ pub(super) enum Asker {
 struct Access {
     window: u32,
     endpoint: u32,
+    /// Of the queue for which it was begun.
+    generation: u32,
     asker: Asker,
     word: Spot,
     change: Change,
@@ -223,6 +233,8 @@ struct Inbox {
     under_way: u64,
     /// Packets that were taken out, for those that come.
     spare: Vec<Vec<u8>>,
+    /// The window is gone, and something of it still under way.
+    closed: bool,
 }
 
 /// The interface, shared by the windows of a process.
@@ -244,7 +256,10 @@ pub struct Fabric {
     queues: HashMap<Queue, u32>,
     count: Count,
     inboxes: Vec<Option<Inbox>>,
-    signalled: u32,
+    /// Numbers of windows that are gone, in the order in which they went.
+    free: VecDeque<u32>,
+    /// Requests handed over and not complete, of all queues.
+    under_way: u32,
     completions: Vec<Completion>,
     meter: Meter,
 }
@@ -301,7 +316,8 @@ impl Fabric {
             queues: HashMap::new(),
             count: Count::new(limits.queues),
             inboxes: Vec::new(),
-            signalled: 0,
+            free: VecDeque::new(),
+            under_way: 0,
             completions: Vec::new(),
             meter: Meter::default(),
         })
@@ -378,18 +394,35 @@ impl Fabric {
 
     // Windows.
 
-    /// A number for a new window.
+    /// A number for a new window: not one of those that went last, of which a peer's last words may still come if they were broken.
     pub(super) fn open_window(&mut self) -> u32 {
-        let free = self.inboxes.iter().position(Option::is_none).unwrap_or(self.inboxes.len());
-        if free == self.inboxes.len() {
+        let free = if self.free.len() > RESTING { self.free.pop_front() } else { None };
+        let window = free.unwrap_or(self.inboxes.len() as u32);
+        if window as usize == self.inboxes.len() {
             self.inboxes.push(None);
         }
-        self.inboxes[free] = Some(Inbox::default());
-        free as u32
+        self.inboxes[window as usize] = Some(Inbox::default());
+        window
     }
 
+    /// A window is gone. Its number is, when nothing of it is under way any more.
     pub(super) fn close_window(&mut self, window: u32) {
+        // What has come for it must not be taken for another's.
+        while self.take_batch() {}
+        match &mut self.inboxes[window as usize] {
+            Some(inbox) if inbox.under_way > 0 => *inbox = Inbox { closed: true, under_way: inbox.under_way, ..Inbox::default() },
+            _ => self.free_window(window),
+        }
+    }
+
+    fn free_window(&mut self, window: u32) {
         self.inboxes[window as usize] = None;
+        self.free.push_back(window);
+    }
+
+    /// The window is not gone.
+    fn is_open(&self, window: u32) -> bool {
+        matches!(self.inboxes.get(window as usize), Some(Some(inbox)) if !inbox.closed)
     }
 
     /// What a window has been told since the last call.
@@ -411,7 +444,9 @@ impl Fabric {
     }
 
     fn tell(&mut self, window: u32, event: Event) {
-        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize) {
+        if let Some(Some(inbox)) = self.inboxes.get_mut(window as usize)
+            && !inbox.closed
+        {
             inbox.events.push_back(event);
         }
     }

@@ -255,6 +255,10 @@ impl Fabric {
 
     fn go_on_leaving(&mut self, endpoint: u32) {
         match self.endpoints[endpoint as usize].state {
+            // If the last packet is all that is under way, then a failure is its own: the peer may have closed its queue before it has acknowledged it.
+            State::Leaving { said: false, .. } if !self.endpoints[endpoint as usize].flying.is_empty() => {
+                self.mark(endpoint, NOBODY);
+            }
             State::Leaving { said: false, heard } if self.is_idle(endpoint) => {
                 let manner = Manner { signalled: true, urgent: true, ..Manner::default() };
                 let what = What::Piece(Hold::Nothing);
@@ -312,7 +316,7 @@ impl Fabric {
         let held = &mut self.endpoints[endpoint as usize];
         let Some(queue) = held.queue.take() else { return };
         self.count.held -= u32::from(!held.is_loop);
-        self.signalled -= std::mem::take(&mut held.signalled);
+        self.under_way -= (held.posted - held.done) as u32;
         self.nic.close(queue);
         self.queues.remove(&queue);
         self.meter.left += 1;
@@ -339,7 +343,8 @@ impl Fabric {
                 return Ok(None);
             }
             let (number, address, ground) = (self.stand_of(endpoint).number, self.address(), self.ground());
-            self.connect(endpoint, number, &address, ground)?;
+            // Or the next one who asks would find a queue that nobody connects.
+            self.connect(endpoint, number, &address, ground).inspect_err(|_| self.vacate(endpoint))?;
             self.made_ready(endpoint);
         }
         Ok(Some(endpoint))

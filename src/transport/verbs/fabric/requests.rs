@@ -2,9 +2,16 @@
 
 use super::super::hello::Spot;
 use super::super::nic::{Act, Failure, Work};
-use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Local, Manner, State, What};
+use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Local, Manner, NOBODY, State, What};
 use crate::engine::{Atomic, NoResource, Stage, Ticket};
 use crate::transport::kernel::copy;
+
+/// Names a request to a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::transport::verbs) struct Last {
+    generation: u32,
+    number: u64,
+}
 
 /// Places of a queue that are kept for what must not be refused for long.
 const RESERVE: u64 = 4;
@@ -62,10 +69,10 @@ impl Fabric {
         held.posted = number;
         held.used = self.count.polls;
         self.meter.posted += 1;
+        self.under_way += 1;
         if signalled {
             held.last_signalled = number;
             held.signalled += 1;
-            self.signalled += 1;
             self.meter.signalled += 1;
         }
         match what {
@@ -86,7 +93,29 @@ impl Fabric {
     fn is_full(&self, endpoint: u32, urgent: bool) -> bool {
         let held = &self.endpoints[endpoint as usize];
         let room = u64::from(self.limits.queue) - if urgent { 0 } else { RESERVE };
-        held.posted - held.done >= room || self.signalled + self.receives.len() >= self.limits.completions
+        // All requests of a queue that fails have a completion, those that are not signalled too.
+        let completions = self.limits.completions - self.receives.len();
+        held.posted - held.done >= room || self.under_way >= completions - if urgent { 0 } else { completions / 4 }
+    }
+
+    /// Requests that a queue takes now, if they are urgent.
+    fn places(&self, endpoint: u32) -> u64 {
+        let held = &self.endpoints[endpoint as usize];
+        let free = self.limits.completions - self.receives.len();
+        u64::from(self.limits.queue).saturating_sub(held.posted - held.done).min(free.saturating_sub(self.under_way).into())
+    }
+
+    /// Where completions run short, has those told that nobody waits for: a place is free only when a later one of its queue was.
+    pub(super) fn free_completions(&mut self) {
+        if self.under_way < (self.limits.completions - self.receives.len()) / 2 {
+            return;
+        }
+        for endpoint in 0..self.endpoints.len() as u32 {
+            let held = &self.endpoints[endpoint as usize];
+            if held.posted > held.last_signalled {
+                self.read_behind(endpoint, NOBODY);
+            }
+        }
     }
 
     /// True if a request is not refused, but for a queue that fails.
@@ -139,6 +168,18 @@ impl Fabric {
         !self.has_uncovered(endpoint) || self.read_behind(endpoint, window)
     }
 
+    /// The number of the last request handed over to a peer, with the generation of its queue.
+    pub(in crate::transport::verbs) fn last(&self, endpoint: u32) -> Last {
+        let held = &self.endpoints[endpoint as usize];
+        Last { generation: held.generation, number: held.posted }
+    }
+
+    /// A request is known to be complete.
+    pub(in crate::transport::verbs) fn has_ended(&self, endpoint: u32, request: Last) -> bool {
+        let held = &self.endpoints[endpoint as usize];
+        request.generation != held.generation || request.number <= held.done
+    }
+
     /// Puts are under way, or acknowledged, that nothing on the queue covers.
     pub(in crate::transport::verbs) fn has_uncovered(&self, endpoint: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];
@@ -187,13 +228,16 @@ impl Fabric {
             self.meter.refused += 1;
             return Err(NoResource);
         };
-        let access = Access { window, endpoint, asker, word, change, guess: 0 };
+        let generation = self.endpoints[endpoint as usize].generation;
+        let access = Access { window, endpoint, generation, asker, word, change, guess: 0 };
         self.accesses[piece as usize] = Some(access);
         self.start_access(piece).inspect_err(|_| {
             self.accesses[piece as usize] = None;
             self.words.give_back(piece);
         })?;
-        self.endpoints[endpoint as usize].exchanges += u32::from(access.holds_up());
+        let held = &mut self.endpoints[endpoint as usize];
+        held.exchanges += u32::from(access.holds_up());
+        held.operations += u32::from(access.is_operation());
         Ok(())
     }
 
@@ -202,29 +246,50 @@ impl Fabric {
         self.endpoints[endpoint as usize].exchanges > 0
     }
 
-    pub(super) fn start_access(&mut self, piece: u32) -> Result<(), NoResource> {
-        let Access { window, endpoint, word, change, guess, .. } = self.accesses[piece as usize].expect("an access under way");
+    /// Operations on words of a peer are under way.
+    pub(in crate::transport::verbs) fn is_operating(&self, endpoint: u32) -> bool {
+        self.endpoints[endpoint as usize].operations > 0
+    }
+
+    /// Tries an access once more: now, or when there is room.
+    pub(super) fn go_on(&mut self, piece: u32) {
+        if self.start_access(piece).is_ok() {
+            return;
+        }
+        let Access { endpoint, generation, .. } = self.accesses[piece as usize].expect("an access under way");
+        if self.endpoints[endpoint as usize].generation == generation {
+            self.again.push(piece);
+        } else {
+            // Its queue has failed.
+            self.end_access(piece);
+        }
+    }
+
+    fn start_access(&mut self, piece: u32) -> Result<(), NoResource> {
+        let Access { window, endpoint, asker, word, change, guess, .. } =
+            self.accesses[piece as usize].expect("an access under way");
         let at = self.words.at(piece);
         let act = match (change.from(guess), change) {
             (Some(new), _) => Act::CompareSwap { expected: guess, new },
             (_, Change::Word(Atomic::Add(delta))) => Act::Add(delta),
             (_, Change::Word(Atomic::CompareSwap { expected, new })) => Act::CompareSwap { expected, new },
-            (_, Change::Word(Atomic::Store(value))) => {
-                // SAFETY: the piece is this access's.
-                unsafe { at.cast::<u64>().write(value) };
-                Act::Write
-            }
             _ => Act::Read,
         };
         let local = Local { at: at as usize, len: 8, lkey: self.words.key(), parts: &[] };
-        let store = act == Act::Write;
-        let manner = Manner {
-            signalled: true,
-            inline: store && self.limits.inline >= 8,
-            covers: !store,
-            urgent: true,
-            ..Manner::default()
-        };
+        if let Change::Word(Atomic::Store(value)) = change {
+            // It is there for everybody when what is read behind it has come. A write that is repeated might undo what others did: both go, or none.
+            if self.places(endpoint) < 2 {
+                self.meter.refused += 1;
+                return Err(NoResource);
+            }
+            // SAFETY: the piece is this access's.
+            unsafe { at.cast::<u64>().write(value) };
+            let manner = Manner { inline: self.limits.inline >= 8, urgent: true, ..Manner::default() };
+            // SAFETY: as below.
+            unsafe { self.post(endpoint, window, Act::Write, local, word, manner, What::Piece(Hold::Nothing)) }?;
+        }
+        let fence = matches!(asker, Asker::Signal);
+        let manner = Manner { signalled: true, covers: true, urgent: true, fence, inline: false };
         // SAFETY: the piece is the request's until it is complete.
         unsafe { self.post(endpoint, window, act, local, word, manner, What::Access(piece)) }
     }
@@ -237,18 +302,15 @@ impl Fabric {
         if access.change.from(old).is_some() && old != access.guess {
             access.guess = old;
             self.meter.retries += 1;
-            if self.start_access(piece).is_err() {
-                self.again.push(piece);
-            }
-            return;
+            return self.go_on(piece);
         }
         let access = *access;
         self.end_access(piece);
         match access.asker {
-            Asker::Nobody => {}
+            Asker::Nobody | Asker::Signal => {}
             Asker::Lock(ticket) => self.tell(access.window, Event::Answer(ticket, old)),
             Asker::Operation(ticket, to) => {
-                if to != 0 {
+                if to != 0 && self.is_open(access.window) {
                     // SAFETY: the result buffer is the operation's until it is complete [EP-8].
                     unsafe { (to as *mut u64).write_unaligned(old) };
                 }
@@ -261,7 +323,11 @@ impl Fabric {
     pub(super) fn end_access(&mut self, piece: u32) {
         let Some(access) = self.accesses[piece as usize].take() else { return };
         self.words.give_back(piece);
-        self.endpoints[access.endpoint as usize].exchanges -= u32::from(access.holds_up());
+        let held = &mut self.endpoints[access.endpoint as usize];
+        if held.generation == access.generation {
+            held.exchanges -= u32::from(access.holds_up());
+            held.operations -= u32::from(access.is_operation());
+        }
     }
 }
 
@@ -269,5 +335,9 @@ impl Access {
     /// What follows it on the queue may come before its end.
     fn holds_up(&self) -> bool {
         matches!((self.asker, self.change), (Asker::Operation(..), Change::Reduce(..)))
+    }
+
+    fn is_operation(&self) -> bool {
+        matches!(self.asker, Asker::Operation(..))
     }
 }
