@@ -47,6 +47,7 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     let ranks = hub.ranks;
     let held = hub.beside.get_or_insert_with(|| {
         let net = Net::new(u64::from(ranks) + 17);
+        net.lock().unwrap().completions = COMPLETIONS.get();
         net.lock().unwrap().fences = FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
         let fabrics: Vec<Shared> = (0..ranks)
             .map(|rank| {
@@ -73,6 +74,8 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
 thread_local! {
     /// What the atomics of the windows that are made next are used for.
     pub static DOMAIN: std::cell::Cell<Domain> = const { std::cell::Cell::new(Domain::Locks) };
+    /// Completions that the interfaces in memory that are made next have room for.
+    pub static COMPLETIONS: std::cell::Cell<u32> = const { std::cell::Cell::new(256) };
     /// Whether requests may wait for reads in the interfaces in memory that are made next; without, for all tests: `MPIX_TEST_NO_FENCES=1`.
     pub static FENCES: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }

@@ -48,6 +48,8 @@ pub struct Net {
     pub most_queues: usize,
     /// Requests may wait for reads before them.
     pub fences: bool,
+    /// Completions that an interface has room for.
+    pub completions: u32,
     /// A process whose interface does nothing for others for the time being, by its number.
     pub stalled: Option<usize>,
     /// Requests are not taken.
@@ -67,6 +69,7 @@ impl Net {
             next: 100,
             most_queues: usize::MAX,
             fences: true,
+            completions: 256,
             stalled: None,
             refuses: false,
         }))
@@ -239,15 +242,16 @@ pub struct MemoryNic {
     me: usize,
     queues: HashMap<Queue, u32>,
     fences: bool,
+    completions: u32,
 }
 
 impl MemoryNic {
     pub fn new(net: &Arc<Mutex<Net>>) -> Self {
         let mut held = net.lock().unwrap();
         held.ends.push(End::default());
-        let (me, fences) = (held.ends.len() - 1, held.fences);
+        let (me, fences, completions) = (held.ends.len() - 1, held.fences, held.completions);
         drop(held);
-        MemoryNic { net: Arc::clone(net), me, queues: HashMap::new(), fences }
+        MemoryNic { net: Arc::clone(net), me, queues: HashMap::new(), fences, completions }
     }
 
     fn net(&self) -> MutexGuard<'_, Net> {
@@ -259,7 +263,7 @@ impl Nic for MemoryNic {
     fn limits(&self) -> Limits {
         Limits {
             queue: 32,
-            completions: 256,
+            completions: self.completions,
             inline: 64,
             message: 1 << 16,
             receives: 16,
@@ -363,7 +367,7 @@ impl Nic for MemoryNic {
         net.run();
         let some = net.ends[me].completions.len().min(8);
         into.extend(net.ends[me].completions.drain(..some));
-        assert!(net.ends[me].completions.len() <= 256, "completions overflow");
+        assert!(net.ends[me].completions.len() <= self.completions as usize, "completions overflow");
     }
 
     fn explain(&self, code: u32) -> String {

@@ -188,11 +188,11 @@ fn an_exchange_ends_with_its_queue() {
     }
     let mut memories = vec![vec![0u8; 4096]; 2];
     let (hub, mut w) = singles(|| windows(&mut memories, 4));
-    let (one, mut result) = (1u64, 0u64);
+    let (one, ten, mut result) = (1u64, 10u64, 0u64);
     does(&mut w, 0, &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result));
     let mut flight = Flight::default();
     // It supposes 0, and finds 1.
-    let product = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &one, &mut result);
+    let product = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &ten, &mut result);
     assert!(flight.try_post(&mut w[0], &product));
     crate::carry::net(&hub).lock().unwrap().refuses = true;
     for turn in 0.. {
@@ -221,6 +221,7 @@ fn an_exchange_ends_with_its_queue() {
             break;
         }
     }
+    assert_eq!(word(&w, 1, 8), 1, "it was done on a queue that was made later");
 }
 
 /// What is told behind an exchange is true, however often that had to be tried again: to a target of another node, of one's own, and to oneself.
@@ -250,13 +251,19 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
         for turn in 0.. {
             assert!(turn < 100_000, "seed {seed}: it does not end");
             theirs += u64::from(theirs < 5 && flights[1].try_post(&mut w[2], &others));
-            step += u32::from(match step {
+            let gone = match step {
                 0 => flights[0].try_post(&mut w[0], &product),
-                1 => flights[0].try_post(&mut w[0], &fetch),
+                // A fetch waits for the exchange by itself.
+                1 => !far && seed % 2 == 0 || flights[0].try_post(&mut w[0], &fetch),
                 2 if far && seed % 2 == 0 => w[0].signal(1, Word::Done, 1).is_ok(),
                 2 => flights[0].try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)),
                 _ => false,
-            });
+            };
+            step += u32::from(gone);
+            if gone && !far {
+                // What is told comes as early as it may.
+                continue;
+            }
             poll(&mut w);
             if w[1].observe(0, Word::Done) == 1 || w[1].counter(0) == 1 {
                 assert!(word(&w, 1, 8) >= 20, "seed {seed}: it is told, and {} is there", word(&w, 1, 8));
@@ -267,7 +274,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
                 break;
             }
         }
-        assert!(result >= 20 && result != 99, "seed {seed}: the fetch has found {result}");
+        assert!((result >= 20 && result != 99) || (!far && seed % 2 == 0), "seed {seed}: the fetch has found {result}");
         end(&hub, w);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use mpix_rma::engine::*;
 use mpix_rma::transport::verbs::fabric::Meter;
 
-use crate::carry::{device, fabrics, net, queues};
+use crate::carry::{COMPLETIONS, device, fabrics, net, queues};
 use crate::hub::Hub;
 use crate::world::*;
 
@@ -136,47 +136,67 @@ fn ma2_a_word_that_is_written_again_and_again_only_rises() {
     end(&hub, w);
 }
 
-/// Each request has its place among the completions, the signalled and the others: they all have one if their queue fails.
+/// Processes of which the first one has met all others, and has room for so few completions.
+fn met_many(peers: usize, completions: u32, memories: &mut Vec<Vec<u8>>) -> (Arc<Mutex<Hub>>, Vec<Far>, Flight) {
+    *memories = vec![vec![0u8; 4096]; peers + 1];
+    COMPLETIONS.set(completions);
+    let (hub, mut w) = windows(memories, 3);
+    COMPLETIONS.set(256);
+    let mut flight = Flight::default();
+    let value = 7u64;
+    for peer in 1..=peers as Rank {
+        let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, peer, 0, 8) };
+        while !flight.try_post(&mut w[0], &put) {
+            poll(&mut w);
+        }
+    }
+    drain(&mut w, &mut flight);
+    (hub, w, flight)
+}
+
+/// Each request has its place among the completions, the signalled and the others: all have one if their queue fails.
 #[test]
-fn there_are_as_many_requests_as_completions() {
-    const PEERS: usize = 12;
+fn there_are_no_more_requests_than_completions() {
     if device().is_some() || queues().is_some() {
         return;
     }
-    for killed in [false, true] {
-        let mut memories = vec![vec![0u8; 4096]; PEERS + 1];
-        let (hub, mut w) = windows(&mut memories, 3);
-        let mut flight = Flight::default();
-        let value = 7u64;
-        let put =
-            |peer: usize, at: u64| Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, peer as Rank, 8 * at, 8) };
+    let mut memories = Vec::new();
+    let (hub, mut w, mut flight) = met_many(12, 256, &mut memories);
+    let before = flight.refusals;
+    let value = 7u64;
+    for peer in 1..=12 {
+        for at in 0..27 {
+            flight.try_post(&mut w[0], &Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, peer, 8 * at, 8) });
+        }
+    }
+    assert!(flight.refusals > before, "all found a place");
+    (1..=12).for_each(|peer| net(&hub).lock().unwrap().kill(peer));
+    while !w[0].is_broken() {
+        w[0].poll();
+    }
+}
+
+/// Requests whose end nobody waits for give their places back all the same.
+#[test]
+fn completions_are_made_where_they_run_short() {
+    const PEERS: usize = 26;
+    if device().is_some() || queues().is_some() {
+        return;
+    }
+    let mut memories = Vec::new();
+    let (hub, mut w, _) = met_many(PEERS, 64, &mut memories);
+    for word in [Word::Grant, Word::Fence] {
         for peer in 1..=PEERS {
-            while !flight.try_post(&mut w[0], &put(peer, 0)) {
+            for turn in 0.. {
+                assert!(turn < 100_000, "there is no room for a signal to {peer}");
+                if w[0].signal(peer as Rank, word, 1).is_ok() {
+                    break;
+                }
                 poll(&mut w);
             }
         }
-        drain(&mut w, &mut flight);
-        let before = flight.refusals;
-        for peer in 1..=PEERS {
-            for at in 0..27 {
-                flight.try_post(&mut w[0], &put(peer, at));
-            }
-        }
-        assert!(flight.refusals > before, "all found a place");
-        if killed {
-            (1..=PEERS).for_each(|peer| net(&hub).lock().unwrap().kill(peer));
-            while !w[0].is_broken() {
-                w[0].poll();
-            }
-            continue;
-        }
-        // Without being asked for the end of anything, the interface has to give places back.
-        while !flight.try_post(&mut w[0], &put(PEERS, 26)) {
-            w[0].poll();
-        }
-        drain(&mut w, &mut flight);
-        end(&hub, w);
     }
+    end(&hub, w);
 }
 
 #[test]

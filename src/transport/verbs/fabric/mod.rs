@@ -4,8 +4,8 @@
 //! complete in order, so those that need no answer are not signalled: the completion of a later one tells of them.
 //!
 //! A write is complete for its origin when it is acknowledged, and that says nothing about the target's processor. It is visible there when
-//! something has come back that was behind it: the answer of a read or an atomic; or the signal *done*, which the target sees only after it [FE-2]. Such requests
-//! *cover* those before them.
+//! something has come back that was behind it: the answer of a read or an atomic, such as the signal *done*, which the target sees only after it [FE-2]. Such
+//! requests *cover* those before them.
 
 use std::collections::VecDeque;
 

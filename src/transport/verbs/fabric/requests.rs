@@ -33,7 +33,7 @@ impl Fabric {
         manner: Manner,
         what: What,
     ) -> Result<(), NoResource> {
-        let full = self.is_full(endpoint, manner.urgent);
+        let full = self.is_full(endpoint, window, manner.urgent);
         let held = &mut self.endpoints[endpoint as usize];
         let fence = manner.fence && held.last_read > held.done;
         let open = match held.state {
@@ -90,19 +90,28 @@ impl Fabric {
         Ok(())
     }
 
-    fn is_full(&self, endpoint: u32, urgent: bool) -> bool {
+    fn is_full(&self, endpoint: u32, window: u32, urgent: bool) -> bool {
         let held = &self.endpoints[endpoint as usize];
         let room = u64::from(self.limits.queue) - if urgent { 0 } else { RESERVE };
-        // All requests of a queue that fails have a completion, those that are not signalled too.
-        let completions = self.limits.completions - self.receives.len();
-        held.posted - held.done >= room || self.under_way >= completions - if urgent { 0 } else { completions / 4 }
+        held.posted - held.done >= room || self.free(window, urgent) == 0
     }
 
-    /// Requests that a queue takes now, if they are urgent.
-    fn places(&self, endpoint: u32) -> u64 {
+    /// Requests for which there are completions: all those of a queue that fails have one, not only those that are signalled. The last places are
+    /// for reads behind others, which make places free.
+    fn free(&self, window: u32, urgent: bool) -> u32 {
+        let all = self.limits.completions - self.receives.len();
+        let kept = match urgent {
+            _ if window == NOBODY => 0,
+            true => all / 8,
+            false => all / 4,
+        };
+        (all - kept).saturating_sub(self.under_way)
+    }
+
+    /// Urgent requests of a window that a queue takes now.
+    fn places(&self, endpoint: u32, window: u32) -> u64 {
         let held = &self.endpoints[endpoint as usize];
-        let free = self.limits.completions - self.receives.len();
-        u64::from(self.limits.queue).saturating_sub(held.posted - held.done).min(free.saturating_sub(self.under_way).into())
+        u64::from(self.limits.queue).saturating_sub(held.posted - held.done).min(self.free(window, true).into())
     }
 
     /// Where completions run short, has those told that nobody waits for: a place is free only when a later one of its queue was.
@@ -120,7 +129,7 @@ impl Fabric {
 
     /// True if a request is not refused, but for a queue that fails.
     pub(in crate::transport::verbs) fn has_room(&mut self, endpoint: u32) -> bool {
-        let room = self.endpoints[endpoint as usize].state == State::Ready && !self.is_full(endpoint, false);
+        let room = self.endpoints[endpoint as usize].state == State::Ready && !self.is_full(endpoint, 0, false);
         self.meter.refused += u64::from(!room);
         room
     }
@@ -278,7 +287,7 @@ impl Fabric {
         let local = Local { at: at as usize, len: 8, lkey: self.words.key(), parts: &[] };
         if let Change::Word(Atomic::Store(value)) = change {
             // It is there for everybody when what is read behind it has come. A write that is repeated might undo what others did: both go, or none.
-            if self.places(endpoint) < 2 {
+            if self.places(endpoint, window) < 2 {
                 self.meter.refused += 1;
                 return Err(NoResource);
             }
