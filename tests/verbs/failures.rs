@@ -11,6 +11,8 @@ use crate::hub::Hub;
 use crate::requests::{Met, met, meter, poll};
 use crate::world::*;
 
+type Three = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>);
+
 /// Polls, until something is so.
 #[allow(clippy::disallowed_methods, reason = "a real interface tries for seconds")]
 fn until(w: &mut [Far], what: &str, mut so: impl FnMut(&mut [Far]) -> bool) {
@@ -91,7 +93,7 @@ fn a_queue_that_has_failed_is_made_again_for_later_windows() {
 }
 
 /// Three processes that have met, of which the second one is slow, and has a get to answer; the third one is gone, and the first one has heard of it.
-fn slow_and_gone(result: &mut [u8]) -> Option<(Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>)> {
+fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     if device().is_some() || queues().is_some() {
         return None;
     }
@@ -227,7 +229,7 @@ fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
     }
 }
 
-fn poisoned() -> (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>) {
+fn poisoned() -> Three {
     let mut memories = vec![vec![0u8; 4096]; 3];
     let (hub, w) = windows(&mut memories, 5);
     hub.lock().unwrap().tamper = Some(wrong);

@@ -239,7 +239,7 @@ fn what_makes_room_leaves_its_pages_watched() {
     let at = map();
     let (second, len) = (at + 2 * PAGE, LEN - 2 * PAGE);
     set(second, 1);
-    assert_eq!(used(&mut regions, &mut nic, at, LEN - PAGE).1, false);
+    assert!(!used(&mut regions, &mut nic, at, LEN - PAGE).1);
     assert_eq!(used(&mut regions, &mut nic, second, len), (1, false));
     assert_eq!(regions.hits().evictions, 1);
     unmap(second, PAGE);

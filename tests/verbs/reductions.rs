@@ -227,7 +227,7 @@ fn an_exchange_ends_with_its_queue() {
 /// What is told behind an exchange is true, however often that had to be tried again: to a target of another node, of one's own, and to oneself.
 #[test]
 fn fe2_nothing_overtakes_an_exchange() {
-    overtaking(|memories, seed| windows(memories, seed), true);
+    overtaking(windows, true);
     overtaking(|memories, seed| mixed(&[vec![0, 1], vec![2]], memories, Near::Allocated, seed), false);
 }
 
