@@ -56,30 +56,56 @@ static int asking_nobody(const char *what, MPI_Win win)
     return code;
 }
 
+/* Rank 1 still holds a lock, and can free the window when it has been told. */
+static void until_told(MPI_Win win)
+{
+    MPI_Group self = group_one(me);
+    MPI(MPI_Win_post(self, 0, win));
+    EXPECT(MPI_Win_wait(win) != MPI_SUCCESS, "the one that was lost is told");
+    MPI(MPI_Group_free(&self));
+}
+
 /*
- * Rank 0 waits for the lock of its own memory, which rank 1 holds. Rank 2 keeps adding something there, so that something moves in rank 0's window all the time,
- * until it hears of the loss itself.
+ * Rank 1 holds the lock of rank 0's memory, for which rank 0 waits, without anything to ask any more. Rank 2 keeps adding something there, so that something moves in
+ * rank 0's window all the time, until it hears of the loss itself.
  */
-static int in_traffic(MPI_Win win)
+static void in_traffic(MPI_Win win)
 {
     int64_t one = 1;
     int code = MPI_SUCCESS;
-    if (me == 2) {
-        MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, MPI_MODE_NOCHECK, win));
-        for (long sum = 0; code == MPI_SUCCESS; sum++) {
-            code = MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 2, 1, MPI_INT64_T, MPI_SUM, win);
-            if (code == MPI_SUCCESS)
-                code = MPI_Win_flush(0, win);
-        }
-    } else if (me == 1)
-        code = MPI_Win_unlock(0, win);
-    else {
-        code = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
-        /* Where locks are not waited for at once. */
-        if (code == MPI_SUCCESS)
-            code = MPI_Win_unlock(0, win);
+    MPI_Request born;
+    if (me == 1) {
+        MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win));
+        MPI(MPI_Win_flush(0, win));
     }
-    return code;
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (me == 0)
+        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, win, &born)); /* is complete */
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (me == 0)
+        fault("down 1");
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    double begin = seconds();
+    if (me == 0) {
+        code = MPI_Win_unlock(0, win);
+        MPI(MPI_Wait(&born, MPI_STATUS_IGNORE));
+    } else if (me == 2) {
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, MPI_MODE_NOCHECK, win));
+        while (code == MPI_SUCCESS) {
+            MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 2, 1, MPI_INT64_T, MPI_SUM, win));
+            code = MPI_Win_flush(0, win);
+        }
+    }
+    double took = seconds() - begin;
+    if (me != 1) {
+        EXPECT(code != MPI_SUCCESS && took < 40, "the wait ends with an error: after %.1f s", took);
+        printf("NOTE rank %d, after %.1f s: %s\n", me, took, expect_words(code));
+    }
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    if (me == 0)
+        fault("up 1");
+    if (me == 1)
+        until_told(win);
 }
 
 int main(int argc, char **argv)
@@ -108,23 +134,13 @@ int main(int argc, char **argv)
     MPI(MPI_Win_unlock(other, win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     EXPECT(me > 1 || base[0] == 7, "put before the fault");
-    if (traffic && me == 1) {
-        MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win));
-        MPI(MPI_Win_flush(0, win));
-    }
+    /* Of its own memory. */
+    int holds = me == 1 && !strcmp(what, "lock_all");
+    if (holds)
+        MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (traffic) {
-        if (me == 0)
-            fault(down);
-        MPI(MPI_Barrier(MPI_COMM_WORLD));
-        double begin = seconds();
-        int code = in_traffic(win);
-        EXPECT(code != MPI_SUCCESS, "it ends with an error");
-        if (me != 1)
-            printf("NOTE rank %d, after %.1f s: %s\n", me, seconds() - begin, expect_words(code));
-        MPI(MPI_Barrier(MPI_COMM_WORLD));
-        if (me == 0)
-            fault(up);
+        in_traffic(win);
     } else if (me == 0) {
         int code = MPI_SUCCESS;
         int locked = !strcmp(what, "flush") || !strcmp(what, "iunlock") || !strcmp(what, "list");
@@ -166,7 +182,8 @@ int main(int argc, char **argv)
         if (code == MPI_SUCCESS)
             code = MPI_Win_fence(0, win);
         EXPECT(code != MPI_SUCCESS, "the other side of the fence hears of it");
-    }
+    } else if (holds)
+        until_told(win);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     /* Whatever was left open. */
     int code = MPI_Win_free(&win);
