@@ -248,7 +248,9 @@
  *   MPI_ERR_INTERN     a message of a peer was refused: what waits in that window, in any process that it has met, is
  *                      ended with this, in calls or in requests; the log names the peer
  *   MPI_ERR_OTHER      a peer cannot be reached any more by RDMA: what waits in windows that have it is ended with this,
- *                      in calls or in requests; MPI_Error_string names the peer, the operation and what RDMA says
+ *                      in calls or in requests; MPI_Error_string names the peer, the operation and what RDMA says.
+ *                      As after MPI_ERR_INTERN, tests that find nothing give it too, and MPI_Win_free takes the window
+ *                      whatever is open on it
  *   MPI_ERR_NO_MEM     too many requests are alive, see section 9
  *   MPI_ERR_INFO_VALUE a value of section 6 that is none (window creation, MPI_Win_set_info)
  *   MPI_ERR_UNSUPPORTED_OPERATION

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use crate::engine::{Notified, Outcome};
-use crate::mpi::call::{Done, admit, deliver, on_our_window, wait_unless_broken};
+use crate::mpi::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
 use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
@@ -63,14 +63,14 @@ fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<N
     Ok(found)
 }
 
-/// A test: drives everything when it finds nothing, since a program may do nothing else [PR-1].
-fn test(guard: Guard, mut window: NonNull<Window>, range: Range) -> Option<Notified> {
+/// A test.
+fn test(guard: Guard, mut window: NonNull<Window>, range: Range) -> Result<Option<Notified>, Fault> {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let found = look(unsafe { window.as_mut() }, range);
     if found.is_none() {
-        step(guard);
+        nothing_yet(guard, window)?;
     }
-    found
+    Ok(found)
 }
 
 /// Starts to wait, and gives a request.
@@ -216,7 +216,7 @@ calls! {
         let flag = present(flag, "flag is NULL")?;
         // SAFETY: found under the guard, and no other reference to it is alive.
         let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
-        let found = test(guard, window, range);
+        let found = test(guard, window, range)?;
         // SAFETY: checked above.
         unsafe { flag.write(c_int::from(found.is_some())) };
         Ok(())
@@ -248,7 +248,7 @@ calls! {
             let flag = present(flag, "flag is NULL")?;
             // SAFETY: found under the guard, and no other reference to it is alive.
             let range = own(unsafe { window.as_ref() }, first, num, 1)?;
-            let found = test(guard, window, range);
+            let found = test(guard, window, range)?;
             // SAFETY: checked above.
             unsafe {
                 flag.write(c_int::from(found.is_some()));

@@ -4,13 +4,12 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use crate::engine::{Arrival, Wanted};
-use crate::mpi::call::{Done, on_our_window, place_for, wait_unless_broken};
+use crate::mpi::call::{Done, nothing_yet, on_our_window, place_for, wait_unless_broken};
 use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::persistent;
 use crate::mpi::sys::*;
 use crate::mpi::tagged::tag_of;
-use crate::runtime::progress::step;
 use crate::runtime::{Guard, Window, with_port};
 
 /// Which notifications are wanted; nothing for those of `MPI_PROC_NULL`.
@@ -101,7 +100,7 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
         let wanted = wanted(ours, source, tag)?;
         let found = probed(ours, wanted);
         if found.is_none() {
-            step(guard);
+            nothing_yet(guard, window)?;
         }
         // SAFETY: checked above, and the caller's promise.
         unsafe {

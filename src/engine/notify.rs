@@ -115,6 +115,19 @@ impl Window {
         Some(found)
     }
 
+    /// Ends pending waits that will never come to anything, whose requests are not reported: those that `ended` tells.
+    #[cold]
+    pub fn withdraw_waits(&mut self, ended: impl Fn(RequestId) -> bool) {
+        let requests = &mut self.requests;
+        self.notifications.watches.retain(|watch| {
+            let ends = ended(watch.request);
+            if ends {
+                requests.withdraw(watch.request);
+            }
+            !ends
+        });
+    }
+
     /// What a completed wait has found, once.
     pub fn found(&mut self, request: RequestId) -> Option<Notified> {
         if self.notifications.found.is_empty() { None } else { self.notifications.found.remove(&request.index) }

@@ -7,7 +7,7 @@ use super::error::{Fault, Place, boundary, raise};
 use super::request;
 use super::sys::*;
 use crate::engine::Outcome;
-use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::progress::{step, sweep, wait_until};
 use crate::runtime::window::is_left_to_host;
 use crate::runtime::{Entry, Guard, HostHandle, Scope, Window, enter};
 
@@ -124,7 +124,7 @@ pub(crate) fn wait_unless_broken(
     let guard = wait_until(guard, window, |window| {
         let done = done(window);
         if !done && window.port.is_broken() {
-            broken = Some(broken_off(Some(window)));
+            broken = Some(broken_off(window));
         }
         done || broken.is_some()
     });
@@ -137,8 +137,21 @@ pub(crate) fn wait_unless_broken(
 
 /// What waits in a window that is broken ends with this.
 #[cold]
-pub(crate) fn broken_off(window: Option<&Window>) -> Fault {
-    Fault::broken(window.and_then(|window| window.port.lost()).map(|(_, why)| why))
+fn broken_off(window: &Window) -> Fault {
+    Fault::broken(window.port.lost().map(|(_, why)| why))
+}
+
+/// Ends a test that has found nothing: drives everything, since a program may do nothing else [PR-1]. If the window is broken there may never
+/// be anything to find, and a loop of tests ends as a wait would.
+pub(crate) fn nothing_yet(guard: Guard, mut window: NonNull<Window>) -> Done {
+    // SAFETY: found under this guard, and no other reference to it is alive.
+    let ours = unsafe { window.as_mut() };
+    if ours.port.is_broken() {
+        return Err(broken_off(ours));
+    }
+    ours.tested_in_vain();
+    step(guard);
+    Ok(())
 }
 
 /// Operations on memory that was not attached are told by the first call that completes them (MPI-4.1 12.2.4).

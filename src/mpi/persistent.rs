@@ -14,7 +14,6 @@ use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
-use super::call::broken_off;
 use super::drive;
 use super::error::{Fault, Place, code_of, raise};
 use super::request;
@@ -63,18 +62,14 @@ fn is_met(request: MPI_Request) -> bool {
 unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> Result<(), Fault> {
     let mut guard = enter();
     let state = guard.notices.state(request.key());
-    let fault = (state == Some(State::Failed)).then(|| {
-        let waits = guard.notices.waits_on(request.key());
-        // SAFETY: requests outlive no window that they wait on; no other reference to it is alive under the guard.
-        broken_off(waits.map(|(window, _)| unsafe { window.as_ref() }))
-    });
+    let fault = if let Some(State::Failed(why)) = state { Some(Fault::broken(why)) } else { None };
     guard.notices.rest(request.key());
     drop(guard);
     match state {
         // SAFETY: the caller's promise.
         Some(State::Met(arrival)) => unsafe { fill(status, arrival) },
         // SAFETY: the caller's promise.
-        Some(State::Failed) => unsafe { fill(status, None) },
+        Some(State::Failed(_)) => unsafe { fill(status, None) },
         _ => {}
     }
     fault.map_or(Ok(()), Err)
@@ -273,7 +268,7 @@ impl Mixed {
     /// # Safety
     /// `statuses` has a status for each request, or is MPI_STATUSES_IGNORE.
     unsafe fn finish_all(&self, call: &'static str, code: c_int, statuses: *mut MPI_Status) -> c_int {
-        let failed = self.ours.iter().any(|(_, request)| active(*request) == Some(State::Failed));
+        let failed = self.ours.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))));
         if failed && code == MPI_SUCCESS && statuses != MPI_STATUSES_IGNORE {
             // SAFETY: the caller's promise.
             (0..self.seen.len()).for_each(|at| unsafe { (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS });
@@ -456,7 +451,7 @@ unsafe fn some(
         }
         let ended: SmallVec<[(usize, MPI_Request); 16]> =
             mixed.ours.iter().copied().filter(|(_, request)| is_met(*request)).collect();
-        if code == MPI_SUCCESS && ended.iter().any(|(_, request)| active(*request) == Some(State::Failed)) {
+        if code == MPI_SUCCESS && ended.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_)))) {
             code = in_status("MPI_Waitsome");
             if statuses != MPI_STATUSES_IGNORE {
                 (0..number as usize).for_each(|at| (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS);

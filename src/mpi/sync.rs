@@ -9,13 +9,13 @@ use std::sync::atomic::{Ordering, fence as memory_fence};
 use smallvec::SmallVec;
 
 use super::args;
-use super::call::{Done, block, on_window, wait_unless_broken};
+use super::call::{Done, block, nothing_yet, on_window, wait_unless_broken};
 use super::error::Fault;
 use super::host::exports;
 use super::sys::*;
 use crate::engine::{Assert, LockMode, Outcome};
 use crate::runtime::process::multiple;
-use crate::runtime::progress::{step, sweep, wait_until};
+use crate::runtime::progress::{sweep, wait_until};
 use crate::runtime::{Guard, HostHandle, Window, with_port};
 
 /// What a call of the engine comes to.
@@ -347,11 +347,15 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
             // SAFETY: found under this guard, and no other reference to it is alive.
             let window = unsafe { ours.as_mut() };
             let over = with_port!(&mut window.port, port => window.engine.test(port))?;
+            if !over {
+                if window.port.is_broken() {
+                    // What `MPI_Win_wait` leaves behind then: nothing is open, and nobody waits.
+                    _ = wait(window)?;
+                }
+                nothing_yet(guard, ours)?;
+            }
             // SAFETY: checked above; MPI gives it room for an int.
             unsafe { flag.write(c_int::from(over)) };
-            if !over {
-                step(guard);
-            }
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.

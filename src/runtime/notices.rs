@@ -31,8 +31,8 @@ pub(crate) enum State {
     Waiting,
     /// Complete, with the last notification that it took; nothing if it is from no process.
     Met(Option<Arrival>),
-    /// It will never be met: the window is broken.
-    Failed,
+    /// It will never be met: the window is broken, for this reason if a peer was lost.
+    Failed(Option<&'static str>),
 }
 
 /// Why a request is not started.
@@ -74,7 +74,7 @@ impl Notice {
                 let window = unsafe { window.as_ref() };
                 match window.engine.standing(id) {
                     Standing::Idle => State::Idle,
-                    Standing::Waiting(_) if window.port.is_broken() => State::Failed,
+                    Standing::Waiting(_) if window.port.is_broken() => State::Failed(window.port.lost().map(|(_, why)| why)),
                     Standing::Waiting(_) => State::Waiting,
                     Standing::Met(arrival) => State::Met(Some(arrival)),
                 }
@@ -163,12 +163,12 @@ impl Notices {
         match (state, notice.source) {
             // SAFETY: as in `state`.
             (Some(State::Met(_)), Source::Window(mut window, id)) => unsafe { window.as_mut() }.engine.rest(id),
-            (Some(State::Failed), Source::Window(mut window, id)) => {
+            (Some(State::Failed(_)), Source::Window(mut window, id)) => {
                 // SAFETY: as in `state`.
                 unsafe { window.as_mut() }.engine.abandon(id);
                 (notice.source, notice.state) = (Source::Gone, State::Idle);
             }
-            (Some(State::Met(_) | State::Failed), _) => notice.state = State::Idle,
+            (Some(State::Met(_) | State::Failed(_)), _) => notice.state = State::Idle,
             _ => {}
         }
     }
@@ -184,7 +184,7 @@ impl Notices {
         true
     }
 
-    /// A window goes, on which nothing waits: its requests stay, and cannot be started again.
+    /// A window goes, on which nothing waits, or which is broken: its requests stay, and cannot be started again.
     pub(crate) fn forget(&mut self, window: NonNull<Window>) {
         self.table.retain(|_, notice| {
             if matches!(notice.source, Source::Window(of, _) if of == window) {

@@ -158,9 +158,14 @@ pub(crate) struct Window {
     shortcut: Option<&'static Shortcut>,
     /// In the registry's list of windows that a sweep looks at.
     attended: bool,
-    /// Looks in a row that moved nothing, and since when, to report a wait that lasts.
-    idle: u32,
-    idle_since: Option<Instant>,
+    /// Looks since the last one at the clock, whatever they moved.
+    looks: u32,
+    /// Since when this window waits for something of its own, or when its peers were last asked whether they are still there.
+    waits_since: Option<Instant>,
+    /// Something has moved since then: of others, perhaps, so that it tells nothing of what is waited for.
+    stirred: bool,
+    /// A test has found nothing since then: a loop of tests is a wait.
+    tested: bool,
     /// What was reported last.
     reported: String,
     /// The host's request of each pending request of the engine that has one, by its index.
@@ -195,9 +200,11 @@ impl Window {
             calls: 0,
             shortcut,
             attended: false,
-            idle: 0,
+            looks: 0,
+            waits_since: None,
+            stirred: false,
+            tested: false,
             reported: String::new(),
-            idle_since: None,
             requests: Vec::new(),
             places: HashMap::new(),
             failed: None,
@@ -311,6 +318,8 @@ impl Window {
     #[cold]
     fn end_requests(&mut self, host: &Host) -> bool {
         let pending = std::mem::take(&mut self.requests);
+        // Nobody waits for what they stand for.
+        self.engine.withdraw_waits(|id| pending.get(id.index as usize).is_some_and(Option::is_some));
         let any = pending.iter().any(Option::is_some);
         let why = self.port.lost().map(|(_, why)| why);
         pending.into_iter().flatten().for_each(|(request, _)| (host.complete)(request, Ending::Broken(why)));
@@ -323,37 +332,56 @@ impl Window {
     pub(crate) fn advance(&mut self, host: &Host) -> bool {
         let moved = with_port!(&mut self.port, port => self.engine.progress(port));
         let moved = self.report(host) | moved;
-        if moved {
-            self.idle = 0;
-        } else {
-            self.idle = self.idle.wrapping_add(1);
-            if self.idle.is_multiple_of(LOOKS_PER_CLOCK) {
-                self.report_wait();
-            }
+        self.stirred |= moved;
+        self.looks += 1;
+        if self.looks >= LOOKS_PER_CLOCK {
+            self.look_at_clock();
         }
         moved
     }
 
-    /// Says in the log, once, what a wait that lasts waits for [EP-10], and has the peers asked whether they are still there.
+    /// A test has found nothing, and is about to drive everything.
+    #[inline]
+    pub(crate) fn tested_in_vain(&mut self) {
+        self.tested = true;
+        self.looks += LOOKS_OF_A_TEST;
+    }
+
+    /// Has the peers asked now and then, while this window waits, whether they are still there: also while others keep it busy, who may do so
+    /// for ever. Says in the log, once, what a wait in which nothing moves waits for [EP-10].
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
-    fn report_wait(&mut self) {
+    fn look_at_clock(&mut self) {
+        self.looks = 0;
         let quiet = self.engine.is_quiet();
-        if quiet && self.waiting == 0 && self.engine.expectations_waiting() == 0 {
+        let waits = !quiet || self.waiting != 0 || self.engine.expectations_waiting() != 0;
+        if !waits && !self.tested {
             // A window that polls for others is looked at all the same: its own next wait begins anew.
-            self.idle = 0;
+            self.waits_since = None;
             return;
         }
-        if self.idle == LOOKS_PER_CLOCK {
-            self.idle_since = Some(Instant::now());
-        } else if self.idle_since.is_some_and(|since| since.elapsed() >= LONG_WAIT) {
-            self.idle_since = Some(Instant::now());
-            let standing = self.port.probe();
-            let waits = if quiet { String::new() } else { self.engine.waits().to_string() };
-            if waits != self.reported {
-                log::info!("window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}", self.handle.0);
-                self.reported = waits;
+        let now = Instant::now();
+        match self.waits_since {
+            Some(since) if now.duration_since(since) < LONG_WAIT => return,
+            Some(_) => {
+                let standing = self.port.probe();
+                if waits && !self.stirred {
+                    self.report_wait(quiet, &standing);
+                }
+                self.tested = false;
             }
+            None => {}
+        }
+        self.waits_since = Some(now);
+        self.stirred = false;
+    }
+
+    #[cold]
+    fn report_wait(&mut self, quiet: bool, standing: &str) {
+        let waits = if quiet { String::new() } else { self.engine.waits().to_string() };
+        if waits != self.reported {
+            log::info!("window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}", self.handle.0);
+            self.reported = waits;
         }
     }
 
@@ -406,7 +434,9 @@ const LOOKS_BEFORE_A_REQUEST: u32 = 4;
 const KEPT: usize = 1024;
 /// Looks between two looks at the clock: few, since on a busy machine each look that gives the CPU away may take milliseconds.
 const LOOKS_PER_CLOCK: u32 = 1 << 8;
-/// A wait that is reported.
+/// Looks that a test counts for beside its own: a program may compute for long between two of them.
+const LOOKS_OF_A_TEST: u32 = LOOKS_PER_CLOCK / 4;
+/// A wait that is reported, and in which the peers are asked whether they are still there.
 const LONG_WAIT: Duration = Duration::from_secs(2);
 
 /// What the registry knows of a handle.

@@ -1,5 +1,6 @@
 /*
  * A peer that sends what is no message of ours: nothing of it is taken, everything that waits for it is ended with an error, and nothing hangs.
+ * The window can be freed after that, whatever is open on it.
  * The communicator of the window is the library's own; its handle is found by trying, which MPICH's handles allow.
  * argv: what rank 0 waits in when the message comes.
  */
@@ -30,6 +31,11 @@ static int tagged(const char *what, MPI_Win win)
     int flag = 0, at = 0, number = 0, places[2], code = MPI_SUCCESS;
     if (!strcmp(what, "tag_probe"))
         return MPIX_Notify_probe(win, 1, 7, MPI_STATUS_IGNORE);
+    if (!strcmp(what, "tag_iprobe")) {
+        while (code == MPI_SUCCESS && !flag)
+            code = MPIX_Notify_iprobe(win, 1, 7, &flag, MPI_STATUS_IGNORE);
+        return code;
+    }
     MPI(MPIX_Notify_init(win, MPI_ANY_SOURCE, 7, 1, &r[0]));
     MPI(MPI_Start(&r[0]));
     if (!strcmp(what, "tag_wait"))
@@ -55,6 +61,33 @@ static int tagged(const char *what, MPI_Win win)
     return code;
 }
 
+/* A wait or a loop of tests for a counter that nobody raises. */
+static int counted(const char *what, MPI_Win win)
+{
+    MPI_Request r;
+    MPI_Count value = -1;
+    int flag = 0, at = -1, code = MPI_SUCCESS;
+    if (!strcmp(what, "counter_wait"))
+        return MPIX_Win_notify_threshold(win, 1, 1);
+    if (!strcmp(what, "counter_test"))
+        while (code == MPI_SUCCESS && !flag)
+            code = MPIX_Win_notify_test_threshold(win, 1, 1, &flag);
+    else if (!strcmp(what, "counter_testsome"))
+        while (code == MPI_SUCCESS && !flag)
+            code = MPIX_Win_notify_testsome(win, 0, 2, &at, &value, &flag);
+    else if (!strcmp(what, "counter_ithreshold")) {
+        MPI(MPIX_Win_notify_ithreshold(win, 1, 1, &r));
+        code = MPI_Wait(&r, MPI_STATUS_IGNORE);
+    } else {
+        REQUIRE(!strcmp(what, "counter_iwaitsome"));
+        MPI(MPIX_Win_notify_iwaitsome(win, 0, 2, &at, &value, &r));
+        while (code == MPI_SUCCESS && !flag)
+            code = MPI_Test(&r, &flag, MPI_STATUS_IGNORE);
+    }
+    EXPECT(at == -1 && value == -1, "counter %d was found", at);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
@@ -66,6 +99,8 @@ int main(int argc, char **argv)
     Window w = window(strcmp(what, "lock") ? CREATED : ALLOCATED, sizeof value, sizeof value);
     MPI_Win win = w.win;
     MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+    MPI(MPIX_Win_set_num_notify(win, MPI_INFO_NULL, 2));
+    MPI_Request left = MPI_REQUEST_NULL;
     /* Rank 1 holds its own lock, so that rank 0 waits for it. */
     if (me == 1)
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win));
@@ -97,12 +132,25 @@ int main(int argc, char **argv)
         else if (!strcmp(what, "wait")) {
             MPI(MPI_Win_post(other, 0, win));
             code = MPI_Win_wait(win);
+        } else if (!strcmp(what, "test")) {
+            int flag = 0;
+            MPI(MPI_Win_post(other, 0, win));
+            while (code == MPI_SUCCESS && !flag)
+                code = MPI_Win_test(win, &flag);
+            EXPECT(class_of(MPI_Win_test(win, &flag)) == MPI_ERR_RMA_SYNC, "an exposure is still open");
+        } else if (!strcmp(what, "left")) {
+            /* A request that is still started when the window is freed. */
+            MPI(MPIX_Notify_init(win, 1, 7, 1, &left));
+            MPI(MPI_Start(&left));
+            code = MPIX_Notify_probe(win, 1, 8, MPI_STATUS_IGNORE);
         } else if (!strcmp(what, "icomplete")) {
             MPI(MPI_Win_start(other, 0, win));
             MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win));
             MPI(MPIX_Win_icomplete(win, &r));
         } else if (!strncmp(what, "tag", 3))
             code = tagged(what, win);
+        else if (!strncmp(what, "counter", 7))
+            code = counted(what, win);
         else
             REQUIRE(!"known");
         if (r != MPI_REQUEST_NULL)
@@ -113,9 +161,19 @@ int main(int argc, char **argv)
         MPI(MPI_Recv(NULL, 0, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         REQUIRE(send_rubbish() > 0);
         /* This process is told, and waits for nobody that has broken off. */
-        int code = MPI_Win_fence(0, win);
-        EXPECT(code != MPI_SUCCESS, "the one whose message was refused waits no more");
+        MPI_Group self = group_one(1);
+        MPI(MPI_Win_post(self, 0, win));
+        int code = MPI_Win_wait(win);
+        EXPECT(class_of(code) == MPI_ERR_INTERN, "the one whose message was refused waits no more: class %d", class_of(code));
+        MPI(MPI_Group_free(&self));
     }
-    /* The end of the process does not wait either. The window stays: epochs of it are open. */
+    /* Both know it now; rank 1 still holds its lock. */
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    window_free(&w);
+    if (left != MPI_REQUEST_NULL) {
+        int code = MPI_Wait(&left, MPI_STATUS_IGNORE);
+        EXPECT(class_of(code) == MPI_ERR_INTERN, "a request that was left: class %d", class_of(code));
+        MPI(MPI_Request_free(&left));
+    }
     return test_end();
 }

@@ -158,6 +158,33 @@ fn waiting_for_some_names_the_counter() {
     w.finish();
 }
 
+/// A wait that is withdrawn is never reported, and leaves the others.
+#[test]
+fn a_wait_can_be_withdrawn() {
+    let mut w = World::new(2);
+    let waits = [3, 5].map(|index| match w.raw(1, |window, port| window.await_counters(port, index, 1, 1)) {
+        (Outcome::Pending(request), None) => request,
+        other => panic!("{other:?}"),
+    });
+    w.raw(1, |window, _| window.withdraw_waits(|request| request == waits[0]));
+    assert!(!w.window(1).is_pending(waits[0]) && w.window(1).is_pending(waits[1]));
+    w.rank(0).shared(1);
+    w.notify(0, 1, 3);
+    w.notify(0, 1, 5);
+    while w.window(1).is_pending(waits[1]) {
+        let later = w.now() + 1;
+        w.net.wake_at(later);
+        w.net.advance();
+        w.raw(0, |window, port| window.progress(port));
+        w.raw(1, |window, port| window.progress(port));
+    }
+    assert_eq!(w.raw(1, |window, _| window.next_completed()), Some(waits[1]));
+    assert_eq!(w.raw(1, |window, _| window.next_completed()), None);
+    assert!(!w.window(1).awaits_counters() && w.window(1).is_quiet());
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
 /// A wait that is pending keeps the window awake, and says which counters it needs.
 #[test]
 fn a_pending_wait_is_known() {

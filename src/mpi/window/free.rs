@@ -15,7 +15,7 @@ use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 use crate::transport::Ballot;
 
 /// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any process, all of them get
-/// `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5].
+/// `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5]. What is open on a broken window can never be closed, and is in nobody's way.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -66,10 +66,13 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     let ours = unsafe { window.as_mut() };
     // What has come is given to who waits for it, and then nobody does.
     look(ours);
-    let objection = ours.engine.has_open_epoch()
-        || ours.engine.awaits_counters()
-        || ours.engine.expectations_waiting() != 0
-        || ours.waiting != 0;
+    let broken = ours.port.is_broken();
+    if broken {
+        // Requests outlive the window, and have to end.
+        ours.report(&guard.host);
+    }
+    let open = ours.engine.has_open_epoch() || ours.engine.awaits_counters() || ours.engine.expectations_waiting() != 0;
+    let objection = ours.waiting != 0 || (open && !broken);
     let ballot = match () {
         () if objection => Ballot::Objection,
         () if rests(ours) => Ballot::Ready,
