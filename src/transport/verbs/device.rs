@@ -413,7 +413,8 @@ impl Nic for Device {
     }
 
     fn close(&mut self, queue: Queue) {
-        let Some(Pair { qp }) = self.pairs[queue.0 as usize].take() else { return };
+        let Some(pair) = self.pairs[queue.0 as usize].take() else { return };
+        let (qp, number) = (pair.qp, pair.number());
         // Receives that it holds come back by their completions, but not those that it takes with it: first all ends, and is taken out.
         let mut change = blank();
         change.qp_state = IBV_QPS_ERR;
@@ -421,11 +422,16 @@ impl Nic for Device {
             log::debug!("{reason}");
         }
         while self.take_batch() {}
+        // A later queue may have its number.
+        self.taken.retain_mut(|wc| {
+            if wc.qp_num == number {
+                wc.status = IBV_WC_WR_FLUSH_ERR;
+            }
+            wc.qp_num != number || wc.wr_id & super::fabric::RECEIVE != 0
+        });
+        self.numbers.remove(&number);
         // SAFETY: a live queue pair, used by nobody after this.
-        unsafe {
-            self.numbers.remove(&(*qp.as_ptr()).qp_num);
-            (self.library.ibv_destroy_qp)(qp.as_ptr());
-        }
+        unsafe { (self.library.ibv_destroy_qp)(qp.as_ptr()) };
     }
 
     unsafe fn post(&mut self, queue: Queue, work: &Work, parts: &[Part]) -> Result<(), Failure> {

@@ -14,7 +14,8 @@
 //! | `pool` | registered buffers |
 //! | [`hello`] | how two processes find each other's queues, memory and words |
 //! | `words` | signals and words of the lock service, in registered memory |
-//! | `direct`, `operations`, `reductions` | one window's operations, signals and lock words |
+//! | `direct` | one window's part: its peers, how they are met (`contact`), what comes in |
+//! | `operations`, `reductions` | its operations, signals and lock words |
 //! | `strided` | puts and gets of derived datatypes |
 //! | `courier` | one window's packets |
 //! | [`ability`] | whom a window reaches by it, and what its atomics are used for |

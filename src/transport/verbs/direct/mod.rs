@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
-use super::fabric::{Event, Fabric, Hold, Joined, Last, Manner, Stand, State, What};
+use super::fabric::{Event, Fabric, Hold, Last, Manner, What};
 use super::hello::{Hello, Spot, Stage as Said};
 use super::memory::RegionId;
 use super::nic::{Act, Atomics, Failure};
@@ -22,6 +22,8 @@ use super::words::{Block, OWN, Words};
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
 use crate::transport::host_mpi::members::Table;
 use crate::transport::shape::Shape;
+
+mod contact;
 
 /// Bytes from which the application's memory is registered for an operation, and not copied.
 pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
@@ -314,60 +316,6 @@ impl Direct {
         self.peers[index as usize].patience = patience;
     }
 
-    /// The connected queue to a peer, and what it has said. Contact is made if there was none.
-    #[inline]
-    pub(super) fn reach(&mut self, index: u32) -> Option<(u32, Far)> {
-        let peer = &self.peers[index as usize];
-        if let (Some(endpoint), Some(far)) = (peer.endpoint, peer.far)
-            && *lock(&self.fabric).state_of(endpoint) == State::Ready
-        {
-            return Some((endpoint, far));
-        }
-        if !peer.lost {
-            self.contact(index);
-        }
-        None
-    }
-
-    #[cold]
-    fn contact(&mut self, index: u32) {
-        let peer = &self.peers[index as usize];
-        if peer.rank == self.me {
-            return self.contact_myself(index);
-        }
-        let generation = match (peer.endpoint, peer.far) {
-            (Some(endpoint), Some(_)) => {
-                let fabric = lock(&self.fabric);
-                // Otherwise somebody is about to connect it, or to leave it first.
-                if *fabric.state_of(endpoint) != State::Vacant {
-                    return;
-                }
-                fabric.stand_of(endpoint).generation
-            }
-            _ => Hello::UNKNOWN,
-        };
-        if self.peers[index as usize].asked != Some(generation) {
-            self.peers[index as usize].asked = Some(generation);
-            self.say(index, Said::Asks);
-        }
-    }
-
-    /// A queue that leads back.
-    fn contact_myself(&mut self, index: u32) {
-        let (words, pair) = (self.words.spot(OWN), self.words.spot(self.peers[index as usize].block));
-        let made = lock(&self.fabric).loop_back();
-        match made {
-            Ok(None) => {}
-            Ok(Some(endpoint)) => {
-                let peer = &mut self.peers[index as usize];
-                peer.endpoint = Some(endpoint);
-                peer.far = Some(Far { window: self.window, memory: self.memory, words, pair });
-                self.by_endpoint.insert(endpoint, index);
-            }
-            Err(Failure(reason)) => self.lose(index, reason),
-        }
-    }
-
     fn lose(&mut self, index: u32, reason: String) {
         let peer = &mut self.peers[index as usize];
         peer.awaited = 0;
@@ -376,113 +324,9 @@ impl Direct {
         }
     }
 
-    fn say(&mut self, index: u32, stage: Said) {
-        let pair = self.words.spot(self.peers[index as usize].block);
-        self.say_about(index, stage, pair, 0);
-    }
-
-    fn say_about(&mut self, index: u32, stage: Said, pair: Spot, about: Rank) {
-        let peer = &mut self.peers[index as usize];
-        if matches!(stage, Said::Asks | Said::Answers | Said::Confirms | Said::Seeks) {
-            peer.awaited += 1;
-        }
-        let fabric = lock(&self.fabric);
-        let unknown = Stand { generation: Hello::UNKNOWN, number: 0, connected: false };
-        let Stand { generation, number, connected } = peer.endpoint.map_or(unknown, |endpoint| fabric.stand_of(endpoint));
-        let hello = Hello {
-            stage,
-            name: fabric.name(),
-            generation,
-            number,
-            connected,
-            address: fabric.address(),
-            window: self.window,
-            memory: self.memory,
-            words: self.words.spot(OWN),
-            pair,
-            ground: fabric.ground(),
-            about,
-        };
-        let rank = peer.rank;
-        drop(fabric);
-        self.hellos.push_back((rank, hello));
-    }
-
     /// The next hello to be sent through the host.
     pub(super) fn next_hello(&mut self) -> Option<(Rank, Hello)> {
         self.hellos.pop_front()
-    }
-
-    /// A peer has said hello.
-    pub(super) fn hear(&mut self, rank: Rank, hello: &Hello) {
-        let index = self.peer(rank);
-        let peer = &mut self.peers[index as usize];
-        if !matches!(hello.stage, Said::Asks | Said::Seeks) {
-            peer.awaited = peer.awaited.saturating_sub(1);
-        }
-        match hello.stage {
-            Said::Seeks if hello.about >= self.ranks => {
-                self.lose(index, "it has asked for words of a process that the window does not have".into());
-                return self.say(index, Said::Declines);
-            }
-            Said::Seeks => {
-                // Whoever is in a target's queue has met it.
-                let about = self.peer(hello.about);
-                let pair = self.words.spot(self.peers[about as usize].block);
-                return self.say_about(index, Said::Finds, pair, hello.about);
-            }
-            Said::Finds => {
-                if let Some(asked) = self.third.get_mut(&(rank, hello.about)) {
-                    *asked = Some(hello.pair);
-                }
-                return;
-            }
-            _ => {}
-        }
-        self.heed(index, hello);
-    }
-
-    /// Does what a hello wants for the queue, as soon as that can be done.
-    fn heed(&mut self, index: u32, hello: &Hello) {
-        let peer = &self.peers[index as usize];
-        if peer.lost {
-            if matches!(hello.stage, Said::Asks | Said::Answers | Said::Confirms) {
-                self.say(index, Said::Declines);
-            }
-            return;
-        }
-        if hello.stage == Said::Declines {
-            return self.lose(index, "its queue cannot be connected, or has failed".into());
-        }
-        match self.join(index, hello) {
-            Ok(Joined::Now) => {}
-            Ok(Joined::Later) => return self.deferred.push_back((index, *hello)),
-            Err(Failure(reason)) => {
-                self.lose(index, reason);
-                return self.say(index, Said::Declines);
-            }
-        }
-        let far = Far { window: hello.window, memory: hello.memory, words: hello.words, pair: hello.pair };
-        self.peers[index as usize].far = Some(far);
-        match hello.stage {
-            Said::Asks => self.say(index, Said::Answers),
-            Said::Answers => self.say(index, Said::Confirms),
-            Said::Confirms => self.say(index, Said::IsReady),
-            _ => {}
-        }
-    }
-
-    /// Does what a hello allows for the queue.
-    fn join(&mut self, index: u32, hello: &Hello) -> Result<Joined, Failure> {
-        let endpoint = lock(&self.fabric).endpoint(hello.name);
-        self.peers[index as usize].endpoint = Some(endpoint);
-        if self.by_endpoint.insert(endpoint, index).is_none() {
-            let (ripe, early) = std::mem::take(&mut self.early).into_iter().partition(|(other, _)| *other == endpoint);
-            self.early = early;
-            let ripe: Vec<(u32, Event)> = ripe;
-            ripe.into_iter().for_each(|(_, event)| self.take(event));
-        }
-        lock(&self.fabric).join(endpoint, hello, hello.stage == Said::Asks)
     }
 
     /// True if the host is to bring something: hellos, or messages of peers without an interface.
@@ -498,17 +342,6 @@ impl Direct {
     /// True if a peer cannot be reached any more.
     pub(super) fn is_lost(&self, rank: Rank) -> bool {
         self.index.get(&rank).is_some_and(|index| self.peers[*index as usize].lost)
-    }
-
-    /// Where the words of `home` are that concern `target`, which is another process; asks for it the first time.
-    pub(super) fn words_of_third(&mut self, home: Rank, target: Rank) -> Option<Spot> {
-        if let Some(known) = self.third.get(&(home, target)) {
-            return *known;
-        }
-        self.third.insert((home, target), None);
-        let index = self.peer(home);
-        self.say_about(index, Said::Seeks, Spot::default(), target);
-        None
     }
 
     /// Takes in what has come to an end, and goes on with what waits for room. True if anything moved.
