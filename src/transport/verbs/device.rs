@@ -94,11 +94,14 @@ impl Device {
     /// Why there is none, in words.
     pub fn open(wanted: &Wanted<'_>) -> Result<Self, Failure> {
         let library = Library::get().map_err(Failure)?;
-        // Or what a process shares with a child after a `fork` would be the child's, on kernels before 5.12; later ones need nothing.
-        // SAFETY: it may be called at any time.
-        let code = unsafe { (library.ibv_fork_init)() };
-        if code != 0 {
-            log::info!("verbs: a child process that is forked may disturb this one: {}", error("ibv_fork_init", code));
+        // Older kernels would give a child the pages that the interface uses. (Later ones need nothing, and the library, where it does not know
+        // that, takes those pages from the child, with whatever else is on them.)
+        if kernel() < (5, 12) {
+            // SAFETY: it may be called at any time.
+            let code = unsafe { (library.ibv_fork_init)() };
+            if code != 0 {
+                log::info!("verbs: a child process that is forked may disturb this one: {}", error("ibv_fork_init", code));
+            }
         }
         let mut count = 0;
         // SAFETY: the list is ended below; devices that were opened stay.
@@ -296,6 +299,32 @@ impl Device {
     fn pair(&self, queue: Queue) -> NonNull<ibv_qp> {
         self.pairs[queue.0 as usize].as_ref().expect("a queue that is open").qp
     }
+}
+
+/// The first two numbers of the kernel's version; 0 where they are not known.
+fn kernel() -> (u32, u32) {
+    // SAFETY: texts, which are written by the call.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: room for the answer.
+    if unsafe { libc::uname(&raw mut names) } != 0 {
+        return (0, 0);
+    }
+    // SAFETY: the call has ended it with a zero.
+    version(&unsafe { words(names.release.as_ptr()) })
+}
+
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|other: char| !other.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+#[test]
+fn the_version_of_a_kernel_is_two_numbers() {
+    assert_eq!(version("6.1.0-48-amd64"), (6, 1));
+    assert_eq!(version("5.12"), (5, 12));
+    assert_eq!(version("4.18.0-305.el8.x86_64"), (4, 18));
+    assert_eq!(version("unknown"), (0, 0));
 }
 
 /// Attributes without content.
