@@ -44,8 +44,8 @@ pub(super) fn opened() -> Option<Option<Shared>> {
 pub(super) fn fabric(forced: bool) -> Option<Shared> {
     let mut opened = FABRIC.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*opened, Opened::NotYet) {
-        let wanted = super::init::look_up("MPIX_RMA_IB_DEVICE").filter(|name| !name.trim().is_empty());
-        *opened = match open(wanted.as_deref().unwrap_or_default().trim()) {
+        let wanted = given("MPIX_RMA_IB_DEVICE");
+        *opened = match open(wanted.as_deref().unwrap_or_default()) {
             Ok(fabric) => {
                 log::info!("verbs: {}", fabric.describe());
                 Opened::Here(Arc::new(Mutex::new(fabric)))
@@ -66,13 +66,16 @@ pub(super) fn fabric(forced: bool) -> Option<Shared> {
     }
 }
 
+/// What a setting has, if it is not empty.
+fn given(name: &str) -> Option<String> {
+    super::init::look_up(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
 fn open(wanted: &str) -> Result<Fabric, Failure> {
     let mut wanted = Wanted::read(wanted)?;
-    if let Some(text) = super::init::look_up("MPIX_RMA_IB_PKEY").filter(|text| !text.trim().is_empty()) {
-        let digits = text.trim().trim_start_matches("0x");
-        let key =
-            u16::from_str_radix(digits, 16).map_err(|_| Failure(format!("MPIX_RMA_IB_PKEY: {text:?} is no partition key")))?;
-        wanted.partition = Some(key);
+    if let Some(text) = given("MPIX_RMA_IB_PKEY") {
+        let key = u16::from_str_radix(text.trim_start_matches("0x"), 16);
+        wanted.partition = Some(key.map_err(|_| Failure(format!("MPIX_RMA_IB_PKEY: {text:?} is no partition key")))?);
     }
     let mut fabric = Fabric::new(Box::new(Device::open(&wanted)?), name()?)?;
     if let Some(text) = super::init::look_up("MPIX_RMA_IB_CACHE") {

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
 use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Part, Queue, Registered, Work};
-use super::ports::{Port, Wanted, candidates};
+use super::ports::{Port, Wanted, abilities, candidates};
 use super::sys::*;
 
 /// Requests that a queue is to hold.
@@ -148,15 +148,8 @@ impl Device {
         name: &str,
         port: &Port,
     ) -> Result<Self, Failure> {
-        // SAFETY: attributes are numbers, which are written by the call.
-        let attributes = unsafe {
-            let mut attributes: ibv_device_attr = std::mem::zeroed();
-            let code = (library.ibv_query_device)(context.as_ptr(), &raw mut attributes);
-            if code != 0 {
-                return Err(error("ibv_query_device", code));
-            }
-            attributes
-        };
+        // SAFETY: the caller's promise.
+        let attributes = unsafe { abilities(library, context) }?;
         let receives = RECEIVES.min(attributes.max_srq_wr.max(1) as u32);
         let entries = COMPLETIONS.min(attributes.max_cqe.max(1) as u32);
         // SAFETY: live objects of the library, ended in the reverse order if a later step fails.
@@ -376,6 +369,9 @@ impl Nic for Device {
     }
 
     fn open(&mut self) -> Result<(Queue, u32), Failure> {
+        if self.is_dead {
+            return Err(Failure("the device's completion queue has failed".into()));
+        }
         let qp = self.make_pair(self.limits.inline)?;
         let mut change = blank();
         change.qp_state = IBV_QPS_INIT;
@@ -396,10 +392,6 @@ impl Nic for Device {
         }
         self.pairs[free] = Some(Pair { qp });
         self.numbers.insert(number, free as u32);
-        if self.is_dead {
-            self.close(Queue(free as u32));
-            return Err(Failure("the device's completion queue has failed".into()));
-        }
         Ok((Queue(free as u32), number))
     }
 

@@ -246,7 +246,7 @@ impl Direct {
     /// Accumulates are under way to a peer, this process or one of its node among them, that the interface has still to do.
     #[must_use]
     pub fn is_reducing(&self, rank: Rank) -> bool {
-        let endpoint = self.index.get(&rank).and_then(|index| self.peers[*index as usize].endpoint());
+        let endpoint = self.index.get(&rank).and_then(|index| self.peers[*index as usize].endpoint);
         endpoint.is_some_and(|endpoint| lock(&self.fabric).is_operating(endpoint))
     }
 

@@ -110,6 +110,18 @@ unsafe fn ports_of(library: &Library, device: *mut ibv_device, name: &str, wante
     }
 }
 
+/// What a device says of itself.
+///
+/// # Safety
+/// The context is open.
+pub(super) unsafe fn abilities(library: &Library, context: NonNull<ibv_context>) -> Result<ibv_device_attr, Failure> {
+    // SAFETY: numbers, any of which are valid.
+    let mut attributes: ibv_device_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: an open context, and room for the answer.
+    let code = unsafe { (library.ibv_query_device)(context.as_ptr(), &raw mut attributes) };
+    if code == 0 { Ok(attributes) } else { Err(error("ibv_query_device", code)) }
+}
+
 /// The active ports of a device.
 ///
 /// # Safety
@@ -120,13 +132,8 @@ unsafe fn active(
     name: &str,
     wanted: &Wanted<'_>,
 ) -> Result<Vec<Port>, Failure> {
-    // SAFETY: attributes are numbers, which are written by the call.
-    let mut attributes: ibv_device_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: an open context.
-    let code = unsafe { (library.ibv_query_device)(context.as_ptr(), &raw mut attributes) };
-    if code != 0 {
-        return Err(error("ibv_query_device", code));
-    }
+    // SAFETY: the caller's promise.
+    let attributes = unsafe { abilities(library, context) }?;
     let mut reason = Failure("it has no ports".into());
     let mut found = Vec::new();
     for number in wanted.port.map_or(1..=attributes.phys_port_cnt, |port| port..=port) {

@@ -94,7 +94,7 @@ pub(super) struct HeldPut {
 pub(super) struct Peer {
     pub(super) rank: Rank,
     pub(super) block: Block,
-    endpoint: Option<u32>,
+    pub(super) endpoint: Option<u32>,
     far: Option<Far>,
     /// It was asked, and for which generation of the queue.
     asked: Option<u32>,
@@ -111,12 +111,6 @@ pub(super) struct Peer {
     /// What its words of the pair were made, by way of the interface.
     pub(super) signals: [Signalled; 3],
     lost: bool,
-}
-
-impl Peer {
-    pub(super) fn endpoint(&self) -> Option<u32> {
-        self.endpoint
-    }
 }
 
 /// A word of a peer's as this process has made it.

@@ -33,7 +33,7 @@ impl Fabric {
         manner: Manner,
         what: What,
     ) -> Result<(), NoResource> {
-        let full = self.is_full(endpoint, window, manner.urgent);
+        let full = self.places(endpoint, window, manner.urgent) == 0;
         let held = &mut self.endpoints[endpoint as usize];
         let fence = manner.fence && held.last_read > held.done;
         let open = match held.state {
@@ -90,10 +90,11 @@ impl Fabric {
         Ok(())
     }
 
-    fn is_full(&self, endpoint: u32, window: u32, urgent: bool) -> bool {
+    /// Requests of a window that a queue takes now.
+    fn places(&self, endpoint: u32, window: u32, urgent: bool) -> u64 {
         let held = &self.endpoints[endpoint as usize];
         let room = u64::from(self.limits.queue) - if urgent { 0 } else { RESERVE };
-        held.posted - held.done >= room || self.free(window, urgent) == 0
+        room.saturating_sub(held.posted - held.done).min(self.free(window, urgent).into())
     }
 
     /// Requests for which there are completions: all those of a queue that fails have one, not only those that are signalled. The last places are
@@ -106,12 +107,6 @@ impl Fabric {
             false => all / 4,
         };
         (all - kept).saturating_sub(self.under_way)
-    }
-
-    /// Urgent requests of a window that a queue takes now.
-    fn places(&self, endpoint: u32, window: u32) -> u64 {
-        let held = &self.endpoints[endpoint as usize];
-        u64::from(self.limits.queue).saturating_sub(held.posted - held.done).min(self.free(window, true).into())
     }
 
     /// Where completions run short, has those told that nobody waits for: a place is free only when a later one of its queue was.
@@ -129,7 +124,7 @@ impl Fabric {
 
     /// True if a request is not refused, but for a queue that fails.
     pub(in crate::transport::verbs) fn has_room(&mut self, endpoint: u32) -> bool {
-        let room = self.endpoints[endpoint as usize].state == State::Ready && !self.is_full(endpoint, 0, false);
+        let room = self.endpoints[endpoint as usize].state == State::Ready && self.places(endpoint, 0, false) > 0;
         self.meter.refused += u64::from(!room);
         room
     }
@@ -287,7 +282,7 @@ impl Fabric {
         let local = Local { at: at as usize, len: 8, lkey: self.words.key(), parts: &[] };
         if let Change::Word(Atomic::Store(value)) = change {
             // It is there for everybody when what is read behind it has come. A write that is repeated might undo what others did: both go, or none.
-            if self.places(endpoint, window) < 2 {
+            if self.places(endpoint, window, true) < 2 {
                 self.meter.refused += 1;
                 return Err(NoResource);
             }
