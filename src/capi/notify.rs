@@ -55,7 +55,7 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
 fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<Notified>, Fault> {
     let mut found = None;
     drop(wait_unless_broken(guard, window, |window| {
-        often(|| {
+        often(window, |window| {
             found = look(window, range);
             found.is_some()
         })

@@ -56,6 +56,12 @@ impl Window {
         moved || self.moves != before
     }
 
+    /// True if something waits for words of this process, which peers write without a word to the transport.
+    #[inline]
+    pub fn watches_words(&self) -> bool {
+        !self.grant_watch.is_empty() || !self.done_watch.is_empty() || !self.lock_watch.is_empty() || self.barrier.is_some()
+    }
+
     /// The transport has finished a stage of an operation.
     fn finished(&mut self, port: &mut impl Port, ticket: Ticket, stage: Stage) {
         let account = self.records.account(ticket.0);

@@ -127,7 +127,7 @@ fn wait_for(request: MPI_Request) {
     let guard = enter();
     let Some((window, id)) = guard.notices.waits_on(request.key()) else { return };
     drop(wait_until(guard, window, |window| {
-        often(|| {
+        often(window, |window| {
             look(window);
             !matches!(window.engine.standing(id), Standing::Waiting(_))
         }) || window.port.is_broken()
@@ -158,7 +158,7 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
     }
     let mut met = None;
     drop(wait_until(guard, window, |window| {
-        often(|| {
+        often(window, |window| {
             look(window);
             let Standing::Met(arrival) = window.engine.standing(id) else { return false };
             window.engine.rest(id);

@@ -261,6 +261,9 @@ pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done
                 return guard;
             }
             driven = window.port.drives_host();
+            if driven {
+                window.linger();
+            }
         }
         let round = patience.round();
         if round {
@@ -284,10 +287,11 @@ pub(crate) fn step(mut guard: Guard) {
 }
 
 /// Looks at one thing alone between two looks at everything: it is what a blocking wait is for. Without pauses, which take longer on some
-/// processors than a notification takes to come.
-pub(crate) fn often(mut look: impl FnMut() -> bool) -> bool {
+/// processors than a notification takes to come. What is found in messages is found by a look at everything alone.
+pub(crate) fn often(window: &mut Window, mut look: impl FnMut(&mut Window) -> bool) -> bool {
     const LOOKS: u32 = 64;
-    (0..LOOKS).any(|_| look())
+    let looks = if window.port.drives_host() { 1 } else { LOOKS };
+    (0..looks).any(|_| look(window))
 }
 
 /// True if no window waits for anything of its own.

@@ -145,6 +145,16 @@ impl Transport {
         matches!(self, Transport::Messages(_))
     }
 
+    /// Waits for a moment, or until an interface has something to tell: a look at that alone is a small part of one at everything. At once over
+    /// where there is no interface.
+    #[inline]
+    pub(crate) fn linger(&self) {
+        const LOOKS: u32 = 8;
+        if let Transport::Messages(port) = self {
+            let _ = (0..LOOKS).any(|_| port.stirs());
+        }
+    }
+
     /// Stays with operations that are on their way as long as they move. True if something has finished.
     #[inline]
     pub(crate) fn settle(&mut self) -> bool {

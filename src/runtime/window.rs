@@ -340,6 +340,14 @@ impl Window {
         moved
     }
 
+    /// Between two looks of a wait: stays with the interface, unless what is waited for is memory.
+    #[inline]
+    pub(crate) fn linger(&self) {
+        if !self.engine.watches_words() {
+            self.port.linger();
+        }
+    }
+
     /// A test has found nothing, and is about to drive everything.
     #[inline]
     pub(crate) fn tested_in_vain(&mut self) {

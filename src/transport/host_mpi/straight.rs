@@ -100,6 +100,12 @@ impl<C: Courier> MessageWindow<C> {
         Some(direct.look(word))
     }
 
+    /// True if there is something to take in; and where only a poll can tell.
+    #[inline]
+    pub fn stirs(&self) -> bool {
+        self.courier.direct_ref().is_none_or(crate::transport::verbs::Direct::stirs)
+    }
+
     /// Takes in what has come past the messages. True if there was something.
     pub(super) fn take_straight(&mut self) -> bool {
         let Some(direct) = self.courier.direct() else { return false };

@@ -1,6 +1,5 @@
 //! A device of libibverbs: one port, one protection domain, one completion queue, one shared receive queue.
 
-use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
@@ -62,7 +61,7 @@ pub struct Device {
     /// Queue pairs by their numbers, those in use.
     numbers: hashbrown::HashMap<u32, u32>,
     /// Completions that were taken out and not told.
-    taken: VecDeque<ibv_wc>,
+    taken: Vec<ibv_wc>,
     /// Its completion queue has failed.
     is_dead: bool,
 }
@@ -213,7 +212,7 @@ impl Device {
             address,
             pairs: Vec::new(),
             numbers: hashbrown::HashMap::new(),
-            taken: VecDeque::new(),
+            taken: Vec::new(),
             is_dead: false,
         };
         device.fit();
@@ -270,11 +269,13 @@ impl Device {
 
     /// Takes out completions. False if there are none.
     fn take_batch(&mut self) -> bool {
-        let mut batch = [ibv_wc::default(); BATCH];
+        self.taken.reserve(BATCH);
+        let free = self.taken.spare_capacity_mut().as_mut_ptr().cast();
         // SAFETY: room for so many.
-        let count = unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, batch.as_mut_ptr()) };
+        let count = unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, free) };
         if let Ok(count) = usize::try_from(count) {
-            self.taken.extend(&batch[..count]);
+            // SAFETY: so many were written behind those that were there.
+            unsafe { self.taken.set_len(self.taken.len() + count) };
             return count > 0;
         }
         // Nothing will be told any more, of any queue.
@@ -536,6 +537,10 @@ impl Nic for Device {
                 (Some(queue), false) => Completion::Failed(queue, wc.wr_id, wc.status),
             });
         }
+    }
+
+    fn stirs(&mut self) -> bool {
+        !self.taken.is_empty() || self.take_batch()
     }
 
     fn explain(&self, code: u32) -> String {

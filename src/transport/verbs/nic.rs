@@ -228,6 +228,11 @@ pub trait Nic: Debug + Send {
     /// What has come to an end since the last call, in order for each queue, a bounded number.
     fn poll(&mut self, into: &mut Vec<Completion>);
 
+    /// Whether [`poll`](Self::poll) would find something; true if that is not known.
+    fn stirs(&mut self) -> bool {
+        true
+    }
+
     /// A code of a failure, in words.
     fn explain(&self, code: u32) -> String;
 }

@@ -40,6 +40,8 @@ pub(crate) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
     fabric.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Room for events that is kept.
+const KEPT: usize = 256;
 /// Peers that a report names.
 const NAMED: usize = 16;
 
@@ -155,6 +157,8 @@ pub struct Direct {
     /// What came of a process that knows this one by its asking, and whose own hello is still under way.
     early: Vec<(u32, Event)>,
     pub(super) finished: VecDeque<(Ticket, Stage)>,
+    /// Room for what the fabric tells.
+    events: VecDeque<Event>,
     answers: VecDeque<(LockTicket, u64)>,
     told: VecDeque<(Rank, u32)>,
     lost: VecDeque<(Rank, String)>,
@@ -234,6 +238,7 @@ impl Direct {
             packets: VecDeque::new(),
             early: Vec::new(),
             finished: VecDeque::new(),
+            events: VecDeque::new(),
             answers: VecDeque::new(),
             told: VecDeque::new(),
             lost: VecDeque::new(),
@@ -340,18 +345,29 @@ impl Direct {
 
     /// Takes in what has come to an end, and goes on with what waits for room. True if anything moved.
     pub fn poll(&mut self) -> bool {
-        let (polled, events) = {
+        let mut events = std::mem::take(&mut self.events);
+        let polled = {
             let mut fabric = lock(&self.fabric);
-            (fabric.poll(), fabric.take_events(self.window))
+            let polled = fabric.poll();
+            fabric.take_events(self.window, &mut events);
+            polled
         };
         let moved = polled || !events.is_empty();
-        events.into_iter().for_each(|event| self.take(event));
+        events.drain(..).for_each(|event| self.take(event));
+        events.shrink_to(KEPT);
+        self.events = events;
         for _ in 0..self.deferred.len() {
             if let Some((index, hello)) = self.deferred.pop_front() {
                 self.heed(index, &hello);
             }
         }
         self.push_on(false) | moved
+    }
+
+    /// True if there is something to take in. What waits for room, or for a poll to count, is not looked at.
+    #[inline]
+    pub fn stirs(&self) -> bool {
+        lock(&self.fabric).stirs(self.window)
     }
 
     /// This process has waited for long: whether all peers are still there is asked, of those of which no answer is under way. One that is gone

@@ -425,9 +425,16 @@ impl Fabric {
         matches!(self.inboxes.get(window as usize), Some(Some(inbox)) if !inbox.closed)
     }
 
-    /// What a window has been told since the last call.
-    pub(super) fn take_events(&mut self, window: u32) -> VecDeque<Event> {
-        self.inboxes[window as usize].as_mut().map_or_else(VecDeque::new, |inbox| std::mem::take(&mut inbox.events))
+    /// Moves what a window has been told since the last call to `into`, which is empty.
+    pub(super) fn take_events(&mut self, window: u32, into: &mut VecDeque<Event>) {
+        if let Some(inbox) = &mut self.inboxes[window as usize] {
+            std::mem::swap(&mut inbox.events, into);
+        }
+    }
+
+    /// True if a poll would find something, for this window or another one.
+    pub(super) fn stirs(&mut self, window: u32) -> bool {
+        self.inboxes[window as usize].as_ref().is_some_and(|inbox| !inbox.events.is_empty()) || self.nic.stirs()
     }
 
     pub(super) fn keep_packet(&mut self, window: u32, bytes: Vec<u8>) {
