@@ -286,12 +286,19 @@ pub(crate) fn step(mut guard: Guard) {
     poke();
 }
 
-/// Looks at one thing alone between two looks at everything: it is what a blocking wait is for. Without pauses, which take longer on some
-/// processors than a notification takes to come. What is found in messages is found by a look at everything alone.
+/// Looks at one thing alone, which peers have told, between two looks at everything: it is what a blocking wait is for. Without pauses, which take
+/// longer on some processors than a notification takes to come.
 pub(crate) fn often(window: &mut Window, mut look: impl FnMut(&mut Window) -> bool) -> bool {
     const LOOKS: u32 = 64;
-    let looks = if window.port.drives_host() { 1 } else { LOOKS };
-    (0..looks).any(|_| look(window))
+    for _ in 0..LOOKS {
+        if look(window) {
+            return true;
+        }
+        if !window.port.hear() {
+            return look(window);
+        }
+    }
+    false
 }
 
 /// True if no window waits for anything of its own.

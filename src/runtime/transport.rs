@@ -149,9 +149,17 @@ impl Transport {
     /// where there is no interface.
     #[inline]
     pub(crate) fn linger(&self) {
-        const LOOKS: u32 = 8;
         if let Transport::Messages(port) = self {
-            let _ = (0..LOOKS).any(|_| port.stirs());
+            port.linger();
+        }
+    }
+
+    /// Takes in what peers have told past the messages, and nothing else. False if a look at everything may find more.
+    #[inline]
+    pub(crate) fn hear(&mut self) -> bool {
+        match self {
+            Transport::Messages(port) => port.hear(),
+            Transport::Shm(_) => true,
         }
     }
 

@@ -13,6 +13,9 @@ use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind
 /// Time for what is under way in a window that is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Looks at the interface alone between two looks at everything.
+const LOOKS: u32 = 8;
+
 impl<C: Courier> MessageWindow<C> {
     /// True if nothing that this process has asked of a peer by messages may still have to be done.
     fn has_no_messages(&mut self, peer: Rank) -> bool {
@@ -100,10 +103,28 @@ impl<C: Courier> MessageWindow<C> {
         Some(direct.look(word))
     }
 
-    /// True if there is something to take in; and where only a poll can tell.
+    /// Waits for a moment, or until the interface has something to tell.
     #[inline]
-    pub fn stirs(&self) -> bool {
-        self.courier.direct_ref().is_none_or(crate::transport::verbs::Direct::stirs)
+    pub fn linger(&self) {
+        if self.finished.is_empty()
+            && let Some(direct) = self.courier.direct_ref()
+        {
+            let _ = (0..LOOKS).any(|_| direct.stirs());
+        }
+    }
+
+    /// Takes in what has come past the messages, and nothing else. False if there was something, or if only a look at everything can tell.
+    #[inline]
+    pub fn hear(&mut self) -> bool {
+        match self.courier.direct() {
+            Some(direct) if !direct.stirs() => true,
+            Some(direct) => {
+                direct.poll();
+                self.take_straight();
+                false
+            }
+            None => false,
+        }
     }
 
     /// Takes in what has come past the messages. True if there was something.

@@ -1,7 +1,7 @@
 //! What the engine asks of a [`Direct`]: operations, signals, lock words.
 
-use super::direct::{Direct, Feed, HeldPut, REGISTERED_FROM, Signalled, lock, telling};
-use super::fabric::{Asker, Change, Hold, Local, Manner, What};
+use super::direct::{Direct, Far, Feed, HeldPut, REGISTERED_FROM, Signalled, lock, telling};
+use super::fabric::{Asker, Change, Fabric, Hold, Local, Manner, What};
 use super::hello::Spot;
 use super::nic::{Act, Atomics};
 use super::words::{Block, OWN, place, signal_place, spot};
@@ -17,7 +17,7 @@ impl Direct {
             return None;
         }
         let index = self.peer(op.target);
-        let Some((_, far)) = self.reach(index) else { return Some(Posted::NoResource) };
+        let Some((endpoint, far)) = self.reach(index) else { return Some(Posted::NoResource) };
         if far.memory.rkey == 0 && far.memory.at == 0 {
             return None;
         }
@@ -28,24 +28,25 @@ impl Direct {
             return Some(Posted::NoResource);
         }
         let announced = std::mem::take(&mut self.peers[index as usize].announced);
-        if announced && op.kind == OpKind::Put && op.len <= PACKET as u64 {
+        let short = op.kind == OpKind::Put && op.len <= PACKET as u64;
+        if announced && short {
             // It goes with its notification, in one request.
             self.peers[index as usize].held = Some(HeldPut { op: *op, ticket });
             self.list_told(index, false);
             return Some(Posted::Pending);
         }
-        Some(self.begin(index, op, ticket))
+        self.list(index);
+        if !short {
+            return Some(self.begin(index, op, ticket));
+        }
+        Some(match put_short(&mut lock(&self.fabric), self.window, (endpoint, far), op, ticket, Act::Write) {
+            Ok(()) => Posted::Local,
+            Err(NoResource) => Posted::NoResource,
+        })
     }
 
-    /// Starts a put or get of one run.
+    /// Starts a put or get of one run that may go in pieces.
     fn begin(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
-        self.list(index);
-        if op.kind == OpKind::Put && op.len <= PACKET as u64 {
-            return match self.put_short(index, op, ticket, Act::Write) {
-                Ok(()) => Posted::Local,
-                Err(NoResource) => Posted::NoResource,
-            };
-        }
         let mut region = None;
         if op.len >= REGISTERED_FROM {
             let at = if op.kind == OpKind::Put { op.origin } else { op.result };
@@ -59,20 +60,6 @@ impl Direct {
         self.peers[index as usize].feed = Some(Feed { op: *op, ticket, at: 0, region, shape: None, chunk: None, early: false });
         self.pump(index);
         Posted::Pending
-    }
-
-    /// A put whose bytes are copied.
-    fn put_short(&mut self, index: u32, op: &Op, ticket: Ticket, act: Act) -> Result<(), NoResource> {
-        let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
-        let mut fabric = lock(&self.fabric);
-        // SAFETY: the origin's buffer is valid until the operation is complete [EP-8]; it is short.
-        let (local, hold) = unsafe { fabric.copied(op.origin.0 as *const u8, op.len as usize) }?;
-        let remote = Spot { at: far.memory.at + op.disp, rkey: far.memory.rkey };
-        let inline = matches!(hold, Hold::Nothing);
-        let manner = Manner { inline, fence: matches!(act, Act::WriteTelling(_)), ..Manner::default() };
-        let what = What::Put { ticket, told: true, hold };
-        // SAFETY: the bytes are copied now, or lie in the buffer.
-        unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }
     }
 
     /// Hands over pieces of the operation that waits for room. True if all of it has gone.
@@ -134,7 +121,11 @@ impl Direct {
     /// A put that waited for its notification goes without. False if there is no room.
     pub(super) fn release_held(&mut self, index: u32) -> bool {
         let Some(HeldPut { op, ticket }) = self.peers[index as usize].held.take() else { return true };
-        match self.put_short(index, &op, ticket, Act::Write) {
+        let gone = match self.reach(index) {
+            Some(to) => put_short(&mut lock(&self.fabric), self.window, to, &op, ticket, Act::Write),
+            None => Err(NoResource),
+        };
+        match gone {
             Ok(()) => {
                 self.finished.push_back((ticket, Stage::Local));
                 true
@@ -161,43 +152,39 @@ impl Direct {
         }
         let index = self.peer(op.target);
         let Some((endpoint, far)) = self.reach(index) else { return Some(Posted::NoResource) };
-        if lock(&self.fabric).is_exchanging(endpoint) {
-            return Some(Posted::NoResource);
-        }
         self.peers[index as usize].announced = false;
-        let Some(number) = telling(far.window, op.disp as u32) else {
-            return if self.release_held(index) { None } else { Some(Posted::NoResource) };
+        let number = telling(far.window, op.disp as u32);
+        if number.is_none() && self.release_held(index) {
+            return None;
+        }
+        let (Some(number), true) = (number, self.pump(index)) else { return Some(Posted::NoResource) };
+        let held = self.peers[index as usize].held.take();
+        let mut fabric = lock(&self.fabric);
+        let alone = !fabric.has_uncovered(endpoint);
+        let act = Act::WriteTelling(number);
+        let gone = match &held {
+            _ if fabric.is_exchanging(endpoint) => Err(NoResource),
+            Some(put) => put_short(&mut fabric, self.window, (endpoint, far), &put.op, put.ticket, act),
+            None => {
+                let manner = Manner { fence: true, ..Manner::default() };
+                let what = What::Put { ticket, told: true, hold: Hold::Nothing };
+                // SAFETY: nothing is moved.
+                unsafe { fabric.post(endpoint, self.window, act, Local::default(), Spot::default(), manner, what) }
+            }
         };
-        if !self.pump(index) {
+        if gone.is_err() {
+            drop(fabric);
+            self.peers[index as usize].held = held;
             return Some(Posted::NoResource);
         }
-        let alone = !lock(&self.fabric).has_uncovered(endpoint);
-        self.list_told(index, alone);
-        if let Some(HeldPut { op: put, ticket: put_ticket }) = self.peers[index as usize].held.take() {
-            if self.put_short(index, &put, put_ticket, Act::WriteTelling(number)).is_err() {
-                self.peers[index as usize].held = Some(HeldPut { op: put, ticket: put_ticket });
-                return Some(Posted::NoResource);
-            }
-            self.finished.push_back((put_ticket, Stage::Local));
+        if let Some(put) = held {
             // One request, which is covered for both.
-            lock(&self.fabric).join_last(endpoint, self.window, ticket);
-            return Some(Posted::Local);
+            fabric.join_last(endpoint, self.window, ticket);
+            self.finished.push_back((put.ticket, Stage::Local));
         }
-        let manner = Manner { fence: true, ..Manner::default() };
-        let what = What::Put { ticket, told: true, hold: Hold::Nothing };
-        // SAFETY: nothing is moved.
-        let posted = unsafe {
-            lock(&self.fabric).post(
-                endpoint,
-                self.window,
-                Act::WriteTelling(number),
-                Local::default(),
-                Spot::default(),
-                manner,
-                what,
-            )
-        };
-        Some(if posted.is_ok() { Posted::Local } else { Posted::NoResource })
+        drop(fabric);
+        self.list_told(index, alone);
+        Some(Posted::Local)
     }
 
     /// Writes a word of the pair, behind all that was posted to the peer.
@@ -306,4 +293,23 @@ impl Direct {
         };
         Some(spot(block, place(word)))
     }
+}
+
+/// A put whose bytes are copied.
+fn put_short(
+    fabric: &mut Fabric,
+    window: u32,
+    (endpoint, far): (u32, Far),
+    op: &Op,
+    ticket: Ticket,
+    act: Act,
+) -> Result<(), NoResource> {
+    // SAFETY: the origin's buffer is valid until the operation is complete [EP-8]; it is short.
+    let (local, hold) = unsafe { fabric.copied(op.origin.0 as *const u8, op.len as usize) }?;
+    let remote = Spot { at: far.memory.at + op.disp, rkey: far.memory.rkey };
+    let inline = matches!(hold, Hold::Nothing);
+    let manner = Manner { inline, fence: matches!(act, Act::WriteTelling(_)), ..Manner::default() };
+    let what = What::Put { ticket, told: true, hold };
+    // SAFETY: the bytes are copied now, or lie in the buffer.
+    unsafe { fabric.post(endpoint, window, act, local, remote, manner, what) }
 }
