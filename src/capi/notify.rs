@@ -9,7 +9,7 @@ use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::mpi::window::vote;
-use crate::runtime::progress::{often, step};
+use crate::runtime::progress::{Often, step};
 use crate::runtime::window::Places;
 use crate::runtime::{Guard, Scope, Window, with_port};
 use crate::transport::shm::CounterStep;
@@ -53,9 +53,9 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
 
 /// Waits, blocking. The counters are all that is looked at until they have not moved for a while.
 fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<Notified>, Fault> {
-    let mut found = None;
+    let (mut found, mut often) = (None, Often::default());
     drop(wait_unless_broken(guard, window, |window| {
-        often(window, |window| {
+        often.look(window, |window| {
             found = look(window, range);
             found.is_some()
         })

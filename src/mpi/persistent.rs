@@ -20,7 +20,7 @@ use super::request;
 use super::sys::*;
 use crate::engine::{Arrival, ExpectationId, Standing};
 use crate::runtime::notices::{NotStarted, State, look};
-use crate::runtime::progress::{often, step, wait_until};
+use crate::runtime::progress::{Often, step, wait_until};
 use crate::runtime::{Guard, HostHandle, Window, enter};
 
 /// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host could not.
@@ -126,8 +126,9 @@ unsafe fn at(request: *mut MPI_Request) -> Option<MPI_Request> {
 fn wait_for(request: MPI_Request) {
     let guard = enter();
     let Some((window, id)) = guard.notices.waits_on(request.key()) else { return };
+    let mut often = Often::default();
     drop(wait_until(guard, window, |window| {
-        often(window, |window| {
+        often.look(window, |window| {
             look(window);
             !matches!(window.engine.standing(id), Standing::Waiting(_))
         }) || window.port.is_broken()
@@ -156,9 +157,9 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
     if unsafe { window.as_ref() }.engine.standing(id) == Standing::Idle {
         return None;
     }
-    let mut met = None;
+    let (mut met, mut often) = (None, Often::default());
     drop(wait_until(guard, window, |window| {
-        often(window, |window| {
+        often.look(window, |window| {
             look(window);
             let Standing::Met(arrival) = window.engine.standing(id) else { return false };
             window.engine.rest(id);

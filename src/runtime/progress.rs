@@ -288,17 +288,29 @@ pub(crate) fn step(mut guard: Guard) {
 
 /// Looks at one thing alone, which peers have told, between two looks at everything: it is what a blocking wait is for. Without pauses, which take
 /// longer on some processors than a notification takes to come.
-pub(crate) fn often(window: &mut Window, mut look: impl FnMut(&mut Window) -> bool) -> bool {
-    const LOOKS: u32 = 64;
-    for _ in 0..LOOKS {
-        if look(window) {
-            return true;
+#[derive(Debug, Default)]
+pub(crate) struct Often {
+    rounds: u32,
+}
+
+impl Often {
+    /// One round of such looks. True if one has found it.
+    pub(crate) fn look(&mut self, window: &mut Window, mut look: impl FnMut(&mut Window) -> bool) -> bool {
+        const LOOKS: u32 = 64;
+        // A look at an interface takes as long as several at memory, but a round trip is over in a few hundred of them.
+        const EAGER_ROUNDS: u32 = 4;
+        self.rounds = self.rounds.saturating_add(1);
+        let looks = if window.port.drives_host() && self.rounds > EAGER_ROUNDS { LOOKS / 8 } else { LOOKS };
+        for _ in 0..looks {
+            if look(window) {
+                return true;
+            }
+            if !window.port.hear() {
+                return look(window);
+            }
         }
-        if !window.port.hear() {
-            return look(window);
-        }
+        false
     }
-    false
 }
 
 /// True if no window waits for anything of its own.

@@ -404,7 +404,13 @@ impl Direct {
         let mut moved = false;
         let mut at = 0;
         while let Some(&index) = self.dirty.get(at) {
-            let fed = self.peers[index as usize].feed.as_ref().map(|feed| feed.at);
+            let peer = &mut self.peers[index as usize];
+            if !now && peer.patience > 0 && peer.held.is_none() && peer.feed.is_none() && !peer.lost {
+                peer.patience -= 1;
+                at += 1;
+                continue;
+            }
+            let fed = peer.feed.as_ref().map(|feed| feed.at);
             let gone = self.release_held(index) && self.pump(index);
             moved |= fed != self.peers[index as usize].feed.as_ref().map(|feed| feed.at);
             let peer = &mut self.peers[index as usize];

@@ -11,6 +11,8 @@ use crate::transport::shape::moves;
 
 /// Batches of completions taken in by one poll.
 const BATCHES: u32 = 64;
+/// The part of the receive buffers that may be without a receive while more comes in.
+const SPENT: u32 = 8;
 
 impl Fabric {
     /// Takes in what has come to an end. True if there was something.
@@ -26,6 +28,9 @@ impl Fabric {
                 break;
             }
             moved = true;
+        }
+        if !moved {
+            self.post_receives();
         }
         self.free_completions();
         self.leave();
@@ -47,7 +52,7 @@ impl Fabric {
                     if let Some(index) = self.queues.get(&queue).copied() {
                         self.received(index, receive, len, number, bare);
                     }
-                    self.post_receive(receive);
+                    self.spent.push(receive);
                 }
                 Completion::Failed(queue, number, code) => {
                     if let Some(index) = self.queues.get(&queue).copied()
@@ -58,11 +63,21 @@ impl Fabric {
                         self.fail(index, &reason);
                     }
                 }
-                Completion::Spoiled(receive, _) => self.post_receive(receive),
+                Completion::Spoiled(receive, _) => self.spent.push(receive),
             }
         }
         self.completions = completions;
+        if self.spent.len() as u32 >= self.receives.len() / SPENT {
+            self.post_receives();
+        }
         moved
+    }
+
+    /// What was taken out of them comes first: whoever waits for it does not wait for this.
+    fn post_receives(&mut self) {
+        while let Some(receive) = self.spent.pop() {
+            self.post_receive(receive);
+        }
     }
 
     fn post_receive(&mut self, receive: u32) {

@@ -247,6 +247,8 @@ pub struct Fabric {
     name: Name,
     buffers: Pool,
     receives: Pool,
+    /// Receives that were taken out and are not posted again as yet.
+    spent: Vec<u32>,
     words: Pool,
     accesses: Vec<Option<Access>>,
     /// Accesses that must be tried again and found no room.
@@ -308,6 +310,7 @@ impl Fabric {
             name,
             buffers,
             receives: incoming,
+            spent: Vec::new(),
             words,
             accesses: (0..ANSWERS).map(|_| None).collect(),
             again: Vec::new(),
