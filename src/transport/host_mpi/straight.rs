@@ -106,9 +106,7 @@ impl<C: Courier> MessageWindow<C> {
     /// Waits for a moment, or until the interface has something to tell.
     #[inline]
     pub fn linger(&self) {
-        if self.finished.is_empty()
-            && let Some(direct) = self.courier.direct_ref()
-        {
+        if let Some(direct) = self.courier.direct_ref() {
             let _ = (0..LOOKS).any(|_| direct.stirs());
         }
     }
@@ -116,15 +114,12 @@ impl<C: Courier> MessageWindow<C> {
     /// Takes in what has come past the messages, and nothing else. False if there was something, or if only a look at everything can tell.
     #[inline]
     pub fn hear(&mut self) -> bool {
-        match self.courier.direct() {
-            Some(direct) if !direct.stirs() => true,
-            Some(direct) => {
-                direct.poll();
-                self.take_straight();
-                false
-            }
-            None => false,
+        let Some(direct) = self.courier.direct() else { return false };
+        if !direct.hear_some() {
+            return true;
         }
+        self.take_told();
+        false
     }
 
     /// Takes in what has come past the messages. True if there was something.
@@ -134,6 +129,17 @@ impl<C: Courier> MessageWindow<C> {
         self.finished.extend(std::iter::from_fn(|| direct.next_finished()));
         self.answers.extend(std::iter::from_fn(|| direct.next_answer()));
         let mut moved = self.finished.len() + self.answers.len() > before;
+        moved |= self.take_told();
+        while let Some((peer, reason)) = self.courier.direct().and_then(crate::transport::verbs::Direct::next_lost) {
+            moved = true;
+            self.lose(peer, &reason);
+        }
+        moved
+    }
+
+    /// Counters of this process that peers have raised past the messages. True if there was one.
+    fn take_told(&mut self) -> bool {
+        let mut moved = false;
         while let Some((peer, counter)) = self.courier.direct().and_then(crate::transport::verbs::Direct::next_told) {
             moved = true;
             if counter < self.near.counters_of(self.members.place()) {
@@ -142,10 +148,6 @@ impl<C: Courier> MessageWindow<C> {
                 let index = self.link_to(peer);
                 self.refuse(peer, Some(index), super::wire::Malformed::UnknownCounter);
             }
-        }
-        while let Some((peer, reason)) = self.courier.direct().and_then(crate::transport::verbs::Direct::next_lost) {
-            moved = true;
-            self.lose(peer, &reason);
         }
         moved
     }

@@ -17,6 +17,10 @@ impl Direct {
             return None;
         }
         let index = self.peer(op.target);
+        let short = op.kind == OpKind::Put && op.len <= PACKET as u64;
+        if short && self.wait_for_notification(index, op, ticket) {
+            return Some(Posted::Pending);
+        }
         let Some((endpoint, far)) = self.reach(index) else { return Some(Posted::NoResource) };
         if far.memory.rkey == 0 && far.memory.at == 0 {
             return None;
@@ -27,14 +31,7 @@ impl Direct {
         if !self.release_held(index) || self.peers[index as usize].feed.is_some() {
             return Some(Posted::NoResource);
         }
-        let announced = std::mem::take(&mut self.peers[index as usize].announced);
-        let short = op.kind == OpKind::Put && op.len <= PACKET as u64;
-        if announced && short {
-            // It goes with its notification, in one request.
-            self.peers[index as usize].held = Some(HeldPut { op: *op, ticket });
-            self.list_told(index, false);
-            return Some(Posted::Pending);
-        }
+        self.peers[index as usize].announced = false;
         self.list(index);
         if !short {
             return Some(self.begin(index, op, ticket));
@@ -43,6 +40,20 @@ impl Direct {
             Ok(()) => Posted::Local,
             Err(NoResource) => Posted::NoResource,
         })
+    }
+
+    /// A short put goes with the notification that has been announced, in one request.
+    #[inline]
+    fn wait_for_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> bool {
+        let peer = &mut self.peers[index as usize];
+        let far = peer.far.filter(|far| far.memory.rkey != 0 || far.memory.at != 0);
+        if !peer.announced || op.len == 0 || far.is_none() || peer.held.is_some() || peer.feed.is_some() {
+            return false;
+        }
+        peer.announced = false;
+        peer.held = Some(HeldPut { op: *op, ticket });
+        self.list_told(index, false);
+        true
     }
 
     /// Starts a put or get of one run that may go in pieces.

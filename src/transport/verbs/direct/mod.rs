@@ -41,7 +41,7 @@ pub(crate) fn lock(fabric: &Shared) -> MutexGuard<'_, Fabric> {
 }
 
 /// Room for events that is kept.
-const KEPT: usize = 256;
+const KEPT: usize = 1024;
 /// Peers that a report names.
 const NAMED: usize = 16;
 
@@ -97,7 +97,7 @@ pub(super) struct Peer {
     pub(super) rank: Rank,
     pub(super) block: Block,
     pub(super) endpoint: Option<u32>,
-    far: Option<Far>,
+    pub(super) far: Option<Far>,
     /// It was asked, and for which generation of the queue.
     asked: Option<u32>,
     /// Hellos that it is still to say.
@@ -353,9 +353,7 @@ impl Direct {
             polled
         };
         let moved = polled || !events.is_empty();
-        events.drain(..).for_each(|event| self.take(event));
-        events.shrink_to(KEPT);
-        self.events = events;
+        self.take_all(events);
         for _ in 0..self.deferred.len() {
             if let Some((index, hello)) = self.deferred.pop_front() {
                 self.heed(index, &hello);
@@ -367,7 +365,29 @@ impl Direct {
     /// True if there is something to take in. What waits for room, or for a poll to count, is not looked at.
     #[inline]
     pub fn stirs(&self) -> bool {
-        lock(&self.fabric).stirs(self.window)
+        !self.finished.is_empty() || lock(&self.fabric).stirs(self.window)
+    }
+
+    /// Takes in some of that. False if there was nothing.
+    pub fn hear_some(&mut self) -> bool {
+        let mut fabric = lock(&self.fabric);
+        if !fabric.stirs(self.window) {
+            return false;
+        }
+        fabric.take_batch();
+        let mut events = std::mem::take(&mut self.events);
+        fabric.take_events(self.window, &mut events);
+        drop(fabric);
+        self.take_all(events);
+        true
+    }
+
+    fn take_all(&mut self, mut events: VecDeque<Event>) {
+        while let Some(event) = events.pop_front() {
+            self.take(event);
+        }
+        events.shrink_to(KEPT);
+        self.events = events;
     }
 
     /// This process has waited for long: whether all peers are still there is asked, of those of which no answer is under way. One that is gone

@@ -37,7 +37,8 @@ impl Fabric {
         moved
     }
 
-    pub(super) fn take_batch(&mut self) -> bool {
+    /// Takes in a bounded number of completions. False if there were none.
+    pub(in crate::transport::verbs) fn take_batch(&mut self) -> bool {
         let mut completions = std::mem::take(&mut self.completions);
         self.nic.poll(&mut completions);
         let moved = !completions.is_empty();
