@@ -274,6 +274,14 @@ pub trait Port: LockMemory {
     /// Operations of one origin on one target take effect in the order of these calls where they are accumulates.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
 
+    /// Starts a put and the [notification](OpKind::Notify) behind it as one operation, of which the put's ticket and stages are told. `None` if
+    /// that cannot be done, or not now: then they are two.
+    #[inline]
+    fn post_notified(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
+        let _ = (put, notification, ticket);
+        None
+    }
+
     /// Writes `value` to `word` at `peer`, after every operation to `peer` that is [`Posted::Complete`] or
     /// [`Stage::Remote`] has become visible there (release). `peer` may be this process.
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource>;

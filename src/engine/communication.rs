@@ -28,6 +28,20 @@ impl Window {
         }
     }
 
+    /// Issues an operation and the notification behind it as one, if the port does that and nothing is in the way. False: nothing was done.
+    pub fn issue_notified(&mut self, port: &mut impl Port, op: &Op, notification: &Op) -> bool {
+        if !self.finds_direct_way(op.target) {
+            return false;
+        }
+        let (Some(route), ticket) = (self.route, self.records.next_ticket()) else { return false };
+        let Some(answer) = port.post_notified(op, notification, ticket) else { return false };
+        if answer != Posted::Complete {
+            let route = self.unfolded_route(route);
+            self.account_for(route.epoch, route.leg, op, answer, false);
+        }
+        true
+    }
+
     /// True if an operation to this target goes to the transport at once, and leaves nothing here if that completes it: as long as
     /// nothing opens, closes or queues.
     #[inline]

@@ -11,7 +11,7 @@ use super::rma::{issue, issue_request};
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
-use crate::runtime::{Guard, Scope, Window};
+use crate::runtime::{Guard, Scope, Window, with_port};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
@@ -73,10 +73,17 @@ pub(super) fn with_notification(
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let behind = behind(ours)?;
+    let made = make(ours)?;
+    if let (Some(op), Some(notification)) = (&made, &behind)
+        && with_port!(&mut ours.port, port => ours.engine.issue_notified(port, op, notification))
+    {
+        count_call(&mut guard, window);
+        return Ok(());
+    }
     if let Some(op) = &behind {
         ours.port.announce_notification(op.target);
     }
-    if let Some(op) = make(ours)? {
+    if let Some(op) = made {
         issue(ours, &op)?;
     }
     // In the epoch of the operation, which is there: this is not refused where that was not.

@@ -521,6 +521,14 @@ impl<C: Courier> Port for MessageWindow<C> {
         }
     }
 
+    #[inline]
+    fn post_notified(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
+        match self.members.near(put.target) {
+            Some(_) => None,
+            None => self.post_notified_straight(put, notification, ticket),
+        }
+    }
+
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         if let Some(peer) = self.members.near(peer) {
             return self.near.signal(peer, word, value);

@@ -55,6 +55,16 @@ impl<C: Courier> MessageWindow<C> {
         Some(posted)
     }
 
+    /// Starts a put and the notification behind it, in one request.
+    #[inline]
+    pub(super) fn post_notified_straight(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
+        let simple = put.kind == OpKind::Put && put.shape.is_none() && notification.kind == OpKind::Notify;
+        if !simple || self.broken || self.courier.direct_ref().is_none() || !self.has_no_messages(put.target) {
+            return None;
+        }
+        self.courier.direct()?.put_telling(put, notification.disp as u32, ticket)
+    }
+
     /// Starts an accumulate that is the interface's, on whichever process; `None` if it is the target's processor's.
     #[inline]
     pub(super) fn reduce_straight(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {

@@ -156,6 +156,30 @@ impl Direct {
         }
     }
 
+    /// Starts a short put that raises a counter of the peer, in one request; `None` if that cannot be, or not now.
+    #[inline]
+    pub fn put_telling(&mut self, put: &Op, counter: u32, ticket: Ticket) -> Option<Posted> {
+        if put.len == 0 || put.len > PACKET as u64 || !self.is_able(put.target) {
+            return None;
+        }
+        let index = self.peer(put.target);
+        let to @ (endpoint, far) = self.reach(index)?;
+        let number = telling(far.window, counter)?;
+        let peer = &self.peers[index as usize];
+        if far.memory == Spot::default() || peer.held.is_some() || peer.feed.is_some() {
+            return None;
+        }
+        let mut fabric = lock(&self.fabric);
+        if fabric.is_exchanging(endpoint) {
+            return None;
+        }
+        let alone = !fabric.has_uncovered(endpoint);
+        put_short(&mut fabric, self.window, to, put, ticket, Act::WriteTelling(number)).ok()?;
+        drop(fabric);
+        self.list_told(index, alone);
+        Some(Posted::Local)
+    }
+
     /// Raises a counter of the peer behind all that was posted to it before; `None` if a message has to do it.
     pub fn notify(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
         if op.kind != OpKind::Notify || !self.is_able(op.target) {
