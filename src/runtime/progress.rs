@@ -261,9 +261,6 @@ pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done
                 return guard;
             }
             driven = window.port.drives_host();
-            if driven {
-                window.linger();
-            }
         }
         let round = patience.round();
         if round {
@@ -275,6 +272,10 @@ pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done
         }
         patience.pause();
         guard = enter();
+        if driven {
+            // SAFETY: as above.
+            unsafe { window.as_ref() }.linger();
+        }
     }
 }
 

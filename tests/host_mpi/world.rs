@@ -237,8 +237,19 @@ pub struct Flight {
 impl Flight {
     /// Posts, or says that it was refused.
     pub fn try_post(&mut self, window: &mut Far, op: &Op) -> bool {
-        let ticket = Ticket(self.seen.len() as u32);
-        let seen = match window.post(op, ticket) {
+        let answer = window.post(op, Ticket(self.seen.len() as u32));
+        self.heed(answer)
+    }
+
+    /// As [`try_post`](Self::try_post), of a put and the notification behind it as one.
+    #[allow(dead_code, reason = "messages have no such thing")]
+    pub fn try_post_notified(&mut self, window: &mut Far, put: &Op, notification: &Op) -> bool {
+        let answer = window.post_notified(put, notification, Ticket(self.seen.len() as u32));
+        answer.is_some_and(|answer| self.heed(answer))
+    }
+
+    fn heed(&mut self, answer: Posted) -> bool {
+        let seen = match answer {
             Posted::Complete => (true, true),
             Posted::Local => (true, false),
             Posted::Pending => (false, false),

@@ -95,7 +95,9 @@ impl Nic for Holder {
     unsafe fn receive(&mut self, _: u32, _: usize, _: u32, _: u32) -> Result<(), Failure> {
         unreachable!()
     }
-    fn poll(&mut self, _: &mut Vec<Completion>) {}
+    fn poll(&mut self, _: &mut Vec<Completion>) -> bool {
+        false
+    }
     fn explain(&self, _: u32) -> String {
         unreachable!()
     }

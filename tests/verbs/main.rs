@@ -12,6 +12,7 @@ mod hellos;
 mod kept;
 mod layout;
 mod net;
+mod notified;
 mod recycle;
 mod reductions;
 mod registrations;

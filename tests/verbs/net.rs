@@ -361,13 +361,21 @@ impl Nic for MemoryNic {
         Ok(())
     }
 
-    fn poll(&mut self, into: &mut Vec<Completion>) {
+    fn poll(&mut self, into: &mut Vec<Completion>) -> bool {
         let me = self.me;
         let mut net = self.net();
         net.run();
         let some = net.ends[me].completions.len().min(8);
         into.extend(net.ends[me].completions.drain(..some));
         assert!(net.ends[me].completions.len() <= self.completions as usize, "completions overflow");
+        !net.ends[me].completions.is_empty()
+    }
+
+    fn stirs(&mut self) -> bool {
+        let me = self.me;
+        let mut net = self.net();
+        net.run();
+        !net.ends[me].completions.is_empty()
     }
 
     fn explain(&self, code: u32) -> String {

@@ -14,7 +14,7 @@ pub fn meter(hub: &Arc<Mutex<Hub>>, rank: usize) -> Meter {
 }
 
 /// Requests that something takes at rank 0.
-fn counted(hub: &Arc<Mutex<Hub>>, what: impl FnOnce()) -> (u64, u64, u64) {
+pub fn counted(hub: &Arc<Mutex<Hub>>, what: impl FnOnce()) -> (u64, u64, u64) {
     let before = meter(hub, 0);
     what();
     let after = meter(hub, 0);
@@ -196,59 +196,6 @@ fn completions_are_made_where_they_run_short() {
             }
         }
     }
-    end(&hub, w);
-}
-
-#[test]
-fn a_notified_put_is_one_request() {
-    let (hub, mut w, _memories, mut flight) = met();
-    for len in [8usize, 3000] {
-        let from = vec![4u8; len];
-        let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, len) };
-        let before = w[1].counter(0);
-        let requests = counted(&hub, || {
-            w[0].announce_notification(1);
-            assert!(flight.try_post(&mut w[0], &put));
-            assert!(flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)));
-        });
-        assert_eq!(requests, (1, 0, 0), "{len} bytes");
-        while w[1].counter(0) == before {
-            poll(&mut w);
-        }
-        let there = unsafe { std::slice::from_raw_parts((w[1].base().0 + 16) as *const u8, len) };
-        assert_eq!(there, from, "the data come before the notification");
-        drain(&mut w, &mut flight);
-    }
-    end(&hub, w);
-}
-
-/// In a dialogue of notified puts the end of each is not asked for; nor does it stay unknown for long, however many follow.
-#[test]
-fn notified_puts_are_covered_by_the_hundred() {
-    let (hub, mut w, _memories, mut flight) = met();
-    let from = [4u8; 8];
-    let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, 8) };
-    let before = meter(&hub, 0);
-    for round in 0..500 {
-        w[0].announce_notification(1);
-        while !flight.try_post(&mut w[0], &put) {
-            poll(&mut w);
-        }
-        while !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)) {
-            poll(&mut w);
-        }
-        while w[1].counter(0) <= round {
-            poll(&mut w);
-        }
-        flight.collect(&mut w[0]);
-        assert!(flight.open < 600, "{} operations have no end", flight.open);
-    }
-    let covers = meter(&hub, 0).covers - before.covers;
-    if crate::carry::device().is_none() {
-        assert!((1..100).contains(&covers), "{covers} requests for the end of 500 puts");
-    }
-    // Nobody closes anything: they end by themselves.
-    drain(&mut w, &mut flight);
     end(&hub, w);
 }
 

@@ -13,9 +13,6 @@ use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind
 /// Time for what is under way in a window that is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Looks at the interface alone between two looks at everything.
-const LOOKS: u32 = 8;
-
 impl<C: Courier> MessageWindow<C> {
     /// True if nothing that this process has asked of a peer by messages may still have to be done.
     fn has_no_messages(&mut self, peer: Rank) -> bool {
@@ -116,6 +113,7 @@ impl<C: Courier> MessageWindow<C> {
     /// Waits for a moment, or until the interface has something to tell.
     #[inline]
     pub fn linger(&self) {
+        const LOOKS: u32 = 8;
         if let Some(direct) = self.courier.direct_ref() {
             let _ = (0..LOOKS).any(|_| direct.stirs());
         }

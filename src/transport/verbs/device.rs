@@ -513,10 +513,9 @@ impl Nic for Device {
         if code == 0 { Ok(()) } else { Err(error("ibv_post_srq_recv", code)) }
     }
 
-    fn poll(&mut self, into: &mut Vec<Completion>) {
-        if self.taken.is_empty() && !self.take_batch() {
-            return;
-        }
+    fn poll(&mut self, into: &mut Vec<Completion>) -> bool {
+        // What was taken before is not all that there is now.
+        let more = !self.taken.is_empty() || self.take_batch() && self.taken.len() >= BATCH;
         for wc in self.taken.drain(..) {
             // Of a queue that was closed.
             let queue = self.numbers.get(&wc.qp_num).map(|index| Queue(*index));
@@ -537,6 +536,7 @@ impl Nic for Device {
                 (Some(queue), false) => Completion::Failed(queue, wc.wr_id, wc.status),
             });
         }
+        more
     }
 
     fn stirs(&mut self) -> bool {

@@ -225,8 +225,8 @@ pub trait Nic: Debug + Send {
     /// In words.
     unsafe fn receive(&mut self, receive: u32, at: usize, len: u32, lkey: u32) -> Result<(), Failure>;
 
-    /// What has come to an end since the last call, in order for each queue, a bounded number.
-    fn poll(&mut self, into: &mut Vec<Completion>);
+    /// What has come to an end since the last call, in order for each queue, a bounded number. True if that may not be all.
+    fn poll(&mut self, into: &mut Vec<Completion>) -> bool;
 
     /// Whether [`poll`](Self::poll) would find something; true if that is not known.
     fn stirs(&mut self) -> bool {

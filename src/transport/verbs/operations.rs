@@ -1,7 +1,7 @@
 //! What the engine asks of a [`Direct`]: operations, signals, lock words.
 
-use super::direct::{Direct, Far, Feed, HeldPut, REGISTERED_FROM, Signalled, lock, telling};
-use super::fabric::{Asker, Change, Fabric, Hold, Local, Manner, What};
+use super::direct::{Direct, Feed, HeldPut, REGISTERED_FROM, Signalled, lock, telling};
+use super::fabric::{Asker, Change, Fabric, Hold, Local, Manner, State, What};
 use super::hello::Spot;
 use super::nic::{Act, Atomics};
 use super::words::{Block, OWN, place, signal_place, spot};
@@ -36,7 +36,7 @@ impl Direct {
         if !short {
             return Some(self.begin(index, op, ticket));
         }
-        Some(match put_short(&mut lock(&self.fabric), self.window, (endpoint, far), op, ticket, Act::Write) {
+        Some(match put_short(&mut lock(&self.fabric), self.window, endpoint, far.memory, op, ticket, Act::Write) {
             Ok(()) => Posted::Local,
             Err(NoResource) => Posted::NoResource,
         })
@@ -133,7 +133,9 @@ impl Direct {
     pub(super) fn release_held(&mut self, index: u32) -> bool {
         let Some(HeldPut { op, ticket }) = self.peers[index as usize].held.take() else { return true };
         let gone = match self.reach(index) {
-            Some(to) => put_short(&mut lock(&self.fabric), self.window, to, &op, ticket, Act::Write),
+            Some((endpoint, far)) => {
+                put_short(&mut lock(&self.fabric), self.window, endpoint, far.memory, &op, ticket, Act::Write)
+            }
             None => Err(NoResource),
         };
         match gone {
@@ -163,18 +165,18 @@ impl Direct {
             return None;
         }
         let index = self.peer(put.target);
-        let to @ (endpoint, far) = self.reach(index)?;
-        let number = telling(far.window, counter)?;
         let peer = &self.peers[index as usize];
+        let (endpoint, far) = (peer.endpoint?, peer.far.as_ref()?);
+        let number = telling(far.window, counter)?;
         if far.memory == Spot::default() || peer.held.is_some() || peer.feed.is_some() {
             return None;
         }
         let mut fabric = lock(&self.fabric);
-        if fabric.is_exchanging(endpoint) {
+        if *fabric.state_of(endpoint) != State::Ready || fabric.is_exchanging(endpoint) {
             return None;
         }
         let alone = !fabric.has_uncovered(endpoint);
-        put_short(&mut fabric, self.window, to, put, ticket, Act::WriteTelling(number)).ok()?;
+        put_short(&mut fabric, self.window, endpoint, far.memory, put, ticket, Act::WriteTelling(number)).ok()?;
         drop(fabric);
         self.list_told(index, alone);
         Some(Posted::Local)
@@ -199,7 +201,7 @@ impl Direct {
         let act = Act::WriteTelling(number);
         let gone = match &held {
             _ if fabric.is_exchanging(endpoint) => Err(NoResource),
-            Some(put) => put_short(&mut fabric, self.window, (endpoint, far), &put.op, put.ticket, act),
+            Some(put) => put_short(&mut fabric, self.window, endpoint, far.memory, &put.op, put.ticket, act),
             None => {
                 let manner = Manner { fence: true, ..Manner::default() };
                 let what = What::Put { ticket, told: true, hold: Hold::Nothing };
@@ -334,14 +336,15 @@ impl Direct {
 fn put_short(
     fabric: &mut Fabric,
     window: u32,
-    (endpoint, far): (u32, Far),
+    endpoint: u32,
+    memory: Spot,
     op: &Op,
     ticket: Ticket,
     act: Act,
 ) -> Result<(), NoResource> {
     // SAFETY: the origin's buffer is valid until the operation is complete [EP-8]; it is short.
     let (local, hold) = unsafe { fabric.copied(op.origin.0 as *const u8, op.len as usize) }?;
-    let remote = Spot { at: far.memory.at + op.disp, rkey: far.memory.rkey };
+    let remote = Spot { at: memory.at + op.disp, rkey: memory.rkey };
     let inline = matches!(hold, Hold::Nothing);
     let manner = Manner { inline, fence: matches!(act, Act::WriteTelling(_)), ..Manner::default() };
     let what = What::Put { ticket, told: true, hold };

@@ -310,9 +310,13 @@ impl Direct {
     /// As [`list`](Self::list), of something whose end nobody waits for as yet, since the target has been told of it. `alone`: nothing else was
     /// to be covered before.
     pub(super) fn list_told(&mut self, index: u32, alone: bool) {
-        let patience = if alone { PATIENCE } else { self.peers[index as usize].patience };
-        self.list(index);
-        self.peers[index as usize].patience = patience;
+        let peer = &mut self.peers[index as usize];
+        if alone {
+            peer.patience = PATIENCE;
+        }
+        if !std::mem::replace(&mut peer.listed, true) {
+            self.dirty.push(index);
+        }
     }
 
     fn lose(&mut self, index: u32, reason: String) {

@@ -14,6 +14,16 @@ const BATCHES: u32 = 64;
 /// The part of the receive buffers that may be without a receive while more comes in.
 const SPENT: u32 = 8;
 
+/// What there was to be taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::transport::verbs) enum Batch {
+    Empty,
+    /// Completions, and there were no others.
+    All,
+    /// Completions, and perhaps there are more.
+    Some,
+}
+
 impl Fabric {
     /// Takes in what has come to an end. True if there was something.
     pub(in crate::transport::verbs) fn poll(&mut self) -> bool {
@@ -24,10 +34,11 @@ impl Fabric {
         let mut moved = false;
         // All that has come: who sees that an operation of a peer is over must see what it has told as well.
         for _ in 0..BATCHES {
-            if !self.take_batch() {
+            let batch = self.take_batch();
+            moved |= batch != Batch::Empty;
+            if batch != Batch::Some {
                 break;
             }
-            moved = true;
         }
         if !moved {
             self.post_receives();
@@ -37,11 +48,15 @@ impl Fabric {
         moved
     }
 
-    /// Takes in a bounded number of completions. False if there were none.
-    pub(in crate::transport::verbs) fn take_batch(&mut self) -> bool {
+    /// Takes in a bounded number of completions.
+    pub(in crate::transport::verbs) fn take_batch(&mut self) -> Batch {
         let mut completions = std::mem::take(&mut self.completions);
-        self.nic.poll(&mut completions);
-        let moved = !completions.is_empty();
+        let more = self.nic.poll(&mut completions);
+        let batch = match (completions.is_empty(), more) {
+            (true, _) => Batch::Empty,
+            (false, false) => Batch::All,
+            (false, true) => Batch::Some,
+        };
         for completion in completions.drain(..) {
             match completion {
                 Completion::Done(queue, number) => {
@@ -71,7 +86,7 @@ impl Fabric {
         if self.spent.len() as u32 >= self.receives.len() / SPENT {
             self.post_receives();
         }
-        moved
+        batch
     }
 
     /// What was taken out of them comes first: whoever waits for it does not wait for this.

@@ -25,6 +25,7 @@ mod completions;
 mod queues;
 mod requests;
 
+use completions::Batch;
 use queues::Count;
 pub(super) use queues::{Joined, Stand, State};
 pub(super) use requests::Last;
@@ -411,7 +412,7 @@ impl Fabric {
     /// A window is gone. Its number is, when nothing of it is under way any more.
     pub(super) fn close_window(&mut self, window: u32) {
         // What has come for it must not be taken for another's.
-        while self.take_batch() {}
+        while self.take_batch() != Batch::Empty {}
         match &mut self.inboxes[window as usize] {
             Some(inbox) if inbox.under_way > 0 => *inbox = Inbox { closed: true, under_way: inbox.under_way, ..Inbox::default() },
             _ => self.free_window(window),

@@ -7,7 +7,7 @@
 
 use super::super::hello::{Hello, Name, Spot};
 use super::super::nic::{Act, Address, Failure};
-use super::{Fabric, Hold, Local, Manner, NOBODY, What};
+use super::{Batch, Fabric, Hold, Local, Manner, NOBODY, What};
 
 /// What comes with the last packet of a queue, instead of a window.
 pub(super) const LAST: u32 = u32::MAX;
@@ -279,7 +279,7 @@ impl Fabric {
     /// The peer says that it is past the queue of this generation, which so ends here too. False if there is still something under way.
     fn left_alone(&mut self, endpoint: u32, generation: u32) -> bool {
         // Its last packet may have come by now.
-        while self.take_batch() {}
+        while self.take_batch() != Batch::Empty {}
         self.leave();
         // What is under way to a queue that is gone will fail, and be told.
         if !self.endpoints[endpoint as usize].flying.is_empty() || !self.is_idle(endpoint) {
