@@ -92,6 +92,30 @@ fn a_put_and_its_notification_are_one_operation() {
     end(&hub, w);
 }
 
+/// The same where nobody polls between two of them: what has no end as yet is bounded by their number, too.
+#[test]
+fn notified_puts_are_covered_where_polls_are_rare() {
+    let (hub, mut w, _memories, mut flight) = met();
+    let from = [4u8; 8];
+    let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, 8) };
+    let before = meter(&hub, 0).covers;
+    for call in 1..=640 {
+        while !flight.try_post_notified(&mut w[0], &put, &op(OpKind::Notify, 1, 0, 0)) {
+            poll(&mut w);
+        }
+        // The target hears of it, and the origin of no more than that its requests are done.
+        assert!((0..1_000_000).any(|_| !w[1].hear()), "call {call}: it does not come");
+        w[0].hear();
+        if call % 64 == 0 {
+            poll(&mut w);
+        }
+    }
+    let covers = meter(&hub, 0).covers - before;
+    assert!(covers >= 5, "{covers} requests for the end of 640 puts");
+    drain(&mut w, &mut flight);
+    end(&hub, w);
+}
+
 /// What the engine makes of it: nothing before access is granted, and then an operation that the epoch waits for.
 #[test]
 fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {

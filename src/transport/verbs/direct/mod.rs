@@ -31,6 +31,8 @@ pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
 /// Polls that a notified put is left alone, though its end is known only by a request behind it: in a dialogue the answer comes before, and
 /// one such request does for many puts.
 const PATIENCE: u32 = 128;
+/// Polls that each further one counts for: where answers come at once there are few polls, and the ends of thousands would have to be told at once.
+const POLLS_PER_PUT: u32 = 4;
 
 /// The interface of this process, as its windows share it.
 pub type Shared = Arc<Mutex<Fabric>>;
@@ -311,9 +313,7 @@ impl Direct {
     /// to be covered before.
     pub(super) fn list_told(&mut self, index: u32, alone: bool) {
         let peer = &mut self.peers[index as usize];
-        if alone {
-            peer.patience = PATIENCE;
-        }
+        peer.patience = if alone { PATIENCE } else { peer.patience.saturating_sub(POLLS_PER_PUT) };
         if !std::mem::replace(&mut peer.listed, true) {
             self.dirty.push(index);
         }
