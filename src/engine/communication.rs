@@ -15,13 +15,8 @@ impl Window {
     pub fn issue(&mut self, port: &mut impl Port, op: &Op) -> Result<(), SyncError> {
         match self.route {
             Some(route) if route.direct && route.target == op.target => {
-                match port.post(op, self.records.next_ticket()) {
-                    Posted::Complete => {}
-                    answer => {
-                        let route = self.unfolded_route(route);
-                        self.account_for(route.epoch, route.leg, op, answer, false);
-                    }
-                }
+                let answer = port.post(op, self.records.next_ticket());
+                self.account_on(route, op, answer);
                 Ok(())
             }
             _ => self.issue_elsewhere(port, op, false).map(|_| ()),
@@ -33,13 +28,19 @@ impl Window {
         if !self.finds_direct_way(op.target) {
             return false;
         }
-        let (Some(route), ticket) = (self.route, self.records.next_ticket()) else { return false };
-        let Some(answer) = port.post_notified(op, notification, ticket) else { return false };
+        let Some(route) = self.route else { return false };
+        let Some(answer) = port.post_notified(op, notification, self.records.next_ticket()) else { return false };
+        self.account_on(route, op, answer);
+        true
+    }
+
+    /// Accounts for an operation that has gone directly.
+    #[inline(always)]
+    fn account_on(&mut self, route: Route, op: &Op, answer: Posted) {
         if answer != Posted::Complete {
             let route = self.unfolded_route(route);
             self.account_for(route.epoch, route.leg, op, answer, false);
         }
-        true
     }
 
     /// True if an operation to this target goes to the transport at once, and leaves nothing here if that completes it: as long as

@@ -5,12 +5,26 @@ use mpix_rma::engine::*;
 use crate::requests::{counted, drain, met, meter, poll};
 use crate::world::*;
 
+/// A put to process 1.
+fn put_of(from: &[u8]) -> Op {
+    Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, from.len()) }
+}
+
+/// The counter of process 1 is raised from what it was, and then the bytes of the put are there.
+fn assert_told(w: &mut [Far], before: u64, bytes: &[u8]) {
+    while w[1].counter(0) == before {
+        poll(w);
+    }
+    let there = unsafe { std::slice::from_raw_parts((w[1].base().0 + 16) as *const u8, bytes.len()) };
+    assert_eq!(there, bytes, "the data come before the notification");
+}
+
 #[test]
 fn a_notified_put_is_one_request() {
     let (hub, mut w, _memories, mut flight) = met();
     for len in [8usize, 3000] {
         let from = vec![4u8; len];
-        let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, len) };
+        let put = put_of(&from);
         let before = w[1].counter(0);
         let requests = counted(&hub, || {
             w[0].announce_notification(1);
@@ -18,11 +32,7 @@ fn a_notified_put_is_one_request() {
             assert!(flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)));
         });
         assert_eq!(requests, (1, 0, 0), "{len} bytes");
-        while w[1].counter(0) == before {
-            poll(&mut w);
-        }
-        let there = unsafe { std::slice::from_raw_parts((w[1].base().0 + 16) as *const u8, len) };
-        assert_eq!(there, from, "the data come before the notification");
+        assert_told(&mut w, before, &from);
         drain(&mut w, &mut flight);
     }
     end(&hub, w);
@@ -33,7 +43,7 @@ fn a_notified_put_is_one_request() {
 fn notified_puts_are_covered_by_the_hundred() {
     let (hub, mut w, _memories, mut flight) = met();
     let from = [4u8; 8];
-    let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, 8) };
+    let put = put_of(&from);
     let before = meter(&hub, 0);
     for round in 0..500 {
         w[0].announce_notification(1);
@@ -64,16 +74,12 @@ fn a_put_and_its_notification_are_one_operation() {
     let (hub, mut w, _memories, mut flight) = met();
     let notification = op(OpKind::Notify, 1, 0, 0);
     let from = vec![5u8; 20_000];
-    let put = |len: usize| Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, len) };
+    let put = |len: usize| put_of(&from[..len]);
     for len in [8usize, 3000, 16 * 1024] {
         let before = w[1].counter(0);
         let requests = counted(&hub, || assert!(flight.try_post_notified(&mut w[0], &put(len), &notification)));
         assert_eq!(requests.0, 1, "{len} bytes");
-        while w[1].counter(0) == before {
-            poll(&mut w);
-        }
-        let there = unsafe { std::slice::from_raw_parts((w[1].base().0 + 16) as *const u8, len) };
-        assert_eq!(there, &from[..len], "the data come before the notification");
+        assert_told(&mut w, before, &from[..len]);
         drain(&mut w, &mut flight);
     }
     let requests = counted(&hub, || {
@@ -97,7 +103,7 @@ fn a_put_and_its_notification_are_one_operation() {
 fn notified_puts_are_covered_where_polls_are_rare() {
     let (hub, mut w, _memories, mut flight) = met();
     let from = [4u8; 8];
-    let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, 8) };
+    let put = put_of(&from);
     let before = meter(&hub, 0).covers;
     for call in 1..=640 {
         while !flight.try_post_notified(&mut w[0], &put, &op(OpKind::Notify, 1, 0, 0)) {
@@ -122,7 +128,7 @@ fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
     let (hub, mut w, _memories, _) = met();
     let mut engine = Window::new(0, 2, ReorderFlags::default());
     let from = [6u8; 8];
-    let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, 8) };
+    let put = put_of(&from);
     let notification = op(OpKind::Notify, 1, 0, 0);
     assert!(!engine.issue_notified(&mut w[0], &put, &notification), "there is no epoch");
     engine.lock(&mut w[0], LockMode::Shared, 1, Assert::default()).unwrap();
@@ -161,7 +167,7 @@ fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
 fn a_counter_is_heard_of_without_a_poll() {
     let (hub, mut w, _memories, mut flight) = met();
     let from = [4u8; 8];
-    let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, 8) };
+    let put = put_of(&from);
     for round in 1..=200 {
         while !flight.try_post_notified(&mut w[0], &put, &op(OpKind::Notify, 1, 0, 0)) {
             poll(&mut w);

@@ -1,6 +1,6 @@
 //! What the engine asks of a [`Direct`]: operations, signals, lock words.
 
-use super::direct::{Direct, Feed, HeldPut, REGISTERED_FROM, Signalled, lock, telling};
+use super::direct::{Direct, Far, Feed, HeldPut, REGISTERED_FROM, Signalled, lock, telling};
 use super::fabric::{Asker, Change, Fabric, Hold, Local, Manner, State, What};
 use super::hello::Spot;
 use super::nic::{Act, Atomics};
@@ -22,7 +22,7 @@ impl Direct {
             return Some(Posted::Pending);
         }
         let Some((endpoint, far)) = self.reach(index) else { return Some(Posted::NoResource) };
-        if far.memory.rkey == 0 && far.memory.at == 0 {
+        if !far.has_memory() {
             return None;
         }
         if op.len == 0 {
@@ -46,8 +46,8 @@ impl Direct {
     #[inline]
     fn wait_for_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> bool {
         let peer = &mut self.peers[index as usize];
-        let far = peer.far.filter(|far| far.memory.rkey != 0 || far.memory.at != 0);
-        if !peer.announced || op.len == 0 || far.is_none() || peer.held.is_some() || peer.feed.is_some() {
+        let has_memory = peer.far.as_ref().is_some_and(Far::has_memory);
+        if !peer.announced || op.len == 0 || !has_memory || peer.held.is_some() || peer.feed.is_some() {
             return false;
         }
         peer.announced = false;
@@ -168,7 +168,7 @@ impl Direct {
         let peer = &self.peers[index as usize];
         let (endpoint, far) = (peer.endpoint?, peer.far.as_ref()?);
         let number = telling(far.window, counter)?;
-        if far.memory == Spot::default() || peer.held.is_some() || peer.feed.is_some() {
+        if !far.has_memory() || peer.held.is_some() || peer.feed.is_some() {
             return None;
         }
         let mut fabric = lock(&self.fabric);

@@ -43,7 +43,7 @@ impl Direct {
         let index = self.peer(op.target);
         let Some((endpoint, far)) = self.reach(index) else { return Some(Posted::NoResource) };
         let at = far.memory.at.wrapping_add(op.disp);
-        if far.memory == Spot::default() || at % 8 != 0 {
+        if !far.has_memory() || at % 8 != 0 {
             return None;
         }
         let has_result = matches!(op.kind, OpKind::GetAccumulate | OpKind::CompareAndSwap);

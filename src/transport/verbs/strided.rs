@@ -67,7 +67,7 @@ impl Direct {
         runs(&shape.target, FEW.max(op.len / LONG))?;
         let index = self.peer(op.target);
         let Some((_, far)) = self.reach(index) else { return Some(Posted::NoResource) };
-        if far.memory.rkey == 0 && far.memory.at == 0 {
+        if !far.has_memory() {
             return None;
         }
         if !self.release_held(index) || self.peers[index as usize].feed.is_some() {

@@ -70,6 +70,13 @@ pub(super) struct Far {
     pub(super) pair: Spot,
 }
 
+impl Far {
+    /// True if its memory was registered.
+    pub(super) fn has_memory(&self) -> bool {
+        self.memory != Spot::default()
+    }
+}
+
 /// A put or get that goes in pieces.
 #[derive(Debug)]
 pub(super) struct Feed {
@@ -428,14 +435,10 @@ impl Direct {
         let mut moved = false;
         let mut at = 0;
         while let Some(&index) = self.dirty.get(at) {
-            let peer = &mut self.peers[index as usize];
-            if !now && peer.patience > 0 && peer.held.is_none() && peer.feed.is_none() && !peer.lost {
-                peer.patience -= 1;
-                at += 1;
-                continue;
-            }
+            let peer = &self.peers[index as usize];
             let fed = peer.feed.as_ref().map(|feed| feed.at);
-            let gone = self.release_held(index) && self.pump(index);
+            let rests = peer.held.is_none() && peer.feed.is_none();
+            let gone = rests || self.release_held(index) && self.pump(index);
             moved |= fed != self.peers[index as usize].feed.as_ref().map(|feed| feed.at);
             let peer = &mut self.peers[index as usize];
             if gone && !now && peer.patience > 0 && !peer.lost {
