@@ -1,6 +1,7 @@
 //! An interface in memory. It keeps the promises of a reliable connection and no others: requests of one queue are done in order, each as late as it likes;
 //! a write may be told as complete before it is visible. It is visible before a read, an atomic, or what tells of itself, that follows it on its queue,
-//! and not before another write: those may become visible in any order. A queue that fails has a completion for each request.
+//! and not before another write: those may become visible in any order. A queue that fails has a completion for each request. What the last packet
+//! of a queue brings may be taken in before it is acknowledged, and whoever closes its queue in between does not acknowledge it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,11 +17,20 @@ struct Pair {
     work: VecDeque<(Work, Vec<Part>, Option<Vec<u8>>)>,
     /// Writes that were told and are not visible: keys, places, bytes.
     hidden: Vec<(u32, usize, Vec<u8>)>,
+    /// The last packet, which has arrived and is not acknowledged: its number, and in how many runs it will be. Once the receiver has closed its queue,
+    /// those count up to the end of all tries.
+    unanswered: Option<(u64, u32)>,
     failed: bool,
 }
 
+/// The last packet of a queue.
+const LAST: Act = Act::Send(u32::MAX);
+/// Nobody has answered.
+const NO_ANSWER: u32 = 12;
 /// Of requests behind one that has failed.
 const FLUSHED: u32 = 5;
+/// Runs for which a request is tried that nobody answers.
+const TRIES: u32 = 5000;
 
 /// One interface.
 #[derive(Debug, Default)]
@@ -54,6 +64,10 @@ pub struct Net {
     pub stalled: Option<usize>,
     /// Requests are not taken.
     pub refuses: bool,
+    /// Runs from a last packet's arrival to its acknowledgement, at most.
+    pub answers_within: u32,
+    /// Last packets that were not acknowledged, since the receiver had closed its queue.
+    pub unanswered: u32,
 }
 
 impl Net {
@@ -72,6 +86,8 @@ impl Net {
             completions: 256,
             stalled: None,
             refuses: false,
+            answers_within: 8,
+            unanswered: 0,
         }))
     }
 
@@ -112,7 +128,7 @@ impl Net {
         let Some((work, _, _)) = pair.work.front() else { return false };
         let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
         let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
-        let Some((far, far_queue)) = other else { return self.failed(number, 12) };
+        let Some((far, far_queue)) = other else { return self.failed(number, NO_ANSWER) };
         if self.stalled == Some(far) {
             return false;
         }
@@ -187,7 +203,10 @@ impl Net {
             let received = Completion::Received { queue: far_queue, receive, len: len as u32, number, bare };
             self.ends[far].completions.push_back(received);
         }
-        if work.signalled {
+        if work.act == LAST {
+            let runs = self.rng.u32(0..=self.answers_within);
+            self.pairs.get_mut(&number).unwrap().unanswered = Some((work.number, runs));
+        } else if work.signalled {
             self.ends[nic].completions.push_back(Completion::Done(queue, work.number));
         }
         true
@@ -205,11 +224,33 @@ impl Net {
         true
     }
 
+    /// Last packets are acknowledged, if their receiver is there to do so.
+    fn answer(&mut self, number: u32) {
+        let pair = &self.pairs[&number];
+        let (Some((asked, runs)), nic, queue) = (pair.unanswered, pair.nic, pair.queue) else { return };
+        let is_there = pair.to.is_some_and(|to| self.pairs.contains_key(&to));
+        let next = match (is_there, runs) {
+            (true, 0) => {
+                self.ends[nic].completions.push_back(Completion::Done(queue, asked));
+                None
+            }
+            (true, _) => Some((asked, runs - 1)),
+            (false, TRIES..) => {
+                self.unanswered += 1;
+                self.ends[nic].completions.push_back(Completion::Failed(queue, asked, NO_ANSWER));
+                None
+            }
+            (false, _) => Some((asked, runs + 1)),
+        };
+        self.pairs.get_mut(&number).unwrap().unanswered = next;
+    }
+
     fn run(&mut self) {
         let mut numbers: Vec<u32> = self.pairs.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
             while self.rng.u8(0..4) > 0 && self.step(number) {}
+            self.answer(number);
             self.show(number);
         }
     }
@@ -309,7 +350,7 @@ impl Nic for MemoryNic {
         let number = net.number();
         net.ends[me].queues += 1;
         let queue = Queue(net.ends[me].queues);
-        let pair = Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), failed: false };
+        let pair = Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), unanswered: None, failed: false };
         net.pairs.insert(number, pair);
         drop(net);
         self.queues.insert(queue, number);
@@ -324,9 +365,12 @@ impl Nic for MemoryNic {
         Ok(())
     }
 
-    fn close(&mut self, queue: Queue) {
+    fn close(&mut self, queue: Queue, in_order: bool) {
         let number = self.queues.remove(&queue).expect("a queue that is open");
-        self.net().pairs.remove(&number);
+        let pair = self.net().pairs.remove(&number);
+        // Of a process that was killed there is none.
+        let is_idle = pair.is_none_or(|pair| pair.work.is_empty() && pair.unanswered.is_none() && !pair.failed);
+        assert!(is_idle || !in_order, "something is under way");
     }
 
     unsafe fn post(&mut self, queue: Queue, work: &Work, parts: &[Part]) -> Result<(), Failure> {
@@ -343,7 +387,7 @@ impl Nic for MemoryNic {
             return Ok(());
         }
         // An interface gives up what is not acknowledged when the peer's queue is gone, which it may be as soon as it has this.
-        assert!(work.act != Act::Send(u32::MAX) || pair.work.is_empty(), "the last packet is not alone");
+        assert!(work.act != LAST || pair.work.is_empty(), "the last packet is not alone");
         assert!(!work.inline || work.len <= 64);
         let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
         let most = self.limits().parts[usize::from(work.act == Act::Read)] as usize;

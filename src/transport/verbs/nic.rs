@@ -204,8 +204,9 @@ pub trait Nic: Debug + Send {
     /// In words.
     fn connect(&mut self, queue: Queue, number: u32, to: &Address) -> Result<(), Failure>;
 
-    /// Ends it; what is under way is given up, without completions.
-    fn close(&mut self, queue: Queue);
+    /// Ends it; what is under way is given up, without completions. `in_order`: that is nothing, in either direction, but for an acknowledgement that
+    /// is about to leave.
+    fn close(&mut self, queue: Queue, in_order: bool);
 
     /// Hands a request over. `parts`: its local memory, if that is more than one run; all have its key.
     ///

@@ -3,7 +3,8 @@
 //! A queue pair is *left* by both sides. Who needs the place finishes what it has on the queue, and sends a last packet; the peer finishes what it has,
 //! and answers with its own last packet. What is on a queue keeps its order, so after the peer's last packet nothing comes any more, and after the
 //! end of one's own nothing is under way. Then the queue is closed, and both count one *generation* more, by which hellos that speak of
-//! an earlier queue are known. Where registered memory is stays known: who reaches for the peer again only connects.
+//! an earlier queue are known. It is not closed at once: the peer's last packet may be taken in before it is acknowledged, and a peer to which nobody does that tries
+//! it again for seconds. Where registered memory is stays known: who reaches for the peer again only connects.
 
 use super::super::hello::{Hello, Name, Spot};
 use super::super::nic::{Act, Address, Failure};
@@ -15,6 +16,8 @@ pub(super) const LAST: u32 = u32::MAX;
 const PATIENCE: u64 = 1 << 14;
 /// Polls that a queue without use stays when it has been made.
 const SETTLING: u64 = 256;
+/// Polls that a queue stays after the peer's last packet was taken in: its acknowledgement is on its way by then.
+const ANSWERING: u64 = 64;
 
 /// How far the connection with a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +33,8 @@ pub(in crate::transport::verbs) enum State {
     Leaving {
         /// The last packet was handed over.
         said: bool,
-        /// The peer's has come.
-        heard: bool,
+        /// The peer's has come, in this poll.
+        heard: Option<u64>,
     },
 }
 
@@ -199,7 +202,7 @@ impl Fabric {
                 // The peer hears of it when it answers.
                 self.vacate(oldest);
             } else {
-                self.start_leaving(oldest, false);
+                self.start_leaving(oldest, None);
                 self.go_on_leaving(oldest);
             }
         }
@@ -229,17 +232,18 @@ impl Fabric {
             && !self.again.iter().any(waits)
     }
 
-    fn start_leaving(&mut self, endpoint: u32, heard: bool) {
+    fn start_leaving(&mut self, endpoint: u32, heard: Option<u64>) {
         self.endpoints[endpoint as usize].state = State::Leaving { said: false, heard };
         self.count.leaving.push(endpoint);
     }
 
     /// The peer's last packet has come.
     pub(super) fn heard_last(&mut self, endpoint: u32) {
+        let now = Some(self.count.polls);
         match &mut self.endpoints[endpoint as usize].state {
-            State::Leaving { heard, .. } => *heard = true,
+            State::Leaving { heard, .. } => *heard = now,
             State::Vacant => {}
-            _ => self.start_leaving(endpoint, true),
+            _ => self.start_leaving(endpoint, now),
         }
     }
 
@@ -269,7 +273,9 @@ impl Fabric {
                     self.endpoints[endpoint as usize].state = State::Leaving { said: true, heard };
                 }
             }
-            State::Leaving { said: true, heard: true } if self.endpoints[endpoint as usize].flying.is_empty() => {
+            State::Leaving { said: true, heard: Some(since) }
+                if self.endpoints[endpoint as usize].flying.is_empty() && self.count.polls - since >= ANSWERING =>
+            {
                 self.vacate(endpoint);
             }
             _ => {}
@@ -317,7 +323,8 @@ impl Fabric {
         let Some(queue) = held.queue.take() else { return };
         self.count.held -= u32::from(!held.is_loop);
         self.under_way -= (held.posted - held.done) as u32;
-        self.nic.close(queue);
+        let in_order = matches!(held.state, State::Leaving { said: true, heard: Some(_) }) && held.flying.is_empty();
+        self.nic.close(queue, in_order);
         self.queues.remove(&queue);
         self.meter.left += 1;
         self.count.leaving.retain(|other| *other != endpoint);
