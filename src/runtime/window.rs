@@ -386,7 +386,7 @@ impl Window {
 
     #[cold]
     fn report_wait(&mut self, quiet: bool, standing: &str) {
-        let waits = if quiet { String::new() } else { self.engine.waits().to_string() };
+        let waits = if quiet { "no epoch is pending".to_owned() } else { self.engine.waits().to_string() };
         if waits != self.reported {
             log::info!("window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}", self.handle.0);
             self.reported = waits;

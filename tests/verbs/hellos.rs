@@ -15,7 +15,16 @@ fn number(name: &str) -> Option<u64> {
 
 /// A hello that rank 1 might send, with one field or more of which it should not have sent.
 fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
-    let stages = [Stage::Asks, Stage::Answers, Stage::Confirms, Stage::IsReady, Stage::Seeks, Stage::Finds, Stage::Declines];
+    let stages = [
+        Stage::Asks,
+        Stage::Answers,
+        Stage::Confirms,
+        Stage::IsReady,
+        Stage::Seeks,
+        Stage::Finds,
+        Stage::Yields,
+        Stage::Declines,
+    ];
     let few = |rng: &mut fastrand::Rng| if rng.u8(0..3) > 0 { rng.u32(0..4) } else { rng.u32(..) };
     let spot = |rng: &mut fastrand::Rng| Spot { at: rng.u64(..), rkey: rng.u32(..) };
     let hello = Hello {

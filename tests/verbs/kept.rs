@@ -88,7 +88,7 @@ impl Nic for Holder {
     fn connect(&mut self, _: Queue, _: u32, _: &Address) -> Result<(), Failure> {
         unreachable!()
     }
-    fn close(&mut self, _: Queue) {}
+    fn close(&mut self, _: Queue, _: bool) {}
     unsafe fn post(&mut self, _: Queue, _: &Work, _: &[Part]) -> Result<(), Failure> {
         unreachable!()
     }

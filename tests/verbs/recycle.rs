@@ -49,6 +49,11 @@ fn last_round(planned: &Todo, me: usize, to: usize) -> Option<u64> {
     planned[me].iter().filter(|(other, ..)| *other == to).map(|(_, round, _)| *round).max()
 }
 
+/// How often a process goes on to another peer, for which both sides of a queue have to be made.
+fn changes(planned: &Todo) -> u64 {
+    planned.iter().map(|list| list.windows(2).filter(|two| two[0].0 != two[1].0).count() as u64).sum()
+}
+
 /// All signals have come; they are under way for a while after they were accepted.
 fn all_told(w: &mut [Far], planned: &Todo) -> bool {
     let mut told =
@@ -111,6 +116,11 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
     }
     let (_, left) = queues(&hub);
     assert!(left > 0, "queues {most}, seed {seed}: none was closed");
+    let wanted = 2 * changes(&planned);
+    assert!(
+        left <= 2 * wanted,
+        "queues {most}, seed {seed}: {left} were closed, and {wanted} wanted: the others were for nothing"
+    );
     assert!(most_held <= most, "{most_held} queues, not {most}");
     let unanswered = net(&hub).lock().unwrap().unanswered;
     end(&hub, w);

@@ -5,6 +5,9 @@
 //! peer connects, and says that it *is ready*, since nobody may send before the other can take it in. Both may ask at once: each has one queue for
 //! the other, so both come to the same pair. A pair of processes has one pair of queues, whatever windows they share; each window says hello for itself.
 //!
+//! Where there are too few queues, whoever has made its own and waits for the peer's keeps others waiting. So that they do not wait for each other in a
+//! round, the process with the lower name makes its queue first: the other one does not answer its question, but *yields*, and it answers that.
+//!
 //! What a hello says of the queue holds for one *generation* of it: queues are closed where there are too many, and made again.
 
 use super::nic::Address;
@@ -20,7 +23,7 @@ pub struct Spot {
 }
 
 /// Names a process among all others, whatever window they meet in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(pub [u64; 2]);
 
 /// How far they have come.
@@ -41,6 +44,8 @@ pub enum Stage {
     Seeks = 5,
     /// They are at `pair`.
     Finds = 6,
+    /// The sender makes a queue for the receiver as soon as the receiver has made its own.
+    Yields = 7,
 }
 
 /// The message.
@@ -119,6 +124,7 @@ impl Hello {
                 4 => Stage::Declines,
                 5 => Stage::Seeks,
                 6 => Stage::Finds,
+                7 => Stage::Yields,
                 _ => return None,
             },
             name: Name([eight(8), eight(16)]),
@@ -173,7 +179,7 @@ mod tests {
         other[0] ^= 1;
         assert_eq!(Hello::read(&other), None);
         let mut other = bytes;
-        other[4] = 7;
+        other[4] = 8;
         assert_eq!(Hello::read(&other), None);
     }
 }

@@ -69,7 +69,7 @@ impl Direct {
 
     fn say_about(&mut self, index: u32, stage: Said, pair: Spot, about: Rank) {
         let peer = &mut self.peers[index as usize];
-        if matches!(stage, Said::Asks | Said::Answers | Said::Confirms | Said::Seeks) {
+        if matches!(stage, Said::Asks | Said::Answers | Said::Confirms | Said::Seeks | Said::Yields) {
             peer.awaited += 1;
         }
         let fabric = lock(&self.fabric);
@@ -127,7 +127,7 @@ impl Direct {
     pub(super) fn heed(&mut self, index: u32, hello: &Hello) {
         let peer = &self.peers[index as usize];
         if peer.lost {
-            if matches!(hello.stage, Said::Asks | Said::Answers | Said::Confirms) {
+            if matches!(hello.stage, Said::Asks | Said::Answers | Said::Confirms | Said::Yields) {
                 self.say(index, Said::Declines);
             }
             return;
@@ -135,18 +135,19 @@ impl Direct {
         if hello.stage == Said::Declines {
             return self.lose(index, "its queue cannot be connected, or has failed".into());
         }
-        match self.join(index, hello) {
-            Ok(Joined::Now) => {}
+        let answer = match self.join(index, hello) {
+            Ok(Joined::Now) => Said::Answers,
+            Ok(Joined::YoursFirst) => Said::Yields,
             Ok(Joined::Later) => return self.deferred.push_back((index, *hello)),
             Err(Failure(reason)) => {
                 self.lose(index, reason);
                 return self.say(index, Said::Declines);
             }
-        }
+        };
         let far = Far { window: hello.window, memory: hello.memory, words: hello.words, pair: hello.pair };
         self.peers[index as usize].far = Some(far);
         match hello.stage {
-            Said::Asks => self.say(index, Said::Answers),
+            Said::Asks | Said::Yields => self.say(index, answer),
             Said::Answers => self.say(index, Said::Confirms),
             Said::Confirms => self.say(index, Said::IsReady),
             _ => {}
@@ -163,7 +164,7 @@ impl Direct {
             let ripe: Vec<(u32, Event)> = ripe;
             ripe.into_iter().for_each(|(_, event)| self.take(event));
         }
-        lock(&self.fabric).join(endpoint, hello, hello.stage == Said::Asks)
+        lock(&self.fabric).join(endpoint, hello, matches!(hello.stage, Said::Asks | Said::Yields))
     }
 
     /// Where the words of `home` are that concern `target`, which is another process; asks for it the first time.

@@ -111,6 +111,8 @@ struct Endpoint {
     generation: u32,
     /// It leads back to this process, and stays.
     is_loop: bool,
+    /// This process has a higher name than the peer.
+    is_above: bool,
     /// When it was used last, in polls.
     used: u64,
     /// What has come by it.
@@ -145,6 +147,7 @@ impl Default for Endpoint {
             number: 0,
             generation: 0,
             is_loop: false,
+            is_above: false,
             used: 0,
             heard: 0,
             posted: 0,

@@ -16,11 +16,13 @@ pub(super) const LAST: u32 = u32::MAX;
 const PATIENCE: u64 = 1 << 14;
 /// Polls that a queue without use stays when it has been made.
 const SETTLING: u64 = 256;
+/// Polls that one stays that waits to be connected to a lower name.
+const HASTE: u64 = 1 << 10;
 /// Polls that a queue stays after the peer's last packet was taken in: its acknowledgement is on its way by then.
 const ANSWERING: u64 = 64;
 
 /// How far the connection with a peer is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::transport::verbs) enum State {
     /// There is no queue.
     Vacant,
@@ -50,12 +52,14 @@ pub(super) struct Count {
     /// Peers for which a queue is wanted, and since which poll.
     wanted: Vec<(u32, u64)>,
     pub(super) polls: u64,
+    /// There were too few of them at some time.
+    short: bool,
     told: bool,
 }
 
 impl Count {
     pub(super) fn new(queues: u32) -> Self {
-        Count { held: 0, most: queues.max(1), leaving: Vec::new(), wanted: Vec::new(), polls: 0, told: false }
+        Count { held: 0, most: queues.max(1), leaving: Vec::new(), wanted: Vec::new(), polls: 0, short: false, told: false }
     }
 }
 
@@ -75,6 +79,8 @@ pub(in crate::transport::verbs) enum Joined {
     Now,
     /// The queue that it wants, or that it speaks of, is not there yet.
     Later,
+    /// Its sender is to make its queue first.
+    YoursFirst,
 }
 
 impl Fabric {
@@ -94,7 +100,7 @@ impl Fabric {
         let next = self.endpoints.len() as u32;
         let index = *self.names.entry(peer).or_insert(next);
         if index == next {
-            self.endpoints.push(super::Endpoint::default());
+            self.endpoints.push(super::Endpoint { is_above: self.name > peer, ..super::Endpoint::default() });
         }
         index
     }
@@ -124,10 +130,14 @@ impl Fabric {
         }
         let current = known && hello.generation == self.endpoints[endpoint as usize].generation;
         let speaks = current && hello.number != 0;
-        if !asks && !speaks {
-            self.count.wanted.retain(|(other, _)| *other != endpoint);
-        } else if !self.want(endpoint)? {
-            return Ok(Joined::Later);
+        let super::Endpoint { state, is_above, .. } = self.endpoints[endpoint as usize];
+        match state {
+            State::Vacant if asks && self.count.short && is_above && hello.number == 0 => return Ok(Joined::YoursFirst),
+            // Nothing is to be done for it; and its sender may have taken leave of all by now, and never answer the last packet.
+            State::Leaving { .. } if speaks && !asks => return Ok(Joined::Now),
+            _ if !asks && !speaks => self.count.wanted.retain(|(other, _)| *other != endpoint),
+            _ if self.want(endpoint)? => {}
+            _ => return Ok(Joined::Later),
         }
         if speaks {
             self.connect(endpoint, hello.number, &hello.address, hello.ground)?;
@@ -189,6 +199,7 @@ impl Fabric {
 
     /// Leaves as many queues as are wanted, if there are so many that may be left.
     fn make_room(&mut self) {
+        self.count.short = true;
         loop {
             let free = self.count.most.saturating_sub(self.count.held) as usize;
             if free + self.count.leaving.len() >= self.count.wanted.len() {
@@ -217,8 +228,9 @@ impl Fabric {
         let age = self.count.polls - held.used;
         match held.state {
             State::Ready => (held.posted + held.heard > 0 || age >= SETTLING) && self.is_idle(endpoint),
-            // It waits for the peer, which may wait for another one in the same way, and so on round to this process: one has to give way.
-            State::Open => age >= SETTLING * (1 + u64::from(held.number % 4)),
+            // It waits for the peer, which may wait for another one in the same way, and so on: not round to this process if each waits for a higher
+            // name, and who waits for a lower one gives way.
+            State::Open => age >= if held.is_above { HASTE } else { PATIENCE / 2 },
             _ => false,
         }
     }
@@ -303,7 +315,7 @@ impl Fabric {
     pub(super) fn vacate(&mut self, endpoint: u32) {
         self.drop_queue(endpoint);
         let held = &mut self.endpoints[endpoint as usize];
-        *held = super::Endpoint { generation: held.generation + 1, ..super::Endpoint::default() };
+        *held = super::Endpoint { generation: held.generation + 1, is_above: held.is_above, ..super::Endpoint::default() };
     }
 
     /// A request has failed. True if nothing was lost by it: it was the last packet of a queue, of which the peer knows by now.
