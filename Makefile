@@ -107,6 +107,8 @@ test-lint: ## formatting and lints, with and without the host glue
 
 test-rust: ## engine, shared memory, house rules, header against symbols, simulator, 10,000 random programs
 	$(CARGO) test -j $(JOBS)
+	MPIX_TEST_QUEUES=1 $(CARGO) test -j $(JOBS) --test verbs
+	MPIX_TEST_NO_FENCES=1 $(CARGO) test -j $(JOBS) --test verbs
 	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test sim --test swarm
 
 # An empty variable is one that is not set.

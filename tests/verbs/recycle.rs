@@ -73,8 +73,8 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
     let one = 1u64;
     let mut most_held = 0;
     for turn in 0.. {
-        let left: Vec<_> = todo.iter().map(Vec::len).collect();
-        assert!(turn < 300_000, "queues {most}, seed {seed}: it does not end: {left:?}");
+        let left = || todo.iter().map(Vec::len).collect::<Vec<_>>();
+        assert!(turn < 300_000, "queues {most}, seed {seed}: it does not end: {:?}", left());
         for me in 0..RANKS {
             if let Some((to, round, step)) = todo[me].last().copied() {
                 let target = to as Rank;
@@ -110,6 +110,7 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
             let there = unsafe { base.add(me).read() };
             let last = last_round(&planned, me, to).map_or(0, |round| value(me, round));
             assert_eq!(there, last, "queues {most}, seed {seed}: from {me} at {to}");
+            assert_eq!(w[to].observe(me as Rank, Word::Done), last_round(&planned, me, to).map_or(0, |round| round + 1));
             sum += planned[me].iter().filter(|(other, ..)| *other == to).count() as u64 / 3;
         }
         assert_eq!(unsafe { base.add(RANKS).read() }, sum, "queues {most}, seed {seed}: the sum at {to}");

@@ -48,6 +48,18 @@ pub enum Stage {
     Yields = 7,
 }
 
+impl Stage {
+    /// The receiver is to make a queue for the sender.
+    pub(in crate::transport::verbs) fn wants_queue(self) -> bool {
+        matches!(self, Stage::Asks | Stage::Yields)
+    }
+
+    /// The sender waits for a hello that comes of this one.
+    pub(in crate::transport::verbs) fn wants_answer(self) -> bool {
+        matches!(self, Stage::Asks | Stage::Answers | Stage::Confirms | Stage::Seeks | Stage::Yields)
+    }
+}
+
 /// The message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {

@@ -69,7 +69,7 @@ impl Direct {
 
     fn say_about(&mut self, index: u32, stage: Said, pair: Spot, about: Rank) {
         let peer = &mut self.peers[index as usize];
-        if matches!(stage, Said::Asks | Said::Answers | Said::Confirms | Said::Seeks | Said::Yields) {
+        if stage.wants_answer() {
             peer.awaited += 1;
         }
         let fabric = lock(&self.fabric);
@@ -127,7 +127,7 @@ impl Direct {
     pub(super) fn heed(&mut self, index: u32, hello: &Hello) {
         let peer = &self.peers[index as usize];
         if peer.lost {
-            if matches!(hello.stage, Said::Asks | Said::Answers | Said::Confirms | Said::Yields) {
+            if hello.stage.wants_answer() {
                 self.say(index, Said::Declines);
             }
             return;
@@ -164,7 +164,7 @@ impl Direct {
             let ripe: Vec<(u32, Event)> = ripe;
             ripe.into_iter().for_each(|(_, event)| self.take(event));
         }
-        lock(&self.fabric).join(endpoint, hello, matches!(hello.stage, Said::Asks | Said::Yields))
+        lock(&self.fabric).join(endpoint, hello)
     }
 
     /// Where the words of `home` are that concern `target`, which is another process; asks for it the first time.

@@ -166,6 +166,13 @@ impl Default for Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Both sides have said their last packets on the queue, and nothing is under way.
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Leaving { said: true, heard: Some(_) }) && self.flying.is_empty()
+    }
+}
+
 /// What is done to a word of a peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {

@@ -118,8 +118,9 @@ impl Fabric {
         }
     }
 
-    /// Does for the queue what a hello allows. `asks`: its sender wants one.
-    pub(in crate::transport::verbs) fn join(&mut self, endpoint: u32, hello: &Hello, asks: bool) -> Result<Joined, Failure> {
+    /// Does for the queue what a hello allows.
+    pub(in crate::transport::verbs) fn join(&mut self, endpoint: u32, hello: &Hello) -> Result<Joined, Failure> {
+        let asks = hello.stage.wants_queue();
         let held = &self.endpoints[endpoint as usize];
         let known = hello.generation != Hello::UNKNOWN;
         if known && hello.generation > held.generation {
@@ -285,8 +286,8 @@ impl Fabric {
                     self.endpoints[endpoint as usize].state = State::Leaving { said: true, heard };
                 }
             }
-            State::Leaving { said: true, heard: Some(since) }
-                if self.endpoints[endpoint as usize].flying.is_empty() && self.count.polls - since >= ANSWERING =>
+            State::Leaving { heard: Some(since), .. }
+                if self.endpoints[endpoint as usize].is_over() && self.count.polls - since >= ANSWERING =>
             {
                 self.vacate(endpoint);
             }
@@ -335,8 +336,7 @@ impl Fabric {
         let Some(queue) = held.queue.take() else { return };
         self.count.held -= u32::from(!held.is_loop);
         self.under_way -= (held.posted - held.done) as u32;
-        let in_order = matches!(held.state, State::Leaving { said: true, heard: Some(_) }) && held.flying.is_empty();
-        self.nic.close(queue, in_order);
+        self.nic.close(queue, held.is_over());
         self.queues.remove(&queue);
         self.meter.left += 1;
         self.count.leaving.retain(|other| *other != endpoint);
