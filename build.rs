@@ -14,11 +14,20 @@ fn main() {
 fn schedules() {
     let mut build = cc::Build::new();
     println!("cargo::rerun-if-changed=microbench/schedule/schedule.h");
-    for file in ["microbench/schedule/lu.c", "microbench/schedule/transactions.c", "src/sim/schedule_layout.c"] {
+    for file in [
+        "microbench/schedule/lu.c",
+        "microbench/schedule/transactions.c",
+        "src/sim/schedule_layout.c",
+    ] {
         println!("cargo::rerun-if-changed={file}");
         build.file(file);
     }
-    build.include("microbench/schedule").std("c11").warnings(true).opt_level(2).compile("mpix_rma_schedules");
+    build
+        .include("microbench/schedule")
+        .std("c11")
+        .warnings(true)
+        .opt_level(2)
+        .compile("mpix_rma_schedules");
 }
 
 #[cfg(feature = "host")]
@@ -147,9 +156,14 @@ mod host {
         }
         // A wrapper that names no folder relies on the compiler's own search path.
         let header = flags.includes.iter().any(|folder| folder.join("mpi.h").is_file())
-            || ["/usr/include", "/usr/local/include"].iter().any(|folder| Path::new(folder).join("mpi.h").is_file());
+            || ["/usr/include", "/usr/local/include"]
+                .iter()
+                .any(|folder| Path::new(folder).join("mpi.h").is_file());
         if !header {
-            return Err(format!("no mpi.h in the folders that `{wrapper} -show` names: {:?}", flags.includes));
+            return Err(format!(
+                "no mpi.h in the folders that `{wrapper} -show` names: {:?}",
+                flags.includes
+            ));
         }
         Ok(flags)
     }
@@ -160,7 +174,11 @@ mod host {
         let mut words = words.iter().skip(1).peekable();
         while let Some(word) = words.next() {
             let mut operand = |rest: &str| {
-                if rest.is_empty() { words.next().cloned().unwrap_or_default() } else { rest.to_string() }
+                if rest.is_empty() {
+                    words.next().cloned().unwrap_or_default()
+                } else {
+                    rest.to_string()
+                }
             };
             if let Some(rest) = word.strip_prefix("-I") {
                 flags.includes.push(operand(rest).into());
@@ -234,7 +252,9 @@ mod host {
                     .map(String::as_str)
                     .or_else(|| panic.downcast_ref::<&str>().copied())
                     .unwrap_or("unknown");
-                Err(format!("bindgen could not load libclang (install libclang-dev, or set LIBCLANG_PATH): {text}"))
+                Err(format!(
+                    "bindgen could not load libclang (install libclang-dev, or set LIBCLANG_PATH): {text}"
+                ))
             }
         }
     }
@@ -250,7 +270,9 @@ mod host {
             let functions = block.split_once('\n').map_or("", |(_, functions)| functions);
             text.push_str(before);
             text.push_str("host_functions! {\n");
-            for function in functions.split_inclusive(';').filter(|function| !function.contains("...")) {
+            for function in
+                functions.split_inclusive(';').filter(|function| !function.contains("..."))
+            {
                 text.push_str(function);
             }
             rest = after;
@@ -264,17 +286,35 @@ mod host {
         let value = |name: &str| {
             let at = bindings.find(&format!("pub const {name}:"))?;
             let line = bindings[at..].lines().next()?;
-            Some(line.split('=').nth(1)?.trim().trim_matches(|c| ";bc\"\\0 ".contains(c) && c != '0').to_string())
+            Some(
+                line.split('=')
+                    .nth(1)?
+                    .trim()
+                    .trim_matches(|c| ";bc\"\\0 ".contains(c) && c != '0')
+                    .to_string(),
+            )
         };
         if let Some(major) = value("OMPI_MAJOR_VERSION") {
             let part = |name| value(name).unwrap_or_default();
             return Some((
                 "openmpi",
-                format!("Open MPI {major}.{}.{}", part("OMPI_MINOR_VERSION"), part("OMPI_RELEASE_VERSION")),
+                format!(
+                    "Open MPI {major}.{}.{}",
+                    part("OMPI_MINOR_VERSION"),
+                    part("OMPI_RELEASE_VERSION")
+                ),
             ));
         }
         // `MPICH_VERSION` is a string constant on two lines in some bindgen versions: the number is enough.
         let number: u64 = value("MPICH_NUMVERSION")?.parse().ok()?;
-        Some(("mpich", format!("MPICH {}.{}.{}", number / 10_000_000, number / 100_000 % 100, number / 1000 % 100)))
+        Some((
+            "mpich",
+            format!(
+                "MPICH {}.{}.{}",
+                number / 10_000_000,
+                number / 100_000 % 100,
+                number / 1000 % 100
+            ),
+        ))
     }
 }

@@ -13,7 +13,10 @@ fn root() -> PathBuf {
 
 fn header() -> String {
     ["mpix_rma.h", "mpix_notify.h"]
-        .map(|name| std::fs::read_to_string(root().join("mpix-headers").join(name)).expect("the header is there"))
+        .map(|name| {
+            std::fs::read_to_string(root().join("mpix-headers").join(name))
+                .expect("the header is there")
+        })
         .concat()
 }
 
@@ -27,7 +30,8 @@ fn prototypes() -> Vec<(String, String)> {
     text.split(';')
         .filter_map(|statement| {
             let statement = statement.split_whitespace().collect::<Vec<_>>().join(" ");
-            let declaration = &statement[statement.rfind("int MPIX_").or_else(|| statement.rfind("int PMPIX_"))?..];
+            let declaration = &statement
+                [statement.rfind("int MPIX_").or_else(|| statement.rfind("int PMPIX_"))?..];
             let (name, parameters) = declaration.strip_prefix("int ")?.split_once('(')?;
             Some((name.trim().to_owned(), parameters.trim_end_matches(')').to_owned()))
         })
@@ -37,27 +41,45 @@ fn prototypes() -> Vec<(String, String)> {
 #[test]
 fn each_call_has_its_twin() {
     let all = prototypes();
-    assert_eq!(all.len(), 108, "13 calls on epochs, 40 on notifications, MPIX_Get_version, and their twins: {all:?}");
+    assert_eq!(
+        all.len(),
+        108,
+        "13 calls on epochs, 40 on notifications, MPIX_Get_version, and their twins: {all:?}"
+    );
     for (name, parameters) in all.iter().filter(|(name, _)| name.starts_with("MPIX_")) {
         let twin = all.iter().find(|(other, _)| *other == format!("P{name}"));
-        assert_eq!(twin.map(|(_, parameters)| parameters), Some(parameters), "P{name} must have the parameters of {name}");
+        assert_eq!(
+            twin.map(|(_, parameters)| parameters),
+            Some(parameters),
+            "P{name} must have the parameters of {name}"
+        );
     }
 }
 
 #[test]
 fn each_call_is_documented() {
     let text = header();
-    let prose: String = text.split("/*").skip(1).map(|rest| rest.split("*/").next().unwrap_or(rest)).collect();
+    let prose: String =
+        text.split("/*").skip(1).map(|rest| rest.split("*/").next().unwrap_or(rest)).collect();
     for (name, _) in prototypes().iter().filter(|(name, _)| name.starts_with("MPIX_")) {
         let words = prose.split(|c: char| !c.is_alphanumeric() && c != '_');
-        assert!(words.into_iter().any(|word| word == name), "the header's prose must describe {name}: it is the C documentation");
+        assert!(
+            words.into_iter().any(|word| word == name),
+            "the header's prose must describe {name}: it is the C documentation"
+        );
     }
 }
 
 /// Names that a library defines for others.
 fn exported(library: &Path) -> BTreeSet<String> {
-    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().expect("nm runs");
-    assert!(output.status.success(), "nm {}: {}", library.display(), String::from_utf8_lossy(&output.stderr));
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().expect("nm runs");
+    assert!(
+        output.status.success(),
+        "nm {}: {}",
+        library.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| line.split_whitespace().nth(2))
@@ -87,10 +109,17 @@ fn built() -> Vec<PathBuf> {
 fn the_library_exports_what_the_header_promises_and_nothing_else_of_mpix() {
     let promised: BTreeSet<String> = prototypes().into_iter().map(|(name, _)| name).collect();
     for library in built() {
-        let ours: BTreeSet<String> =
-            exported(&library).into_iter().filter(|name| name.starts_with("MPIX_") || name.starts_with("PMPIX_")).collect();
+        let ours: BTreeSet<String> = exported(&library)
+            .into_iter()
+            .filter(|name| name.starts_with("MPIX_") || name.starts_with("PMPIX_"))
+            .collect();
         // Hosts have MPIX_ calls of their own (grequests with a poll function); none may be taken over by accident.
-        assert_eq!(ours, promised, "{}: exported MPIX_ and PMPIX_ names (left) against the header (right)", library.display());
+        assert_eq!(
+            ours,
+            promised,
+            "{}: exported MPIX_ and PMPIX_ names (left) against the header (right)",
+            library.display()
+        );
     }
 }
 
@@ -112,11 +141,23 @@ fn each_call_taken_over_exists_in_the_host() {
             continue;
         };
         let theirs = exported(&host);
-        let taken: BTreeSet<String> =
-            exported(&library).into_iter().filter(|name| name.starts_with("MPI_") || name.starts_with("PMPI_")).collect();
-        assert!(taken.len() >= AT_LEAST.len(), "{}: only {} MPI_ calls are taken over", library.display(), taken.len());
+        let taken: BTreeSet<String> = exported(&library)
+            .into_iter()
+            .filter(|name| name.starts_with("MPI_") || name.starts_with("PMPI_"))
+            .collect();
+        assert!(
+            taken.len() >= AT_LEAST.len(),
+            "{}: only {} MPI_ calls are taken over",
+            library.display(),
+            taken.len()
+        );
         let unknown: Vec<&String> = taken.difference(&theirs).collect();
-        assert!(unknown.is_empty(), "{} takes over calls that {} does not have: {unknown:?}", library.display(), host.display());
+        assert!(
+            unknown.is_empty(),
+            "{} takes over calls that {} does not have: {unknown:?}",
+            library.display(),
+            host.display()
+        );
     }
 }
 
@@ -125,11 +166,18 @@ fn each_call_taken_over_exists_in_the_host() {
 fn each_call_taken_over_has_both_names() {
     for library in built() {
         let names = exported(&library);
-        let plain: BTreeSet<String> =
-            names.iter().filter(|name| name.starts_with("MPI")).map(|name| format!("P{name}")).collect();
-        let profiled: BTreeSet<String> = names.into_iter().filter(|name| name.starts_with("PMPI")).collect();
+        let plain: BTreeSet<String> = names
+            .iter()
+            .filter(|name| name.starts_with("MPI"))
+            .map(|name| format!("P{name}"))
+            .collect();
+        let profiled: BTreeSet<String> =
+            names.into_iter().filter(|name| name.starts_with("PMPI")).collect();
         // MPICH's own function for attributes in Fortran has one name.
-        let odd: Vec<&String> = plain.symmetric_difference(&profiled).filter(|name| *name != "PMPII_Win_get_attr").collect();
+        let odd: Vec<&String> = plain
+            .symmetric_difference(&profiled)
+            .filter(|name| *name != "PMPII_Win_get_attr")
+            .collect();
         assert!(odd.is_empty(), "{}: without their twin: {odd:?}", library.display());
     }
 }
@@ -139,7 +187,11 @@ fn each_call_taken_over_has_both_names() {
 #[test]
 fn no_call_goes_by_a_name_that_others_may_define() {
     for library in built() {
-        let output = Command::new("nm").args(["-D", "--undefined-only"]).arg(&library).output().expect("nm runs");
+        let output = Command::new("nm")
+            .args(["-D", "--undefined-only"])
+            .arg(&library)
+            .output()
+            .expect("nm runs");
         assert!(output.status.success(), "nm {}", library.display());
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let named: Vec<&str> = text
@@ -148,13 +200,17 @@ fn no_call_goes_by_a_name_that_others_may_define() {
             .filter(|name| name.starts_with("MPI") || name.starts_with("PMPI"))
             .collect();
         assert_eq!(named, ["PMPI_Get_library_version"], "{}", library.display());
-        let output = Command::new("readelf").args(["-rW"]).arg(&library).output().expect("readelf runs");
+        let output =
+            Command::new("readelf").args(["-rW"]).arg(&library).output().expect("readelf runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let own: Vec<&str> = text
             .lines()
             .filter_map(|line| line.split_whitespace().nth(4))
             .map(|name| name.split('@').next().unwrap_or(name))
-            .filter(|name| (name.starts_with("MPI") || name.starts_with("PMPI")) && *name != "PMPI_Get_library_version")
+            .filter(|name| {
+                (name.starts_with("MPI") || name.starts_with("PMPI"))
+                    && *name != "PMPI_Get_library_version"
+            })
             .collect();
         assert!(own.is_empty(), "{} goes by names of its own: {own:?}", library.display());
     }

@@ -2,7 +2,10 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_channel`.
 
 #![cfg(loom)]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "loom checks the accesses that unsafe would have to justify")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "loom checks the accesses that unsafe would have to justify"
+)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -67,7 +70,8 @@ impl Channel {
                 Some(tag) => assert_eq!(tag, 7),
                 None => break,
             }
-            let value = self.payload[slot].with_mut(|payload| unsafe { std::mem::replace(&mut *payload, *payload * 2) });
+            let value = self.payload[slot]
+                .with_mut(|payload| unsafe { std::mem::replace(&mut *payload, *payload * 2) });
             self.memory.with_mut(|memory| unsafe { (*memory).push(value) });
             position += 1;
         }

@@ -3,7 +3,10 @@
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_counters`; `LOOM_MAX_PREEMPTIONS` raises the bound.
 #![cfg(loom)]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "loom checks the accesses that unsafe would have to justify")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "loom checks the accesses that unsafe would have to justify"
+)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -66,7 +69,10 @@ fn owner(shared: &Arc<Shared>) -> (Window, Own) {
     (Window::new(0, 3, ReorderFlags::default()), Own(Arc::clone(shared)))
 }
 
-fn origin(shared: &Arc<Shared>, work: impl FnOnce(&Shared) + Send + 'static) -> thread::JoinHandle<()> {
+fn origin(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) + Send + 'static,
+) -> thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     thread::spawn(move || work(&shared))
 }

@@ -70,9 +70,15 @@ impl Words {
     fn assert_free(&self) {
         let get = |word: &AtomicU64| word.load(Ordering::SeqCst);
         assert_eq!(get(&self.tail) as u32, 0, "nobody queues");
-        assert_eq!((get(&self.tail) << 1 >> 33).wrapping_add(get(&self.readers)), 0, "nobody reads");
+        assert_eq!(
+            (get(&self.tail) << 1 >> 33).wrapping_add(get(&self.readers)),
+            0,
+            "nobody reads"
+        );
         let licences = self.licence.iter().filter(|word| get(word) != 0);
-        licences.clone().for_each(|word| assert_eq!(get(word), 1 << 32, "a licence that nobody uses"));
+        licences
+            .clone()
+            .for_each(|word| assert_eq!(get(word), 1 << 32, "a licence that nobody uses"));
         assert_eq!(get(&self.holders), (licences.count() as u64) << 32);
     }
 }
@@ -95,7 +101,14 @@ impl Memory {
         }
     }
     fn ring(&self, home: Rank, word: LockWord) {
-        for (rank, bell) in self.words.bell.iter().flatten().enumerate().filter(|(rank, _)| *rank as Rank != self.me) {
+        for (rank, bell) in self
+            .words
+            .bell
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter(|(rank, _)| *rank as Rank != self.me)
+        {
             let concerns = match word {
                 LockWord::Grant { .. } => rank as Rank == home,
                 LockWord::Holders | LockWord::Intent | LockWord::NextLicensed => true,
@@ -167,7 +180,8 @@ fn request(mode: LockMode, sequence: u32) -> LockRequest {
 
 fn enqueue(mem: &mut Memory, request: &mut LockRequest) -> Turn {
     let me = mem.me;
-    let enqueued = lock::enqueue(&mut Steps::new(mem, me, LockTicket(0)), *request).expect("answers come at once");
+    let enqueued = lock::enqueue(&mut Steps::new(mem, me, LockTicket(0)), *request)
+        .expect("answers come at once");
     *request = request.placed(enqueued.queued);
     let_readers_in(mem, enqueued.next_reader);
     enqueued.turn
@@ -175,14 +189,16 @@ fn enqueue(mem: &mut Memory, request: &mut LockRequest) -> Turn {
 
 fn release(mem: &mut Memory, request: LockRequest) {
     let me = mem.me;
-    let released = lock::release(&mut Steps::new(mem, me, LockTicket(0)), request, true).expect("answers come at once");
+    let released = lock::release(&mut Steps::new(mem, me, LockTicket(0)), request, true)
+        .expect("answers come at once");
     let_readers_in(mem, released.next_reader);
 }
 
 fn let_readers_in(mem: &mut Memory, mut reader: Option<lock::Node>) {
     let me = mem.me;
     while let Some(next) = reader {
-        reader = lock::let_reader_in(&mut Steps::new(mem, me, LockTicket(0)), TARGET, next).expect("answers come at once");
+        reader = lock::let_reader_in(&mut Steps::new(mem, me, LockTicket(0)), TARGET, next)
+            .expect("answers come at once");
     }
 }
 
@@ -244,7 +260,11 @@ fn contend_waiting(preemptions: usize, processes: &'static [&'static [LockMode]]
         run(processes.len() - 1)();
         threads.into_iter().for_each(|t| t.join().unwrap());
         words.assert_free();
-        let writes = processes.iter().flat_map(|modes| modes.iter()).filter(|m| **m == LockMode::Exclusive).count();
+        let writes = processes
+            .iter()
+            .flat_map(|modes| modes.iter())
+            .filter(|m| **m == LockMode::Exclusive)
+            .count();
         assert_eq!(data.read(), writes as u64);
     });
 }
@@ -436,8 +456,11 @@ fn windows_contend(preemptions: usize, processes: &'static [&'static [Kind]]) {
         let run = |me: usize| {
             let (memory, data) = (Memory::new(&words, me as Rank), data.clone());
             move || {
-                let (mut window, mut port) = (Window::new(me as Rank, ranks, ReorderFlags::default()), LockPort(memory));
-                processes[me].iter().for_each(|kind| window_epoch(&mut window, &mut port, &data, *kind));
+                let (mut window, mut port) =
+                    (Window::new(me as Rank, ranks, ReorderFlags::default()), LockPort(memory));
+                processes[me]
+                    .iter()
+                    .for_each(|kind| window_epoch(&mut window, &mut port, &data, *kind));
             }
         };
         let threads: Vec<_> = (0..processes.len() - 1).map(|me| thread::spawn(run(me))).collect();
@@ -457,7 +480,13 @@ fn lock_all_and_exclusive_locks_exclude_each_other() {
 #[test]
 fn lock_all_and_licensed_locks_exclude_each_other() {
     windows_contend(2, &[&[Kind::All], &[Kind::Exclusive, Kind::Exclusive, Kind::Exclusive]]);
-    windows_contend(1, &[&[Kind::All, Kind::All], &[Kind::Exclusive, Kind::Exclusive, Kind::Exclusive, Kind::Exclusive]]);
+    windows_contend(
+        1,
+        &[
+            &[Kind::All, Kind::All],
+            &[Kind::Exclusive, Kind::Exclusive, Kind::Exclusive, Kind::Exclusive],
+        ],
+    );
 }
 
 #[test]

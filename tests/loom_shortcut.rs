@@ -29,7 +29,10 @@ fn a_reader_never_mixes_two_targets() {
         for target in [1, 9] {
             if let Some(found) = lane.look(target) {
                 let again = Place { base: 7, size: 7, unit: 7 };
-                assert!(found == place(target) || (target == 1 && found == again), "target {target}: {found:?}");
+                assert!(
+                    found == place(target) || (target == 1 && found == again),
+                    "target {target}: {found:?}"
+                );
             }
         }
         writer.join().unwrap();

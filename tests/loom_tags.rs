@@ -2,7 +2,10 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_tags`.
 
 #![cfg(loom)]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "loom checks the accesses that unsafe would have to justify")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "loom checks the accesses that unsafe would have to justify"
+)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -58,8 +61,9 @@ impl Shared {
             if ring.is_used()
                 && let Some(place) = ring.look(position)
             {
-                self.data[place as usize]
-                    .with(|cell| assert_eq!(unsafe { *cell }, place + 100, "no notification before its data"));
+                self.data[place as usize].with(|cell| {
+                    assert_eq!(unsafe { *cell }, place + 100, "no notification before its data")
+                });
                 ring.advance(position + 1);
                 return place as usize;
             }
@@ -98,14 +102,20 @@ fn two_producers_share_the_ring() {
                 let shared = shared.clone();
                 thread::spawn(move || {
                     let mut known = 0;
-                    (0..2).for_each(|number| assert!(shared.try_put(&mut known, 2 * producer + number)));
+                    (0..2).for_each(|number| {
+                        assert!(shared.try_put(&mut known, 2 * producer + number))
+                    });
                 })
             })
             .collect();
         let mut next = [0, 2];
         for position in 0..4 {
             let place = shared.take(position);
-            assert_eq!(place, next[place / 2], "the notifications of one producer keep their order");
+            assert_eq!(
+                place,
+                next[place / 2],
+                "the notifications of one producer keep their order"
+            );
             next[place / 2] += 1;
         }
         assert_eq!(next, [2, 4]);
@@ -128,7 +138,8 @@ fn a_place_that_becomes_free_is_given_once() {
             })
             .collect();
         assert_eq!(shared.take(0), 0);
-        let told: Vec<bool> = producers.into_iter().map(|producer| producer.join().unwrap()).collect();
+        let told: Vec<bool> =
+            producers.into_iter().map(|producer| producer.join().unwrap()).collect();
         assert_ne!(told, [true, true], "one place is free");
         assert_eq!(shared.take(1), 1);
         let there = SLOTS as u64;

@@ -2,7 +2,10 @@
 //! mapping of the segment, and cross-memory attach reaches one's own process too.
 
 #![cfg(not(loom))]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests read and write the buffers that they own"
+)]
 
 #[allow(unreachable_pub, reason = "one module for several test files")]
 mod shm_world;
@@ -29,7 +32,22 @@ fn everywhere(ranks: u32, size: usize, body: impl Fn(&World, ShmWindow) + Sync) 
 fn puts_and_gets_of_all_sizes() {
     everywhere(3, 4 << 20, |world, mut w| {
         let (next, before) = ((world.rank + 1) % 3, (world.rank + 2) % 3);
-        for (i, len) in (0..).zip([0usize, 1, 2, 4, 7, 8, 16, 40, 41, 4096, 8192, 8193, (64 << 10) + 3, (3 << 20) + 1]) {
+        for (i, len) in (0..).zip([
+            0usize,
+            1,
+            2,
+            4,
+            7,
+            8,
+            16,
+            40,
+            41,
+            4096,
+            8192,
+            8193,
+            (64 << 10) + 3,
+            (3 << 20) + 1,
+        ]) {
             let from = bytes(len, u64::from(world.rank) + i);
             let mut back = vec![0u8; len];
             w.put(next, 3, &from);
@@ -166,7 +184,9 @@ fn words_are_distinct() {
     const WORDS: [Word; 3] = [Word::Grant, Word::Done, Word::Fence];
     everywhere(3, 8, |world, mut w| {
         let me = world.rank;
-        let value = |reader: Rank, writer: Rank, word: Word| u64::from(1 + reader * 100 + writer * 10 + word as u32);
+        let value = |reader: Rank, writer: Rank, word: Word| {
+            u64::from(1 + reader * 100 + writer * 10 + word as u32)
+        };
         let locks = |home: Rank| {
             let mut words = vec![LockWord::Tail, LockWord::Readers, LockWord::NextWriter];
             if home == 0 {
@@ -220,7 +240,9 @@ fn votes() {
     everywhere(4, 8, |world, mut w| {
         for round in 0..2000u32 {
             let says = |rank: Rank| match round {
-                _ if round % 7 == rank || (round % 11 == 3 && rank.is_multiple_of(2)) => Ballot::Objection,
+                _ if round % 7 == rank || (round % 11 == 3 && rank.is_multiple_of(2)) => {
+                    Ballot::Objection
+                }
                 _ if round % 5 == rank || round % 13 == rank => Ballot::Busy,
                 _ => Ballot::Ready,
             };

@@ -1,7 +1,10 @@
 //! Atomic operations of the shared-memory transport: arithmetic, order, atomicity, and who does the work.
 
 #![cfg(not(loom))]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests read and write the buffers that they own"
+)]
 
 #[allow(unreachable_pub, reason = "one module for several test files")]
 mod shm_world;
@@ -19,7 +22,10 @@ const NATIVE: [Element; 11] = [I8, U8, I16, U16, I32, U32, I64, U64, F32, F64, B
 fn reference(element: Element, reduction: Reduction, target: &[u8], origin: &[u8]) -> Vec<u8> {
     macro_rules! integer {
         ($t:ty) => {{
-            let (a, b) = (<$t>::from_ne_bytes(target.try_into().unwrap()), <$t>::from_ne_bytes(origin.try_into().unwrap()));
+            let (a, b) = (
+                <$t>::from_ne_bytes(target.try_into().unwrap()),
+                <$t>::from_ne_bytes(origin.try_into().unwrap()),
+            );
             let (wide_a, wide_b) = (a as i128, b as i128);
             let truth = |t: bool| t as $t;
             let value = match reduction {
@@ -42,7 +48,10 @@ fn reference(element: Element, reduction: Reduction, target: &[u8], origin: &[u8
     }
     macro_rules! floating {
         ($t:ty) => {{
-            let (a, b) = (<$t>::from_ne_bytes(target.try_into().unwrap()), <$t>::from_ne_bytes(origin.try_into().unwrap()));
+            let (a, b) = (
+                <$t>::from_ne_bytes(target.try_into().unwrap()),
+                <$t>::from_ne_bytes(origin.try_into().unwrap()),
+            );
             let value = match reduction {
                 reduction::REPLACE => b,
                 reduction::NO_OP => a,
@@ -106,7 +115,9 @@ fn every_datatype_and_reduction_against_a_plain_reference() {
                     }
                     let width = usize::from(extent(element));
                     // One element; an odd number from an odd place; more than a piece, a block and a hold.
-                    for (count, disp, target) in [(1, 8, 1), (3, 5, 1), (1, 8, 0), (9000, 3, 1), (70_000 / width, 3, 0)] {
+                    for (count, disp, target) in
+                        [(1, 8, 1), (3, 5, 1), (1, 8, 0), (9000, 3, 1), (70_000 / width, 3, 0)]
+                    {
                         let seed = u64::from(code) * 1000 + count as u64;
                         let before = elements(element, count, seed);
                         let with = elements(element, count, seed + 1);
@@ -119,13 +130,22 @@ fn every_datatype_and_reduction_against_a_plain_reference() {
                         w.put(target, disp, &before);
                         w.accumulate(target, disp, (element, reduction), &with);
                         w.get(target, disp, &mut after);
-                        assert!(after == expected, "accumulate {element:?} {reduction:?} x {count}");
+                        assert!(
+                            after == expected,
+                            "accumulate {element:?} {reduction:?} x {count}"
+                        );
                         w.put(target, disp, &before);
                         let mut old = vec![0u8; expected.len()];
                         w.get_accumulate(target, disp, (element, reduction), &with, &mut old);
                         w.get(target, disp, &mut after);
-                        assert!(old == before, "get_accumulate's result {element:?} {reduction:?} x {count}");
-                        assert!(after == expected, "get_accumulate {element:?} {reduction:?} x {count}");
+                        assert!(
+                            old == before,
+                            "get_accumulate's result {element:?} {reduction:?} x {count}"
+                        );
+                        assert!(
+                            after == expected,
+                            "get_accumulate {element:?} {reduction:?} x {count}"
+                        );
                     }
                 }
             }
@@ -141,11 +161,20 @@ fn foreign_datatypes_are_reduced_by_the_host() {
             let mut memory = vec![0u8; 1 << 17];
             let mut w = world.window(flavour, &mut memory);
             for count in [1usize, 2, 3000] {
-                let pair = |value: f64, index: i32| [&value.to_ne_bytes()[..], &index.to_ne_bytes()[..]].concat();
+                let pair = |value: f64, index: i32| {
+                    [&value.to_ne_bytes()[..], &index.to_ne_bytes()[..]].concat()
+                };
                 let mine: Vec<u8> = (0..count).flat_map(|i| pair(i as f64, 1)).collect();
-                let other: Vec<u8> = (0..count).flat_map(|i| pair(i as f64 + (i % 2) as f64 - 0.5, 2)).collect();
+                let other: Vec<u8> =
+                    (0..count).flat_map(|i| pair(i as f64 + (i % 2) as f64 - 0.5, 2)).collect();
                 let expected: Vec<u8> = (0..count)
-                    .flat_map(|i| if i % 2 == 1 { other[12 * i..][..12].to_vec() } else { mine[12 * i..][..12].to_vec() })
+                    .flat_map(|i| {
+                        if i % 2 == 1 {
+                            other[12 * i..][..12].to_vec()
+                        } else {
+                            mine[12 * i..][..12].to_vec()
+                        }
+                    })
                     .collect();
                 write_own(&w, 4, &mine);
                 barrier(&mut w);
@@ -251,11 +280,19 @@ fn accumulates_keep_their_order() {
             for i in 0..COUNT {
                 if i % 100 == 50 {
                     let origin = Addr(long.as_ptr() as usize);
-                    let replace = Op { origin, element: BYTE, ..op(OpKind::Accumulate, 2, disp, LONG) };
+                    let replace =
+                        Op { origin, element: BYTE, ..op(OpKind::Accumulate, 2, disp, LONG) };
                     flight.post(&mut w, &replace);
                 }
-                let (origin, result) = (Addr(&raw const values[i] as usize), Addr(&raw mut old[i] as usize));
-                let how = Op { origin, result, element: U64, extent: 8, ..op(OpKind::GetAccumulate, 2, disp, 8) };
+                let (origin, result) =
+                    (Addr(&raw const values[i] as usize), Addr(&raw mut old[i] as usize));
+                let how = Op {
+                    origin,
+                    result,
+                    element: U64,
+                    extent: 8,
+                    ..op(OpKind::GetAccumulate, 2, disp, 8)
+                };
                 flight.post(&mut w, &how);
             }
             flight.finish(&mut w);
@@ -299,10 +336,19 @@ fn a_target_that_never_polls() {
                 let origin = Addr(&raw const one as usize);
                 let result = Addr(&raw mut old[i as usize] as usize);
                 flight.post(&mut w, &Op { origin, ..op(OpKind::Put, 2, base + 8 + 200 * i, 8) });
-                let add =
-                    Op { element: U64, reduction: reduction::SUM, extent: 8, origin, result, ..op(OpKind::Put, 2, base, 8) };
+                let add = Op {
+                    element: U64,
+                    reduction: reduction::SUM,
+                    extent: 8,
+                    origin,
+                    result,
+                    ..op(OpKind::Put, 2, base, 8)
+                };
                 flight.post(&mut w, &Op { kind: OpKind::GetAccumulate, ..add });
-                flight.post(&mut w, &Op { kind: OpKind::Accumulate, disp: base + 16 + 200 * i, ..add });
+                flight.post(
+                    &mut w,
+                    &Op { kind: OpKind::Accumulate, disp: base + 16 + 200 * i, ..add },
+                );
             }
             flight.finish(&mut w);
             assert!(old.iter().copied().eq(0..2000));
@@ -333,7 +379,12 @@ fn settling_leaves_nothing_in_flight() {
                 let origin = Addr(from.as_ptr() as usize);
                 let mut open = 0;
                 for (kind, disp) in [(OpKind::Accumulate, disp), (OpKind::Put, disp + 500_000)] {
-                    let op = Op { origin, element: U8, reduction: reduction::SUM, ..op(kind, 1, disp, len) };
+                    let op = Op {
+                        origin,
+                        element: U8,
+                        reduction: reduction::SUM,
+                        ..op(kind, 1, disp, len)
+                    };
                     open += usize::from(w.post(&op, Ticket(7)) != Posted::Complete);
                 }
                 assert_eq!(w.settle(), open > 0);
@@ -384,9 +435,16 @@ fn target_and_origins_at_once() {
             let mut random = fastrand::Rng::with_seed(u64::from(world.rank));
             let mut flight = Flight::default();
             for i in 0..COUNT {
-                let (origin, result) = (Addr(&raw const one as usize), Addr(&raw mut old[i as usize] as usize));
-                let add =
-                    Op { element: U64, reduction: reduction::SUM, extent: 8, origin, result, ..op(OpKind::Put, 2, disp, 8) };
+                let (origin, result) =
+                    (Addr(&raw const one as usize), Addr(&raw mut old[i as usize] as usize));
+                let add = Op {
+                    element: U64,
+                    reduction: reduction::SUM,
+                    extent: 8,
+                    origin,
+                    result,
+                    ..op(OpKind::Put, 2, disp, 8)
+                };
                 flight.post(&mut w, &Op { kind: OpKind::GetAccumulate, ..add });
                 flight.post(&mut w, &Op { kind: OpKind::Accumulate, disp: 1024, ..add });
                 if random.u8(..) == 0 {
@@ -421,9 +479,13 @@ fn target_and_origins_at_once() {
 fn random_operations_against_a_model() {
     const SIZE: usize = 1 << 20;
     const ROUNDS: u64 = 50;
-    for (flavour, away) in
-        [(Flavour::Allocated, 0), (Flavour::Copied, 1), (Flavour::Attached, 0), (Flavour::Attached, 1), (Flavour::Attached, 50)]
-    {
+    for (flavour, away) in [
+        (Flavour::Allocated, 0),
+        (Flavour::Copied, 1),
+        (Flavour::Attached, 0),
+        (Flavour::Attached, 1),
+        (Flavour::Attached, 50),
+    ] {
         run(3, |world| {
             let mut memory = vec![0u8; 2 * SIZE];
             let mut w = world.window(flavour, &mut memory);
@@ -480,7 +542,8 @@ fn random_operations_against_a_model() {
                             if kind > 2 {
                                 expected[place.clone()].copy_from_slice(&model[place.clone()]);
                             }
-                            let kind = if kind > 2 { OpKind::GetAccumulate } else { OpKind::Accumulate };
+                            let kind =
+                                if kind > 2 { OpKind::GetAccumulate } else { OpKind::Accumulate };
                             flight.post(&mut w, &Op { kind, reduction: reduction::BXOR, ..mine });
                             for (to, from) in model[place.clone()].iter_mut().zip(&from[place]) {
                                 *to ^= from;

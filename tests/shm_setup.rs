@@ -2,7 +2,10 @@
 //! One test function: it counts this process's mappings and descriptors.
 
 #![cfg(not(loom))]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests read and write the buffers that they own"
+)]
 
 #[allow(unreachable_pub, reason = "one module for several test files")]
 mod shm_world;
@@ -36,7 +39,11 @@ impl<F: FnMut(u32, &mut [u8], bool)> Bootstrap for Tampered<F> {
 }
 
 fn mappings() -> usize {
-    std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| line.contains("mpix-rma")).count()
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains("mpix-rma"))
+        .count()
 }
 
 fn descriptors() -> usize {
@@ -88,11 +95,16 @@ fn one_answer_everywhere_and_nothing_left() {
     let maps = mappings();
 
     // Sizes whose sum no address space holds.
-    let error = failure(|world| world.try_window(Memory::Allocate { size: u64::MAX - 5, align: 1 }, true));
-    assert!(matches!(&error, SetupError::System { rank: 0, reason, .. } if reason.contains("too large")), "{error}");
+    let error =
+        failure(|world| world.try_window(Memory::Allocate { size: u64::MAX - 5, align: 1 }, true));
+    assert!(
+        matches!(&error, SetupError::System { rank: 0, reason, .. } if reason.contains("too large")),
+        "{error}"
+    );
 
     // A size that the kernel refuses.
-    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 60, align: 1 }, true));
+    let error =
+        failure(|world| world.try_window(Memory::Allocate { size: 1 << 60, align: 1 }, true));
     assert!(matches!(&error, SetupError::System { rank: 0, .. }), "{error}");
 
     // Memory that would end beyond the last address, on one rank.
@@ -100,7 +112,10 @@ fn one_answer_everywhere_and_nothing_left() {
         let size = if world.rank == 2 { u64::MAX } else { 8 };
         world.try_window(Memory::Create { base: Addr(4096), size }, true)
     });
-    assert!(matches!(&error, SetupError::System { rank: 2, call, .. } if call.contains("arguments")), "{error}");
+    assert!(
+        matches!(&error, SetupError::System { rank: 2, call, .. } if call.contains("arguments")),
+        "{error}"
+    );
 
     // Not all the same constructor.
     let error = failure(|world| match world.rank {
@@ -118,7 +133,12 @@ fn one_answer_everywhere_and_nothing_left() {
             }
         };
         let memory = Memory::Allocate { size: 8, align: 1 };
-        ShmWindow::new(&mut Tampered { world: world.clone(), gathers: 0, tamper }, memory, 1, settings())
+        ShmWindow::new(
+            &mut Tampered { world: world.clone(), gathers: 0, tamper },
+            memory,
+            1,
+            settings(),
+        )
     });
     assert_eq!(error, SetupError::NotOneNode);
 
@@ -135,9 +155,17 @@ fn one_answer_everywhere_and_nothing_left() {
                 true => Memory::Allocate { size: 8, align: 1 },
                 false => Memory::Create { base: Addr(4096), size: 8 },
             };
-            ShmWindow::new(&mut Tampered { world: world.clone(), gathers: 0, tamper }, memory, 1, settings())
+            ShmWindow::new(
+                &mut Tampered { world: world.clone(), gathers: 0, tamper },
+                memory,
+                1,
+                settings(),
+            )
         });
-        assert!(matches!(&error, SetupError::System { rank: 1, call, .. } if call.contains("open")), "{error}");
+        assert!(
+            matches!(&error, SetupError::System { rank: 1, call, .. } if call.contains("open")),
+            "{error}"
+        );
         assert!(error.to_string().contains("No such file"), "{error}");
     }
     assert_eq!((mappings(), descriptors()), (maps, fds), "failed set-ups leave nothing");
@@ -170,7 +198,8 @@ fn one_answer_everywhere_and_nothing_left() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &libc::rlimit { rlim_cur: 1 << 20, ..limit }) };
-    let error = failure(|world| world.try_window(Memory::Allocate { size: 1 << 20, align: 1 }, true));
+    let error =
+        failure(|world| world.try_window(Memory::Allocate { size: 1 << 20, align: 1 }, true));
     assert!(error.to_string().contains("RLIMIT_FSIZE"), "{error}");
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
     assert_eq!((mappings(), descriptors()), (maps, fds));
@@ -218,14 +247,26 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
                 // Where all have kept the same segment, one gather is enough: they meet in it.
                 match round {
                     0 => assert!(matches!(host.gathers, 1 | 2)),
-                    _ => assert_eq!(host.gathers, if round % 8 == 5 { 3 } else { 1 }, "round {round}"),
+                    _ => assert_eq!(
+                        host.gathers,
+                        if round % 8 == 5 { 3 } else { 1 },
+                        "round {round}"
+                    ),
                 }
                 let other = 1 - world.rank;
                 for word in [Word::Grant, Word::Done, Word::Fence] {
                     assert_eq!(w.observe(other, word), 0);
                 }
-                for word in [LockWord::Tail, LockWord::Readers, LockWord::Grant { target: other }, LockWord::Holders] {
-                    assert_eq!(w.load(if word == LockWord::Holders { 0 } else { world.rank }, word), 0);
+                for word in [
+                    LockWord::Tail,
+                    LockWord::Readers,
+                    LockWord::Grant { target: other },
+                    LockWord::Holders,
+                ] {
+                    assert_eq!(
+                        w.load(if word == LockWord::Holders { 0 } else { world.rank }, word),
+                        0
+                    );
                 }
                 world.barrier();
                 if round != 5 {
@@ -233,7 +274,12 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
                     for chunk in 0..20 {
                         w.put(other, 500 * chunk, &from[500 * chunk as usize..][..500]);
                     }
-                    w.accumulate(other, 0, (U64, mpix_rma::transport::element::reduction::SUM), &from[..8]);
+                    w.accumulate(
+                        other,
+                        0,
+                        (U64, mpix_rma::transport::element::reduction::SUM),
+                        &from[..8],
+                    );
                     barrier(&mut w);
                     assert!(own(&w, 8, 9992) == from[8..]);
                 }

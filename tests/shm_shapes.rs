@@ -1,7 +1,10 @@
 //! Operations with shapes on the shared-memory transport: every way that they go, mixed with plain ones, in order.
 
 #![cfg(not(loom))]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests read and write the buffers that they own"
+)]
 
 #[allow(unreachable_pub, reason = "one module for several test files")]
 mod shm_world;
@@ -34,7 +37,9 @@ fn side(random: &mut fastrand::Rng, words: usize) -> Side {
     let layout = match random.u8(0..5) {
         0 => return Side::flat((words * WORD) as u64),
         1 => word.repeated(words as u64, step),
-        2 => word.repeated(words as u64, -step).map(|back| back.blocks([Block { count: 1, at: (count - 1) * step }]).unwrap()),
+        2 => word
+            .repeated(words as u64, -step)
+            .map(|back| back.blocks([Block { count: 1, at: (count - 1) * step }]).unwrap()),
         3 => {
             // Blocks of different lengths, each as long as the gap behind it.
             let (mut blocks, mut at) = (Vec::new(), 0);
@@ -64,9 +69,13 @@ fn combined(how: Reduction, target: &[u8], origin: &[u8]) -> Vec<u8> {
 fn shaped_and_plain_operations_against_a_model() {
     const SIZE: usize = 1 << 20;
     const ROUNDS: u64 = 30;
-    for (flavour, away) in
-        [(Flavour::Allocated, 0), (Flavour::Copied, 1), (Flavour::Attached, 0), (Flavour::Attached, 1), (Flavour::Attached, 50)]
-    {
+    for (flavour, away) in [
+        (Flavour::Allocated, 0),
+        (Flavour::Copied, 1),
+        (Flavour::Attached, 0),
+        (Flavour::Attached, 1),
+        (Flavour::Attached, 50),
+    ] {
         run(3, |world| {
             let mut memory = vec![0u8; 2 * SIZE];
             let mut w = world.window(flavour, &mut memory);
@@ -101,7 +110,9 @@ fn shaped_and_plain_operations_against_a_model() {
                     if at + len > SIZE {
                         break;
                     }
-                    let kind = [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate][random.usize(0..4)];
+                    let kind =
+                        [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate]
+                            [random.usize(0..4)];
                     let atomic = matches!(kind, OpKind::Accumulate | OpKind::GetAccumulate);
                     let place = if atomic { SIZE / 2 + random.usize(0..8) * WORD } else { at };
                     if place + len > if atomic { SIZE } else { SIZE / 2 } {
@@ -115,14 +126,24 @@ fn shaped_and_plain_operations_against_a_model() {
                         scatter(&old, &mut expected, at, &result);
                     }
                     if kind != OpKind::Get {
-                        let new = if kind == OpKind::Put { data } else { combined(how, &old, &data) };
+                        let new =
+                            if kind == OpKind::Put { data } else { combined(how, &old, &data) };
                         scatter(&new, &mut model, place, &target);
                     }
-                    let shape = [&origin, &result, &target].iter().any(|side| side.layout().is_some()).then(|| {
-                        let origin = (kind != OpKind::Get).then(|| origin.clone());
-                        let result = matches!(kind, OpKind::Get | OpKind::GetAccumulate).then(|| result.clone());
-                        w.add_shape(Shape { origin, result, target: target.clone(), disp: (base + place) as i64 })
-                    });
+                    let shape = [&origin, &result, &target]
+                        .iter()
+                        .any(|side| side.layout().is_some())
+                        .then(|| {
+                            let origin = (kind != OpKind::Get).then(|| origin.clone());
+                            let result = matches!(kind, OpKind::Get | OpKind::GetAccumulate)
+                                .then(|| result.clone());
+                            w.add_shape(Shape {
+                                origin,
+                                result,
+                                target: target.clone(),
+                                disp: (base + place) as i64,
+                            })
+                        });
                     let disp = if shape.is_some() { 0 } else { (base + place) as u64 };
                     let op = Op {
                         origin: Addr(&raw const from[at] as usize),
@@ -171,7 +192,13 @@ fn a_refused_operation_keeps_its_shape() {
                 let origin = Some(Side::flat(words * 8));
                 let shape = w.add_shape(Shape { origin, result: None, target, disp: 0 });
                 let origin = Addr(from.as_ptr() as usize);
-                let op = Op { origin, shape: Some(shape), element: U64, extent: 8, ..op(OpKind::Put, 1, 0, 1 << 18) };
+                let op = Op {
+                    origin,
+                    shape: Some(shape),
+                    element: U64,
+                    extent: 8,
+                    ..op(OpKind::Put, 1, 0, 1 << 18)
+                };
                 match w.post(&op, Ticket(number)) {
                     Posted::NoResource => {
                         kept += 1;

@@ -3,7 +3,10 @@
 //! `cargo test --release --test shm_speed -- --ignored --nocapture --test-threads 1`.
 
 #![cfg(not(loom))]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests read and write the buffers that they own"
+)]
 #![allow(clippy::disallowed_methods, reason = "it measures")]
 
 #[allow(unreachable_pub, reason = "one module for several test files")]
@@ -60,13 +63,17 @@ impl Bootstrap for Forked {
 /// Runs `body` in two processes, pinned to a processor each. The second one is a child that must succeed.
 fn two_processes(body: impl Fn(Forked)) {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    let page = unsafe {
+        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
     assert_ne!(page, libc::MAP_FAILED);
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     let rank = Rank::from(child == 0);
     pin(rank as usize);
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(Forked { rank, page: page.cast(), turn: 0 })));
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        body(Forked { rank, page: page.cast(), turn: 0 })
+    }));
     if child == 0 {
         unsafe { libc::_exit(i32::from(result.is_err())) };
     }
@@ -161,7 +168,9 @@ fn measure(mut host: Forked, flavour: Flavour, attentive: bool, batches: usize, 
         _ => Memory::Create { base: Addr(memory.as_mut_ptr() as usize), size: SIZE as u64 },
     };
     let settings = Settings { cma: flavour == Flavour::Attached, foreign_reduce };
-    let create = best(batches.min(11), 1, || drop(ShmWindow::new(&mut host, memory_of(&mut memory), 1, settings).unwrap()));
+    let create = best(batches.min(11), 1, || {
+        drop(ShmWindow::new(&mut host, memory_of(&mut memory), 1, settings).unwrap())
+    });
     let mut w = ShmWindow::new(&mut host, memory_of(&mut memory), 1, settings).unwrap();
     barrier(&mut w);
     if host.rank == 1 {
@@ -174,7 +183,8 @@ fn measure(mut host: Forked, flavour: Flavour, attentive: bool, batches: usize, 
             }
         }
         barrier(&mut w);
-        let end = unsafe { std::slice::from_raw_parts((w.base().0 + SIZE / 2) as *const u8, 1 << 20) };
+        let end =
+            unsafe { std::slice::from_raw_parts((w.base().0 + SIZE / 2) as *const u8, 1 << 20) };
         assert!(end == bytes(1 << 20, 1), "what was put last is there");
         return;
     }
@@ -185,19 +195,31 @@ fn measure(mut host: Forked, flavour: Flavour, attentive: bool, batches: usize, 
     let at = |kind, len| Op { origin, result: back, ..op(kind, 1, SIZE as u64 / 2, len) };
     println!("{flavour:?}, target {}", if attentive { "polling" } else { "away" });
     println!("  create + free                    {create:9.3} us");
-    for (name, len, calls) in
-        [("8 B", 8, 100), ("4 KiB", 4096, 50), ("16 KiB", 16384, 20), ("64 KiB", 64 << 10, 10), ("1 MiB", 1 << 20, 2)]
-    {
+    for (name, len, calls) in [
+        ("8 B", 8, 100),
+        ("4 KiB", 4096, 50),
+        ("16 KiB", 16384, 20),
+        ("64 KiB", 64 << 10, 10),
+        ("1 MiB", 1 << 20, 2),
+    ] {
         for (verb, kind) in [("put", OpKind::Put), ("get", OpKind::Get)] {
             let op = at(kind, len);
             let time = best(batches, calls / scale + 1, || complete(&mut w, black_box(&op)));
             println!("  {verb} + completion {name:7}         {time:9.3} us");
         }
-        let sum = Op { element: F64, reduction: reduction::SUM, extent: 8, ..at(OpKind::Accumulate, len) };
-        let time = best(batches, calls / scale + 1, || complete(&mut w, black_box(&Op { disp: 0, ..sum })));
+        let sum = Op {
+            element: F64,
+            reduction: reduction::SUM,
+            extent: 8,
+            ..at(OpKind::Accumulate, len)
+        };
+        let time = best(batches, calls / scale + 1, || {
+            complete(&mut w, black_box(&Op { disp: 0, ..sum }))
+        });
         println!("  accumulate + completion {name:7}  {time:9.3} us");
     }
-    let fetch = Op { element: U64, reduction: reduction::SUM, extent: 8, ..at(OpKind::GetAccumulate, 8) };
+    let fetch =
+        Op { element: U64, reduction: reduction::SUM, extent: 8, ..at(OpKind::GetAccumulate, 8) };
     let time = best(batches, 100 / scale, || complete(&mut w, black_box(&Op { disp: 0, ..fetch })));
     println!("  fetch_and_op + completion        {time:9.3} us");
     let put = at(OpKind::Put, 8);
@@ -213,9 +235,12 @@ unsafe fn foreign_reduce(_: Element, _: Reduction, _: *const u8, _: *mut u8, _: 
 
 #[test]
 fn works_between_processes() {
-    for (flavour, attentive) in
-        [(Flavour::Allocated, true), (Flavour::Attached, true), (Flavour::Attached, false), (Flavour::Copied, true)]
-    {
+    for (flavour, attentive) in [
+        (Flavour::Allocated, true),
+        (Flavour::Attached, true),
+        (Flavour::Attached, false),
+        (Flavour::Copied, true),
+    ] {
         two_processes(|host| measure(host, flavour, attentive, 3, 100));
     }
 }
@@ -255,10 +280,14 @@ fn speed_create() {
         two_processes(|mut host| {
             let settings = Settings { cma: true, foreign_reduce };
             let memory = Memory::Allocate { size, align: 1 };
-            let dropped = best(300, 10, || drop(ShmWindow::new(&mut host, memory, 1, settings).unwrap()));
-            let released = best(300, 10, || ShmWindow::new(&mut host, memory, 1, settings).unwrap().release());
+            let dropped =
+                best(300, 10, || drop(ShmWindow::new(&mut host, memory, 1, settings).unwrap()));
+            let released =
+                best(300, 10, || ShmWindow::new(&mut host, memory, 1, settings).unwrap().release());
             if host.rank == 0 {
-                println!("  create + free, {size:8} B: {dropped:9.3} us, {released:9.3} us with a kept segment");
+                println!(
+                    "  create + free, {size:8} B: {dropped:9.3} us, {released:9.3} us with a kept segment"
+                );
             }
         });
     }

@@ -23,15 +23,20 @@ fn files(folder: &str, endings: &[&str]) -> Vec<String> {
         for path in entries.flatten().map(|entry| entry.path()) {
             if path.is_dir() {
                 walk(&path, endings, found);
-            } else if path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted)) {
+            } else if path
+                .extension()
+                .is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted))
+            {
                 found.push(path);
             }
         }
     }
     let mut found = Vec::new();
     walk(&root().join(folder), endings, &mut found);
-    let mut names: Vec<String> =
-        found.iter().filter_map(|path| path.strip_prefix(root()).ok()?.to_str().map(str::to_owned)).collect();
+    let mut names: Vec<String> = found
+        .iter()
+        .filter_map(|path| path.strip_prefix(root()).ok()?.to_str().map(str::to_owned))
+        .collect();
     names.sort();
     names
 }
@@ -174,7 +179,11 @@ fn the_engine_is_pure() {
         "static mut",
         "extern",
     ];
-    report("src/engine uses nothing but collections", reason, &mentioned("src/engine", &[], &foreign));
+    report(
+        "src/engine uses nothing but collections",
+        reason,
+        &mentioned("src/engine", &[], &foreign),
+    );
     report("src/engine knows no MPI handle", reason, &mentioned("src/engine", &[], HANDLES));
     report("src/engine has no unsafe code", reason, &mentioned("src/engine", &[], &["unsafe"]));
     assert!(
@@ -210,23 +219,37 @@ fn arrows_point_one_way() {
     report(
         "src/runtime does not know the host glue",
         "src/mpi and src/capi only translate; nothing below them may depend on how",
-        &[mentioned("src/runtime", &[], &["crate::mpi", "crate::capi"]), mentioned("src/runtime", &[], HANDLES)].concat(),
+        &[
+            mentioned("src/runtime", &[], &["crate::mpi", "crate::capi"]),
+            mentioned("src/runtime", &[], HANDLES),
+        ]
+        .concat(),
     );
     report(
         "src/sync depends on nothing of this crate",
         "it is the one place that chooses between std and loom",
-        &mentioned("src/sync", &[], &["crate::engine", "crate::transport", "crate::runtime", "crate::mpi", "crate::capi"]),
+        &mentioned(
+            "src/sync",
+            &[],
+            &["crate::engine", "crate::transport", "crate::runtime", "crate::mpi", "crate::capi"],
+        ),
     );
     let mut readers = Vec::new();
     for folder in ["src/engine", "src/transport", "src/runtime", "src/sync"] {
         readers.extend(mentioned(folder, &[], &["mpi::sys", "bindings"]));
         for source in sources(folder) {
-            for (number, line) in source.code.iter().enumerate().filter(|(_, line)| line.contains("PMPI_")) {
+            for (number, line) in
+                source.code.iter().enumerate().filter(|(_, line)| line.contains("PMPI_"))
+            {
                 readers.push(format!("{}:{}: {}", source.path, number + 1, line.trim()));
             }
         }
     }
-    report("only src/mpi and src/capi read the host's bindings", "they are the only readers of mpi.h", &readers);
+    report(
+        "only src/mpi and src/capi read the host's bindings",
+        "they are the only readers of mpi.h",
+        &readers,
+    );
     report(
         "only src/mpi/init.rs reads the environment",
         "settings stand in one table (src/runtime/config.rs) and are agreed over all processes at MPI_Init",
@@ -245,7 +268,11 @@ fn files_are_short() {
             }
         }
     }
-    report("no file has more than 1000 lines", "a file is read whole; ask why already over 700", &found);
+    report(
+        "no file has more than 1000 lines",
+        "a file is read whole; ask why already over 700",
+        &found,
+    );
 }
 
 #[test]
@@ -253,7 +280,9 @@ fn unsafe_says_why_it_is_sound() {
     let mut found = Vec::new();
     for source in sources("src") {
         for (number, line) in source.code.iter().enumerate() {
-            if !(mentions(line, "unsafe") && (line.contains("unsafe {") || line.contains("unsafe impl"))) {
+            if !(mentions(line, "unsafe")
+                && (line.contains("unsafe {") || line.contains("unsafe impl")))
+            {
                 continue;
             }
             // The comment stands on the line, or above the statement that the block belongs to.
@@ -263,7 +292,11 @@ fn unsafe_says_why_it_is_sound() {
             }
         }
     }
-    report("each unsafe block and impl has a SAFETY: comment", "whoever changes the code must know what it relies on", &found);
+    report(
+        "each unsafe block and impl has a SAFETY: comment",
+        "whoever changes the code must know what it relies on",
+        &found,
+    );
 }
 
 #[test]
@@ -271,7 +304,10 @@ fn nothing_is_unfinished() {
     let macros = ["todo!", "unimplemented!", "dbg!"];
     let mut found = mentioned("src", &[], &macros);
     for folder in ["src", "tests", "microbench", "mpix-headers"] {
-        for path in files(folder, &["rs", "c", "h", "cpp", "py", "sh"]).iter().filter(|path| *path != "tests/tidy.rs") {
+        for path in files(folder, &["rs", "c", "h", "cpp", "py", "sh"])
+            .iter()
+            .filter(|path| *path != "tests/tidy.rs")
+        {
             for (number, line) in read(path).lines().enumerate() {
                 if ["TODO", "FIXME", "XXX"].iter().any(|word| mentions(line, word)) {
                     found.push(format!("{path}:{}: {}", number + 1, line.trim()));
@@ -289,7 +325,11 @@ fn nothing_is_unfinished() {
         "a library's standard output belongs to the program",
         &{
             let mut printed = mentioned("src", &[], &["println!", "print!"]);
-            printed.extend(mentioned("src", &["src/mpi/error.rs", "src/mpi/host.rs"], &["eprintln!", "eprint!"]));
+            printed.extend(mentioned(
+                "src",
+                &["src/mpi/error.rs", "src/mpi/host.rs"],
+                &["eprintln!", "eprint!"],
+            ));
             printed
         },
     );
@@ -300,7 +340,10 @@ fn tests_do_not_sleep() {
     let mut found = mentioned("tests", &["tests/tidy.rs"], &["thread::sleep", "sleep"]);
     for path in files("tests", &["c", "cpp", "h"]) {
         for (number, line) in read(&path).lines().enumerate() {
-            if ["sleep", "usleep", "nanosleep", "alarm"].iter().any(|call| line.contains(&format!("{call}("))) {
+            if ["sleep", "usleep", "nanosleep", "alarm"]
+                .iter()
+                .any(|call| line.contains(&format!("{call}(")))
+            {
                 found.push(format!("{path}:{}: {}", number + 1, line.trim()));
             }
         }
@@ -316,14 +359,28 @@ fn tests_do_not_sleep() {
 const EXEMPT: &[(&str, &str, &str)] = &[
     ("EP-2", "code", "no code makes it true: a blocking call is the nonblocking one and a wait"),
     ("EP-3", "code", "follows from the counters of MA-1, which is quoted"),
-    ("LK-7", "code and test", "a choice between the CPU's and a NIC's atomics; shared memory has the CPU's alone"),
+    (
+        "LK-7",
+        "code and test",
+        "a choice between the CPU's and a NIC's atomics; shared memory has the CPU's alone",
+    ),
     ("PR-2", "code and test", "the optional progress thread does not exist yet"),
 ];
 
 #[test]
 fn requirements_are_quoted_beside_code_and_test() {
-    let all: BTreeMap<&str, u32> =
-        [("EP", 11), ("AC", 3), ("MA", 3), ("LK", 7), ("FL", 1), ("FE", 2), ("AT", 1), ("PR", 5), ("RQ", 5)].into();
+    let all: BTreeMap<&str, u32> = [
+        ("EP", 11),
+        ("AC", 3),
+        ("MA", 3),
+        ("LK", 7),
+        ("FL", 1),
+        ("FE", 2),
+        ("AT", 1),
+        ("PR", 5),
+        ("RQ", 5),
+    ]
+    .into();
     let quoted = |folder: &str, endings: &[&str]| -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for path in files(folder, endings).iter().filter(|path| *path != "tests/tidy.rs") {
@@ -343,7 +400,8 @@ fn requirements_are_quoted_beside_code_and_test() {
     let mut missing = Vec::new();
     for (kind, count) in &all {
         for id in (1..=*count).map(|number| format!("{kind}-{number}")) {
-            let exempt = EXEMPT.iter().find(|(known, ..)| *known == id).map_or("", |(_, from, _)| from);
+            let exempt =
+                EXEMPT.iter().find(|(known, ..)| *known == id).map_or("", |(_, from, _)| from);
             let mut places = String::new();
             if !code.contains(&id) && !exempt.contains("code") {
                 let _ = write!(places, " in no file of src");
@@ -366,7 +424,8 @@ fn requirements_are_quoted_beside_code_and_test() {
 /// True for `LK-1 to LK-6` and the like.
 fn range_holds(text: &str, kind: &str, number: u32) -> bool {
     text.match_indices(" to ").any(|(at, _)| {
-        let number_of = |part: &str| part.strip_prefix(kind)?.strip_prefix('-')?.parse::<u32>().ok();
+        let number_of =
+            |part: &str| part.strip_prefix(kind)?.strip_prefix('-')?.parse::<u32>().ok();
         let is_id = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let first = text[..at].rsplit(|c| !is_id(c)).next().and_then(number_of);
         let last = text[at + 4..].split(|c| !is_id(c)).next().and_then(number_of);
@@ -380,7 +439,8 @@ fn settings_of_readme() -> Vec<(String, String, String)> {
         .lines()
         .filter(|line| line.starts_with("| `MPIX_RMA"))
         .map(|line| {
-            let mut cells = line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', ""));
+            let mut cells =
+                line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', ""));
             let mut cell = || cells.next().unwrap_or_default();
             (cell(), cell(), cell())
         })
@@ -409,7 +469,10 @@ fn the_settings_are_documented_as_they_are() {
     let header = read("mpix-headers/mpix_rma.h");
     for (name, _, default) in &source {
         assert!(
-            header.lines().any(|line| line.contains(name.as_str()) && line.contains(&format!("default {default}"))),
+            header
+                .lines()
+                .any(|line| line.contains(name.as_str())
+                    && line.contains(&format!("default {default}"))),
             "mpix_rma.h, section ENVIRONMENT, must name {name} and its default {default} on one line"
         );
     }
@@ -424,7 +487,11 @@ fn the_version_is_one() {
         ("PATCH", env!("CARGO_PKG_VERSION_PATCH")),
     ] {
         let line = format!("#define MPIX_RMA_VERSION_{name} {value}");
-        assert!(header.contains(&line), "mpix_rma.h must say `{line}`: Cargo.toml has version {}", env!("CARGO_PKG_VERSION"));
+        assert!(
+            header.contains(&line),
+            "mpix_rma.h must say `{line}`: Cargo.toml has version {}",
+            env!("CARGO_PKG_VERSION")
+        );
     }
     assert!(
         read("CHANGELOG.md").contains(&format!("## [{}]", env!("CARGO_PKG_VERSION"))),

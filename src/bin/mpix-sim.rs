@@ -198,16 +198,24 @@ fn series_of(name: &str) -> Result<(Series, bool), String> {
 fn run(arguments: &Arguments) -> Result<(), String> {
     let (mut machine, progress_thread) = (arguments.profile, arguments.progress_thread);
     for change in &arguments.set {
-        let (name, value) = change.split_once('=').ok_or_else(|| format!("{change} is not NAME=VALUE"))?;
+        let (name, value) =
+            change.split_once('=').ok_or_else(|| format!("{change} is not NAME=VALUE"))?;
         machine.set(name, value.parse().map_err(|_| format!("{value} is not a number"))?)?;
     }
     let (machine, set) = (&machine, arguments.set.as_slice());
     match &arguments.command {
         Command::Pattern { name } => {
-            let measures = patterns::measure(machine, progress_thread, name).map_err(|stuck| stuck.to_string())?;
+            let measures = patterns::measure(machine, progress_thread, name)
+                .map_err(|stuck| stuck.to_string())?;
             for measure in &measures {
                 let difference = measure.difference();
-                print(&PatternLine { profile: machine.name, set, progress_thread, measure, difference })?;
+                print(&PatternLine {
+                    profile: machine.name,
+                    set,
+                    progress_thread,
+                    measure,
+                    difference,
+                })?;
             }
             Ok(())
         }
@@ -222,16 +230,25 @@ fn run(arguments: &Arguments) -> Result<(), String> {
                     bytes = memory.peak as f64 / epochs as f64;
                 }
                 let ns_per_epoch = (cpu_seconds() - began) * 1e9 / (rounds * epochs) as f64;
-                print(&PendingLine { profile: machine.name, set, epochs, ns_per_epoch, engine_bytes_per_epoch: bytes })?;
+                print(&PendingLine {
+                    profile: machine.name,
+                    set,
+                    epochs,
+                    ns_per_epoch,
+                    engine_bytes_per_epoch: bytes,
+                })?;
             }
             Ok(())
         }
         Command::Lu { ranks, size, depth, ahead, series } => {
-            for (&size, &ranks) in size.iter().flat_map(|size| ranks.iter().map(move |ranks| (size, ranks))) {
+            for (&size, &ranks) in
+                size.iter().flat_map(|size| ranks.iter().map(move |ranks| (size, ranks)))
+            {
                 for name in series {
                     let (calls, _) = series_of(name)?;
                     let ring = (size, *depth, *ahead);
-                    let (outcome, cpu_seconds) = timed(|| applications::lu(machine, progress_thread, ranks, ring, calls))?;
+                    let (outcome, cpu_seconds) =
+                        timed(|| applications::lu(machine, progress_thread, ranks, ring, calls))?;
                     print(&ApplicationLine {
                         application: "lu",
                         profile: machine.name,
@@ -252,12 +269,23 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             Ok(())
         }
         Command::Transactions { ranks, count, warm_up, accounts, window, seed, series } => {
-            for (&ranks, name) in ranks.iter().flat_map(|ranks| series.iter().map(move |name| (ranks, name))) {
+            for (&ranks, name) in
+                ranks.iter().flat_map(|ranks| series.iter().map(move |name| (ranks, name)))
+            {
                 let (calls, reorder) = series_of(name)?;
-                let (warm_up, count, accounts, window, seed) = (*warm_up, *count, *accounts, *window, *seed);
+                let (warm_up, count, accounts, window, seed) =
+                    (*warm_up, *count, *accounts, *window, *seed);
                 let work = Transactions { warm_up, count, accounts, seed, window };
-                let (outcome, cpu_seconds) =
-                    timed(|| applications::transactions(machine, progress_thread, ranks, work, calls, reorder))?;
+                let (outcome, cpu_seconds) = timed(|| {
+                    applications::transactions(
+                        machine,
+                        progress_thread,
+                        ranks,
+                        work,
+                        calls,
+                        reorder,
+                    )
+                })?;
                 print(&ApplicationLine {
                     application: "transactions",
                     profile: machine.name,

@@ -167,7 +167,9 @@ impl Argument for Status {
     unsafe fn enter(place: *mut Fint) -> Self {
         let ignored = is_ignored(place);
         // SAFETY: the caller's promise, but for a place that means something else; a status is integers, so any bits are one.
-        let made = unsafe { if ignored { std::mem::zeroed() } else { place.cast::<MPI_Status>().read_unaligned() } };
+        let made = unsafe {
+            if ignored { std::mem::zeroed() } else { place.cast::<MPI_Status>().read_unaligned() }
+        };
         Status { place, made, ignored }
     }
     fn pass(&mut self) -> *mut MPI_Status {
@@ -192,7 +194,8 @@ fn is_ignored(place: *mut Fint) -> bool {
     const LEADING: [&CStr; 2] = [c"MPI_F_STATUS_IGNORE", c"MPI_F08_STATUS_IGNORE"];
     static FOUND: OnceLock<([usize; NAMES.len()], [usize; LEADING.len()])> = OnceLock::new();
     // SAFETY: a C string; the handle stands for all that is loaded.
-    let look = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.expose_provenance();
+    let look =
+        |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.expose_provenance();
     let (known, leading) = FOUND.get_or_init(|| (NAMES.map(look), LEADING.map(look)));
     let leads_here = |at: &usize| {
         // SAFETY: the host's variable of this name is a pointer, which its initialisation sets.

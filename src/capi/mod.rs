@@ -109,9 +109,17 @@ calls! {
 /// # Safety
 /// Each argument is NULL (an error) or has room for an int.
 #[inline(never)]
-pub unsafe extern "C" fn MPIX_Get_version(major: *mut c_int, minor: *mut c_int, patch: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPIX_Get_version(
+    major: *mut c_int,
+    minor: *mut c_int,
+    patch: *mut c_int,
+) -> c_int {
     boundary("MPIX_Get_version", || {
-        let numbers = [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
+        let numbers = [
+            env!("CARGO_PKG_VERSION_MAJOR"),
+            env!("CARGO_PKG_VERSION_MINOR"),
+            env!("CARGO_PKG_VERSION_PATCH"),
+        ];
         if major.is_null() || minor.is_null() || patch.is_null() {
             // Allowed before `MPI_Init`, so there may be no error handler to call.
             return MPI_ERR_ARG;

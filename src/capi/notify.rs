@@ -32,10 +32,16 @@ fn own(window: &Window, first: c_int, number: c_int, expected: MPI_Count) -> Res
         return Err(Fault::new(MPI_ERR_ARG, "the number of counters is 0"));
     }
     if there == 0 {
-        return Err(Fault::new(MPI_ERR_ARG, "this process has no counters on the window (MPIX_Win_set_num_notify)"));
+        return Err(Fault::new(
+            MPI_ERR_ARG,
+            "this process has no counters on the window (MPIX_Win_set_num_notify)",
+        ));
     }
     if first >= there || number > there - first {
-        return Err(Fault::new(MPI_ERR_ARG, "the index is beyond the counters of this process (MPIX_Win_get_num_notify)"));
+        return Err(Fault::new(
+            MPI_ERR_ARG,
+            "the index is beyond the counters of this process (MPIX_Win_get_num_notify)",
+        ));
     }
     let Ok(expected) = u64::try_from(expected) else {
         return Err(Fault::new(MPI_ERR_ARG, "expected is negative"));
@@ -64,7 +70,11 @@ fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<N
 }
 
 /// A test.
-fn test(guard: Guard, mut window: NonNull<Window>, range: Range) -> Result<Option<Notified>, Fault> {
+fn test(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    range: Range,
+) -> Result<Option<Notified>, Fault> {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let found = look(unsafe { window.as_mut() }, range);
     if found.is_none() {
@@ -74,7 +84,13 @@ fn test(guard: Guard, mut window: NonNull<Window>, range: Range) -> Result<Optio
 }
 
 /// Starts to wait, and gives a request.
-fn start(guard: Guard, mut window: NonNull<Window>, range: Range, places: Places, request: *mut MPI_Request) -> Done {
+fn start(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    range: Range,
+    places: Places,
+    request: *mut MPI_Request,
+) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
     let (outcome, found) = with_port!(&mut ours.port, port => {
@@ -99,7 +115,10 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
     let mut fault = if number < 0 {
         Some(Fault::new(MPI_ERR_ARG, "num is negative"))
     } else if most != 0 && wanted > most {
-        Some(Fault::new(MPI_ERR_ARG, "num is beyond what the info key mpi_assert_max_num_notify has asserted"))
+        Some(Fault::new(
+            MPI_ERR_ARG,
+            "num is beyond what the info key mpi_assert_max_num_notify has asserted",
+        ))
     } else if ours.engine.awaits_counters() {
         Some(Fault::new(MPI_ERR_RMA_SYNC, "a wait for a counter is pending"))
     } else if ours.engine.has_operations() {
@@ -135,7 +154,9 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
     drop(guard);
     match fault {
         Some(fault) => Err(fault),
-        None if objected => Err(Fault::new(MPI_ERR_ARG, "another process of the window cannot set its counters")),
+        None if objected => {
+            Err(Fault::new(MPI_ERR_ARG, "another process of the window cannot set its counters"))
+        }
         None => Ok(()),
     }
 }

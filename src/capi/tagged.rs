@@ -62,7 +62,9 @@ unsafe fn init(
     let handle = ours.handle;
     let expectation = wanted.map(|wanted| ours.engine.expect(wanted, expected));
     // SAFETY: the caller's promise.
-    let made = unsafe { persistent::make(&mut guard, handle, expectation.map(|id| (window, id)), request) };
+    let made = unsafe {
+        persistent::make(&mut guard, handle, expectation.map(|id| (window, id)), request)
+    };
     if made.is_none() {
         if let Some(id) = expectation {
             // SAFETY: as above.
@@ -118,7 +120,12 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
 /// # Safety
 /// `win` is a window handle; `status` is a place for a status or ignored.
 #[inline(never)]
-pub unsafe extern "C" fn MPIX_Notify_probe(win: MPI_Win, source: c_int, tag: c_int, status: *mut MPI_Status) -> c_int {
+pub unsafe extern "C" fn MPIX_Notify_probe(
+    win: MPI_Win,
+    source: c_int,
+    tag: c_int,
+    status: *mut MPI_Status,
+) -> c_int {
     on_our_window("MPIX_Notify_probe", win, |guard, window| {
         // SAFETY: found under this guard, and no other reference to it is alive.
         let wanted = wanted(unsafe { window.as_ref() }, source, tag)?;

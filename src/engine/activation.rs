@@ -18,7 +18,8 @@ pub(super) enum Class {
     LockAll,
 }
 
-const CLASSES: [Class; 6] = [Class::Fence, Class::Access, Class::Exposure, Class::Lock, Class::OwnLock, Class::LockAll];
+const CLASSES: [Class; 6] =
+    [Class::Fence, Class::Access, Class::Exposure, Class::Lock, Class::OwnLock, Class::LockAll];
 
 impl Class {
     pub(super) fn of(kind: Kind) -> Self {
@@ -104,7 +105,12 @@ pub(super) enum BlockedBy {
 ///
 /// Every earlier epoch that is incomplete is active. One that was closed after `epoch` was opened overlaps it and does not
 /// count, now or ever [EP-7]; what counts of the others is the oldest of each class that the flags do not relax.
-pub(super) fn may_activate(epoch: &Epoch, ledger: &Ledger, peers: &Peers, flags: ReorderFlags) -> Activation {
+pub(super) fn may_activate(
+    epoch: &Epoch,
+    ledger: &Ledger,
+    peers: &Peers,
+    flags: ReorderFlags,
+) -> Activation {
     let class = Class::of(epoch.kind);
     for earlier in CLASSES {
         if let Some((closing, _)) = ledger.closed[earlier as usize].front()
@@ -143,8 +149,12 @@ mod tests {
     fn no_flag_relaxes_a_fence_a_lock_all_or_an_exposure_and_a_lock_on_self() {
         for earlier in CLASSES {
             for later in CLASSES {
-                let never = [earlier, later].iter().any(|c| matches!(c, Class::Fence | Class::LockAll))
-                    || matches!((earlier, later), (Class::Exposure, Class::OwnLock) | (Class::OwnLock, Class::Exposure));
+                let never =
+                    [earlier, later].iter().any(|c| matches!(c, Class::Fence | Class::LockAll))
+                        || matches!(
+                            (earlier, later),
+                            (Class::Exposure, Class::OwnLock) | (Class::OwnLock, Class::Exposure)
+                        );
                 assert_eq!(relaxed(ALL, earlier, later), !never, "{earlier:?} then {later:?}");
                 assert!(!relaxed(ReorderFlags::default(), earlier, later));
             }
@@ -158,7 +168,11 @@ mod tests {
         let pairs = [
             (ReorderFlags { access_after_access: true, ..off }, Class::Access, Class::Lock),
             (ReorderFlags { access_after_exposure: true, ..off }, Class::Exposure, Class::Access),
-            (ReorderFlags { exposure_after_exposure: true, ..off }, Class::Exposure, Class::Exposure),
+            (
+                ReorderFlags { exposure_after_exposure: true, ..off },
+                Class::Exposure,
+                Class::Exposure,
+            ),
             (ReorderFlags { exposure_after_access: true, ..off }, Class::Access, Class::Exposure),
         ];
         for (i, (flags, _, _)) in pairs.iter().enumerate() {

@@ -21,7 +21,12 @@ impl Window {
     ///
     /// # Errors
     /// If an exposure epoch, or a fence epoch with operations, is open.
-    pub fn post(&mut self, port: &mut impl Port, group: &[Rank], _assert: Assert) -> Result<(), SyncError> {
+    pub fn post(
+        &mut self,
+        port: &mut impl Port,
+        group: &[Rank],
+        _assert: Assert,
+    ) -> Result<(), SyncError> {
         self.unfold();
         if self.exposure_open.is_some() {
             return Err(SyncError::ExposureOpen);
@@ -41,7 +46,12 @@ impl Window {
     ///
     /// # Errors
     /// If an access, lock or lock_all epoch, or a fence epoch with operations, is open.
-    pub fn start(&mut self, port: &mut impl Port, group: &[Rank], _assert: Assert) -> Result<(), SyncError> {
+    pub fn start(
+        &mut self,
+        port: &mut impl Port,
+        group: &[Rank],
+        _assert: Assert,
+    ) -> Result<(), SyncError> {
         self.unfold();
         self.no_access_open()?;
         self.fence_view = FenceView::Dissolved;
@@ -59,7 +69,13 @@ impl Window {
     ///
     /// # Errors
     /// If this process has locked the target, or an access, lock_all or real fence epoch is open.
-    pub fn lock(&mut self, port: &mut impl Port, mode: LockMode, target: Rank, assert: Assert) -> Result<(), SyncError> {
+    pub fn lock(
+        &mut self,
+        port: &mut impl Port,
+        mode: LockMode,
+        target: Rank,
+        assert: Assert,
+    ) -> Result<(), SyncError> {
         if !assert.nocheck && self.lock_folded(port, mode, target) {
             return Ok(());
         }
@@ -142,7 +158,8 @@ impl Window {
         if self.exposure_open.is_some() {
             return Err(SyncError::ExposureOpen);
         }
-        if self.access_open.is_some() || self.lock_all_open.is_some() || !self.locks_open.is_empty() {
+        if self.access_open.is_some() || self.lock_all_open.is_some() || !self.locks_open.is_empty()
+        {
             return Err(SyncError::AccessOpen);
         }
         let epoch = match self.fence_view {
@@ -154,7 +171,8 @@ impl Window {
                 epoch
             }
         };
-        self.fence_view = if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
+        self.fence_view =
+            if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
         Ok(self.close(port, epoch))
     }
 
@@ -168,7 +186,8 @@ impl Window {
         }
         self.unfold();
         let epoch = self.peers.of(target).lock_open.take().ok_or(SyncError::NotLocked)?;
-        let at = self.locks_open.iter().position(|open| *open == epoch).expect("an open lock is listed");
+        let at =
+            self.locks_open.iter().position(|open| *open == epoch).expect("an open lock is listed");
         self.locks_open.swap_remove(at);
         Ok(self.close(port, epoch))
     }
@@ -191,7 +210,11 @@ impl Window {
     ///
     /// # Errors
     /// If no passive-target epoch covers the target (for `None`: none is open).
-    pub fn flush(&mut self, port: &mut impl Port, target: Option<Rank>) -> Result<Outcome, SyncError> {
+    pub fn flush(
+        &mut self,
+        port: &mut impl Port,
+        target: Option<Rank>,
+    ) -> Result<Outcome, SyncError> {
         self.flush_stage(port, target, FlushStage::Remote)
     }
 
@@ -199,7 +222,11 @@ impl Window {
     ///
     /// # Errors
     /// If no passive-target epoch covers the target (for `None`: none is open).
-    pub fn flush_local(&mut self, port: &mut impl Port, target: Option<Rank>) -> Result<Outcome, SyncError> {
+    pub fn flush_local(
+        &mut self,
+        port: &mut impl Port,
+        target: Option<Rank>,
+    ) -> Result<Outcome, SyncError> {
         self.flush_stage(port, target, FlushStage::Local)
     }
 
@@ -245,7 +272,12 @@ impl Window {
         }
     }
 
-    fn flush_stage(&mut self, port: &mut impl Port, target: Option<Rank>, stage: FlushStage) -> Result<Outcome, SyncError> {
+    fn flush_stage(
+        &mut self,
+        port: &mut impl Port,
+        target: Option<Rank>,
+        stage: FlushStage,
+    ) -> Result<Outcome, SyncError> {
         if self.is_folded_over(target) {
             return Ok(Outcome::Complete);
         }
@@ -272,7 +304,9 @@ impl Window {
                 self.epochs[epoch].flushes_for_grant.push(flush);
             }
             let legs = match target {
-                Some(target) => self.epochs[epoch].legs.find(target).map_or(0..0, |leg| leg..leg + 1),
+                Some(target) => {
+                    self.epochs[epoch].legs.find(target).map_or(0..0, |leg| leg..leg + 1)
+                }
                 None => 0..self.epochs[epoch].legs.len(),
             };
             for leg in legs {

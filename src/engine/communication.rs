@@ -29,7 +29,9 @@ impl Window {
             return false;
         }
         let Some(route) = self.route else { return false };
-        let Some(answer) = port.post_notified(op, notification, self.records.next_ticket()) else { return false };
+        let Some(answer) = port.post_notified(op, notification, self.records.next_ticket()) else {
+            return false;
+        };
         self.account_on(route, op, answer);
         true
     }
@@ -62,7 +64,8 @@ impl Window {
     }
 
     fn look_for_way(&mut self, target: Rank) -> bool {
-        let open = self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
+        let open =
+            self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
         let epoch = match (open, self.fence_view) {
             (Some(epoch), _) | (None, FenceView::Real(epoch)) => epoch,
             _ => return false,
@@ -77,7 +80,10 @@ impl Window {
             return route;
         }
         self.unfold();
-        let epoch = self.lock_all_open.or_else(|| self.peers.find(route.target)?.lock_open).expect("it was unfolded");
+        let epoch = self
+            .lock_all_open
+            .or_else(|| self.peers.find(route.target)?.lock_open)
+            .expect("it was unfolded");
         self.route_by(epoch, route.target).expect("a lock epoch has a way to its target")
     }
 
@@ -102,11 +108,18 @@ impl Window {
         self.issue_elsewhere(port, op, true)
     }
 
-    fn issue_elsewhere(&mut self, port: &mut impl Port, op: &Op, wants_request: bool) -> Result<Outcome, SyncError> {
+    fn issue_elsewhere(
+        &mut self,
+        port: &mut impl Port,
+        op: &Op,
+        wants_request: bool,
+    ) -> Result<Outcome, SyncError> {
         self.unfold();
         let epoch = self.epoch_covering(port, op.target)?;
-        let Route { leg, direct, .. } = self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
-        let answer = if direct { port.post(op, self.records.next_ticket()) } else { Posted::NoResource };
+        let Route { leg, direct, .. } =
+            self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
+        let answer =
+            if direct { port.post(op, self.records.next_ticket()) } else { Posted::NoResource };
         let request = self.account_for(epoch, leg, op, answer, wants_request);
         Ok(request.map_or(Outcome::Complete, Outcome::Pending))
     }
@@ -133,7 +146,14 @@ impl Window {
 
     /// Accounts for an operation by the transport's answer; queues it on its leg if there was no resource (or no access yet).
     /// Gives the request that was wanted, if the local stage is still outstanding.
-    fn account_for(&mut self, epoch: Key, leg: u32, op: &Op, answer: Posted, wants_request: bool) -> Option<RequestId> {
+    fn account_for(
+        &mut self,
+        epoch: Key,
+        leg: u32,
+        op: &Op,
+        answer: Posted,
+        wants_request: bool,
+    ) -> Option<RequestId> {
         if answer == Posted::Complete {
             return None;
         }
@@ -148,7 +168,14 @@ impl Window {
             None => (0, 0),
             Some(ages) => (if local_done { 0 } else { ages[0].issue() }, ages[1].issue()),
         };
-        let account = Account { epoch: epoch.index, target: op.target, age_local, age_remote, request, local_done };
+        let account = Account {
+            epoch: epoch.index,
+            target: op.target,
+            age_local,
+            age_remote,
+            request,
+            local_done,
+        };
         let record = self.records.insert(op, account);
         if answer == Posted::NoResource {
             self.enqueue(epoch, leg, record);

@@ -140,7 +140,9 @@ impl Window {
     /// The peer has granted access to one leg of an access epoch.
     pub(super) fn grant_leg(&mut self, port: &mut impl Port, epoch: Key, target: Rank) {
         // An epoch without operations to this target may be gone: its done did not need the grant.
-        let Some(leg) = self.epochs.get(epoch).and_then(|held| held.legs.find(target)) else { return };
+        let Some(leg) = self.epochs.get(epoch).and_then(|held| held.legs.find(target)) else {
+            return;
+        };
         self.moves += 1;
         self.route = None;
         self.leg(epoch, leg).granted = true;

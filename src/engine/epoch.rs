@@ -79,7 +79,18 @@ pub(super) struct Leg {
 
 impl Leg {
     pub(super) fn new(target: Rank, granted: bool) -> Self {
-        Leg { target, head: NIL, tail: NIL, local: 0, remote: 0, access: 0, granted, finished: false, stalled: false, ages: None }
+        Leg {
+            target,
+            head: NIL,
+            tail: NIL,
+            local: 0,
+            remote: 0,
+            access: 0,
+            granted,
+            finished: false,
+            stalled: false,
+            ages: None,
+        }
     }
 }
 
@@ -133,7 +144,8 @@ impl Legs {
 
     #[inline]
     pub(super) fn len(&self) -> u32 {
-        u32::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.list.len() as u32)
+        u32::from(self.first.is_some())
+            + self.more.as_ref().map_or(0, |more| more.list.len() as u32)
     }
 }
 

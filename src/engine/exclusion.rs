@@ -89,7 +89,15 @@ pub(super) enum Way {
 
 impl Licensing {
     pub(super) fn new() -> Self {
-        Licensing { licensed: false, changing: false, uses: 0, waiting: Vec::new(), registrations: 0, threshold: 2, pushes: 0 }
+        Licensing {
+            licensed: false,
+            changing: false,
+            uses: 0,
+            waiting: Vec::new(),
+            registrations: 0,
+            threshold: 2,
+            pushes: 0,
+        }
     }
 
     /// The licence was found revoked.
@@ -108,7 +116,12 @@ impl Licensing {
 
     /// The way of a lock to its right; one that waits is given back by [`changed`](Self::changed).
     #[inline(always)]
-    pub(super) fn way(&mut self, mem: &mut impl LockMemory, epoch: Key, request: LockRequest) -> Way {
+    pub(super) fn way(
+        &mut self,
+        mem: &mut impl LockMemory,
+        epoch: Key,
+        request: LockRequest,
+    ) -> Way {
         if self.changing {
             self.waiting.push((epoch, request));
             return Way::Wait;
@@ -196,7 +209,10 @@ pub(super) fn end_use(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
 
 /// It is registered instead. With `push`, the number of times that this process has done so, the registration becomes a licence, and
 /// the lock its first use.
-pub(super) fn register(s: &mut Steps<'_, impl LockMemory>, push: Option<u32>) -> Result<Claimed, Later> {
+pub(super) fn register(
+    s: &mut Steps<'_, impl LockMemory>,
+    push: Option<u32>,
+) -> Result<Claimed, Later> {
     let holders = s.add(HOME, LockWord::Holders, ONE_RIGHT)?;
     if lock_alls(holders) > 0 {
         return Ok(Claimed::Draining);
@@ -204,7 +220,8 @@ pub(super) fn register(s: &mut Steps<'_, impl LockMemory>, push: Option<u32>) ->
     let Some(push) = push else { return Ok(Claimed::Held(Right::Registered)) };
     s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
     s.store(s.me(), LockWord::Licence, PENDING)?;
-    let below = s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
+    let below =
+        s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
     s.store(s.me(), LockWord::NextLicensed, below)?;
     let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
     // If it is revoked already, who did that removes the registration.
@@ -286,11 +303,19 @@ pub(super) fn intent(s: &mut Steps<'_, impl LockMemory>) -> Result<(u32, u32), L
 }
 
 /// Counts one up in a half of `Intent`, without a carry from one half to the other.
-fn count_intent(s: &mut Steps<'_, impl LockMemory>, count: impl Fn(u32, u32) -> (u32, u32)) -> Result<(), Later> {
+fn count_intent(
+    s: &mut Steps<'_, impl LockMemory>,
+    count: impl Fn(u32, u32) -> (u32, u32),
+) -> Result<(), Later> {
     let mut seen = s.load(HOME, LockWord::Intent)?;
     loop {
         let (arrived, served) = count(seen as u32, (seen >> 32) as u32);
-        let met = s.compare_swap(HOME, LockWord::Intent, seen, u64::from(served) << 32 | u64::from(arrived))?;
+        let met = s.compare_swap(
+            HOME,
+            LockWord::Intent,
+            seen,
+            u64::from(served) << 32 | u64::from(arrived),
+        )?;
         if met == seen {
             return Ok(());
         }

@@ -45,7 +45,12 @@ impl Window {
 
     /// Opens a lock epoch in its short form; where the lock is not free at once, as an epoch that waits for it. False if nothing was done.
     #[inline(always)]
-    pub(super) fn lock_folded(&mut self, port: &mut impl Port, mode: LockMode, target: Rank) -> bool {
+    pub(super) fn lock_folded(
+        &mut self,
+        port: &mut impl Port,
+        mode: LockMode,
+        target: Rank,
+    ) -> bool {
         if !self.has_room_to_fold() || !self.passes_gate(port, mode) {
             return false;
         }
@@ -55,12 +60,16 @@ impl Window {
         let kind = Kind::Lock { target, mode, nocheck: false, own: target == self.me };
         let procedure = |window: &mut Window| Procedure::Enqueue(window.awaiting(kind), request);
         match self.attempt_folded(port, procedure, |s| lock::enqueue(s, request)) {
-            Some(Enqueued { turn: Turn::In { .. }, queued, next_reader: None }) if mode == LockMode::Shared => {
+            Some(Enqueued { turn: Turn::In { .. }, queued, next_reader: None })
+                if mode == LockMode::Shared =>
+            {
                 self.fold(kind, Held::Shared(request.placed(queued)));
             }
-            Some(Enqueued { turn: Turn::In { inherited: false }, queued: true, next_reader: None })
-                if self.licensing.begins(port) =>
-            {
+            Some(Enqueued {
+                turn: Turn::In { inherited: false },
+                queued: true,
+                next_reader: None,
+            }) if self.licensing.begins(port) => {
                 self.begin_use_folded(port, kind, request);
             }
             Some(enqueued) => {
@@ -122,7 +131,9 @@ impl Window {
     /// Closes the folded epoch, if `wanted` is it. False if nothing was done.
     #[inline(always)]
     fn close_folded(&mut self, port: &mut impl Port, wanted: impl FnOnce(&Folded) -> bool) -> bool {
-        let Some(Folded { held, .. }) = self.folded.take_if(|folded| wanted(folded)) else { return false };
+        let Some(Folded { held, .. }) = self.folded.take_if(|folded| wanted(folded)) else {
+            return false;
+        };
         self.route = None;
         self.give_back(port, held);
         true
@@ -131,7 +142,8 @@ impl Window {
     /// Unlocks a target whose lock epoch is folded. `None` if it is not.
     #[inline(always)]
     pub(super) fn unlock_folded(&mut self, port: &mut impl Port, target: Rank) -> Option<Outcome> {
-        self.close_folded(port, |folded| !folded.is_lock_all() && folded.covers(target)).then_some(Outcome::Complete)
+        self.close_folded(port, |folded| !folded.is_lock_all() && folded.covers(target))
+            .then_some(Outcome::Complete)
     }
 
     /// Unlocks all targets, if the lock_all is folded.
@@ -194,7 +206,8 @@ impl Window {
     fn opened(&mut self, kind: Kind) -> Key {
         self.route = None;
         self.moves += 1;
-        let epoch = self.epochs.insert(Epoch { phase: Phase::Active, ..Epoch::new(kind, self.closings) });
+        let epoch =
+            self.epochs.insert(Epoch { phase: Phase::Active, ..Epoch::new(kind, self.closings) });
         if let Kind::Lock { target, .. } = kind {
             self.epochs[epoch].legs.push(Leg::new(target, false));
             self.locks_open.push(epoch);

@@ -49,7 +49,11 @@ pub struct Node(u64);
 
 impl Node {
     fn new(rank: Rank, sequence: u32, mode: LockMode) -> Self {
-        Node(u64::from(sequence) << 32 | (u64::from(rank) + 1) << 1 | u64::from(mode == LockMode::Exclusive))
+        Node(
+            u64::from(sequence) << 32
+                | (u64::from(rank) + 1) << 1
+                | u64::from(mode == LockMode::Exclusive),
+        )
     }
 
     fn from_word(word: u64) -> Option<Self> {
@@ -89,7 +93,10 @@ impl LockRequest {
     /// neighbours differ.
     #[inline(always)]
     pub fn new(target: Rank, mode: LockMode, sequence: u32) -> Self {
-        LockRequest { target, bits: sequence << 2 | QUEUED | if mode == LockMode::Exclusive { EXCLUSIVE } else { 0 } }
+        LockRequest {
+            target,
+            bits: sequence << 2 | QUEUED | if mode == LockMode::Exclusive { EXCLUSIVE } else { 0 },
+        }
     }
 
     /// The same, as [`enqueue`] has placed it: `queued` if it owns a node, else a reader counted in `Tail`.
@@ -160,7 +167,10 @@ pub struct Released {
 
 /// Asks for the lock. A free lock is granted at once: by one exchange on `Tail`, or one compare-and-swap for a reader.
 #[inline(always)]
-pub fn enqueue(s: &mut Steps<'_, impl LockMemory>, request: LockRequest) -> Result<Enqueued, Later> {
+pub fn enqueue(
+    s: &mut Steps<'_, impl LockMemory>,
+    request: LockRequest,
+) -> Result<Enqueued, Later> {
     const IN: Turn = Turn::In { inherited: false };
     let target = request.target();
     if request.mode() == LockMode::Shared && count_reader(s, target)? {
@@ -219,13 +229,21 @@ fn count_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<bool
 /// Looks at the grant word of a waiting request.
 pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
     let word = mem.look(LockWord::Grant { target: request.target() });
-    if word >> 1 == u64::from(request.sequence()) && word != 0 { Turn::In { inherited: word & 1 == 1 } } else { Turn::Waiting }
+    if word >> 1 == u64::from(request.sequence()) && word != 0 {
+        Turn::In { inherited: word & 1 == 1 }
+    } else {
+        Turn::Waiting
+    }
 }
 
 /// Leaves; never waits for anybody. An exclusive holder that is `registered` in `Holders` passes its
 /// registration on if the successor is exclusive too; else it must deregister itself.
 #[inline(always)]
-pub fn release(s: &mut Steps<'_, impl LockMemory>, request: LockRequest, registered: bool) -> Result<Released, Later> {
+pub fn release(
+    s: &mut Steps<'_, impl LockMemory>,
+    request: LockRequest,
+    registered: bool,
+) -> Result<Released, Later> {
     const ALONE: Released = Released { passed_on: false, next_reader: None };
     let target = request.target();
     if !request.is_queued() {
@@ -298,7 +316,11 @@ fn leave_readers(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(),
 
 /// Lets in a reader that stands directly behind one that was let in. Gives the next such reader: whoever lets one in walks on,
 /// one reader a procedure.
-pub fn let_reader_in(s: &mut Steps<'_, impl LockMemory>, target: Rank, reader: Node) -> Result<Option<Node>, Later> {
+pub fn let_reader_in(
+    s: &mut Steps<'_, impl LockMemory>,
+    target: Rank,
+    reader: Node,
+) -> Result<Option<Node>, Later> {
     admit(s, target, reader, 0, true)
 }
 
@@ -319,7 +341,12 @@ fn admit(
     Ok(Node::from_word(met).filter(|next| !next.is_writer()))
 }
 
-fn grant(s: &mut Steps<'_, impl LockMemory>, target: Rank, node: Node, inherited: bool) -> Result<(), Later> {
+fn grant(
+    s: &mut Steps<'_, impl LockMemory>,
+    target: Rank,
+    node: Node,
+    inherited: bool,
+) -> Result<(), Later> {
     let value = u64::from(node.sequence()) << 1 | u64::from(inherited);
     s.store(node.rank(), LockWord::Grant { target }, value)
 }

@@ -18,7 +18,9 @@ impl Window {
     /// A lock epoch is activated: its request is made, after those that stand at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
-        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else { unreachable!("a lock epoch") };
+        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
+            unreachable!("a lock epoch")
+        };
         if self.lock_gate.is_empty() && self.passes_gate(port, mode) {
             self.enter_queue(port, epoch, target, mode);
         } else {
@@ -40,7 +42,9 @@ impl Window {
     /// Makes the lock requests that may be made, in the order in which their epochs were activated [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
-            let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else { unreachable!("only locks pass the gate") };
+            let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
+                unreachable!("only locks pass the gate")
+            };
             if self.epochs[epoch].asking {
                 return;
             }
@@ -61,13 +65,17 @@ impl Window {
     pub(super) fn look_at_intent(&mut self, port: &mut impl Port, epoch: Key) {
         let steps = self.attempt(port, Procedure::LookAtIntent(epoch), |s| exclusion::intent(s));
         let Some((arrived, served)) = steps else { return };
-        let Locking::Gate(awaited) = self.epochs[epoch].locking else { unreachable!("it stands at the gate") };
+        let Locking::Gate(awaited) = self.epochs[epoch].locking else {
+            unreachable!("it stands at the gate")
+        };
         let awaited = awaited.unwrap_or(arrived);
         self.epochs[epoch].locking = Locking::Gate(Some(awaited));
         if served.wrapping_sub(awaited).cast_signed() < 0 {
             return;
         }
-        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else { unreachable!("only locks pass the gate") };
+        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
+            unreachable!("only locks pass the gate")
+        };
         debug_assert_eq!(self.lock_gate.front(), Some(&epoch));
         self.lock_gate.pop_front();
         self.enter_queue(port, epoch, target, mode);
@@ -88,13 +96,20 @@ impl Window {
     }
 
     pub(super) fn queue_up(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        let steps = self.attempt(port, Procedure::Enqueue(epoch, request), |s| lock::enqueue(s, request));
+        let steps =
+            self.attempt(port, Procedure::Enqueue(epoch, request), |s| lock::enqueue(s, request));
         let Some(enqueued) = steps else { return };
         self.enqueued(port, epoch, request, enqueued);
     }
 
     /// The request of an epoch stands in the queue.
-    pub(super) fn enqueued<P: Port>(&mut self, port: &mut P, epoch: Key, request: LockRequest, enqueued: Enqueued) {
+    pub(super) fn enqueued<P: Port>(
+        &mut self,
+        port: &mut P,
+        epoch: Key,
+        request: LockRequest,
+        enqueued: Enqueued,
+    ) {
         let request = request.placed(enqueued.queued);
         if let Some(reader) = enqueued.next_reader {
             self.let_reader_in(port, request.target(), reader);
@@ -115,7 +130,9 @@ impl Window {
     /// The grant word of the lock request to this target has changed.
     pub(super) fn lock_granted(&mut self, port: &mut impl Port, target: Rank) {
         let Some(epoch) = self.peers.find(target).and_then(|peer| peer.lock_active) else { return };
-        if let Some(Locking::Queued(request)) = self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking) {
+        if let Some(Locking::Queued(request)) =
+            self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking)
+        {
             self.look_for_turn(port, epoch, request);
         }
     }
@@ -132,8 +149,12 @@ impl Window {
         match (turn, request.mode()) {
             (Turn::Waiting, _) => unreachable!("its turn has come"),
             (Turn::In { .. }, LockMode::Shared) => self.held(port, epoch, Held::Shared(request)),
-            (Turn::In { inherited: true }, _) => self.held(port, epoch, Held::Exclusive(request, Right::Registered)),
-            (Turn::In { inherited: false }, LockMode::Exclusive) => self.claim(port, epoch, request),
+            (Turn::In { inherited: true }, _) => {
+                self.held(port, epoch, Held::Exclusive(request, Right::Registered))
+            }
+            (Turn::In { inherited: false }, LockMode::Exclusive) => {
+                self.claim(port, epoch, request)
+            }
         }
     }
 
@@ -150,7 +171,8 @@ impl Window {
 
     #[inline(always)]
     pub(super) fn begin_use(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        let steps = self.attempt(port, Procedure::BeginUse(epoch, request), |s| exclusion::begin_use(s));
+        let steps =
+            self.attempt(port, Procedure::BeginUse(epoch, request), |s| exclusion::begin_use(s));
         if let Some(begun) = steps {
             self.licence_begun(port, epoch, request, begun);
         }
@@ -158,7 +180,13 @@ impl Window {
 
     /// The idle licence is in use by the lock of this epoch, or was found revoked.
     #[inline(always)]
-    pub(super) fn licence_begun(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, begun: bool) {
+    pub(super) fn licence_begun(
+        &mut self,
+        port: &mut impl Port,
+        epoch: Key,
+        request: LockRequest,
+        begun: bool,
+    ) {
         if begun {
             self.licensing.begun();
             self.held(port, epoch, Held::Exclusive(request, Right::Licensed));
@@ -170,8 +198,16 @@ impl Window {
     }
 
     /// There is no licence: it registers.
-    pub(super) fn register(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, push: Option<u32>) {
-        let steps = self.attempt(port, Procedure::Register(epoch, request, push), |s| exclusion::register(s, push));
+    pub(super) fn register(
+        &mut self,
+        port: &mut impl Port,
+        epoch: Key,
+        request: LockRequest,
+        push: Option<u32>,
+    ) {
+        let steps = self.attempt(port, Procedure::Register(epoch, request, push), |s| {
+            exclusion::register(s, push)
+        });
         let Some(claimed) = steps else { return };
         match claimed {
             Claimed::Held(right) => {
@@ -210,8 +246,14 @@ impl Window {
     }
 
     /// It is registered, and waits for the lock_alls that are held.
-    pub(super) fn look_at_holders(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        let steps = self.attempt(port, Procedure::LookAtHolders(epoch, request), |s| exclusion::is_drained(s));
+    pub(super) fn look_at_holders(
+        &mut self,
+        port: &mut impl Port,
+        epoch: Key,
+        request: LockRequest,
+    ) {
+        let steps = self
+            .attempt(port, Procedure::LookAtHolders(epoch, request), |s| exclusion::is_drained(s));
         if steps == Some(true) {
             self.held(port, epoch, Held::Exclusive(request, Right::Registered));
         }
@@ -278,10 +320,12 @@ impl Window {
                 Some(Locking::AllWaiting) => self.retry_all(port, epoch),
                 _ => {}
             }
-            let waits = self
-                .epochs
-                .get(epoch)
-                .is_some_and(|held| matches!(held.locking, Locking::Queued(_) | Locking::Draining(_) | Locking::AllWaiting));
+            let waits = self.epochs.get(epoch).is_some_and(|held| {
+                matches!(
+                    held.locking,
+                    Locking::Queued(_) | Locking::Draining(_) | Locking::AllWaiting
+                )
+            });
             if waits {
                 at += 1;
             } else {
@@ -317,7 +361,12 @@ impl Window {
     }
 
     /// Leaves the queue; the right of an exclusive lock is passed on or given back.
-    pub(super) fn release(&mut self, port: &mut impl Port, request: LockRequest, right: Option<Right>) {
+    pub(super) fn release(
+        &mut self,
+        port: &mut impl Port,
+        request: LockRequest,
+        right: Option<Right>,
+    ) {
         let registered = right == Some(Right::Registered);
         let steps = self.attempt(port, Procedure::Release(request, right), |s| {
             let released = lock::release(s, request, registered)?;
@@ -340,7 +389,9 @@ impl Window {
     /// Lets in readers that stand directly behind one that was let in.
     pub(super) fn let_reader_in(&mut self, port: &mut impl Port, target: Rank, mut reader: Node) {
         while let Some(Some(next)) =
-            self.attempt(port, Procedure::LetReaderIn(target, reader), |s| lock::let_reader_in(s, target, reader))
+            self.attempt(port, Procedure::LetReaderIn(target, reader), |s| {
+                lock::let_reader_in(s, target, reader)
+            })
         {
             reader = next;
         }

@@ -43,7 +43,10 @@ fn class_of(wanted: Wanted) -> (usize, u64) {
         Wanted { source: None, tag: Some(_) } => 2,
         Wanted { source: None, tag: None } => ANY,
     };
-    (class, name(class, Arrival { source: wanted.source.unwrap_or(0), tag: wanted.tag.unwrap_or(0) }))
+    (
+        class,
+        name(class, Arrival { source: wanted.source.unwrap_or(0), tag: wanted.tag.unwrap_or(0) }),
+    )
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +116,10 @@ impl Unexpected {
         self.used += 1;
         let at = if self.free == NIL {
             self.entries.push(entry);
-            u32::try_from(self.entries.len() - 1).ok().filter(|at| *at != NIL).expect("fewer than 2^32 - 1 entries")
+            u32::try_from(self.entries.len() - 1)
+                .ok()
+                .filter(|at| *at != NIL)
+                .expect("fewer than 2^32 - 1 entries")
         } else {
             let at = self.free;
             self.free = self.entries[at as usize].links[ANY].after;
@@ -133,7 +139,9 @@ impl Unexpected {
         let ends = if class == ANY {
             &mut self.all
         } else {
-            self.chains[class].entry(name(class, self.entries[at as usize].arrival)).or_insert(NO_ENDS)
+            self.chains[class]
+                .entry(name(class, self.entries[at as usize].arrival))
+                .or_insert(NO_ENDS)
         };
         let before = std::mem::replace(&mut ends.last, at);
         if before == NIL {
@@ -304,9 +312,9 @@ impl Matcher {
         debug_assert!(expected > 0);
         let (class, name) = class_of(wanted);
         let groups = &mut self.groups;
-        let group = *self.names[class]
-            .entry(name)
-            .or_insert_with(|| groups.insert(Group { wanted, members: 0, started: VecDeque::new() }));
+        let group = *self.names[class].entry(name).or_insert_with(|| {
+            groups.insert(Group { wanted, members: 0, started: VecDeque::new() })
+        });
         self.groups[group].members += 1;
         let made = Expectation { group, expected, standing: Standing::Idle, abandoned: false };
         let Key { index, generation } = self.expectations.insert(made);
@@ -439,7 +447,10 @@ mod tests {
         assert_eq!(m.start(exact), Standing::Waiting(2));
         assert_eq!(m.start(any), Standing::Waiting(1));
         m.arrived(arrival(1, 5));
-        assert_eq!((m.standing(exact), m.standing(any)), (Standing::Waiting(1), Standing::Waiting(1)));
+        assert_eq!(
+            (m.standing(exact), m.standing(any)),
+            (Standing::Waiting(1), Standing::Waiting(1))
+        );
         m.arrived(arrival(1, 4));
         assert_eq!(m.standing(any), Standing::Met(arrival(1, 4)));
         m.arrived(arrival(1, 5));
@@ -460,7 +471,10 @@ mod tests {
         for source in 0..3 {
             m.arrived(arrival(source, 1));
         }
-        assert_eq!((m.standing(first), m.standing(second)), (Standing::Met(arrival(2, 1)), Standing::Waiting(1)));
+        assert_eq!(
+            (m.standing(first), m.standing(second)),
+            (Standing::Met(arrival(2, 1)), Standing::Waiting(1))
+        );
         m.arrived(arrival(9, 1));
         assert_eq!(m.standing(second), Standing::Met(arrival(9, 1)));
     }
@@ -474,7 +488,10 @@ mod tests {
         m.abandon(id);
         assert_eq!(m.waiting(), 1);
         m.arrived(arrival(0, 0));
-        assert_eq!((m.waiting(), m.unexpected(), m.expectations.len(), m.groups.len()), (0, 0, 0, 0));
+        assert_eq!(
+            (m.waiting(), m.unexpected(), m.expectations.len(), m.groups.len()),
+            (0, 0, 0, 0)
+        );
         m.arrived(arrival(0, 0));
         assert_eq!(m.unexpected(), 1);
     }
@@ -504,12 +521,14 @@ mod tests {
     }
 
     fn accepts(wanted: Wanted, arrival: Arrival) -> bool {
-        wanted.source.is_none_or(|source| source == arrival.source) && wanted.tag.is_none_or(|tag| tag == arrival.tag)
+        wanted.source.is_none_or(|source| source == arrival.source)
+            && wanted.tag.is_none_or(|tag| tag == arrival.tag)
     }
 
     impl Naive {
         fn arrived(&mut self, arrival: Arrival) {
-            let Some(at) = self.started.iter().position(|(_, wanted, _)| accepts(*wanted, arrival)) else {
+            let Some(at) = self.started.iter().position(|(_, wanted, _)| accepts(*wanted, arrival))
+            else {
                 return self.unexpected.push(arrival);
             };
             self.started[at].2 -= 1;
@@ -520,7 +539,8 @@ mod tests {
         }
         fn start(&mut self, number: usize, wanted: Wanted, mut missing: u64) {
             while missing > 0
-                && let Some(at) = self.unexpected.iter().position(|arrival| accepts(wanted, *arrival))
+                && let Some(at) =
+                    self.unexpected.iter().position(|arrival| accepts(wanted, *arrival))
             {
                 missing -= 1;
                 self.met[number] = Some(self.unexpected.remove(at));
@@ -543,7 +563,10 @@ mod tests {
             for _ in 0..400 {
                 match rng.u32(0..10) {
                     0 if ids.len() < 20 => {
-                        let wanted = wanted(rng.bool().then(|| rng.u32(0..sources)), rng.bool().then(|| rng.u32(0..tags)));
+                        let wanted = wanted(
+                            rng.bool().then(|| rng.u32(0..sources)),
+                            rng.bool().then(|| rng.u32(0..tags)),
+                        );
                         let expected = rng.u64(1..6);
                         ids.push((m.expect(wanted, expected), wanted, expected));
                         naive.met.push(None);
@@ -563,8 +586,18 @@ mod tests {
                         }
                     }
                     5 => {
-                        let wanted = wanted(rng.bool().then(|| rng.u32(0..sources)), rng.bool().then(|| rng.u32(0..tags)));
-                        assert_eq!(m.probe(wanted), naive.unexpected.iter().copied().find(|arrival| accepts(wanted, *arrival)));
+                        let wanted = wanted(
+                            rng.bool().then(|| rng.u32(0..sources)),
+                            rng.bool().then(|| rng.u32(0..tags)),
+                        );
+                        assert_eq!(
+                            m.probe(wanted),
+                            naive
+                                .unexpected
+                                .iter()
+                                .copied()
+                                .find(|arrival| accepts(wanted, *arrival))
+                        );
                     }
                     _ => {
                         for _ in 0..rng.u32(0..bias) {

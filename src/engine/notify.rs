@@ -51,10 +51,20 @@ impl Notifications {
 
     fn value(&self, port: &mut impl Port, index: u32) -> u64 {
         let sum = port.counter(index);
-        sum.wrapping_sub(if self.bases.is_empty() { 0 } else { self.bases.get(&index).copied().unwrap_or(0) })
+        sum.wrapping_sub(if self.bases.is_empty() {
+            0
+        } else {
+            self.bases.get(&index).copied().unwrap_or(0)
+        })
     }
 
-    fn look(&self, port: &mut impl Port, first: u32, number: u32, expected: u64) -> Option<Notified> {
+    fn look(
+        &self,
+        port: &mut impl Port,
+        first: u32,
+        number: u32,
+        expected: u64,
+    ) -> Option<Notified> {
         (first..first + number).find_map(|index| {
             let value = self.value(port, index);
             (value >= expected).then_some(Notified { index, value })
@@ -78,7 +88,13 @@ impl Window {
     }
 
     /// Looks for the first of `number` counters from `first` on that is at least `expected`.
-    pub fn look_at_counters(&mut self, port: &mut impl Port, first: u32, number: u32, expected: u64) -> Option<Notified> {
+    pub fn look_at_counters(
+        &mut self,
+        port: &mut impl Port,
+        first: u32,
+        number: u32,
+        expected: u64,
+    ) -> Option<Notified> {
         self.notifications.look(port, first, number, expected)
     }
 
@@ -106,10 +122,16 @@ impl Window {
 
     /// Up to `looks` looks at what a pending wait waits for, and at nothing else. What is found is told here: the wait is over, and its
     /// request not reported.
-    pub fn take_awaited(&mut self, port: &mut impl Port, request: RequestId, looks: u32) -> Option<Notified> {
+    pub fn take_awaited(
+        &mut self,
+        port: &mut impl Port,
+        request: RequestId,
+        looks: u32,
+    ) -> Option<Notified> {
         let at = self.notifications.watches.iter().position(|watch| watch.request == request)?;
         let Watch { first, number, expected, .. } = self.notifications.watches[at];
-        let found = (0..looks).find_map(|_| self.notifications.look(port, first, number, expected))?;
+        let found =
+            (0..looks).find_map(|_| self.notifications.look(port, first, number, expected))?;
         self.notifications.watches.remove(at);
         self.requests.withdraw(request);
         Some(found)
@@ -130,7 +152,11 @@ impl Window {
 
     /// What a completed wait has found, once.
     pub fn found(&mut self, request: RequestId) -> Option<Notified> {
-        if self.notifications.found.is_empty() { None } else { self.notifications.found.remove(&request.index) }
+        if self.notifications.found.is_empty() {
+            None
+        } else {
+            self.notifications.found.remove(&request.index)
+        }
     }
 
     /// True if something waits for a counter.

@@ -100,7 +100,11 @@ impl Peers {
     /// Index of the peer, if there was contact.
     #[inline]
     pub(super) fn index_of(&self, rank: Rank) -> Option<u32> {
-        if self.last.0 == rank && self.last.1 != u32::MAX { Some(self.last.1) } else { self.by_rank.get(&rank).copied() }
+        if self.last.0 == rank && self.last.1 != u32::MAX {
+            Some(self.last.1)
+        } else {
+            self.by_rank.get(&rank).copied()
+        }
     }
 
     /// All peers with which there was contact.

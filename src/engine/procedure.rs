@@ -33,7 +33,10 @@ impl Procedure {
             | Procedure::LookAtHolders(epoch, _)
             | Procedure::EnterAll(epoch)
             | Procedure::RetryAll(epoch) => Some(epoch),
-            Procedure::Release(..) | Procedure::LetReaderIn(..) | Procedure::EndUse | Procedure::LeaveAll => None,
+            Procedure::Release(..)
+            | Procedure::LetReaderIn(..)
+            | Procedure::EndUse
+            | Procedure::LeaveAll => None,
         }
     }
 }
@@ -116,7 +119,11 @@ impl Window {
     /// Goes on with procedures whose answers have come, and with those that the transport had no resource for.
     pub(super) fn advance_procedures(&mut self, port: &mut impl Port) {
         while let Some((LockTicket(ticket), answer)) = port.next_answer() {
-            let waiting = self.procedures.waiting.key_at(ticket).expect("an answer belongs to a procedure that waits");
+            let waiting = self
+                .procedures
+                .waiting
+                .key_at(ticket)
+                .expect("an answer belongs to a procedure that waits");
             self.moves += 1;
             self.take_up(port, waiting, Some(answer));
         }
@@ -126,7 +133,8 @@ impl Window {
     }
 
     fn take_up(&mut self, port: &mut impl Port, waiting: Key, answer: Option<u64>) {
-        let Waiting { procedure, mut answers } = self.procedures.waiting.take(waiting).expect("a procedure waits once");
+        let Waiting { procedure, mut answers } =
+            self.procedures.waiting.take(waiting).expect("a procedure waits once");
         answers.extend(answer);
         self.procedures.answers = answers;
         if let Some(epoch) = procedure.epoch() {

@@ -86,7 +86,9 @@ impl Records {
             kind: op.kind,
             element: op.element,
             reduction: op.reduction,
-            extent: op.extent | if account.local_done { LOCAL_DONE } else { 0 } | if op.shape.is_some() { SHAPED } else { 0 },
+            extent: op.extent
+                | if account.local_done { LOCAL_DONE } else { 0 }
+                | if op.shape.is_some() { SHAPED } else { 0 },
             epoch: account.epoch,
             age_local: account.age_local,
             age_remote: account.age_remote,
@@ -95,7 +97,10 @@ impl Records {
         self.len += 1;
         if self.free == NIL {
             self.records.push(record);
-            u32::try_from(self.records.len() - 1).ok().filter(|i| *i != NIL).expect("fewer than 2^32 - 1 recorded operations")
+            u32::try_from(self.records.len() - 1)
+                .ok()
+                .filter(|i| *i != NIL)
+                .expect("fewer than 2^32 - 1 recorded operations")
         } else {
             let index = self.free;
             self.free = self.records[index as usize].next;
@@ -107,7 +112,8 @@ impl Records {
     pub(super) fn op(&self, index: u32) -> Op {
         let r = &self.records[index as usize];
         let extent = r.extent & !(LOCAL_DONE | SHAPED);
-        let shape = if r.extent & SHAPED == 0 { None } else { NonZeroU32::new(r.disp as u32).map(Shaped) };
+        let shape =
+            if r.extent & SHAPED == 0 { None } else { NonZeroU32::new(r.disp as u32).map(Shaped) };
         let cas = r.kind == OpKind::CompareAndSwap;
         Op {
             origin: r.origin,
@@ -180,7 +186,14 @@ mod tests {
             extent: 8,
         };
         let request = RequestId { index: 9, generation: NonZeroU32::new(4).unwrap() };
-        let account = Account { epoch: 1, target: 5, age_local: 2, age_remote: 3, request: Some(request), local_done: true };
+        let account = Account {
+            epoch: 1,
+            target: 5,
+            age_local: 2,
+            age_remote: 3,
+            request: Some(request),
+            local_done: true,
+        };
         assert_eq!(records.next_ticket(), Ticket(0));
         let index = records.insert(&op, account);
         assert_eq!(format!("{:?}", records.op(index)), format!("{op:?}"));
@@ -189,7 +202,15 @@ mod tests {
         records.remove(index);
         assert_eq!(records.len(), 0);
         let shape = NonZeroU32::new(u32::MAX).map(Shaped);
-        let op = Op { kind: OpKind::GetAccumulate, disp: 0, shape, extent: 32, len: 1 << 40, compare: Addr(0), ..op };
+        let op = Op {
+            kind: OpKind::GetAccumulate,
+            disp: 0,
+            shape,
+            extent: 32,
+            len: 1 << 40,
+            compare: Addr(0),
+            ..op
+        };
         let index = records.insert(&op, account);
         records.set_local_done(index);
         assert_eq!(format!("{:?}", records.op(index)), format!("{op:?}"));

@@ -43,17 +43,30 @@ impl fmt::Display for Waits<'_> {
         let w = self.0;
         write!(f, "{} epochs pending, {} of them recorded", w.epochs_pending(), w.deferred.len())?;
         if let Some(epoch) = w.deferred.front()
-            && let Activation::Blocked(by) = may_activate(&w.epochs[*epoch], &w.ledger, &w.peers, w.flags)
+            && let Activation::Blocked(by) =
+                may_activate(&w.epochs[*epoch], &w.ledger, &w.peers, w.flags)
         {
             write!(f, " (the first by {by:?})")?;
         }
-        let of = |waits: fn(&Peer) -> bool| w.peers.iter().filter(|peer| waits(peer)).map(|peer| peer.rank).collect::<Vec<_>>();
-        ranks(f, "access epochs wait for a post of rank", &of(|peer| !peer.access_waiters.is_empty()))?;
-        ranks(f, "exposure epochs wait for a complete of rank", &of(|peer| !peer.exposure_waiters.is_empty()))?;
+        let of = |waits: fn(&Peer) -> bool| {
+            w.peers.iter().filter(|peer| waits(peer)).map(|peer| peer.rank).collect::<Vec<_>>()
+        };
+        ranks(
+            f,
+            "access epochs wait for a post of rank",
+            &of(|peer| !peer.access_waiters.is_empty()),
+        )?;
+        ranks(
+            f,
+            "exposure epochs wait for a complete of rank",
+            &of(|peer| !peer.exposure_waiters.is_empty()),
+        )?;
         if let Some(barrier) = &w.barrier {
             ranks(f, "a fence waits for rank", &[barrier.awaited(w.me, w.size)])?;
         }
-        let awaited = |peer: &&Peer| peer.lock_active.and_then(|epoch| w.epochs.get(epoch)).is_some_and(|held| !held.granted);
+        let awaited = |peer: &&Peer| {
+            peer.lock_active.and_then(|epoch| w.epochs.get(epoch)).is_some_and(|held| !held.granted)
+        };
         let waiting: Vec<_> = w.peers.iter().filter(awaited).map(|peer| peer.rank).collect();
         ranks(f, "locks wait for their turn at target", &waiting)?;
         if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == Locking::AllWaiting) {

@@ -97,7 +97,9 @@ impl<T> Slab<T> {
     /// Takes the value out.
     pub(crate) fn take(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
-        let Entry::Used(_, value) = std::mem::replace(&mut self.entries[key.index as usize], Entry::Free(self.free)) else {
+        let Entry::Used(_, value) =
+            std::mem::replace(&mut self.entries[key.index as usize], Entry::Free(self.free))
+        else {
             unreachable!("the key was found")
         };
         self.emptied(key.index);

@@ -80,7 +80,9 @@ impl<'m, M: LockMemory> Steps<'m, M> {
         }
         match self.memory.atomic(home, word, access, self.ticket) {
             Answer::Now(value) => Ok(self.answered(value)),
-            answer if M::ANSWERS_AT_ONCE => unreachable!("{answer:?} from lock words that answer at once"),
+            answer if M::ANSWERS_AT_ONCE => {
+                unreachable!("{answer:?} from lock words that answer at once")
+            }
             Answer::Later => Err(Later::Answer),
             Answer::NoResource => Err(Later::Resource),
         }
@@ -122,7 +124,13 @@ impl<'m, M: LockMemory> Steps<'m, M> {
 
     /// Stores `new` if the word at `home` is `expected`; gives the old value either way.
     #[inline(always)]
-    pub(super) fn compare_swap(&mut self, home: Rank, word: LockWord, expected: u64, new: u64) -> Result<u64, Later> {
+    pub(super) fn compare_swap(
+        &mut self,
+        home: Rank,
+        word: LockWord,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64, Later> {
         self.atomic(home, word, Atomic::CompareSwap { expected, new })
     }
 }
@@ -175,7 +183,8 @@ mod tests {
             let mut memory = Slow { later, refusals: 2, ..Slow::default() };
             let mut answers = Answers::new();
             let result = loop {
-                let mut steps = Steps::again(&mut memory, 0, LockTicket(0), std::mem::take(&mut answers));
+                let mut steps =
+                    Steps::again(&mut memory, 0, LockTicket(0), std::mem::take(&mut answers));
                 let result = procedure(&mut steps);
                 answers = steps.into_answers();
                 match result {

@@ -59,7 +59,10 @@ impl Window {
     /// True if something waits for words of this process, which peers write without a word to the transport.
     #[inline]
     pub fn watches_words(&self) -> bool {
-        !self.grant_watch.is_empty() || !self.done_watch.is_empty() || !self.lock_watch.is_empty() || self.barrier.is_some()
+        !self.grant_watch.is_empty()
+            || !self.done_watch.is_empty()
+            || !self.lock_watch.is_empty()
+            || self.barrier.is_some()
     }
 
     /// The transport has finished a stage of an operation.
@@ -152,8 +155,12 @@ impl Window {
                     // Without contact there is nothing that waits; the word is read when there is.
                     let Some(index) = self.peers.index_of(peer) else { continue };
                     match word {
-                        Word::Grant if !self.peers[index].access_waiters.is_empty() => self.look_at_grants(port, index),
-                        Word::Done if !self.peers[index].exposure_waiters.is_empty() => self.look_at_dones(port, index),
+                        Word::Grant if !self.peers[index].access_waiters.is_empty() => {
+                            self.look_at_grants(port, index)
+                        }
+                        Word::Done if !self.peers[index].exposure_waiters.is_empty() => {
+                            self.look_at_dones(port, index)
+                        }
                         Word::Grant | Word::Done | Word::Fence => {}
                     }
                 }

@@ -203,12 +203,16 @@ impl Window {
         if self.folded.is_some() {
             return !self.is_lock_all_folded() && self.is_folded_over(Some(target));
         }
-        self.peers.find(target).and_then(|peer| peer.lock_open).is_some_and(|epoch| self.epochs[epoch].granted)
+        self.peers
+            .find(target)
+            .and_then(|peer| peer.lock_open)
+            .is_some_and(|epoch| self.epochs[epoch].granted)
     }
 
     /// True if the lock_all that the application has open is held.
     pub fn holds_lock_all(&self) -> bool {
-        self.is_lock_all_folded() || self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].granted)
+        self.is_lock_all_folded()
+            || self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].granted)
     }
 
     /// True if a lock or lock_all that the application has open is not held yet [EP-10].
@@ -251,7 +255,9 @@ impl Window {
     #[inline]
     fn no_lock_is_left(&self, epoch: Key) -> bool {
         match self.epochs[epoch].kind {
-            Kind::Lock { target, .. } => self.procedures.is_empty() || !has_lock_active(&self.peers, target),
+            Kind::Lock { target, .. } => {
+                self.procedures.is_empty() || !has_lock_active(&self.peers, target)
+            }
             _ => true,
         }
     }

@@ -45,7 +45,10 @@ pub(crate) fn rank(window: &Window, rank: c_int, text: &'static str) -> Checked<
 
 /// Both datatypes, if both are predefined.
 #[inline(always)]
-fn plain(origin: MPI_Datatype, target: MPI_Datatype) -> Option<(&'static Predefined, &'static Predefined)> {
+fn plain(
+    origin: MPI_Datatype,
+    target: MPI_Datatype,
+) -> Option<(&'static Predefined, &'static Predefined)> {
     let from = predefined(origin)?;
     if origin == target { Some((from, from)) } else { Some((from, predefined(target)?)) }
 }
@@ -57,7 +60,9 @@ pub(super) fn count(count: i64, text: &'static str) -> Checked<u64> {
 
 #[inline(always)]
 fn bytes(datatype: &Predefined, count: u64) -> Checked<u64> {
-    datatype.bytes(count).ok_or_else(|| Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"))
+    datatype
+        .bytes(count)
+        .ok_or_else(|| Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"))
 }
 
 /// First byte in the target's window of `len` bytes at `disp`.
@@ -78,10 +83,16 @@ fn place(window: &Window, rank: u32, disp: MPI_Aint, len: u64) -> Checked<u64> {
 #[inline(never)]
 fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64> {
     if window.attributes.flavor != MPI_WIN_FLAVOR_DYNAMIC {
-        return Err(Fault::new(MPI_ERR_RMA_RANGE, "target_disp and target_count reach beyond the target's window"));
+        return Err(Fault::new(
+            MPI_ERR_RMA_RANGE,
+            "target_disp and target_count reach beyond the target's window",
+        ));
     }
     if !window.port.reaches(rank, at, len) {
-        return Err(Fault::new(MPI_ERR_RMA_RANGE, "the target has not attached all of the memory at target_disp"));
+        return Err(Fault::new(
+            MPI_ERR_RMA_RANGE,
+            "the target has not attached all of the memory at target_disp",
+        ));
     }
     Ok(at)
 }
@@ -106,10 +117,18 @@ fn agree(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -
 
 /// Sides that are written differently: equal sizes are accepted, since MPI_BYTE matches everything.
 #[inline(never)]
-fn agree_apart(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
+fn agree_apart(
+    origin: &Buffer,
+    target: &Target,
+    from: &Predefined,
+    to: &Predefined,
+) -> Checked<u64> {
     let origin_count = count(origin.count, "origin_count is negative")?;
     let target_count = count(target.count, "target_count is negative")?;
-    same_size(origin_count.checked_mul(u64::from(from.size)), target_count.checked_mul(u64::from(to.size)))?;
+    same_size(
+        origin_count.checked_mul(u64::from(from.size)),
+        target_count.checked_mul(u64::from(to.size)),
+    )?;
     bytes(to, target_count)
 }
 
@@ -119,10 +138,16 @@ pub(super) fn same_size(sent: Option<u64>, room: Option<u64>) -> Checked<u64> {
         return Err(Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"));
     };
     if sent > room {
-        return Err(Fault::new(MPI_ERR_TRUNCATE, "the origin's data is larger than target_count of target_datatype"));
+        return Err(Fault::new(
+            MPI_ERR_TRUNCATE,
+            "the origin's data is larger than target_count of target_datatype",
+        ));
     }
     if sent < room {
-        return Err(Fault::new(MPI_ERR_TYPE, "the origin's data is smaller than target_count of target_datatype"));
+        return Err(Fault::new(
+            MPI_ERR_TYPE,
+            "the origin's data is smaller than target_count of target_datatype",
+        ));
     }
     Ok(room)
 }
@@ -147,7 +172,12 @@ pub(super) const BEYOND: &str = "target_rank is outside the window's group";
 
 /// `MPI_Put` and `MPI_Get`. Nothing if nothing is to be moved.
 #[inline(always)]
-pub(crate) fn transfer(window: &mut Window, kind: OpKind, origin: Buffer, target: Target) -> Checked<Option<Op>> {
+pub(crate) fn transfer(
+    window: &mut Window,
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+) -> Checked<Option<Op>> {
     // Padding, of pairs, is not theirs to move.
     let dense = |(from, to): &(&Predefined, &Predefined)| from.is_dense() && to.is_dense();
     let Some((from, datatype)) = plain(origin.datatype, target.datatype).filter(dense) else {
@@ -192,7 +222,12 @@ fn defined_for(len: u64, handle: MPI_Op, datatype: &Predefined) -> Checked<Reduc
 
 /// `MPI_Accumulate`.
 #[inline(always)]
-pub(crate) fn accumulate(window: &mut Window, origin: Buffer, target: Target, handle: MPI_Op) -> Checked<Option<Op>> {
+pub(crate) fn accumulate(
+    window: &mut Window,
+    origin: Buffer,
+    target: Target,
+    handle: MPI_Op,
+) -> Checked<Option<Op>> {
     let Some((from, datatype)) = plain(origin.datatype, target.datatype) else {
         return shaped::accumulate(window, origin, target, handle);
     };
@@ -214,14 +249,21 @@ pub(crate) fn accumulate(window: &mut Window, origin: Buffer, target: Target, ha
 #[inline(always)]
 pub(super) fn changing(handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
     match defined(handle, datatype)? {
-        reduction::NO_OP => Err(Fault::new(MPI_ERR_OP, "op is MPI_NO_OP, which only calls that fetch accept")),
+        reduction::NO_OP => {
+            Err(Fault::new(MPI_ERR_OP, "op is MPI_NO_OP, which only calls that fetch accept"))
+        }
         code => Ok(code),
     }
 }
 
 /// As [`agree`], for reductions: both sides have elements of one kind, if any.
 #[inline(always)]
-fn agree_elements(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
+fn agree_elements(
+    origin: &Buffer,
+    target: &Target,
+    from: &Predefined,
+    to: &Predefined,
+) -> Checked<u64> {
     let len = agree(origin, target, from, to)?;
     if len != 0 && from.element != to.element {
         return Err(unlike());
@@ -231,7 +273,10 @@ fn agree_elements(origin: &Buffer, target: &Target, from: &Predefined, to: &Pred
 
 #[cold]
 pub(super) fn unlike() -> Fault {
-    Fault::new(MPI_ERR_TYPE, "origin_datatype and target_datatype are not the same predefined datatype")
+    Fault::new(
+        MPI_ERR_TYPE,
+        "origin_datatype and target_datatype are not the same predefined datatype",
+    )
 }
 
 /// The faults of the result buffer are told with its name.
@@ -313,7 +358,10 @@ pub(crate) fn compare_and_swap(
     let rank = rank(window, target_rank, BEYOND)?;
     let datatype = one_type(datatype)?;
     if !is_comparable(datatype) {
-        return Err(Fault::new(MPI_ERR_TYPE, "datatype is not an integer, logical, multi-language or byte type"));
+        return Err(Fault::new(
+            MPI_ERR_TYPE,
+            "datatype is not an integer, logical, multi-language or byte type",
+        ));
     }
     let Some(rank) = rank else { return Ok(None) };
     let len = u64::from(datatype.span);

@@ -45,7 +45,11 @@ pub(crate) fn on_window(
 
 /// Runs `body` if the window is ours; a window that is left to the host has no such call.
 #[inline(always)]
-pub(crate) fn on_our_window(call: &'static str, window: MPI_Win, body: impl FnOnce(Guard, NonNull<Window>) -> Done) -> c_int {
+pub(crate) fn on_our_window(
+    call: &'static str,
+    window: MPI_Win,
+    body: impl FnOnce(Guard, NonNull<Window>) -> Done,
+) -> c_int {
     boundary(call, || {
         let mut guard = enter();
         match guard.windows.ours(HostHandle(window.key())) {
@@ -106,7 +110,9 @@ pub(crate) fn block(
             count_call(&mut guard, window);
             guard
         }
-        Outcome::Pending(id) => wait_unless_broken(guard, window, |window| !window.engine.is_pending(id))?,
+        Outcome::Pending(id) => {
+            wait_unless_broken(guard, window, |window| !window.engine.is_pending(id))?
+        }
     };
     // SAFETY: found under this guard or kept by waiting, and no other reference to it is alive.
     check_reach(unsafe { window.as_mut() }, target)?;
@@ -253,7 +259,9 @@ unsafe fn deliver_pending(
         }
         Err(status) => {
             // The epoch is closed and cannot be opened again: the call becomes the blocking one.
-            log::warn!("the host could not make a generalized request (error {status}); waiting instead");
+            log::warn!(
+                "the host could not make a generalized request (error {status}); waiting instead"
+            );
             let target = if let Scope::Target(target) = scope { target } else { None };
             drop(block(guard, window, outcome, target)?);
             // SAFETY: as the caller says.

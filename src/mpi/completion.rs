@@ -15,15 +15,17 @@ use crate::runtime::notices::none_known;
 #[cfg(mpi_host = "openmpi")]
 mod plain {
     pub(super) use crate::mpi::sys::{
-        PMPI_Request_get_status as MPI_Request_get_status, PMPI_Test as MPI_Test, PMPI_Testall as MPI_Testall,
-        PMPI_Testany as MPI_Testany, PMPI_Testsome as MPI_Testsome, PMPI_Wait as MPI_Wait, PMPI_Waitall as MPI_Waitall,
-        PMPI_Waitany as MPI_Waitany, PMPI_Waitsome as MPI_Waitsome,
+        PMPI_Request_get_status as MPI_Request_get_status, PMPI_Test as MPI_Test,
+        PMPI_Testall as MPI_Testall, PMPI_Testany as MPI_Testany, PMPI_Testsome as MPI_Testsome,
+        PMPI_Wait as MPI_Wait, PMPI_Waitall as MPI_Waitall, PMPI_Waitany as MPI_Waitany,
+        PMPI_Waitsome as MPI_Waitsome,
     };
 }
 #[cfg(all(mpi_host = "openmpi", mpi_status_lists))]
 mod plain_lists {
     pub(super) use crate::mpi::sys::{
-        PMPI_Request_get_status_all as MPI_Request_get_status_all, PMPI_Request_get_status_any as MPI_Request_get_status_any,
+        PMPI_Request_get_status_all as MPI_Request_get_status_all,
+        PMPI_Request_get_status_any as MPI_Request_get_status_any,
         PMPI_Request_get_status_some as MPI_Request_get_status_some,
     };
 }

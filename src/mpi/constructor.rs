@@ -50,12 +50,25 @@ impl Envelope {
     pub(crate) fn of(datatype: MPI_Datatype) -> Result<Self, Fault> {
         let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
         // SAFETY: the handle is a datatype of the application or of the host; the places are ours.
-        let status =
-            unsafe { PMPI_Type_get_envelope(datatype, &raw mut integers, &raw mut addresses, &raw mut types, &raw mut combiner) };
+        let status = unsafe {
+            PMPI_Type_get_envelope(
+                datatype,
+                &raw mut integers,
+                &raw mut addresses,
+                &raw mut types,
+                &raw mut combiner,
+            )
+        };
         if status != MPI_SUCCESS {
             return Err(refused());
         }
-        Ok(Envelope { integers: integers as usize, addresses: addresses as usize, counts: 0, types: types as usize, combiner })
+        Ok(Envelope {
+            integers: integers as usize,
+            addresses: addresses as usize,
+            counts: 0,
+            types: types as usize,
+            combiner,
+        })
     }
 
     /// The large form serves datatypes that were made by either form.
@@ -76,13 +89,15 @@ impl Envelope {
         if status != MPI_SUCCESS {
             return Err(refused());
         }
-        let [integers, addresses, counts, types] = [integers, addresses, counts, types].map(|number| number as usize);
+        let [integers, addresses, counts, types] =
+            [integers, addresses, counts, types].map(|number| number as usize);
         Ok(Envelope { integers, addresses, counts, types, combiner })
     }
 
     /// Made by `MPI_Type_create_f90_real` and its like.
     pub(crate) fn is_unnamed_predefined(&self) -> bool {
-        [MPI_COMBINER_F90_REAL, MPI_COMBINER_F90_COMPLEX, MPI_COMBINER_F90_INTEGER].contains(&self.combiner)
+        [MPI_COMBINER_F90_REAL, MPI_COMBINER_F90_COMPLEX, MPI_COMBINER_F90_INTEGER]
+            .contains(&self.combiner)
     }
 }
 
@@ -94,14 +109,19 @@ impl Constructor {
         let mut counts = vec![0i64; envelope.counts];
         let mut types = vec![MPI_DATATYPE_NULL; envelope.types];
         // SAFETY: the arrays are as long as the host has said.
-        let status = unsafe { ask(datatype, &mut integers, &mut addresses, &mut counts, &mut types) };
+        let status =
+            unsafe { ask(datatype, &mut integers, &mut addresses, &mut counts, &mut types) };
         if status != MPI_SUCCESS {
             return Err(refused());
         }
         let types = types.into_iter().map(Inner).collect();
         let large = !counts.is_empty();
         #[allow(clippy::unnecessary_cast, reason = "addresses are not i64 on every host")]
-        let wide = if large { counts } else { addresses.into_iter().map(|address| address as i64).collect() };
+        let wide = if large {
+            counts
+        } else {
+            addresses.into_iter().map(|address| address as i64).collect()
+        };
         let integers = integers.into_iter().map(i64::from).collect();
         Ok(Constructor { combiner: envelope.combiner, integers, wide, large, types })
     }

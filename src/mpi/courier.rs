@@ -127,7 +127,15 @@ impl HostCourier {
         let place = packet.bytes.as_mut_ptr().cast::<c_void>();
         // SAFETY: the packet has room for so many bytes, and is not touched until the request is complete.
         let code = unsafe {
-            PMPI_Irecv(place, PACKET as c_int, MPI_BYTE, MPI_ANY_SOURCE, PACKETS, self.private.comm(), &raw mut request)
+            PMPI_Irecv(
+                place,
+                PACKET as c_int,
+                MPI_BYTE,
+                MPI_ANY_SOURCE,
+                PACKETS,
+                self.private.comm(),
+                &raw mut request,
+            )
         };
         if code != MPI_SUCCESS {
             return self.failed("MPI_Irecv", code);
@@ -178,8 +186,9 @@ impl HostCourier {
         if complete <= 0 || complete == MPI_UNDEFINED {
             return false;
         }
-        let mut done: SmallVec<[(usize, MPI_Status); 8]> =
-            (0..complete as usize).map(|at| (self.indices[at] as usize, self.statuses[at])).collect();
+        let mut done: SmallVec<[(usize, MPI_Status); 8]> = (0..complete as usize)
+            .map(|at| (self.indices[at] as usize, self.statuses[at]))
+            .collect();
         // Places are filled from the end, so the highest goes first.
         done.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
         let mut arrived = false;
@@ -210,9 +219,11 @@ impl HostCourier {
 
     /// The receive in the first place is complete: the next one takes its place.
     fn take_arrived(&mut self, status: &MPI_Status) {
-        let (request, next) = self.posted.pop_front().unwrap_or((MPI_REQUEST_NULL, Packet::default()));
+        let (request, next) =
+            self.posted.pop_front().unwrap_or((MPI_REQUEST_NULL, Packet::default()));
         self.requests[0] = request;
-        let Work::Arrival(mut packet) = std::mem::replace(&mut self.work[0], Work::Arrival(next)) else {
+        let Work::Arrival(mut packet) = std::mem::replace(&mut self.work[0], Work::Arrival(next))
+        else {
             unreachable!("the first place is that of a receive")
         };
         let bytes = self.bytes(status);
@@ -261,7 +272,17 @@ impl Courier for HostCourier {
         let mut request = MPI_REQUEST_NULL;
         let (place, len) = (packet.bytes.as_ptr().cast::<c_void>(), packet.bytes.len() as c_int);
         // SAFETY: the packet is kept until the request is complete.
-        let code = unsafe { PMPI_Isend(place, len, MPI_BYTE, peer as c_int, PACKETS, self.private.comm(), &raw mut request) };
+        let code = unsafe {
+            PMPI_Isend(
+                place,
+                len,
+                MPI_BYTE,
+                peer as c_int,
+                PACKETS,
+                self.private.comm(),
+                &raw mut request,
+            )
+        };
         if code != MPI_SUCCESS {
             return self.failed("MPI_Isend", code);
         }
@@ -299,7 +320,15 @@ impl Courier for HostCourier {
         let from = from.0 as *const c_void;
         // SAFETY: the caller's promise.
         let code = unsafe {
-            PMPI_Isend(from, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.private.comm(), &raw mut request)
+            PMPI_Isend(
+                from,
+                len as c_int,
+                MPI_BYTE,
+                peer as c_int,
+                tag(stream),
+                self.private.comm(),
+                &raw mut request,
+            )
         };
         if code != MPI_SUCCESS {
             self.moved.push_back((bulk, usize::MAX));
@@ -309,12 +338,28 @@ impl Courier for HostCourier {
         self.add(request, Work::BulkSent(bulk, len));
     }
 
-    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+    unsafe fn receive_bulk(
+        &mut self,
+        peer: Rank,
+        stream: Stream,
+        to: Addr,
+        len: usize,
+        bulk: Bulk,
+    ) {
         let mut request = MPI_REQUEST_NULL;
         let to = to.0 as *mut c_void;
         // SAFETY: the caller's promise.
-        let code =
-            unsafe { PMPI_Irecv(to, len as c_int, MPI_BYTE, peer as c_int, tag(stream), self.private.comm(), &raw mut request) };
+        let code = unsafe {
+            PMPI_Irecv(
+                to,
+                len as c_int,
+                MPI_BYTE,
+                peer as c_int,
+                tag(stream),
+                self.private.comm(),
+                &raw mut request,
+            )
+        };
         if code != MPI_SUCCESS {
             self.moved.push_back((bulk, usize::MAX));
             return self.failed("MPI_Irecv", code);
@@ -378,7 +423,12 @@ impl Courier for HostCourier {
         }
         // SAFETY: written by the host, whose request is complete.
         let highest = unsafe { std::ptr::read_volatile(&raw const vote.numbers[1]) };
-        Some([Ballot::Ready, Ballot::Busy].into_iter().find(|ballot| *ballot as c_int == highest).unwrap_or(Ballot::Objection))
+        Some(
+            [Ballot::Ready, Ballot::Busy]
+                .into_iter()
+                .find(|ballot| *ballot as c_int == highest)
+                .unwrap_or(Ballot::Objection),
+        )
     }
 
     fn gather(&mut self, number: u32) {
@@ -393,7 +443,16 @@ impl Courier for HostCourier {
             let bytes = size_of::<u32>() as c_int;
             // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses them; there is one for each process.
             gather.code = unsafe {
-                PMPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, self.private.comm(), &raw mut gather.request)
+                PMPI_Iallgather(
+                    mine,
+                    bytes,
+                    MPI_BYTE,
+                    all,
+                    bytes,
+                    MPI_BYTE,
+                    self.private.comm(),
+                    &raw mut gather.request,
+                )
             };
         }
         self.gather = Some(gather);

@@ -30,8 +30,16 @@ pub(crate) enum Kind {
 
 impl Kind {
     fn of(code: c_int) -> Self {
-        [Self::Signed, Self::Unsigned, Self::Floating, Self::Complex, Self::Logical, Self::Byte, Self::Character, Self::Pair]
-            [code as usize]
+        [
+            Self::Signed,
+            Self::Unsigned,
+            Self::Floating,
+            Self::Complex,
+            Self::Logical,
+            Self::Byte,
+            Self::Character,
+            Self::Pair,
+        ][code as usize]
     }
 }
 
@@ -91,8 +99,16 @@ pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined>
         _ => Kind::Signed,
     };
     // SAFETY: the shim exports this many entries.
-    let listed = unsafe { std::slice::from_raw_parts(&raw const sys::mpix_f90_types as *const ListedType, mpix_f90_types_len) };
-    let mut known = listed.iter().filter(|entry| Kind::of(entry.kind) == kind).filter_map(|entry| predefined(entry.handle));
+    let listed = unsafe {
+        std::slice::from_raw_parts(
+            &raw const sys::mpix_f90_types as *const ListedType,
+            mpix_f90_types_len,
+        )
+    };
+    let mut known = listed
+        .iter()
+        .filter(|entry| Kind::of(entry.kind) == kind)
+        .filter_map(|entry| predefined(entry.handle));
     known.find(|datatype| u64::from(datatype.size) == size)
 }
 
@@ -102,10 +118,16 @@ pub(crate) fn is_defined(op: Reduction, datatype: &Predefined) -> bool {
     use Kind::{Byte, Complex, Floating, Logical, Pair, Signed, Unsigned};
     match op {
         reduction::REPLACE | reduction::NO_OP => true,
-        reduction::SUM | reduction::PROD => matches!(datatype.kind, Signed | Unsigned | Floating | Complex),
+        reduction::SUM | reduction::PROD => {
+            matches!(datatype.kind, Signed | Unsigned | Floating | Complex)
+        }
         reduction::MIN | reduction::MAX => matches!(datatype.kind, Signed | Unsigned | Floating),
-        reduction::LAND | reduction::LOR | reduction::LXOR => matches!(datatype.kind, Signed | Unsigned | Logical),
-        reduction::BAND | reduction::BOR | reduction::BXOR => matches!(datatype.kind, Signed | Unsigned | Byte),
+        reduction::LAND | reduction::LOR | reduction::LXOR => {
+            matches!(datatype.kind, Signed | Unsigned | Logical)
+        }
+        reduction::BAND | reduction::BOR | reduction::BXOR => {
+            matches!(datatype.kind, Signed | Unsigned | Byte)
+        }
         reduction::MINLOC | reduction::MAXLOC => datatype.kind == Pair,
         _ => false,
     }
@@ -123,7 +145,9 @@ pub(crate) fn is_comparable(datatype: &Predefined) -> bool {
 pub(crate) unsafe fn fill() {
     let mut foreign = Vec::new();
     // SAFETY: the shim exports this many entries.
-    let listed = unsafe { std::slice::from_raw_parts(&raw const sys::mpix_types as *const ListedType, mpix_types_len) };
+    let listed = unsafe {
+        std::slice::from_raw_parts(&raw const sys::mpix_types as *const ListedType, mpix_types_len)
+    };
     for entry in listed {
         // SAFETY: MPI is initialised and the handle is one of its names.
         let Some((size, extent, span)) = (unsafe { measure(entry.handle) }) else { continue };
@@ -133,13 +157,17 @@ pub(crate) unsafe fn fill() {
             _ => Element(FIRST_FOREIGN + foreign.len() as u8),
         };
         // SAFETY: as the caller says, nobody else is here.
-        let added = unsafe { TYPES.insert(entry.handle.key(), Predefined { kind, element, size, extent, span }) };
+        let added = unsafe {
+            TYPES.insert(entry.handle.key(), Predefined { kind, element, size, extent, span })
+        };
         if added && element.0 >= FIRST_FOREIGN {
             foreign.push(entry.handle.key());
         }
     }
     // SAFETY: the shim exports this many entries.
-    let listed = unsafe { std::slice::from_raw_parts(&raw const sys::mpix_ops as *const MPI_Op, mpix_ops_len) };
+    let listed = unsafe {
+        std::slice::from_raw_parts(&raw const sys::mpix_ops as *const MPI_Op, mpix_ops_len)
+    };
     for (code, op) in listed.iter().enumerate() {
         // SAFETY: as above.
         unsafe { REDUCTIONS.insert(op.key(), Reduction(code as u8)) };
@@ -202,8 +230,16 @@ pub(crate) fn foreign(how: How) -> Option<(u8, u8)> {
 ///
 /// # Safety
 /// Both pointers are valid for `count` elements of the datatype and do not overlap.
-pub(crate) unsafe fn reduce(element: Element, op: Reduction, input: *const u8, inout: *mut u8, count: usize) {
-    let handle = FOREIGN.get().and_then(|foreign| foreign.get(usize::from(element.0.wrapping_sub(FIRST_FOREIGN))));
+pub(crate) unsafe fn reduce(
+    element: Element,
+    op: Reduction,
+    input: *const u8,
+    inout: *mut u8,
+    count: usize,
+) {
+    let handle = FOREIGN
+        .get()
+        .and_then(|foreign| foreign.get(usize::from(element.0.wrapping_sub(FIRST_FOREIGN))));
     let Some(datatype) = handle.map(|key| MPI_Datatype::of(*key)) else {
         log::error!("no host datatype has code {}", element.0);
         return;
@@ -216,7 +252,13 @@ pub(crate) unsafe fn reduce(element: Element, op: Reduction, input: *const u8, i
         let part = (count - done).min(c_int::MAX as usize);
         // SAFETY: within the caller's `count` elements.
         let status = unsafe {
-            PMPI_Reduce_local(input.add(done * extent).cast(), inout.add(done * extent).cast(), part as c_int, datatype, op)
+            PMPI_Reduce_local(
+                input.add(done * extent).cast(),
+                inout.add(done * extent).cast(),
+                part as c_int,
+                datatype,
+                op,
+            )
         };
         if status != MPI_SUCCESS {
             log::error!("MPI_Reduce_local failed with {status}");

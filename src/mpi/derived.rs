@@ -24,7 +24,10 @@ pub(crate) struct Datatype {
 }
 
 impl Datatype {
-    fn new((data, elements): (Layout, Elements), units: impl FnOnce() -> Result<Layout, Fault>) -> Result<Self, Fault> {
+    fn new(
+        (data, elements): (Layout, Elements),
+        units: impl FnOnce() -> Result<Layout, Fault>,
+    ) -> Result<Self, Fault> {
         let data = Arc::new(data);
         let units = match elements {
             Elements::Alike(predefined) if predefined.size != predefined.span => Arc::new(units()?),
@@ -48,7 +51,14 @@ fn prepare() {
     if KEY.load(Ordering::Relaxed) == 0 {
         let mut key = MPI_KEYVAL_INVALID;
         // SAFETY: the callbacks live as long as the library; the place is ours.
-        let status = unsafe { PMPI_Type_create_keyval(Some(on_copy), Some(on_delete), &raw mut key, std::ptr::null_mut()) };
+        let status = unsafe {
+            PMPI_Type_create_keyval(
+                Some(on_copy),
+                Some(on_delete),
+                &raw mut key,
+                std::ptr::null_mut(),
+            )
+        };
         if status == MPI_SUCCESS {
             KEY.store(i64::from(key) + 1, Ordering::Relaxed);
         }
@@ -100,7 +110,12 @@ unsafe extern "C" fn on_copy(
     MPI_SUCCESS
 }
 
-unsafe extern "C" fn on_delete(_: MPI_Datatype, _: c_int, value: *mut c_void, _: *mut c_void) -> c_int {
+unsafe extern "C" fn on_delete(
+    _: MPI_Datatype,
+    _: c_int,
+    value: *mut c_void,
+    _: *mut c_void,
+) -> c_int {
     // SAFETY: each attribute holds one reference, and is deleted once.
     unsafe { Arc::decrement_strong_count(value.cast::<Datatype>().cast_const()) };
     MPI_SUCCESS
@@ -120,7 +135,8 @@ pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     }
     let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
     // SAFETY: the handle is a datatype; the places are ours.
-    let status = unsafe { PMPI_Type_get_attr(datatype, key(), (&raw mut value).cast(), &raw mut found) };
+    let status =
+        unsafe { PMPI_Type_get_attr(datatype, key(), (&raw mut value).cast(), &raw mut found) };
     if status == MPI_SUCCESS && found != 0 && !value.is_null() {
         // SAFETY: the value is one of `keep`, alive as long as the datatype.
         return Ok(unsafe { &*value.cast::<Datatype>() });
@@ -135,7 +151,8 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     if !is_committed(datatype) {
         return Err(Fault::new(MPI_ERR_TYPE, "a datatype is not committed"));
     }
-    let made = Datatype::new(flatten(datatype, View::Data)?, || Ok(flatten(datatype, View::Elements)?.0))?;
+    let made =
+        Datatype::new(flatten(datatype, View::Data)?, || Ok(flatten(datatype, View::Elements)?.0))?;
     let value = Arc::into_raw(Arc::new(made));
     // Without a key the host refuses, and the layout is never given back: no host was seen to have none.
     // SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference. Calls on our windows hold the
@@ -165,6 +182,7 @@ fn known_predefined(predefined: &'static Predefined) -> &'static Datatype {
     static KNOWN: [OnceLock<Datatype>; 256] = [const { OnceLock::new() }; 256];
     KNOWN[usize::from(predefined.element.0)].get_or_init(|| {
         let data = (element(predefined, View::Data), Elements::Alike(predefined));
-        Datatype::new(data, || Ok(element(predefined, View::Elements))).expect("a predefined datatype has a layout")
+        Datatype::new(data, || Ok(element(predefined, View::Elements)))
+            .expect("a predefined datatype has a layout")
     })
 }

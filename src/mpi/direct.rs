@@ -38,7 +38,8 @@ impl Awaited {
             request::end(self.number);
             return true;
         }
-        (window.port.is_broken() || !window.engine.is_pending(self.id)) && request::has_ended(self.number)
+        (window.port.is_broken() || !window.engine.is_pending(self.id))
+            && request::has_ended(self.number)
     }
 }
 
@@ -87,7 +88,11 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
 ///
 /// # Safety
 /// As [`wait`].
-pub(super) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> Option<c_int> {
+pub(super) unsafe fn test(
+    request: *mut MPI_Request,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> Option<c_int> {
     if request.is_null() || flag.is_null() {
         return None;
     }
@@ -123,12 +128,17 @@ pub(super) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *
 ///
 /// # Safety
 /// As [`wait`].
-pub(super) unsafe fn wait_all(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) -> Option<c_int> {
+pub(super) unsafe fn wait_all(
+    count: c_int,
+    requests: *mut MPI_Request,
+    statuses: *mut MPI_Status,
+) -> Option<c_int> {
     let len = usize::try_from(count).ok().filter(|len| *len > 0 && !requests.is_null())?;
     // SAFETY: the application's arguments.
     let list = unsafe { std::slice::from_raw_parts_mut(requests, len) };
     let guard = enter();
-    let ours = |request: &MPI_Request| *request == MPI_REQUEST_NULL || request::source(*request).is_some();
+    let ours =
+        |request: &MPI_Request| *request == MPI_REQUEST_NULL || request::source(*request).is_some();
     if !list.iter().all(ours) {
         return None;
     }

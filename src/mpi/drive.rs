@@ -79,7 +79,10 @@ pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
 }
 
 /// Makes a blocking call in its nonblocking form: `start` makes the request.
-pub(crate) fn through(start: impl FnOnce(*mut MPI_Request) -> c_int, status: *mut MPI_Status) -> c_int {
+pub(crate) fn through(
+    start: impl FnOnce(*mut MPI_Request) -> c_int,
+    status: *mut MPI_Status,
+) -> c_int {
     let mut request = MPI_REQUEST_NULL;
     let code = start(&raw mut request);
     if code != MPI_SUCCESS {
@@ -132,7 +135,12 @@ pub(crate) unsafe fn allgather(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c
     // SAFETY: as the caller says; the buffers outlive the call.
     unsafe {
         if collectives() {
-            through(|request| PMPI_Iallgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm, request), MPI_STATUS_IGNORE)
+            through(
+                |request| {
+                    PMPI_Iallgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm, request)
+                },
+                MPI_STATUS_IGNORE,
+            )
         } else {
             allgather_blocking(comm, mine, all)
         }

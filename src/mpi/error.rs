@@ -31,7 +31,10 @@ impl Fault {
 
     #[cold]
     pub(crate) fn unattached() -> Self {
-        Self::new(MPI_ERR_RMA_RANGE, "an operation reached memory that its target has not attached; standard error names both")
+        Self::new(
+            MPI_ERR_RMA_RANGE,
+            "an operation reached memory that its target has not attached; standard error names both",
+        )
     }
 
     /// Of what waits in a window that is broken; `why`: a peer cannot be reached any more.
@@ -39,7 +42,10 @@ impl Fault {
     pub(crate) fn broken(why: Option<&'static str>) -> Self {
         match why {
             Some(text) => Self::new(MPI_ERR_OTHER, text),
-            None => Self::new(MPI_ERR_INTERN, "a malformed message was refused; standard error names the peer"),
+            None => Self::new(
+                MPI_ERR_INTERN,
+                "a malformed message was refused; standard error names the peer",
+            ),
         }
     }
 }
@@ -49,12 +55,22 @@ impl From<SyncError> for Fault {
     fn from(error: SyncError) -> Self {
         // Each text stands here once more because a fault's text is fixed for the life of the process.
         let (class, text) = match error {
-            SyncError::NoAccessEpoch => (MPI_ERR_RMA_SYNC, "no access epoch is open for this target"),
-            SyncError::NotStarted => (MPI_ERR_RMA_SYNC, "no access epoch is open (start was not called)"),
-            SyncError::NotPosted => (MPI_ERR_RMA_SYNC, "no exposure epoch is open (post was not called)"),
+            SyncError::NoAccessEpoch => {
+                (MPI_ERR_RMA_SYNC, "no access epoch is open for this target")
+            }
+            SyncError::NotStarted => {
+                (MPI_ERR_RMA_SYNC, "no access epoch is open (start was not called)")
+            }
+            SyncError::NotPosted => {
+                (MPI_ERR_RMA_SYNC, "no exposure epoch is open (post was not called)")
+            }
             SyncError::NotLocked => (MPI_ERR_RMA_SYNC, "the target is not locked"),
-            SyncError::NoPassiveEpoch => (MPI_ERR_RMA_SYNC, "no passive-target epoch is open for this target"),
-            SyncError::AlreadyLocked => (MPI_ERR_RMA_SYNC, "the target is already locked by this process"),
+            SyncError::NoPassiveEpoch => {
+                (MPI_ERR_RMA_SYNC, "no passive-target epoch is open for this target")
+            }
+            SyncError::AlreadyLocked => {
+                (MPI_ERR_RMA_SYNC, "the target is already locked by this process")
+            }
             SyncError::AccessOpen => (MPI_ERR_RMA_SYNC, "an access epoch is already open"),
             SyncError::ExposureOpen => (MPI_ERR_RMA_SYNC, "an exposure epoch is already open"),
             SyncError::FenceOpen => (MPI_ERR_RMA_SYNC, "a fence epoch with operations is open"),
@@ -86,7 +102,9 @@ static CODES: Mutex<Vec<Code>> = Mutex::new(Vec::new());
 /// The error code of a fault of `call`.
 pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
     let mut codes = CODES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let known = codes.iter().find(|code| code.class == fault.class && code.call == call && code.text == fault.text);
+    let known = codes
+        .iter()
+        .find(|code| code.class == fault.class && code.call == call && code.text == fault.text);
     if let Some(known) = known {
         return known.code;
     }
@@ -169,7 +187,11 @@ pub(crate) fn boundary(call: &'static str, body: impl FnOnce() -> c_int) -> c_in
 fn panicked(call: &'static str) -> c_int {
     // The panic's own words are on standard error already.
     log::error!("{call}: an internal error of mpix-rma; please report it");
-    raise(call, Place::World, Fault::new(MPI_ERR_INTERN, "an internal error of mpix-rma; please report it"))
+    raise(
+        call,
+        Place::World,
+        Fault::new(MPI_ERR_INTERN, "an internal error of mpix-rma; please report it"),
+    )
 }
 
 /// Answers for our own codes, and passes all others on.
@@ -177,13 +199,22 @@ fn panicked(call: &'static str) -> c_int {
 /// # Safety
 /// As MPI says: `string` has room for `MPI_MAX_ERROR_STRING` characters.
 #[inline(never)]
-pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Error_string(
+    errorcode: c_int,
+    string: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
     boundary("MPI_Error_string", || {
         let words = {
             let codes = CODES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            codes.iter().find(|code| code.code == errorcode).map(|code| Words { call: code.call, text: code.text }.to_string())
+            codes
+                .iter()
+                .find(|code| code.code == errorcode)
+                .map(|code| Words { call: code.call, text: code.text }.to_string())
         };
-        let words = words.filter(|_| !string.is_null() && !resultlen.is_null()).and_then(|words| CString::new(words).ok());
+        let words = words
+            .filter(|_| !string.is_null() && !resultlen.is_null())
+            .and_then(|words| CString::new(words).ok());
         let Some(words) = words else {
             // SAFETY: the arguments are the application's, passed on.
             return unsafe { PMPI_Error_string(errorcode, string, resultlen) };

@@ -63,14 +63,19 @@ pub(crate) fn flatten(datatype: MPI_Datatype, view: View) -> Flat {
 
 /// A predefined datatype.
 pub(crate) fn element(datatype: &Predefined, view: View) -> Layout {
-    let whole = |span: u8, extent: u8| Layout::element(u64::from(span), i64::from(extent)).expect("a datatype with data");
+    let whole = |span: u8, extent: u8| {
+        Layout::element(u64::from(span), i64::from(extent)).expect("a datatype with data")
+    };
     let Predefined { size, span, extent, kind, .. } = *datatype;
     if view == View::Elements || size == span || kind != Kind::Pair {
         return whole(span, extent);
     }
     // A pair with padding between value and index, which is an int.
     let (index, one) = (4, Block { count: 1, at: 0 });
-    let parts = [(one, &whole(size - index, size - index)), (Block { at: i64::from(span - index), ..one }, &whole(index, index))];
+    let parts = [
+        (one, &whole(size - index, size - index)),
+        (Block { at: i64::from(span - index), ..one }, &whole(index, index)),
+    ];
     Layout::structure(parts).expect("a pair is small").resized(0, i64::from(extent))
 }
 
@@ -117,7 +122,8 @@ fn made(how: &Constructor, view: View) -> Flat {
         let (count, block, stride) = (arguments.count()?, arguments.count()?, arguments.number()?);
         inner.strided(count, block, stride.checked_mul(extent).ok_or_else(too_large)?)
     } else if combiner == MPI_COMBINER_HVECTOR || combiner == MPI_COMBINER_HVECTOR_INTEGER {
-        let (count, block, stride) = (arguments.count()?, arguments.count()?, arguments.displacement()?);
+        let (count, block, stride) =
+            (arguments.count()?, arguments.count()?, arguments.displacement()?);
         inner.strided(count, block, stride)
     } else if combiner == MPI_COMBINER_INDEXED {
         let counts = arguments.counts()?;
@@ -145,32 +151,42 @@ fn structure(how: &Constructor, view: View) -> Flat {
     let mut arguments = Arguments::of(how);
     let counts = arguments.counts()?;
     let displacements = arguments.displacements(counts.len())?;
-    let inner: Vec<(Layout, Elements)> = how.types.iter().map(|inner| flatten(inner.0, view)).collect::<Result<_, _>>()?;
+    let inner: Vec<(Layout, Elements)> =
+        how.types.iter().map(|inner| flatten(inner.0, view)).collect::<Result<_, _>>()?;
     let members = || counts.iter().zip(displacements).zip(&inner);
     let elements = members()
         .filter(|((count, _), (layout, _))| **count > 0 && layout.size() > 0)
         .fold(Elements::None, |all, (_, (_, elements))| all.and(*elements));
-    let layout = Layout::structure(members().map(|((count, at), (layout, _))| (Block { count: *count, at: *at }, layout)));
+    let layout = Layout::structure(
+        members().map(|((count, at), (layout, _))| (Block { count: *count, at: *at }, layout)),
+    );
     Ok((layout.ok_or_else(too_large)?, elements))
 }
 
 /// Blocks from lengths and displacements in units.
 fn blocks(counts: &[u64], at: &[i64], unit: i64) -> Result<Vec<Block>, Fault> {
-    let block = |(count, at): (&u64, &i64)| Some(Block { count: *count, at: at.checked_mul(unit)? });
+    let block =
+        |(count, at): (&u64, &i64)| Some(Block { count: *count, at: at.checked_mul(unit)? });
     counts.iter().zip(at).map(block).collect::<Option<_>>().ok_or_else(too_large)
 }
 
 /// `MPI_Type_create_subarray`.
 fn subarray(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<Layout>, Fault> {
     let dimensions = arguments.plain_length()?;
-    let (sizes, parts, starts) = (arguments.numbers(dimensions)?, arguments.numbers(dimensions)?, arguments.numbers(dimensions)?);
+    let (sizes, parts, starts) = (
+        arguments.numbers(dimensions)?,
+        arguments.numbers(dimensions)?,
+        arguments.numbers(dimensions)?,
+    );
     let order = arguments.plain()?;
     let mut extent = inner.extent();
     let mut layout = inner;
     for at in fastest_first(dimensions, order) {
         let count = u64::try_from(parts[at]).map_err(|_| refused())?;
         let block = starts[at].checked_mul(extent).map(|at| Block { count, at });
-        let Some(next) = block.and_then(|block| layout.resized(0, extent).blocks([block])) else { return Ok(None) };
+        let Some(next) = block.and_then(|block| layout.resized(0, extent).blocks([block])) else {
+            return Ok(None);
+        };
         layout = next;
         let Some(whole) = extent.checked_mul(sizes[at]) else { return Ok(None) };
         extent = whole;
@@ -179,7 +195,11 @@ fn subarray(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<Layou
 }
 
 fn fastest_first(dimensions: usize, order: i64) -> Vec<usize> {
-    if order == i64::from(MPI_ORDER_FORTRAN) { (0..dimensions).collect() } else { (0..dimensions).rev().collect() }
+    if order == i64::from(MPI_ORDER_FORTRAN) {
+        (0..dimensions).collect()
+    } else {
+        (0..dimensions).rev().collect()
+    }
 }
 
 /// `MPI_Type_create_darray`: what of a distributed array one process has. The grid of processes is row-major in either order.
@@ -187,7 +207,11 @@ fn distributed(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<La
     let (_, mut rank) = (arguments.plain()?, arguments.plain()?);
     let dimensions = arguments.plain_length()?;
     let sizes = arguments.numbers(dimensions)?;
-    let (ways, with, grid) = (arguments.plains(dimensions)?, arguments.plains(dimensions)?, arguments.plains(dimensions)?);
+    let (ways, with, grid) = (
+        arguments.plains(dimensions)?,
+        arguments.plains(dimensions)?,
+        arguments.plains(dimensions)?,
+    );
     let order = arguments.plain()?;
     let mut coordinates = vec![0; dimensions];
     for at in (0..dimensions).rev() {
@@ -208,7 +232,9 @@ fn distributed(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<La
         } else {
             (size, 1, 0)
         };
-        let Some(next) = cyclic(&layout.resized(0, extent), size, block, processes, me) else { return Ok(None) };
+        let Some(next) = cyclic(&layout.resized(0, extent), size, block, processes, me) else {
+            return Ok(None);
+        };
         layout = next;
         let Some(whole) = extent.checked_mul(size) else { return Ok(None) };
         extent = whole;
@@ -284,12 +310,18 @@ impl<'a> Arguments<'a> {
     /// A count, and so many more.
     fn counts(&mut self) -> Result<Vec<u64>, Fault> {
         let length = self.length()?;
-        self.numbers(length)?.iter().map(|count| u64::try_from(*count).map_err(|_| refused())).collect()
+        self.numbers(length)?
+            .iter()
+            .map(|count| u64::try_from(*count).map_err(|_| refused()))
+            .collect()
     }
 
     /// Displacements in bytes: addresses, or integers in old Fortran constructors.
     fn displacements(&mut self, length: usize) -> Result<&'a [i64], Fault> {
-        Self::next_of(if self.large || !self.wide.is_empty() { &mut self.wide } else { &mut self.integers }, length)
+        Self::next_of(
+            if self.large || !self.wide.is_empty() { &mut self.wide } else { &mut self.integers },
+            length,
+        )
     }
 
     fn displacement(&mut self) -> Result<i64, Fault> {

@@ -14,7 +14,9 @@ use super::window::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 
 /// An attribute of MPI itself as Fortran has it: an integer; of any window, ours or the host's. `None` if the key is another.
 fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
-    let of_mpi = [MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL].contains(&keyval);
+    let of_mpi =
+        [MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL]
+            .contains(&keyval);
     if !of_mpi && !is_ours(keyval) {
         return None;
     }
@@ -49,13 +51,20 @@ mod mpich {
 
     /// Tells an attribute in the way of the calling language.
     #[unsafe(export_name = "MPII_Win_get_attr")]
-    unsafe extern "C" fn get_attr(win: MPI_Win, keyval: c_int, attribute: *mut c_void, flag: *mut c_int, kind: c_int) -> c_int {
+    unsafe extern "C" fn get_attr(
+        win: MPI_Win,
+        keyval: c_int,
+        attribute: *mut c_void,
+        flag: *mut c_int,
+        kind: c_int,
+    ) -> c_int {
         boundary("MPI_Win_get_attr", || {
             // A key of ours is one that the host does not know: the window and the places are shown to it with another.
             let known = if is_ours(keyval) { MPI_WIN_SIZE + TO_FORTRAN } else { keyval };
             // SAFETY: the caller's arguments, passed on.
             let code = unsafe { MPII_Win_get_attr(win, known, attribute, flag, kind) };
-            let of_mpi = || if is_ours(keyval) { Some(keyval) } else { keyval.checked_sub(TO_FORTRAN) };
+            let of_mpi =
+                || if is_ours(keyval) { Some(keyval) } else { keyval.checked_sub(TO_FORTRAN) };
             if code == MPI_SUCCESS
                 && let Some(value) = of_mpi().and_then(|keyval| value(win, keyval))
             {
@@ -107,7 +116,13 @@ mod openmpi {
 
     /// # Safety
     /// As Open MPI's own.
-    unsafe fn answer(win: *mut Fint, keyval: *mut Fint, attribute: *mut MPI_Aint, flag: *mut Fint, ierr: *mut Fint) {
+    unsafe fn answer(
+        win: *mut Fint,
+        keyval: *mut Fint,
+        attribute: *mut MPI_Aint,
+        flag: *mut Fint,
+        ierr: *mut Fint,
+    ) {
         boundary("MPI_Win_get_attr", || {
             // SAFETY: the caller's arguments, passed on; in Fortran all are given by address.
             let (code, win, keyval) = unsafe {

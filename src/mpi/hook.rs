@@ -32,8 +32,15 @@ type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 type GrequestPoll = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 type GrequestWait = unsafe extern "C" fn(c_int, *mut *mut c_void, f64, *mut MPI_Status) -> c_int;
 /// `MPIX_Grequest_start` of MPICH.
-pub(crate) type GrequestStart =
-    unsafe extern "C" fn(Query, Free, Cancel, GrequestPoll, GrequestWait, *mut c_void, *mut MPI_Request) -> c_int;
+pub(crate) type GrequestStart = unsafe extern "C" fn(
+    Query,
+    Free,
+    Cancel,
+    GrequestPoll,
+    GrequestWait,
+    *mut c_void,
+    *mut MPI_Request,
+) -> c_int;
 
 /// Optional functions that this host has.
 #[derive(Default)]
@@ -86,13 +93,16 @@ pub(crate) fn polled_requests() -> Option<(GrequestStart, GrequestPoll, Grequest
     if exists() {
         return None;
     }
-    optional().grequest_start.map(|start| (start, poll_request as GrequestPoll, wait_requests as GrequestWait))
+    optional()
+        .grequest_start
+        .map(|start| (start, poll_request as GrequestPoll, wait_requests as GrequestWait))
 }
 
 /// True if the host has a progress hook.
 pub(crate) fn exists() -> bool {
     let optional = optional();
-    optional.async_start.is_some() || (optional.opal_register.is_some() && optional.opal_unregister.is_some())
+    optional.async_start.is_some()
+        || (optional.opal_register.is_some() && optional.opal_unregister.is_some())
 }
 
 /// True if the host's hook may drive the host, so that messages of ours are taken in inside all of its calls.
@@ -135,7 +145,9 @@ pub(crate) fn turn_on() {
             let status = unsafe { start(async_hook, std::ptr::null_mut(), STREAM_NULL) };
             if status != MPI_SUCCESS {
                 HOOK.store(OFF, Ordering::Release);
-                log::error!("MPIX_Async_start failed with {status}: requests complete only in calls of this library");
+                log::error!(
+                    "MPIX_Async_start failed with {status}: requests complete only in calls of this library"
+                );
             }
         }
     }
@@ -212,7 +224,12 @@ unsafe extern "C" fn poll_request(_: *mut c_void, _: *mut MPI_Status) -> c_int {
 }
 
 /// Called by MPICH's Wait calls, which make no progress of their own around it: one step of both, then back.
-unsafe extern "C" fn wait_requests(_: c_int, _: *mut *mut c_void, _: f64, _: *mut MPI_Status) -> c_int {
+unsafe extern "C" fn wait_requests(
+    _: c_int,
+    _: *mut *mut c_void,
+    _: f64,
+    _: *mut MPI_Status,
+) -> c_int {
     let _ = catch_unwind(|| {
         if !progress::sweep_from_hook() {
             poke();
@@ -239,7 +256,15 @@ pub(crate) fn poke() {
         }
         // A look for messages that nobody sends; it makes the host look everywhere.
         // SAFETY: the communicator lives until `use_comm` or `release` says otherwise.
-        unsafe { PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_Comm::of(comm), &raw mut flag, MPI_STATUS_IGNORE) };
+        unsafe {
+            PMPI_Iprobe(
+                MPI_ANY_SOURCE,
+                MPI_ANY_TAG,
+                MPI_Comm::of(comm),
+                &raw mut flag,
+                MPI_STATUS_IGNORE,
+            )
+        };
     }
 }
 

@@ -87,7 +87,8 @@ fn library() -> Option<&'static Library> {
         // SAFETY: an all-zero description is a valid one; the address is that of a function.
         let mut about = unsafe { std::mem::zeroed::<libc::Dl_info>() };
         // SAFETY: as above.
-        let known = unsafe { libc::dladdr(anchor as *const c_void, &raw mut about) } != 0 && !about.dli_fname.is_null();
+        let known = unsafe { libc::dladdr(anchor as *const c_void, &raw mut about) } != 0
+            && !about.dli_fname.is_null();
         if !known {
             return None;
         }

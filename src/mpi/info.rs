@@ -39,7 +39,10 @@ macro_rules! key {
 static SERVE: Key = key!("mpix_rma");
 
 /// How peers are reached.
-static TRANSPORT: Key = Key { name: c"mpix_rma_transport", wrong: "info key mpix_rma_transport takes auto, shm or host_mpi" };
+static TRANSPORT: Key = Key {
+    name: c"mpix_rma_transport",
+    wrong: "info key mpix_rma_transport takes auto, shm or host_mpi",
+};
 
 /// Notification counters that a process will ask for at most.
 static MAX_COUNTERS: Key = Key {
@@ -52,25 +55,37 @@ static FLAGS: [[Key; 4]; 4] = [
     [
         key!("mpix_win_access_after_access_reorder"),
         key!("MPI_WIN_ACCESS_AFTER_ACCESS_REORDER"),
-        key!("mpix_a_a_a_r", "mpix_a_a_a_r (mpix_win_access_after_access_reorder, MPI_WIN_ACCESS_AFTER_ACCESS_REORDER)"),
+        key!(
+            "mpix_a_a_a_r",
+            "mpix_a_a_a_r (mpix_win_access_after_access_reorder, MPI_WIN_ACCESS_AFTER_ACCESS_REORDER)"
+        ),
         key!("A_A_A_R"),
     ],
     [
         key!("mpix_win_access_after_exposure_reorder"),
         key!("MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER"),
-        key!("mpix_a_a_e_r", "mpix_a_a_e_r (mpix_win_access_after_exposure_reorder, MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER)"),
+        key!(
+            "mpix_a_a_e_r",
+            "mpix_a_a_e_r (mpix_win_access_after_exposure_reorder, MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER)"
+        ),
         key!("A_A_E_R"),
     ],
     [
         key!("mpix_win_exposure_after_exposure_reorder"),
         key!("MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER"),
-        key!("mpix_e_a_e_r", "mpix_e_a_e_r (mpix_win_exposure_after_exposure_reorder, MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER)"),
+        key!(
+            "mpix_e_a_e_r",
+            "mpix_e_a_e_r (mpix_win_exposure_after_exposure_reorder, MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER)"
+        ),
         key!("E_A_E_R"),
     ],
     [
         key!("mpix_win_exposure_after_access_reorder"),
         key!("MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER"),
-        key!("mpix_e_a_a_r", "mpix_e_a_a_r (mpix_win_exposure_after_access_reorder, MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER)"),
+        key!(
+            "mpix_e_a_a_r",
+            "mpix_e_a_a_r (mpix_win_exposure_after_access_reorder, MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER)"
+        ),
         key!("E_A_A_R"),
     ],
 ];
@@ -109,7 +124,11 @@ pub(crate) struct Asked {
 impl Wishes {
     /// The hints of a new window.
     pub(crate) fn hints(&self) -> Hints {
-        let mut hints = Hints { flags: self.flags, max_counters: self.max_counters.unwrap_or(0), ..Hints::default() };
+        let mut hints = Hints {
+            flags: self.flags,
+            max_counters: self.max_counters.unwrap_or(0),
+            ..Hints::default()
+        };
         hints.alignment = self.asked.alignment.unwrap_or(hints.alignment);
         hints.single = self.asked.single.unwrap_or(hints.single);
         self.asked.change(&mut hints);
@@ -120,7 +139,16 @@ impl Wishes {
 impl Asked {
     /// Changes what may be changed at any time.
     pub(crate) fn change(&self, hints: &mut Hints) {
-        let Asked { no_locks, ordering, same_op, same_size, same_disp_unit, noncontig, granularity, .. } = *self;
+        let Asked {
+            no_locks,
+            ordering,
+            same_op,
+            same_size,
+            same_disp_unit,
+            noncontig,
+            granularity,
+            ..
+        } = *self;
         hints.no_locks = no_locks.unwrap_or(hints.no_locks);
         hints.ordering = ordering.unwrap_or(hints.ordering);
         hints.same_op = same_op.unwrap_or(hints.same_op);
@@ -162,11 +190,21 @@ pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
                 }
             }
         }
-        let [access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access] = flags;
+        let [
+            access_after_access,
+            access_after_exposure,
+            exposure_after_exposure,
+            exposure_after_access,
+        ] = flags;
         Ok(Wishes {
             serve,
             reach,
-            flags: ReorderFlags { access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access },
+            flags: ReorderFlags {
+                access_after_access,
+                access_after_exposure,
+                exposure_after_exposure,
+                exposure_after_access,
+            },
             max_counters,
             asked: asked(info)?,
         })
@@ -190,7 +228,9 @@ unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
         same_disp_unit: value(SAME_DISP_UNIT)?.and_then(truth),
         noncontig: value(NONCONTIG)?.and_then(truth),
         granularity: value(GRANULARITY)?.and_then(number),
-        alignment: value(ALIGNMENT)?.and_then(number).filter(|bytes| bytes.is_power_of_two() && *bytes <= ALIGNMENT_MOST),
+        alignment: value(ALIGNMENT)?
+            .and_then(number)
+            .filter(|bytes| bytes.is_power_of_two() && *bytes <= ALIGNMENT_MOST),
         single: value(SINGLE)?.and_then(truth),
     })
 }
@@ -199,14 +239,29 @@ unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
 ///
 /// # Safety
 /// `info` is an info object, not null.
-pub(crate) unsafe fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CStr) -> c_int {
+pub(crate) unsafe fn write(
+    info: MPI_Info,
+    hints: &Hints,
+    alignment: u64,
+    progress: &CStr,
+) -> c_int {
     let word = |value: bool| if value { c"true" } else { c"false" };
     let ordering = CString::new(names(hints.ordering)).unwrap_or_default();
     let decimal = |value: u64| CString::new(value.to_string()).unwrap_or_default();
     let (granularity, alignment) = (decimal(hints.granularity), decimal(alignment));
     let max_counters = decimal(hints.max_counters.into());
-    let ReorderFlags { access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access } = hints.flags;
-    let flags = [access_after_access, access_after_exposure, exposure_after_exposure, exposure_after_access];
+    let ReorderFlags {
+        access_after_access,
+        access_after_exposure,
+        exposure_after_exposure,
+        exposure_after_access,
+    } = hints.flags;
+    let flags = [
+        access_after_access,
+        access_after_exposure,
+        exposure_after_exposure,
+        exposure_after_access,
+    ];
     let standard = [
         (NO_LOCKS, word(hints.no_locks)),
         (ORDERING, ordering.as_c_str()),
@@ -252,12 +307,16 @@ impl ForHost {
         if info == MPI_INFO_NULL {
             return ours;
         }
-        for key in [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT] {
+        for key in
+            [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT]
+        {
             let (mut length, mut flag) = (0, 0);
             // SAFETY: as the caller says; the places are ours, and so is the duplicate.
             unsafe {
                 let found =
-                    PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag) == MPI_SUCCESS && flag != 0;
+                    PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag)
+                        == MPI_SUCCESS
+                        && flag != 0;
                 if found && !ours.made {
                     ours.made = PMPI_Info_dup(info, &raw mut ours.info) == MPI_SUCCESS;
                 }
@@ -317,7 +376,12 @@ fn ordering(words: &[u8]) -> Option<u8> {
 
 /// The words of a set of orderings.
 fn names(ordering: u8) -> String {
-    let named: Vec<_> = ORDERINGS.iter().enumerate().filter(|(at, _)| ordering & 1 << at != 0).map(|(_, name)| *name).collect();
+    let named: Vec<_> = ORDERINGS
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| ordering & 1 << at != 0)
+        .map(|(_, name)| *name)
+        .collect();
     if named.is_empty() { "none".into() } else { named.join(",") }
 }
 
@@ -351,7 +415,9 @@ unsafe fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> 
     let mut text = Text([0; TEXT + 1]);
     let mut flag = 0;
     // SAFETY: as the caller says; `text` has room for as much as is asked for, and the terminator.
-    let status = unsafe { PMPI_Info_get(info, name.as_ptr(), TEXT as c_int, text.0.as_mut_ptr(), &raw mut flag) };
+    let status = unsafe {
+        PMPI_Info_get(info, name.as_ptr(), TEXT as c_int, text.0.as_mut_ptr(), &raw mut flag)
+    };
     if status != MPI_SUCCESS {
         return Err(Unreadable::Object);
     }
@@ -363,11 +429,17 @@ const VALUE_MOST: usize = 15;
 
 /// # Safety
 /// `info` is an info object, not null.
-unsafe fn value<T>(info: MPI_Info, key: &Key, parse: fn(&[u8]) -> Option<T>) -> Result<Option<T>, Unreadable> {
+unsafe fn value<T>(
+    info: MPI_Info,
+    key: &Key,
+    parse: fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, Unreadable> {
     let mut text = [0 as c_char; VALUE_MOST + 1];
     let (mut length, mut flag) = (0, 0);
     // SAFETY: as the caller says.
-    if unsafe { PMPI_Info_get_valuelen(info, key.name.as_ptr(), &raw mut length, &raw mut flag) } != MPI_SUCCESS {
+    if unsafe { PMPI_Info_get_valuelen(info, key.name.as_ptr(), &raw mut length, &raw mut flag) }
+        != MPI_SUCCESS
+    {
         return Err(Unreadable::Object);
     }
     if flag == 0 {
@@ -377,7 +449,15 @@ unsafe fn value<T>(info: MPI_Info, key: &Key, parse: fn(&[u8]) -> Option<T>) -> 
         return Err(Unreadable::Value(key.wrong));
     }
     // SAFETY: `text` has room for the length that is given, and the terminator.
-    let status = unsafe { PMPI_Info_get(info, key.name.as_ptr(), VALUE_MOST as c_int, text.as_mut_ptr(), &raw mut flag) };
+    let status = unsafe {
+        PMPI_Info_get(
+            info,
+            key.name.as_ptr(),
+            VALUE_MOST as c_int,
+            text.as_mut_ptr(),
+            &raw mut flag,
+        )
+    };
     if status != MPI_SUCCESS || flag == 0 {
         return Err(Unreadable::Object);
     }

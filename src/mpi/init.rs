@@ -24,7 +24,9 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
         if Settings::read(look_up).0.progress_thread() {
             let mut provided = 0;
             // SAFETY: as below. [PR-2] The thread of the library completes requests of the host.
-            return start_after(unsafe { PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &raw mut provided) });
+            return start_after(unsafe {
+                PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &raw mut provided)
+            });
         }
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Init(argc, argv) };
@@ -45,7 +47,11 @@ pub unsafe extern "C" fn MPI_Init_thread(
 ) -> c_int {
     boundary("MPI_Init_thread", || {
         // MPI allows a host to provide more than what is required. [PR-2]
-        let required = if Settings::read(look_up).0.progress_thread() { MPI_THREAD_MULTIPLE } else { required };
+        let required = if Settings::read(look_up).0.progress_thread() {
+            MPI_THREAD_MULTIPLE
+        } else {
+            required
+        };
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
         start_after(code)
@@ -91,7 +97,9 @@ unsafe fn start() {
             log::warn!("{complaint}");
         }
         if differing {
-            log::warn!("the MPIX_RMA settings differ between processes; those of rank 0 of MPI_COMM_WORLD are used");
+            log::warn!(
+                "the MPIX_RMA settings differ between processes; those of rank 0 of MPI_COMM_WORLD are used"
+            );
         }
     }
     // SAFETY: MPI is initialised.
@@ -108,7 +116,12 @@ unsafe fn start() {
     WORLD.store(true, Ordering::Release);
     set_up(settings, level);
     if rank == 0 {
-        log::info!("mpix-rma {} on {}; driven by {}", env!("CARGO_PKG_VERSION"), env!("MPIX_RMA_HOST"), hook::describe());
+        log::info!(
+            "mpix-rma {} on {}; driven by {}",
+            env!("CARGO_PKG_VERSION"),
+            env!("MPIX_RMA_HOST"),
+            hook::describe()
+        );
     }
 }
 
@@ -141,7 +154,8 @@ pub(crate) fn within_world(comm: MPI_Comm) -> bool {
         PMPI_Group_size(group, &raw mut size);
         let own: SmallVec<[c_int; 64]> = (0..size).collect();
         let mut there: SmallVec<[c_int; 64]> = SmallVec::from_elem(MPI_UNDEFINED, own.len());
-        let status = PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
+        let status =
+            PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
         PMPI_Group_free(&raw mut group);
         PMPI_Group_free(&raw mut world);
         status == MPI_SUCCESS && !there.contains(&MPI_UNDEFINED)
@@ -184,7 +198,9 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     }
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
     // Launchers tell how many there are on this node.
-    let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"].iter().find_map(|name| look_up(name)?.parse().ok());
+    let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"]
+        .iter()
+        .find_map(|name| look_up(name)?.parse().ok());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
     request::set_most(settings.max_requests());
@@ -194,7 +210,12 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     drive::agree((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
     set_up(settings, level);
     if rank == 0 {
-        log::info!("mpix-rma {} on {}; driven by {}", env!("CARGO_PKG_VERSION"), env!("MPIX_RMA_HOST"), hook::describe());
+        log::info!(
+            "mpix-rma {} on {}; driven by {}",
+            env!("CARGO_PKG_VERSION"),
+            env!("MPIX_RMA_HOST"),
+            hook::describe()
+        );
     }
 }
 
@@ -241,7 +262,14 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     // The agreement is not made yet: this goes to the host in its blocking form, everywhere.
     // SAFETY: MPI is initialised; the buffers are as long as said.
     unsafe {
-        PMPI_Allreduce(MPI_IN_PLACE, ends.as_mut_ptr().cast::<c_void>(), ends.len() as c_int, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        PMPI_Allreduce(
+            MPI_IN_PLACE,
+            ends.as_mut_ptr().cast::<c_void>(),
+            ends.len() as c_int,
+            MPI_INT,
+            MPI_MAX,
+            MPI_COMM_WORLD,
+        );
     }
     // One process without such a hook is enough: all of them then have to use the same form.
     let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
@@ -249,7 +277,13 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     if differing {
         // SAFETY: as above; every process has seen the same maxima and comes here.
         unsafe {
-            PMPI_Bcast(numbers.as_mut_ptr().cast::<c_void>(), AGREED as c_int, MPI_INT, 0, MPI_COMM_WORLD);
+            PMPI_Bcast(
+                numbers.as_mut_ptr().cast::<c_void>(),
+                AGREED as c_int,
+                MPI_INT,
+                0,
+                MPI_COMM_WORLD,
+            );
         }
     }
     let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
@@ -263,7 +297,9 @@ fn start_thread(level: c_int) {
             "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this process, which goes on without"
         );
     } else if let Err(error) = thread::start() {
-        log::warn!("MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on without");
+        log::warn!(
+            "MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on without"
+        );
     }
 }
 
@@ -283,7 +319,13 @@ fn is_crowded() -> bool {
     // SAFETY: MPI is initialised, and every process comes here; the set is reduced as the ints of which it consists.
     unsafe {
         libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores);
-        if PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &raw mut node) != MPI_SUCCESS
+        if PMPI_Comm_split_type(
+            MPI_COMM_WORLD,
+            MPI_COMM_TYPE_SHARED,
+            0,
+            MPI_INFO_NULL,
+            &raw mut node,
+        ) != MPI_SUCCESS
             || node == MPI_COMM_NULL
         {
             return false;
@@ -311,7 +353,12 @@ fn start_log(rank: c_int, settings: &Settings) {
         .filter_level(settings.log())
         .target(env_logger::Target::Stderr)
         .format(move |out, record| {
-            writeln!(out, "mpix-rma [{rank}] {}: {}", record.level().as_str().to_lowercase(), record.args())
+            writeln!(
+                out,
+                "mpix-rma [{rank}] {}: {}",
+                record.level().as_str().to_lowercase(),
+                record.args()
+            )
         })
         .try_init();
     // Only an application in Rust that has a logger already comes here; ours then goes to it.
@@ -367,11 +414,14 @@ fn complete_rest(call: &str) {
         let epochs_open = {
             let guard = enter();
             // SAFETY: live windows are owned by the registry, and the guard is held.
-            let engines = guard.windows.live().iter().map(|window| unsafe { &window.as_ref().engine });
+            let engines =
+                guard.windows.live().iter().map(|window| unsafe { &window.as_ref().engine });
             engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters()).count()
         };
         if epochs_open != 0 {
-            log::warn!("{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned");
+            log::warn!(
+                "{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned"
+            );
         }
         // Closed epochs and freed requests end here. An open epoch may hold back others for ever, so with one open nothing
         // is waited for.

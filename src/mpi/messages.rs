@@ -62,7 +62,8 @@ impl Card {
     }
 
     fn decode(bytes: &[u8]) -> Self {
-        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let word =
+            |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         Card {
             node: [word(0), word(8), word(16)],
             bytes: word(24),
@@ -104,7 +105,12 @@ struct Parts {
 }
 
 /// Begins a window some of whose peers are reached by messages or RDMA: all of them, unless each is to be reached in the best way.
-pub(super) fn begin(all: &mut Collectives, part: Part, reach: Reach, settings: shm::Settings) -> Result<Pending, Unmade> {
+pub(super) fn begin(
+    all: &mut Collectives,
+    part: Part,
+    reach: Reach,
+    settings: shm::Settings,
+) -> Result<Pending, Unmade> {
     let (bytes, kept) = all.take_cards();
     let (bytes, device) = match reach {
         Reach::HostMpi => (bytes, None),
@@ -131,9 +137,11 @@ pub(super) fn begin(all: &mut Collectives, part: Part, reach: Reach, settings: s
     }
     // What RDMA sends through the host may come later than the end of a window.
     let keep = abilities == Table::new([0]);
-    let private = private::make(all, kept, || cards().map(|card| card.offer), keep).map_err(Unmade::Host)?;
+    let private =
+        private::make(all, kept, || cards().map(|card| card.offer), keep).map_err(Unmade::Host)?;
     // Where no two processes are on one node, nobody has a communicator of its node to make.
-    let mut nodes: Vec<[u64; 3]> = cards().filter(Card::knows_its_node).map(|card| card.node).collect();
+    let mut nodes: Vec<[u64; 3]> =
+        cards().filter(Card::knows_its_node).map(|card| card.node).collect();
     nodes.sort_unstable();
     let port = if nodes.windows(2).any(|two| two[0] == two[1]) {
         node_window(all, private.comm(), &mates, part, settings)
@@ -153,14 +161,20 @@ pub(super) fn begin(all: &mut Collectives, part: Part, reach: Reach, settings: s
 }
 
 /// The cards with what RDMA everybody has, and this process's device. One more gather, if some process has not looked for its own yet.
-fn with_devices(all: &mut Collectives, part: &Part, reach: Reach, cards: Vec<u8>) -> (Vec<u8>, Option<Shared>) {
+fn with_devices(
+    all: &mut Collectives,
+    part: &Part,
+    reach: Reach,
+    cards: Vec<u8>,
+) -> (Vec<u8>, Option<Shared>) {
     if cards.chunks_exact(CARD).all(|card| Card::decode(card).ability.is_some()) {
         return (cards, verbs::opened().flatten());
     }
     let device = verbs::fabric(reach == Reach::Verbs);
     // The offer was made already, and stands.
     let offer = Card::decode(&cards[CARD * all.rank() as usize..]).offer;
-    let mine = Card { ability: Some(ability(device.as_ref(), part.single)), ..Card::new(part, offer) };
+    let mine =
+        Card { ability: Some(ability(device.as_ref(), part.single)), ..Card::new(part, offer) };
     let mut everybody = vec![0; cards.len()];
     all.allgather(&mine.encode(), &mut everybody);
     (everybody, device)
@@ -172,7 +186,10 @@ impl Parts {
         let direct = match &port {
             None => Ok(None),
             Some(port) => {
-                let own = Own { base: port.base(), bytes: if port.is_dynamic() { 0 } else { part.bytes } };
+                let own = Own {
+                    base: port.base(),
+                    bytes: if port.is_dynamic() { 0 } else { part.bytes },
+                };
                 // SAFETY: the memory is the window's, which the courier leaves before it goes.
                 unsafe { verbs::direct(me, fabric.device.as_ref(), &fabric.abilities, own) }
             }
@@ -208,7 +225,9 @@ impl Pending {
         }
         let failed = match lacking {
             Ok([false, refused]) => return Ok(self.assemble(refused)),
-            Ok([true, _]) if matches!(self.part.memory, Memory::Share { .. }) => Unmade::Unsuitable(SetupError::NotOneNode),
+            Ok([true, _]) if matches!(self.part.memory, Memory::Share { .. }) => {
+                Unmade::Unsuitable(SetupError::NotOneNode)
+            }
             Ok([true, _]) => {
                 let reason = "the memory of a process".into();
                 Unmade::Unsuitable(SetupError::System { call: "mmap", rank: self.me.0, reason })
@@ -233,7 +252,10 @@ impl Pending {
             Ok(Some(direct)) => Box::new(VerbsCourier::new(host, direct)),
             _ => Box::new(host),
         };
-        let host = host_mpi::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
+        let host = host_mpi::Settings {
+            foreign_reduce: settings.foreign_reduce,
+            foreign: datatype::foreign,
+        };
         MessageWindow::new(courier, members, port, extents, host).into()
     }
 }
@@ -248,12 +270,15 @@ struct Agreement {
 
 impl Agreement {
     fn begin(parts: &Parts, comm: MPI_Comm) -> Self {
-        let numbers = Box::new([c_int::from(parts.port.is_none()), c_int::from(parts.direct.is_err()), 0, 0]);
+        let numbers =
+            Box::new([c_int::from(parts.port.is_none()), c_int::from(parts.direct.is_err()), 0, 0]);
         let mut agreement = Agreement { request: MPI_REQUEST_NULL, code: MPI_SUCCESS, numbers };
         let (mine, all) = agreement.numbers.split_at_mut(2);
         let (mine, all) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
         // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses them.
-        agreement.code = unsafe { PMPI_Iallreduce(mine, all, 2, MPI_INT, MPI_MAX, comm, &raw mut agreement.request) };
+        agreement.code = unsafe {
+            PMPI_Iallreduce(mine, all, 2, MPI_INT, MPI_MAX, comm, &raw mut agreement.request)
+        };
         agreement
     }
 
@@ -285,7 +310,13 @@ fn alone_window(part: Part, settings: shm::Settings) -> Option<ShmWindow> {
 }
 
 /// The window of the processes of this node.
-fn node_window(all: &Collectives, comm: MPI_Comm, mates: &[Rank], part: Part, settings: shm::Settings) -> Option<ShmWindow> {
+fn node_window(
+    all: &Collectives,
+    comm: MPI_Comm,
+    mates: &[Rank],
+    part: Part,
+    settings: shm::Settings,
+) -> Option<ShmWindow> {
     let mut node = MPI_COMM_NULL;
     // SAFETY: the communicator is the window's own, and all of its processes come here.
     let code = unsafe {

@@ -16,7 +16,10 @@ use crate::runtime::{Guard, Scope, Window, with_port};
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
 fn notification(window: &Window, target: c_int, index: c_int) -> Result<Option<Op>, Fault> {
-    let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")? else { return Ok(None) };
+    let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")?
+    else {
+        return Ok(None);
+    };
     let number = window.port.counters_of(rank);
     match u32::try_from(index) {
         Ok(index) if index < number => Ok(Some(telling(OpKind::Notify, rank, index))),
@@ -45,9 +48,15 @@ pub(super) fn telling(kind: OpKind, target: u32, number: u32) -> Op {
 #[cold]
 fn no_counter(number: u32) -> Fault {
     if number == 0 {
-        return Fault::new(MPI_ERR_ARG, "the target has no counters on this window (MPIX_Win_set_num_notify)");
+        return Fault::new(
+            MPI_ERR_ARG,
+            "the target has no counters on this window (MPIX_Win_set_num_notify)",
+        );
     }
-    Fault::new(MPI_ERR_ARG, "notification_idx is not below the target's number of counters (MPIX_Win_get_num_notify)")
+    Fault::new(
+        MPI_ERR_ARG,
+        "notification_idx is not below the target's number of counters (MPIX_Win_get_num_notify)",
+    )
 }
 
 /// Checks and issues one operation and its notification.
@@ -104,7 +113,13 @@ fn communicate_request(
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
-    with_notification_request(guard, window, request, |window| notification(window, target, index), make)
+    with_notification_request(
+        guard,
+        window,
+        request,
+        |window| notification(window, target, index),
+        make,
+    )
 }
 
 /// As [`with_notification`], with a request for the operation.
@@ -244,7 +259,15 @@ pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
 ) -> c_int {
     on_our_window("MPIX_Fetch_and_op_notify", win, |guard, window| {
         communicate(guard, window, target_rank, notification_idx, |window| {
-            args::fetch_and_op(window, origin_addr, result_addr, datatype, target_rank, target_disp, op)
+            args::fetch_and_op(
+                window,
+                origin_addr,
+                result_addr,
+                datatype,
+                target_rank,
+                target_disp,
+                op,
+            )
         })
     })
 }
@@ -277,8 +300,14 @@ pub unsafe extern "C" fn MPIX_Compare_and_swap_notify(
 /// # Safety
 /// `win` is a window handle.
 #[inline(never)]
-pub unsafe extern "C" fn MPIX_Notify(target_rank: c_int, notification_idx: c_int, win: MPI_Win) -> c_int {
-    on_our_window("MPIX_Notify", win, |guard, window| communicate(guard, window, target_rank, notification_idx, |_| Ok(None)))
+pub unsafe extern "C" fn MPIX_Notify(
+    target_rank: c_int,
+    notification_idx: c_int,
+    win: MPI_Win,
+) -> c_int {
+    on_our_window("MPIX_Notify", win, |guard, window| {
+        communicate(guard, window, target_rank, notification_idx, |_| Ok(None))
+    })
 }
 
 exports! {

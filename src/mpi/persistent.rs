@@ -36,7 +36,9 @@ pub(crate) unsafe fn make(
     let mut made = MPI_REQUEST_NULL;
     let comm = request::comm_in_use();
     // SAFETY: no byte is received, and nothing is ever started; there is a window, so there is a communicator.
-    let code = unsafe { PMPI_Recv_init(std::ptr::null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, &raw mut made) };
+    let code = unsafe {
+        PMPI_Recv_init(std::ptr::null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, &raw mut made)
+    };
     if code != MPI_SUCCESS {
         return None;
     }
@@ -84,14 +86,22 @@ unsafe fn finish_one(call: &'static str, request: MPI_Request, status: *mut MPI_
     // SAFETY: the caller's promise.
     match unsafe { finish(request, status) } {
         Ok(()) => MPI_SUCCESS,
-        Err(fault) => raise(call, window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))), fault),
+        Err(fault) => raise(
+            call,
+            window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))),
+            fault,
+        ),
     }
 }
 
 /// What a call that completes several returns when one of them has failed.
 #[cold]
 fn in_status(call: &'static str) -> c_int {
-    raise(call, Place::World, Fault::new(MPI_ERR_IN_STATUS, "a request has failed; its status says why"))
+    raise(
+        call,
+        Place::World,
+        Fault::new(MPI_ERR_IN_STATUS, "a request has failed; its status says why"),
+    )
 }
 
 /// # Safety
@@ -188,7 +198,11 @@ fn tested(request: MPI_Request) -> bool {
 ///
 /// # Safety
 /// As [`wait`].
-pub(super) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> Option<c_int> {
+pub(super) unsafe fn test(
+    request: *mut MPI_Request,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> Option<c_int> {
     // SAFETY: the application's arguments.
     let ours = unsafe { at(request) }?;
     let met = tested(ours);
@@ -203,7 +217,11 @@ pub(super) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *
 ///
 /// # Safety
 /// As [`wait`].
-pub(super) unsafe fn get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> Option<c_int> {
+pub(super) unsafe fn get_status(
+    request: MPI_Request,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> Option<c_int> {
     active(request)?;
     let met = tested(request);
     // SAFETY: the application's arguments.
@@ -233,9 +251,15 @@ impl Mixed {
         // SAFETY: the caller's promise.
         let list = unsafe { std::slice::from_raw_parts(requests, len) };
         let guard = enter();
-        let is_active = |request: &MPI_Request| guard.notices.state(request.key()).is_some_and(|state| state != State::Idle);
-        let ours: SmallVec<[_; 16]> =
-            list.iter().enumerate().filter(|(_, request)| is_active(request)).map(|(at, request)| (at, *request)).collect();
+        let is_active = |request: &MPI_Request| {
+            guard.notices.state(request.key()).is_some_and(|state| state != State::Idle)
+        };
+        let ours: SmallVec<[_; 16]> = list
+            .iter()
+            .enumerate()
+            .filter(|(_, request)| is_active(request))
+            .map(|(at, request)| (at, *request))
+            .collect();
         drop(guard);
         if ours.is_empty() {
             return None;
@@ -268,11 +292,18 @@ impl Mixed {
     ///
     /// # Safety
     /// `statuses` has a status for each request, or is MPI_STATUSES_IGNORE.
-    unsafe fn finish_all(&self, call: &'static str, code: c_int, statuses: *mut MPI_Status) -> c_int {
-        let failed = self.ours.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))));
+    unsafe fn finish_all(
+        &self,
+        call: &'static str,
+        code: c_int,
+        statuses: *mut MPI_Status,
+    ) -> c_int {
+        let failed =
+            self.ours.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))));
         if failed && code == MPI_SUCCESS && statuses != MPI_STATUSES_IGNORE {
             // SAFETY: the caller's promise.
-            (0..self.seen.len()).for_each(|at| unsafe { (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS });
+            (0..self.seen.len())
+                .for_each(|at| unsafe { (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS });
         }
         for (at, request) in &self.ours {
             // SAFETY: the caller's promise.
@@ -296,7 +327,8 @@ unsafe fn finish_in(request: MPI_Request, each: bool, statuses: *mut MPI_Status,
         let status = statuses.add(at);
         let met = finish(request, status);
         if each {
-            (*status).MPI_ERROR = met.map_or_else(|fault| code_of("a persistent request", fault), |()| MPI_SUCCESS);
+            (*status).MPI_ERROR =
+                met.map_or_else(|fault| code_of("a persistent request", fault), |()| MPI_SUCCESS);
         }
     }
 }
@@ -373,7 +405,13 @@ unsafe fn any(
         }
     }
     let (mut found, mut flag) = (MPI_UNDEFINED, 0);
-    let code = host(mixed.seen.len() as c_int, mixed.seen.as_mut_ptr(), &raw mut found, &raw mut flag, status);
+    let code = host(
+        mixed.seen.len() as c_int,
+        mixed.seen.as_mut_ptr(),
+        &raw mut found,
+        &raw mut flag,
+        status,
+    );
     if code == MPI_SUCCESS && (flag == 0 || found == MPI_UNDEFINED) {
         // Ours are active, if the host's are not.
         return None;
@@ -441,7 +479,13 @@ unsafe fn some(
     host: &mut impl FnMut(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
 ) -> (c_int, c_int) {
     let mut number = 0;
-    let mut code = host(mixed.seen.len() as c_int, mixed.seen.as_mut_ptr(), &raw mut number, indices, statuses);
+    let mut code = host(
+        mixed.seen.len() as c_int,
+        mixed.seen.as_mut_ptr(),
+        &raw mut number,
+        indices,
+        statuses,
+    );
     if number == MPI_UNDEFINED {
         number = 0;
     }
@@ -452,7 +496,9 @@ unsafe fn some(
         }
         let ended: SmallVec<[(usize, MPI_Request); 16]> =
             mixed.ours.iter().copied().filter(|(_, request)| is_met(*request)).collect();
-        if code == MPI_SUCCESS && ended.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_)))) {
+        if code == MPI_SUCCESS
+            && ended.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))))
+        {
             code = in_status("MPI_Waitsome");
             if statuses != MPI_STATUSES_IGNORE {
                 (0..number as usize).for_each(|at| (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS);
@@ -516,20 +562,23 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
 ///
 /// # Safety
 /// `requests` has `count` requests, or is NULL; as MPI says of the call.
-unsafe fn start_list(call: &'static str, count: c_int, requests: *mut MPI_Request) -> Option<c_int> {
+unsafe fn start_list(
+    call: &'static str,
+    count: c_int,
+    requests: *mut MPI_Request,
+) -> Option<c_int> {
     let len = usize::try_from(count).ok().filter(|_| !requests.is_null())?;
     // SAFETY: the caller's promise.
     let list = unsafe { std::slice::from_raw_parts_mut(requests, len) };
     let guard = enter();
-    let ours: SmallVec<[bool; 16]> = list.iter().map(|request| guard.notices.is_known(request.key())).collect();
+    let ours: SmallVec<[bool; 16]> =
+        list.iter().map(|request| guard.notices.is_known(request.key())).collect();
     if !ours.contains(&true) {
         return None;
     }
-    let refused = list
-        .iter()
-        .zip(&ours)
-        .filter(|(_, ours)| **ours)
-        .find_map(|(request, _)| guard.notices.may_start(request.key()).err().map(|reason| (*request, reason)));
+    let refused = list.iter().zip(&ours).filter(|(_, ours)| **ours).find_map(|(request, _)| {
+        guard.notices.may_start(request.key()).err().map(|reason| (*request, reason))
+    });
     drop(guard);
     if let Some((request, reason)) = refused {
         return Some(refuse(call, request, reason));

@@ -65,7 +65,8 @@ impl Offer {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Self {
-        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let word =
+            |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         Offer { kept: word(0), fresh: word(8) }
     }
 

@@ -144,7 +144,14 @@ impl Table {
 
     /// Makes an entry.
     fn insert(&self) -> HostRequest {
-        let held = Held { request: MPI_REQUEST_NULL, by_host: true, by_us: true, awaited: false, source: None, fault: None };
+        let held = Held {
+            request: MPI_REQUEST_NULL,
+            by_host: true,
+            by_us: true,
+            awaited: false,
+            source: None,
+            fault: None,
+        };
         let index = self.with(|contents| contents.slab.insert(held).index);
         // The cap is below the largest index [RQ-3].
         HostRequest(NonZeroU32::new(index + 1).expect("fewer than 2^32 - 1 requests"))
@@ -172,7 +179,10 @@ impl Table {
 #[inline]
 pub(crate) fn admit() -> Result<(), Fault> {
     if ALIVE.load(Ordering::Relaxed) >= MOST.load(Ordering::Relaxed) {
-        return Err(Fault::new(MPI_ERR_NO_MEM, "too many requests are alive (MPIX_RMA_MAX_REQUESTS); complete some first"));
+        return Err(Fault::new(
+            MPI_ERR_NO_MEM,
+            "too many requests are alive (MPIX_RMA_MAX_REQUESTS); complete some first",
+        ));
     }
     Ok(())
 }

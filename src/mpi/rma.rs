@@ -231,11 +231,21 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
         win,
         |guard, window| {
             communicate(guard, window, |window| {
-                args::fetch_and_op(window, origin_addr, result_addr, datatype, target_rank, target_disp, op)
+                args::fetch_and_op(
+                    window,
+                    origin_addr,
+                    result_addr,
+                    datatype,
+                    target_rank,
+                    target_disp,
+                    op,
+                )
             })
         },
         // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win) },
+        || unsafe {
+            PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win)
+        },
     )
 }
 
@@ -263,7 +273,17 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
             })
         },
         // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) },
+        || unsafe {
+            PMPI_Compare_and_swap(
+                origin_addr,
+                compare_addr,
+                result_addr,
+                datatype,
+                target_rank,
+                target_disp,
+                win,
+            )
+        },
     )
 }
 

@@ -53,7 +53,11 @@ pub(crate) fn is_open() -> bool {
 /// # Safety
 /// As MPI says of the call.
 #[inline(never)]
-pub unsafe extern "C" fn MPI_Session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: *mut MPI_Session) -> c_int {
+pub unsafe extern "C" fn MPI_Session_init(
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    session: *mut MPI_Session,
+) -> c_int {
     boundary("MPI_Session_init", || {
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Session_init(info, errhandler, session) };
@@ -135,9 +139,17 @@ fn alone() -> Option<(MPI_Session, MPI_Comm)> {
         if PMPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &raw mut session) != MPI_SUCCESS {
             return None;
         }
-        if PMPI_Group_from_session_pset(session, c"mpi://SELF".as_ptr(), &raw mut group) == MPI_SUCCESS {
+        if PMPI_Group_from_session_pset(session, c"mpi://SELF".as_ptr(), &raw mut group)
+            == MPI_SUCCESS
+        {
             let tag = c"mpix-rma".as_ptr();
-            let made = PMPI_Comm_create_from_group(group, tag, MPI_INFO_NULL, MPI_ERRORS_RETURN, &raw mut comm);
+            let made = PMPI_Comm_create_from_group(
+                group,
+                tag,
+                MPI_INFO_NULL,
+                MPI_ERRORS_RETURN,
+                &raw mut comm,
+            );
             PMPI_Group_free(&raw mut group);
             if made == MPI_SUCCESS {
                 return Some((session, comm));
@@ -154,7 +166,9 @@ fn place(session: *mut MPI_Session) -> (c_int, c_int) {
     let mut group = MPI_GROUP_NULL;
     // SAFETY: the host has just written the session; the places are ours.
     unsafe {
-        if PMPI_Group_from_session_pset(*session, c"mpi://WORLD".as_ptr(), &raw mut group) == MPI_SUCCESS {
+        if PMPI_Group_from_session_pset(*session, c"mpi://WORLD".as_ptr(), &raw mut group)
+            == MPI_SUCCESS
+        {
             PMPI_Group_rank(group, &raw mut rank);
             PMPI_Group_size(group, &raw mut size);
             PMPI_Group_free(&raw mut group);

@@ -2,7 +2,10 @@
 //!
 //! What turns out to be one run of bytes on each side becomes a plain operation. Everything else gets a shape.
 
-use super::args::{BEYOND, Buffer, Target, changing, count, defined, of_result, op, present, rank, same_size, unlike};
+use super::args::{
+    BEYOND, Buffer, Target, changing, count, defined, of_result, op, present, rank, same_size,
+    unlike,
+};
 use super::datatype::{Predefined, predefined, reduction_of};
 use super::derived::{self, Datatype};
 use super::error::Fault;
@@ -26,7 +29,12 @@ struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    fn new(datatype: MPI_Datatype, items: i64, null: &'static str, negative: &'static str) -> Checked<Self> {
+    fn new(
+        datatype: MPI_Datatype,
+        items: i64,
+        null: &'static str,
+        negative: &'static str,
+    ) -> Checked<Self> {
         if datatype == MPI_DATATYPE_NULL {
             return Err(Fault::new(MPI_ERR_TYPE, null));
         }
@@ -37,16 +45,31 @@ impl<'a> Items<'a> {
     }
 
     fn origin(buffer: &Buffer) -> Checked<Self> {
-        Self::new(buffer.datatype, buffer.count, "origin_datatype is MPI_DATATYPE_NULL", "origin_count is negative")
+        Self::new(
+            buffer.datatype,
+            buffer.count,
+            "origin_datatype is MPI_DATATYPE_NULL",
+            "origin_count is negative",
+        )
     }
 
     fn result(buffer: &Buffer) -> Checked<Self> {
-        Self::new(buffer.datatype, buffer.count, "result_datatype is MPI_DATATYPE_NULL", "origin_count is negative")
-            .map_err(of_result)
+        Self::new(
+            buffer.datatype,
+            buffer.count,
+            "result_datatype is MPI_DATATYPE_NULL",
+            "origin_count is negative",
+        )
+        .map_err(of_result)
     }
 
     fn target(target: &Target) -> Checked<Self> {
-        Self::new(target.datatype, target.count, "target_datatype is MPI_DATATYPE_NULL", "target_count is negative")
+        Self::new(
+            target.datatype,
+            target.count,
+            "target_datatype is MPI_DATATYPE_NULL",
+            "target_count is negative",
+        )
     }
 
     fn layout(&self, view: View) -> &std::sync::Arc<crate::transport::shape::Layout> {
@@ -73,9 +96,10 @@ impl<'a> Items<'a> {
         match self.elements {
             Elements::Alike(predefined) => Ok(Some(predefined)),
             Elements::None => Ok(None),
-            Elements::Mixed => {
-                Err(Fault::new(MPI_ERR_TYPE, "a derived datatype in a reduction has elements of different predefined datatypes"))
-            }
+            Elements::Mixed => Err(Fault::new(
+                MPI_ERR_TYPE,
+                "a derived datatype in a reduction has elements of different predefined datatypes",
+            )),
         }
     }
 
@@ -91,7 +115,13 @@ impl<'a> Items<'a> {
 
 /// Displacement of the target's items in its window; all their bytes lie there.
 #[allow(clippy::unnecessary_cast, reason = "addresses are not i64 on every host")]
-fn place(window: &Window, rank: u32, disp: MPI_Aint, target: &Items<'_>, view: View) -> Checked<i64> {
+fn place(
+    window: &Window,
+    rank: u32,
+    disp: MPI_Aint,
+    target: &Items<'_>,
+    view: View,
+) -> Checked<i64> {
     let disp = disp as i64;
     if disp < 0 {
         return Err(Fault::new(MPI_ERR_DISP, "target_disp is negative"));
@@ -113,13 +143,21 @@ fn place(window: &Window, rank: u32, disp: MPI_Aint, target: &Items<'_>, view: V
 /// several regions.
 #[cold]
 #[inline(never)]
-fn attached_place(window: &Window, rank: u32, at: i64, target: &Items<'_>, view: View) -> Checked<i64> {
+fn attached_place(
+    window: &Window,
+    rank: u32,
+    at: i64,
+    target: &Items<'_>,
+    view: View,
+) -> Checked<i64> {
     if window.attributes.flavor != MPI_WIN_FLAVOR_DYNAMIC {
         let text = "target_disp, target_count and target_datatype reach beyond the target's window";
         return Err(Fault::new(MPI_ERR_RMA_RANGE, text));
     }
     let reaches = |(low, high): (i64, i64)| {
-        let (Some(first), Some(end)) = (at.checked_add(low), at.checked_add(high)) else { return false };
+        let (Some(first), Some(end)) = (at.checked_add(low), at.checked_add(high)) else {
+            return false;
+        };
         first >= 0 && window.port.reaches(rank, first as u64, (end - first) as u64)
     };
     let side = target.side(view);
@@ -132,16 +170,26 @@ fn attached_place(window: &Window, rank: u32, at: i64, target: &Items<'_>, view:
         })
     };
     let whole = |runs: &Runs| runs.bounds().is_some_and(reaches);
-    if reaches(side.bounds()) || std::iter::from_fn(|| walk.next_runs(u64::MAX)).all(|runs| whole(&runs) || each(runs)) {
+    if reaches(side.bounds())
+        || std::iter::from_fn(|| walk.next_runs(u64::MAX)).all(|runs| whole(&runs) || each(runs))
+    {
         Ok(at)
     } else {
-        Err(Fault::new(MPI_ERR_RMA_RANGE, "the target has not attached all of the memory that target_datatype reaches"))
+        Err(Fault::new(
+            MPI_ERR_RMA_RANGE,
+            "the target has not attached all of the memory that target_datatype reaches",
+        ))
     }
 }
 
 /// `MPI_Put` and `MPI_Get`.
 #[inline(never)]
-pub(super) fn transfer(window: &mut Window, kind: OpKind, origin: Buffer, target: Target) -> Checked<Option<Op>> {
+pub(super) fn transfer(
+    window: &mut Window,
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+) -> Checked<Option<Op>> {
     let rank = rank(window, target.rank, BEYOND)?;
     let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
     let view = View::Data;
@@ -158,7 +206,8 @@ pub(super) fn transfer(window: &mut Window, kind: OpKind, origin: Buffer, target
         made.disp = (disp + at) as u64;
         Addr(address.0.wrapping_add(first as usize))
     } else {
-        let (origin, result) = if kind == OpKind::Put { (Some(near), None) } else { (None, Some(near)) };
+        let (origin, result) =
+            if kind == OpKind::Put { (Some(near), None) } else { (None, Some(near)) };
         made.shape = Some(window.port.add_shape(rank, Shape { origin, result, target: far, disp }));
         address
     };
@@ -172,14 +221,28 @@ pub(super) fn transfer(window: &mut Window, kind: OpKind, origin: Buffer, target
 
 /// `MPI_Accumulate`.
 #[inline(never)]
-pub(super) fn accumulate(window: &mut Window, origin: Buffer, target: Target, handle: MPI_Op) -> Checked<Option<Op>> {
+pub(super) fn accumulate(
+    window: &mut Window,
+    origin: Buffer,
+    target: Target,
+    handle: MPI_Op,
+) -> Checked<Option<Op>> {
     let rank = rank(window, target.rank, BEYOND)?;
     let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
     let element = alike(&[&here, &there])?;
     let len = same_size(here.size(View::Elements), there.size(View::Elements))?;
     let Some(element) = element else { return nothing(handle) };
     let code = changing(handle, element)?;
-    reduce(window, OpKind::Accumulate, rank, (&target, &there), len, element, [Some((&origin, &here)), None]).map(|made| {
+    reduce(
+        window,
+        OpKind::Accumulate,
+        rank,
+        (&target, &there),
+        len,
+        element,
+        [Some((&origin, &here)), None],
+    )
+    .map(|made| {
         made.map(|mut made| {
             made.reduction = code;
             made
@@ -210,7 +273,8 @@ pub(super) fn get_accumulate(
     let Some(element) = element else { return nothing(handle) };
     let code = defined(handle, element)?;
     let buffers = [here.as_ref().map(|here| (&origin, here)), Some((&result, &back))];
-    let made = reduce(window, OpKind::GetAccumulate, rank, (&target, &there), len, element, buffers)?;
+    let made =
+        reduce(window, OpKind::GetAccumulate, rank, (&target, &there), len, element, buffers)?;
     Ok(made.map(|mut made| {
         made.reduction = code;
         made
@@ -265,7 +329,9 @@ fn reduce(
     let texts = ["origin_addr is NULL", "result_addr is NULL"];
     let mut addresses = [Addr(0); 2];
     let mut sides = [None, None];
-    for (at, (buffer, items)) in buffers.iter().enumerate().filter_map(|(at, given)| given.map(|given| (at, given))) {
+    for (at, (buffer, items)) in
+        buffers.iter().enumerate().filter_map(|(at, given)| given.map(|given| (at, given)))
+    {
         addresses[at] = items.address(buffer, view, texts[at])?;
         sides[at] = Some(items.side(view));
     }
@@ -274,7 +340,10 @@ fn reduce(
     let runs = sides.each_ref().map(|side| side.as_ref().map_or(Some(0), Side::run));
     if let ([Some(first), Some(second)], Some(at)) = (runs, far.run()) {
         made.disp = (disp + at) as u64;
-        addresses = [Addr(addresses[0].0.wrapping_add(first as usize)), Addr(addresses[1].0.wrapping_add(second as usize))];
+        addresses = [
+            Addr(addresses[0].0.wrapping_add(first as usize)),
+            Addr(addresses[1].0.wrapping_add(second as usize)),
+        ];
     } else {
         let [origin, result] = sides;
         made.shape = Some(window.port.add_shape(rank, Shape { origin, result, target: far, disp }));

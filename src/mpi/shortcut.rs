@@ -26,10 +26,21 @@ thread_local! {
 /// # Safety
 /// The arguments are those of an application's call, as MPI says of it.
 #[inline(always)]
-pub(crate) unsafe fn transfer(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target) -> bool {
+pub(crate) unsafe fn transfer(
+    window: MPI_Win,
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { if multiple() { copy_among(window, kind, origin, target) } else { copy_alone(window, kind, origin, target) } }
-        .is_some()
+    unsafe {
+        if multiple() {
+            copy_among(window, kind, origin, target)
+        } else {
+            copy_alone(window, kind, origin, target)
+        }
+    }
+    .is_some()
 }
 
 /// A put or get that is a copy, as [`transfer`] does below `MPI_THREAD_MULTIPLE`, and then a counter of the target is raised.
@@ -37,7 +48,13 @@ pub(crate) unsafe fn transfer(window: MPI_Win, kind: OpKind, origin: Buffer, tar
 /// # Safety
 /// As [`transfer`].
 #[inline(always)]
-pub(crate) unsafe fn notified(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target, index: c_int) -> bool {
+pub(crate) unsafe fn notified(
+    window: MPI_Win,
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+    index: c_int,
+) -> bool {
     let copy_and_tell = || {
         let (rank, len) = dense(origin, target)?;
         let index = u32::try_from(index).ok()?;
@@ -62,13 +79,20 @@ const CLAIMED_FIRST: u64 = 512;
 /// # Safety
 /// As [`transfer`].
 #[inline(always)]
-pub(crate) unsafe fn told(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target, tag: c_int) -> bool {
+pub(crate) unsafe fn told(
+    window: MPI_Win,
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+    tag: c_int,
+) -> bool {
     let copy_and_tell = || {
         let (rank, len) = dense(origin, target)?;
         let tag = u32::try_from(tag).ok()?;
         alone(window, rank, |ours, place| {
             let there = reach(origin, target, place, len)?;
-            let early = if len <= CLAIMED_FIRST { Some(ours.port.claim_tag(rank, tag)?) } else { None };
+            let early =
+                if len <= CLAIMED_FIRST { Some(ours.port.claim_tag(rank, tag)?) } else { None };
             // SAFETY: the caller's promise; the place was checked, in memory that the port has mapped.
             unsafe { move_bytes(kind, origin, there, len) };
             match early {
@@ -130,13 +154,19 @@ unsafe fn copy_alone(window: MPI_Win, kind: OpKind, origin: Buffer, target: Targ
 /// Does `what` with a target of a window whose operations are copies just now. The shortest way through: it cannot panic, so nothing
 /// has to be caught, and its arguments stay in registers.
 #[inline(always)]
-fn alone(window: MPI_Win, rank: u32, what: impl FnOnce(&Window, Place) -> Option<()>) -> Option<()> {
+fn alone(
+    window: MPI_Win,
+    rank: u32,
+    what: impl FnOnce(&Window, Place) -> Option<()>,
+) -> Option<()> {
     let guard = enter_alone()?;
     let mut ours = guard.windows.hot(HostHandle(window.key()))?;
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { ours.as_mut() };
     let calls = ours.calls.wrapping_add(1);
-    if calls.is_multiple_of(CALLS_PER_SWEEP) || !(ours.engine.goes_directly(rank) || goes_directly_from_now(ours, rank)) {
+    if calls.is_multiple_of(CALLS_PER_SWEEP)
+        || !(ours.engine.goes_directly(rank) || goes_directly_from_now(ours, rank))
+    {
         return None;
     }
     what(ours, ours.port.place_of(rank)?)?;
@@ -163,7 +193,13 @@ fn dense(origin: Buffer, target: Target) -> Option<(u32, u64)> {
 /// # Safety
 /// As [`transfer`]; `place` is the target's memory, mapped here.
 #[inline(always)]
-unsafe fn carry(kind: OpKind, origin: Buffer, target: Target, place: Place, len: u64) -> Option<()> {
+unsafe fn carry(
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+    place: Place,
+    len: u64,
+) -> Option<()> {
     let there = reach(origin, target, place, len)?;
     // SAFETY: the place in the target's memory was just checked; the origin's buffer is the application's for so many bytes.
     unsafe { move_bytes(kind, origin, there, len) };

@@ -53,14 +53,19 @@ fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> 
     let mut there: SmallVec<[c_int; 16]> = SmallVec::from_elem(MPI_UNDEFINED, size as usize);
     let all = group_of(window)?;
     // SAFETY: both lists have `size` entries.
-    let status = unsafe { PMPI_Group_translate_ranks(group, size, own.as_ptr(), all, there.as_mut_ptr()) };
+    let status =
+        unsafe { PMPI_Group_translate_ranks(group, size, own.as_ptr(), all, there.as_mut_ptr()) };
     if status != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_GROUP, "group cannot be compared with the window's group"));
     }
     there
         .into_iter()
         .map(|rank| u32::try_from(rank).ok().filter(|rank| *rank < window.size))
-        .map(|rank| rank.ok_or_else(|| Fault::new(MPI_ERR_GROUP, "group has a process outside the window's group")))
+        .map(|rank| {
+            rank.ok_or_else(|| {
+                Fault::new(MPI_ERR_GROUP, "group has a process outside the window's group")
+            })
+        })
         .collect()
 }
 
@@ -97,7 +102,10 @@ pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Don
 #[inline(always)]
 pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     window.close_shortcuts();
-    let assert = assertion(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
+    let assert = assertion(
+        assert,
+        MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED,
+    )?;
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
@@ -112,14 +120,22 @@ fn permit_locks(window: &Window) -> Done {
 
 /// `MPI_Win_lock`, without waiting. Nothing for `MPI_PROC_NULL`.
 #[inline(always)]
-pub(crate) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int) -> Checked<Option<u32>> {
+pub(crate) fn lock(
+    window: &mut Window,
+    kind: c_int,
+    rank: c_int,
+    assert: c_int,
+) -> Checked<Option<u32>> {
     window.close_shortcuts();
     let mode = if kind == MPI_LOCK_SHARED {
         LockMode::Shared
     } else if kind == MPI_LOCK_EXCLUSIVE {
         LockMode::Exclusive
     } else {
-        return Err(Fault::new(MPI_ERR_LOCKTYPE, "lock_type is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE"));
+        return Err(Fault::new(
+            MPI_ERR_LOCKTYPE,
+            "lock_type is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE",
+        ));
     };
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let Some(rank) = args::rank(window, rank, OUTSIDE)? else { return Ok(None) };
@@ -290,7 +306,12 @@ fn earlier_locks_first(mut guard: Guard) -> Guard {
 /// # Safety
 /// As MPI says of the call.
 #[inline(never)]
-pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
+pub unsafe extern "C" fn MPI_Win_lock(
+    lock_type: c_int,
+    rank: c_int,
+    assert: c_int,
+    win: MPI_Win,
+) -> c_int {
     on_window(
         "MPI_Win_lock",
         win,

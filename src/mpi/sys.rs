@@ -1,6 +1,13 @@
 //! What `mpi.h` says: the host's types and `PMPI_*` functions (bindgen), and the constants that only a C compiler can
 //! evaluate (`shim.c`), under the names that they have in C. The functions are reached as `host` says.
-#![allow(non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, missing_docs, unreachable_pub)]
+#![allow(
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    dead_code,
+    missing_docs,
+    unreachable_pub
+)]
 #![allow(clippy::all, clippy::pedantic, unsafe_op_in_unsafe_fn)]
 
 use std::ffi::{c_int, c_void};

@@ -22,7 +22,10 @@ pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
 #[inline(always)]
 fn notification(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
     let tag = tag_of(tag)?;
-    let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")? else { return Ok(None) };
+    let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")?
+    else {
+        return Ok(None);
+    };
     Ok(Some(telling(OpKind::NotifyTagged, rank, tag)))
 }
 

@@ -235,9 +235,15 @@ pub(crate) fn make(all: &mut Collectives, settings: shm::Settings) -> Result<Beg
         match port {
             Ok(port) => return Ok(Begun::Memory(port.into())),
             Err(SetupError::Unwanted) => {}
-            Err(reason) if reach == Reach::Shm || size == 1 => return Err(Unmade::Unsuitable(reason)),
-            Err(reason) if matches!(part.memory, Memory::Share { .. }) => return Err(Unmade::Unsuitable(reason)),
-            Err(SetupError::NotOneNode) => return messages::begin(all, part, reach, settings).map(Begun::Messages),
+            Err(reason) if reach == Reach::Shm || size == 1 => {
+                return Err(Unmade::Unsuitable(reason));
+            }
+            Err(reason) if matches!(part.memory, Memory::Share { .. }) => {
+                return Err(Unmade::Unsuitable(reason));
+            }
+            Err(SetupError::NotOneNode) => {
+                return messages::begin(all, part, reach, settings).map(Begun::Messages);
+            }
             Err(reason) => log::info!("messages instead of shared memory: {reason}"),
         }
     }
@@ -245,7 +251,9 @@ pub(crate) fn make(all: &mut Collectives, settings: shm::Settings) -> Result<Beg
         Some(Verdict { class, .. }) if class != 0 => Err(Unmade::Wrong(class)),
         Some(Verdict { ours: false, .. }) => Err(Unmade::NotOurs),
         // Where shared memory has failed, its processes are peers like any others.
-        Some(Verdict { reach: Reach::Verbs, .. }) => messages::begin(all, part, Reach::Verbs, settings).map(Begun::Messages),
+        Some(Verdict { reach: Reach::Verbs, .. }) => {
+            messages::begin(all, part, Reach::Verbs, settings).map(Begun::Messages)
+        }
         _ => messages::begin(all, part, Reach::HostMpi, settings).map(Begun::Messages),
     }
 }

@@ -75,7 +75,9 @@ fn open(wanted: &str) -> Result<Fabric, Failure> {
     let mut wanted = Wanted::read(wanted)?;
     if let Some(text) = given("MPIX_RMA_IB_PKEY") {
         let key = u16::from_str_radix(text.trim_start_matches("0x"), 16);
-        wanted.partition = Some(key.map_err(|_| Failure(format!("MPIX_RMA_IB_PKEY: {text:?} is no partition key")))?);
+        wanted.partition = Some(
+            key.map_err(|_| Failure(format!("MPIX_RMA_IB_PKEY: {text:?} is no partition key")))?,
+        );
     }
     let mut fabric = Fabric::new(Box::new(Device::open(&wanted)?), name()?)?;
     if let Some(text) = super::init::look_up("MPIX_RMA_IB_CACHE") {

@@ -249,10 +249,13 @@ fn default(setting: &Setting) -> i64 {
 fn parse(setting: &Setting, text: &str) -> Option<i64> {
     let text = text.trim();
     match &setting.values {
-        Values::Words(words) => {
-            words.iter().position(|word| word.eq_ignore_ascii_case(text)).and_then(|at| i64::try_from(at).ok())
+        Values::Words(words) => words
+            .iter()
+            .position(|word| word.eq_ignore_ascii_case(text))
+            .and_then(|at| i64::try_from(at).ok()),
+        Values::Number(least, most) => {
+            text.parse().ok().filter(|number| (*least..=*most).contains(number))
         }
-        Values::Number(least, most) => text.parse().ok().filter(|number| (*least..=*most).contains(number)),
         Values::Text(_) => Some(0),
     }
 }
@@ -279,9 +282,13 @@ mod tests {
 
     #[test]
     fn an_unknown_value_is_named_and_the_default_used() {
-        let (settings, complaints) = Settings::read(|name| (name == "MPIX_RMA").then(|| "sometimes".into()));
+        let (settings, complaints) =
+            Settings::read(|name| (name == "MPIX_RMA").then(|| "sometimes".into()));
         assert_eq!(settings, Settings::defaults());
-        assert_eq!(complaints, ["MPIX_RMA=sometimes is not known (values: all, marked, off); using all"]);
+        assert_eq!(
+            complaints,
+            ["MPIX_RMA=sometimes is not known (values: all, marked, off); using all"]
+        );
     }
 
     #[test]
@@ -301,7 +308,8 @@ mod tests {
 
     #[test]
     fn a_number_out_of_range_is_refused() {
-        let (_, complaints) = Settings::read(|name| (name == "MPIX_RMA_MAX_REQUESTS").then(|| "300000".into()));
+        let (_, complaints) =
+            Settings::read(|name| (name == "MPIX_RMA_MAX_REQUESTS").then(|| "300000".into()));
         assert_eq!(complaints.len(), 1);
     }
 }

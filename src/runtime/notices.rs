@@ -74,7 +74,9 @@ impl Notice {
                 let window = unsafe { window.as_ref() };
                 match window.engine.standing(id) {
                     Standing::Idle => State::Idle,
-                    Standing::Waiting(_) if window.port.is_broken() => State::Failed(window.port.lost().map(|(_, why)| why)),
+                    Standing::Waiting(_) if window.port.is_broken() => {
+                        State::Failed(window.port.lost().map(|(_, why)| why))
+                    }
                     Standing::Waiting(_) => State::Waiting,
                     Standing::Met(arrival) => State::Met(Some(arrival)),
                 }
@@ -99,7 +101,12 @@ impl Notices {
     }
 
     /// Adds a request: of a window's notifications, or of none.
-    pub(crate) fn insert(&mut self, request: u64, handle: HostHandle, source: Option<(NonNull<Window>, ExpectationId)>) {
+    pub(crate) fn insert(
+        &mut self,
+        request: u64,
+        handle: HostHandle,
+        source: Option<(NonNull<Window>, ExpectationId)>,
+    ) {
         let source = source.map_or(Source::Nobody, |(window, id)| Source::Window(window, id));
         self.table.insert(request, Notice { handle, source, state: State::Idle });
         self.note();
@@ -162,7 +169,9 @@ impl Notices {
         let Some(notice) = self.table.get_mut(&request) else { return };
         match (state, notice.source) {
             // SAFETY: as in `state`.
-            (Some(State::Met(_)), Source::Window(mut window, id)) => unsafe { window.as_mut() }.engine.rest(id),
+            (Some(State::Met(_)), Source::Window(mut window, id)) => {
+                unsafe { window.as_mut() }.engine.rest(id)
+            }
             (Some(State::Failed(_)), Source::Window(mut window, id)) => {
                 // SAFETY: as in `state`.
                 unsafe { window.as_mut() }.engine.abandon(id);

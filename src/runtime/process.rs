@@ -116,7 +116,9 @@ fn contended() {
 #[cold]
 #[inline(never)]
 fn reentered() -> ! {
-    panic!("the library was entered again from one of its own calls (or from two threads below MPI_THREAD_MULTIPLE)")
+    panic!(
+        "the library was entered again from one of its own calls (or from two threads below MPI_THREAD_MULTIPLE)"
+    )
 }
 
 /// The application may call from many threads. Set once, at `MPI_Init`.

@@ -87,7 +87,9 @@ impl Turns {
         let at = self.met;
         self.met += 1;
         // What is new since the last sweep is looked at.
-        self.all <= FAR_PER_SWEEP || at >= self.all || (at + self.all - self.first) % self.all < FAR_PER_SWEEP
+        self.all <= FAR_PER_SWEEP
+            || at >= self.all
+            || (at + self.all - self.first) % self.all < FAR_PER_SWEEP
     }
 
     fn end(self) {
@@ -239,7 +241,11 @@ impl Patience {
 
 /// Waits until `done`, driving this window at each look, and the other windows and the host now and then [PR-1].
 /// The guard is given up between looks; the window is kept alive by its count of waiting calls.
-pub(crate) fn wait_until(mut guard: Guard, mut window: NonNull<Window>, mut done: impl FnMut(&mut Window) -> bool) -> Guard {
+pub(crate) fn wait_until(
+    mut guard: Guard,
+    mut window: NonNull<Window>,
+    mut done: impl FnMut(&mut Window) -> bool,
+) -> Guard {
     let host: Host = guard.host;
     {
         // SAFETY: the caller found `window` in the registry under this guard.
@@ -296,12 +302,17 @@ pub(crate) struct Often {
 
 impl Often {
     /// One round of such looks. True if one has found it.
-    pub(crate) fn look(&mut self, window: &mut Window, mut look: impl FnMut(&mut Window) -> bool) -> bool {
+    pub(crate) fn look(
+        &mut self,
+        window: &mut Window,
+        mut look: impl FnMut(&mut Window) -> bool,
+    ) -> bool {
         const LOOKS: u32 = 64;
         // A look at an interface takes as long as several at memory, but a round trip is over in a few hundred of them.
         const EAGER_ROUNDS: u32 = 4;
         self.rounds = self.rounds.saturating_add(1);
-        let looks = if window.port.drives_host() && self.rounds > EAGER_ROUNDS { LOOKS / 8 } else { LOOKS };
+        let looks =
+            if window.port.drives_host() && self.rounds > EAGER_ROUNDS { LOOKS / 8 } else { LOOKS };
         for _ in 0..looks {
             if look(window) {
                 return true;
@@ -342,7 +353,10 @@ mod tests {
                 turns.end();
                 if sweep > 0 {
                     assert!(served.iter().filter(|served| **served).count() <= FAR_PER_SWEEP);
-                    looks.iter_mut().zip(served).for_each(|(looks, served)| *looks += usize::from(served));
+                    looks
+                        .iter_mut()
+                        .zip(served)
+                        .for_each(|(looks, served)| *looks += usize::from(served));
                 }
             }
             let (least, most) = (looks.iter().min().unwrap(), looks.iter().max().unwrap());

@@ -47,7 +47,12 @@ impl Lane {
     /// A closed one.
     #[must_use]
     pub fn new() -> Self {
-        Lane { key: AtomicU64::new(0), base: AtomicU64::new(0), size: AtomicU64::new(0), unit: AtomicU64::new(0) }
+        Lane {
+            key: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            size: AtomicU64::new(0),
+            unit: AtomicU64::new(0),
+        }
     }
 
     /// Opens it to `target`. By one thread at a time.
@@ -126,7 +131,8 @@ const PLACES: usize = 64;
 /// No handle of a host has all bits set.
 const NOBODY: u64 = u64::MAX;
 
-static FOUND: [AtomicPtr<Shortcut>; PLACES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES];
+static FOUND: [AtomicPtr<Shortcut>; PLACES] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES];
 /// Shortcuts that no window has.
 static SPARE: Mutex<Vec<&'static Shortcut>> = Mutex::new(Vec::new());
 

@@ -128,9 +128,11 @@ impl Transport {
     pub(crate) fn place_of(&self, rank: Rank) -> Option<Place> {
         match self {
             Transport::Messages(_) => None,
-            Transport::Shm(port) => {
-                port.place_of(rank).map(|(base, size, unit)| Place { base: base.0 as u64, size, unit: unit.into() })
-            }
+            Transport::Shm(port) => port.place_of(rank).map(|(base, size, unit)| Place {
+                base: base.0 as u64,
+                size,
+                unit: unit.into(),
+            }),
         }
     }
 

@@ -236,7 +236,10 @@ impl Window {
         if at >= self.requests.len() {
             self.requests.resize(at + 1, None);
         }
-        debug_assert!(self.requests[at].is_none(), "the engine reused a request before it was reported");
+        debug_assert!(
+            self.requests[at].is_none(),
+            "the engine reused a request before it was reported"
+        );
         self.requests[at] = Some((request, scope));
     }
 
@@ -296,10 +299,14 @@ impl Window {
             if failed {
                 self.failed = Some(id);
             }
-            if let Some((request, scope)) = self.requests.get_mut(id.index as usize).and_then(Option::take) {
+            if let Some((request, scope)) =
+                self.requests.get_mut(id.index as usize).and_then(Option::take)
+            {
                 let ending = match scope {
                     Scope::Operation if failed => Ending::Unattached,
-                    Scope::Target(target) if self.port.take_fault(target).is_some() => Ending::Unattached,
+                    Scope::Target(target) if self.port.take_fault(target).is_some() => {
+                        Ending::Unattached
+                    }
                     _ => Ending::Done,
                 };
                 (host.complete)(request, ending);
@@ -319,10 +326,14 @@ impl Window {
     fn end_requests(&mut self, host: &Host) -> bool {
         let pending = std::mem::take(&mut self.requests);
         // Nobody waits for what they stand for.
-        self.engine.withdraw_waits(|id| pending.get(id.index as usize).is_some_and(Option::is_some));
+        self.engine
+            .withdraw_waits(|id| pending.get(id.index as usize).is_some_and(Option::is_some));
         let any = pending.iter().any(Option::is_some);
         let why = self.port.lost().map(|(_, why)| why);
-        pending.into_iter().flatten().for_each(|(request, _)| (host.complete)(request, Ending::Broken(why)));
+        pending
+            .into_iter()
+            .flatten()
+            .for_each(|(request, _)| (host.complete)(request, Ending::Broken(why)));
         self.places.clear();
         any
     }
@@ -386,9 +397,13 @@ impl Window {
 
     #[cold]
     fn report_wait(&mut self, quiet: bool, standing: &str) {
-        let waits = if quiet { "no epoch is pending".to_owned() } else { self.engine.waits().to_string() };
+        let waits =
+            if quiet { "no epoch is pending".to_owned() } else { self.engine.waits().to_string() };
         if waits != self.reported {
-            log::info!("window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}", self.handle.0);
+            log::info!(
+                "window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}",
+                self.handle.0
+            );
             self.reported = waits;
         }
     }
@@ -654,7 +669,11 @@ impl Registry {
     }
 
     /// Forgets a window that we served, remembering that its handle is no longer valid.
-    pub(crate) fn remove_ours(&mut self, handle: HostHandle, window: NonNull<Window>) -> Box<Window> {
+    pub(crate) fn remove_ours(
+        &mut self,
+        handle: HostHandle,
+        window: NonNull<Window>,
+    ) -> Box<Window> {
         // Another thread may have been given the handle again already.
         if self.entries.get(&handle.0) == Some(&Entry::Ours(window)) {
             self.set(handle, Entry::Freed);

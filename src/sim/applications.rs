@@ -62,13 +62,16 @@ impl Script for Timed {
 }
 
 fn outcome(world: &mut World<Timed>, report: &Report) -> Outcome {
-    let units: Vec<f64> = world.net().atomics_busy().map(|busy| busy as f64 / report.end.max(1) as f64).collect();
+    let units: Vec<f64> =
+        world.net().atomics_busy().map(|busy| busy as f64 / report.end.max(1) as f64).collect();
     let ranks = f64::from(world.ranks());
     let all = || (0..world.ranks()).map(|rank| (world.memory(rank), world.time_in_calls(rank)));
     let began = (0..world.ranks()).filter_map(|rank| world.script(rank).began).min().unwrap_or(0);
     Outcome {
         seconds: (report.end - began) as f64 / SECOND as f64,
-        in_calls: all().map(|(_, time)| time as f64).sum::<f64>() / ranks / (report.end.max(1) as f64),
+        in_calls: all().map(|(_, time)| time as f64).sum::<f64>()
+            / ranks
+            / (report.end.max(1) as f64),
         atomics_busy_mean: units.iter().sum::<f64>() / units.len() as f64,
         atomics_busy_max: units.iter().copied().fold(0.0, f64::max),
         events: report.counters.events,
@@ -98,8 +101,9 @@ fn run(
         })
         .collect();
     let mut schedules = schedules?.into_iter();
-    let mut world =
-        World::new(ranks, settings, &[WindowSpec { bytes: 0, flags }], |_| schedules.next().expect("a schedule for each rank"));
+    let mut world = World::new(ranks, settings, &[WindowSpec { bytes: 0, flags }], |_| {
+        schedules.next().expect("a schedule for each rank")
+    });
     let report = world.run().map_err(|stuck| stuck.to_string())?;
     Ok(outcome(&mut world, &report))
 }
@@ -118,7 +122,10 @@ pub fn lu(
     let count = ranks.cast_signed();
     run(ranks, machine, progress_thread, ReorderFlags::default(), |rank, warm_up| match warm_up {
         true => Ok(None),
-        false => Schedule::lu(&LuOptions { rank, ranks: count, m, depth, ahead: ahead.into(), series }).map(Some),
+        false => {
+            Schedule::lu(&LuOptions { rank, ranks: count, m, depth, ahead: ahead.into(), series })
+                .map(Some)
+        }
     })
 }
 

@@ -63,7 +63,10 @@ impl Script for PilesUp {
 pub fn pending_epochs(machine: &Machine, epochs: u64) -> Result<(Report, Memory), String> {
     let mut machine = *machine;
     machine.network.ranks_per_node = 1;
-    let mut world = World::new(2, Settings::new(machine), &[WindowSpec::default()], |_| PilesUp { epochs, step: 0 });
+    let mut world = World::new(2, Settings::new(machine), &[WindowSpec::default()], |_| PilesUp {
+        epochs,
+        step: 0,
+    });
     let report = world.run().map_err(|stuck| stuck.to_string())?;
     Ok((report, world.memory(0)))
 }

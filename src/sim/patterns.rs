@@ -153,7 +153,13 @@ impl Pen {
     }
     fn lock(self, target: Rank) -> Self {
         let assert = Assert::default();
-        self.step(Step::Lock { window: 0, mode: LockMode::Exclusive, target, assert, blocking: false })
+        self.step(Step::Lock {
+            window: 0,
+            mode: LockMode::Exclusive,
+            target,
+            assert,
+            blocking: false,
+        })
     }
     fn unlock(self, target: Rank, slot: Slot) -> Self {
         let how = self.how(slot);
@@ -168,7 +174,11 @@ impl Pen {
     }
     fn fence(self, slot: Slot) -> Self {
         let how = self.how(slot);
-        self.step(Step::Fence { window: 0, assert: Assert { nosucceed: true, ..Assert::default() }, how })
+        self.step(Step::Fence {
+            window: 0,
+            assert: Assert { nosucceed: true, ..Assert::default() },
+            how,
+        })
     }
     /// Closes by `close` before or after 1000 µs of work: nonblocking closes can be early, blocking ones would forbid the overlap.
     fn work_and(self, slot: Slot, close: impl FnOnce(Self) -> Self) -> Self {
@@ -221,8 +231,16 @@ const CASES: &[Case] = &[
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| vec![pen().begin().access(1, 0).settle(0).mark("end"), pen().begin().expose(0, 0).settle(0).mark("end")],
-        metrics: &[("origin_epoch", 0, "end", stated(340.0, 340.0)), ("target_epoch", 1, "end", stated(340.0, 340.0))],
+        roles: |pen| {
+            vec![
+                pen().begin().access(1, 0).settle(0).mark("end"),
+                pen().begin().expose(0, 0).settle(0).mark("end"),
+            ]
+        },
+        metrics: &[
+            ("origin_epoch", 0, "end", stated(340.0, 340.0)),
+            ("target_epoch", 1, "end", stated(340.0, 340.0)),
+        ],
     },
     Case {
         name: "reference_fence",
@@ -233,14 +251,19 @@ const CASES: &[Case] = &[
             let closes = |pen: Pen| pen.fence(0).settle(0).mark("end");
             vec![closes(pen().open_fence().begin().put(1)), closes(pen().open_fence().begin())]
         },
-        metrics: &[("origin_epoch", 0, "end", stated(340.0, 340.0)), ("target_epoch", 1, "end", stated(340.0, 340.0))],
+        metrics: &[
+            ("origin_epoch", 0, "end", stated(340.0, 340.0)),
+            ("target_epoch", 1, "end", stated(340.0, 340.0)),
+        ],
     },
     Case {
         name: "reference_lock",
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| vec![pen().begin().lock(1).put(1).unlock(1, 0).settle(0).mark("end"), pen().begin()],
+        roles: |pen| {
+            vec![pen().begin().lock(1).put(1).unlock(1, 0).settle(0).mark("end"), pen().begin()]
+        },
         metrics: &[("origin_epoch", 0, "end", stated(340.0, 340.0))],
     },
     Case {
@@ -256,7 +279,11 @@ const CASES: &[Case] = &[
             } else {
                 origin.mark("epoch").step(send).mark("activity")
             };
-            vec![pen().begin().late().expose(2, 0).settle(0), pen().begin().step(Step::Receive { from: 2 }), origin.mark("end")]
+            vec![
+                pen().begin().late().expose(2, 0).settle(0),
+                pen().begin().step(Step::Receive { from: 2 }),
+                origin.mark("end"),
+            ]
         },
         metrics: &[
             ("access_epoch", 2, "epoch", stated(1340.0, 1340.0)),
@@ -275,7 +302,10 @@ const CASES: &[Case] = &[
                 pen().post(0).begin().wait(0).settle(0).mark("end"),
             ]
         },
-        metrics: &[("origin_epoch", 0, "end", stated(1000.0, 1000.0)), ("target_epoch", 1, "end", described(1000.0, 340.0))],
+        metrics: &[
+            ("origin_epoch", 0, "end", stated(1000.0, 1000.0)),
+            ("target_epoch", 1, "end", described(1000.0, 340.0)),
+        ],
     },
     Case {
         name: "early_fence",
@@ -286,7 +316,12 @@ const CASES: &[Case] = &[
             let target = pen().open_fence().begin().fence(0).late().settle(0).mark("end");
             vec![pen().open_fence().begin().put(1).fence(0).settle(0), target]
         },
-        metrics: &[("cumulative", 1, "end", [Some(Paper::Described(1340.0)), Some(Paper::Stated(1010.0))])],
+        metrics: &[(
+            "cumulative",
+            1,
+            "end",
+            [Some(Paper::Described(1340.0)), Some(Paper::Stated(1010.0))],
+        )],
     },
     Case {
         name: "wait_at_fence",
@@ -308,12 +343,21 @@ const CASES: &[Case] = &[
         sizes: ONE_MB,
         roles: |pen| {
             vec![
-                pen().lock(2).held(2).begin().put(2).work_and(0, |pen| pen.unlock(2, 0)).mark("end"),
+                pen()
+                    .lock(2)
+                    .held(2)
+                    .begin()
+                    .put(2)
+                    .work_and(0, |pen| pen.unlock(2, 0))
+                    .mark("end"),
                 pen().begin().lock(2).put(2).unlock(2, 0).settle(0).mark("end"),
                 pen().begin(),
             ]
         },
-        metrics: &[("first_lock", 0, "end", described(1000.0, 1000.0)), ("second_lock", 1, "end", described(1340.0, 680.0))],
+        metrics: &[
+            ("first_lock", 0, "end", described(1000.0, 1000.0)),
+            ("second_lock", 1, "end", described(1340.0, 680.0)),
+        ],
     },
     Case {
         name: "aaar_gats",
@@ -327,7 +371,10 @@ const CASES: &[Case] = &[
                 pen().begin().expose(0, 0).all(),
             ]
         },
-        metrics: &[("second_target", 2, "end", described(1680.0, 340.0)), ("cumulative", 0, "end", described(1680.0, 1340.0))],
+        metrics: &[
+            ("second_target", 2, "end", described(1680.0, 340.0)),
+            ("cumulative", 0, "end", described(1680.0, 1340.0)),
+        ],
     },
     Case {
         name: "aaar_lock",
@@ -342,7 +389,12 @@ const CASES: &[Case] = &[
                 pen().begin(),
             ]
         },
-        metrics: &[("cumulative", 1, "end", [Some(Paper::Described(1680.0)), Some(Paper::Stated(1340.0))])],
+        metrics: &[(
+            "cumulative",
+            1,
+            "end",
+            [Some(Paper::Described(1680.0)), Some(Paper::Stated(1340.0))],
+        )],
     },
     Case {
         name: "aaer",
@@ -356,7 +408,10 @@ const CASES: &[Case] = &[
                 pen().begin().expose(0, 0).access(1, 1).all(),
             ]
         },
-        metrics: &[("second_target", 1, "end", described(1680.0, 340.0)), ("cumulative", 2, "end", described(1680.0, 1340.0))],
+        metrics: &[
+            ("second_target", 1, "end", described(1680.0, 340.0)),
+            ("cumulative", 2, "end", described(1680.0, 1340.0)),
+        ],
     },
     Case {
         name: "eaer",
@@ -370,7 +425,10 @@ const CASES: &[Case] = &[
                 pen().begin().expose(0, 0).expose(1, 1).all(),
             ]
         },
-        metrics: &[("second_origin", 1, "end", described(1680.0, 340.0)), ("cumulative", 2, "end", described(1680.0, 1340.0))],
+        metrics: &[
+            ("second_origin", 1, "end", described(1680.0, 340.0)),
+            ("cumulative", 2, "end", described(1680.0, 1340.0)),
+        ],
     },
     Case {
         name: "eaar",
@@ -384,7 +442,10 @@ const CASES: &[Case] = &[
                 pen().begin().access(0, 0).expose(1, 1).all(),
             ]
         },
-        metrics: &[("second_origin", 1, "end", described(1680.0, 340.0)), ("cumulative", 2, "end", described(1680.0, 1340.0))],
+        metrics: &[
+            ("second_origin", 1, "end", described(1680.0, 340.0)),
+            ("cumulative", 2, "end", described(1680.0, 1340.0)),
+        ],
     },
 ];
 
@@ -397,7 +458,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// If one does not end.
-pub fn measure(machine: &Machine, progress_thread: bool, name: &str) -> Result<Vec<Measure>, Stuck> {
+pub fn measure(
+    machine: &Machine,
+    progress_thread: bool,
+    name: &str,
+) -> Result<Vec<Measure>, Stuck> {
     let mut measures = Vec::new();
     for case in CASES.iter().filter(|case| case.name.contains(name)) {
         for second in [false, true] {
@@ -430,17 +495,27 @@ fn run(
     let settings = Settings { progress_thread, time_limit: 100 * DELAY, ..Settings::new(machine) };
     let pens = (case.roles)(&|| Pen { role: Role::default(), nonblocking, bytes });
     let mut roles = pens.into_iter().map(|pen| pen.role).collect::<Vec<_>>().into_iter();
-    let mut world = World::new(roles.len() as u32, settings, &[WindowSpec { bytes: 0, flags }], |_| {
-        roles.next().expect("a role for each rank")
-    });
+    let mut world =
+        World::new(roles.len() as u32, settings, &[WindowSpec { bytes: 0, flags }], |_| {
+            roles.next().expect("a role for each rank")
+        });
     world.run()?;
     for &(metric, rank, mark, paper) in case.metrics {
         let marks = &world.script(rank).marks;
         let at = |name: &str| marks.iter().find(|(mark, _)| *mark == name).map_or(0, |(_, at)| *at);
         // The paper's numbers are those of 1 MB, but for what does not depend on it.
-        let paper = paper[usize::from(second)].filter(|paper| bytes == MEGABYTE || paper.us() == 1000.0 || paper.us() == 1010.0);
+        let paper = paper[usize::from(second)]
+            .filter(|paper| bytes == MEGABYTE || paper.us() == 1000.0 || paper.us() == 1010.0);
         let value = (at(mark) - at("start")) as f64 / US as f64;
-        measures.push(Measure { case: case.name, figure: case.figure, series, bytes, metric, value, paper });
+        measures.push(Measure {
+            case: case.name,
+            figure: case.figure,
+            series,
+            bytes,
+            metric,
+            value,
+            paper,
+        });
     }
     Ok(())
 }

@@ -159,8 +159,12 @@ impl<S> Process<S> {
     pub(super) fn free(&mut self, slot: Slot) {
         assert_ne!(self.held(slot), Held::Free, "slot {slot} holds no request");
         if self.held(slot) == Held::Pending {
-            let bound =
-                self.bound.iter_mut().flatten().find(|bound| **bound == slot).expect("a pending request is tied to its slot");
+            let bound = self
+                .bound
+                .iter_mut()
+                .flatten()
+                .find(|bound| **bound == slot)
+                .expect("a pending request is tied to its slot");
             *bound = UNBOUND;
         }
         self.set(slot, Held::Free);

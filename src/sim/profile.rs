@@ -42,9 +42,15 @@ impl Machine {
             "accumulate_byte" => network.accumulate_byte_fs = (value * 1000.0).round() as u64,
             "call" => self.call = ns,
             "mtu" => network.mtu = whole,
-            "ranks_per_node" if whole > 0 => network.ranks_per_node = u32::try_from(whole).map_err(|e| e.to_string())?,
-            "credits_pair" if whole > 0 => network.credits_pair = u32::try_from(whole).map_err(|e| e.to_string())?,
-            "credits_nic" if whole > 0 => network.credits_nic = u32::try_from(whole).map_err(|e| e.to_string())?,
+            "ranks_per_node" if whole > 0 => {
+                network.ranks_per_node = u32::try_from(whole).map_err(|e| e.to_string())?
+            }
+            "credits_pair" if whole > 0 => {
+                network.credits_pair = u32::try_from(whole).map_err(|e| e.to_string())?
+            }
+            "credits_nic" if whole > 0 => {
+                network.credits_nic = u32::try_from(whole).map_err(|e| e.to_string())?
+            }
             "flops_cached" => self.flops_cached = value,
             "flops_streaming" => self.flops_streaming = value,
             "cache" => self.cache = whole,
@@ -91,8 +97,20 @@ const QDR_2014: Machine = Machine {
     name: "qdr-2014",
     network: Parameters {
         ranks_per_node: 8,
-        wire: Class { latency: 1_300 * NS, post: 250 * NS, handle: 150 * NS, gap: 200 * NS, byte_fs: 320_000 },
-        local: Class { latency: 100 * NS, post: 50 * NS, handle: 50 * NS, gap: 50 * NS, byte_fs: 250_000 },
+        wire: Class {
+            latency: 1_300 * NS,
+            post: 250 * NS,
+            handle: 150 * NS,
+            gap: 200 * NS,
+            byte_fs: 320_000,
+        },
+        local: Class {
+            latency: 100 * NS,
+            post: 50 * NS,
+            handle: 50 * NS,
+            gap: 50 * NS,
+            byte_fs: 250_000,
+        },
         bus_byte_fs: 80_000,
         loopback: US,
         mtu: 2048,
@@ -128,8 +146,20 @@ const NDR_2024: Machine = Machine {
     name: "ndr-2024",
     network: Parameters {
         ranks_per_node: 64,
-        wire: Class { latency: 700 * NS, post: 80 * NS, handle: 50 * NS, gap: 10 * NS, byte_fs: 21_000 },
-        local: Class { latency: 80 * NS, post: 20 * NS, handle: 20 * NS, gap: 20 * NS, byte_fs: 80_000 },
+        wire: Class {
+            latency: 700 * NS,
+            post: 80 * NS,
+            handle: 50 * NS,
+            gap: 10 * NS,
+            byte_fs: 21_000,
+        },
+        local: Class {
+            latency: 80 * NS,
+            post: 20 * NS,
+            handle: 20 * NS,
+            gap: 20 * NS,
+            byte_fs: 80_000,
+        },
         bus_byte_fs: 5_000,
         loopback: 500 * NS,
         mtu: 4096,

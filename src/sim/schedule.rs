@@ -82,7 +82,8 @@ unsafe extern "C" {
     fn schedule_lu_next(state: *mut c_void, step: *mut CStep) -> c_int;
     fn schedule_transactions_problem(options: *const TransactionsOptions) -> *const c_char;
     fn schedule_transactions_size() -> usize;
-    fn schedule_transactions_open(state: *mut c_void, options: *const TransactionsOptions) -> c_int;
+    fn schedule_transactions_open(state: *mut c_void, options: *const TransactionsOptions)
+    -> c_int;
     fn schedule_transactions_next(state: *mut c_void, step: *mut CStep) -> c_int;
 }
 
@@ -186,7 +187,9 @@ impl Schedule {
         }
         let len = op.len as usize;
         let buffer = at.net.allocate(at.me, len);
-        for (to, word) in at.net.private_mut(at.me, buffer, len).chunks_exact_mut(8).zip([step.amount, 1]) {
+        for (to, word) in
+            at.net.private_mut(at.me, buffer, len).chunks_exact_mut(8).zip([step.amount, 1])
+        {
             to.copy_from_slice(&word.to_ne_bytes());
         }
         if op.kind == OpKind::Get {
@@ -199,7 +202,9 @@ impl Schedule {
 
     /// The epoch of this request is complete: its audit, if it was one, has read both halves.
     fn audit(&mut self, at: &Moment<'_>, request: u64) {
-        let Some(halves) = self.audits.get_mut(request as usize).map(std::mem::take) else { return };
+        let Some(halves) = self.audits.get_mut(request as usize).map(std::mem::take) else {
+            return;
+        };
         let &[left, right] = halves.as_slice() else { return };
         let read = |half, word: usize| {
             let bytes = &at.net.private(at.me, half, 16)[8 * word..][..8];
@@ -249,7 +254,9 @@ impl Script for Schedule {
             0 => Step::End,
             1 => Step::Post { window, group },
             2 => Step::Start { window, group },
-            3 if step.peer == OTHERS => Step::IssueOthers { window, op: self.fill(at, &step, op(OpKind::Put, &step)) },
+            3 if step.peer == OTHERS => {
+                Step::IssueOthers { window, op: self.fill(at, &step, op(OpKind::Put, &step)) }
+            }
             3 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Put, &step)) },
             4 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Accumulate, &step)) },
             5 => Step::Complete { window, how: self.how(&step) },
@@ -263,7 +270,10 @@ impl Script for Schedule {
                 self.ends = Some(step.request);
                 Step::Await(step.request as Slot)
             }
-            10 => Step::Flops { flops: step.flops, bytes: step.rows * self.m.saturating_sub(step.work) * 8 },
+            10 => Step::Flops {
+                flops: step.flops,
+                bytes: step.rows * self.m.saturating_sub(step.work) * 8,
+            },
             11 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Get, &step)) },
             other => unreachable!("schedule.h has no step {other}"),
         }

@@ -67,7 +67,12 @@ mod x86 {
             // Aligned stores, four at a time; head and tail cover the rest.
             let mut at = REGISTER - to.addr() % REGISTER;
             while at + 4 * REGISTER <= len {
-                let loaded = [load(at), load(at + REGISTER), load(at + 2 * REGISTER), load(at + 3 * REGISTER)];
+                let loaded = [
+                    load(at),
+                    load(at + REGISTER),
+                    load(at + 2 * REGISTER),
+                    load(at + 3 * REGISTER),
+                ];
                 for (i, register) in loaded.into_iter().enumerate() {
                     _mm256_storeu_si256(to.add(at + i * REGISTER).cast(), register);
                 }
@@ -109,17 +114,36 @@ mod tests {
 
     #[test]
     fn every_length_and_alignment_arrives_and_nothing_else() {
-        let lengths = (0..700).chain([4096, 16 * 1024, 16 * 1024 + 1, 70_000, 1 << 20, (4 << 20) - 1, (4 << 20) + 3]);
-        let from: Vec<u8> = (0..(4 << 20) + 4096).map(|i: usize| (i * 31 + i / 251) as u8 | 1).collect();
+        let lengths = (0..700).chain([
+            4096,
+            16 * 1024,
+            16 * 1024 + 1,
+            70_000,
+            1 << 20,
+            (4 << 20) - 1,
+            (4 << 20) + 3,
+        ]);
+        let from: Vec<u8> =
+            (0..(4 << 20) + 4096).map(|i: usize| (i * 31 + i / 251) as u8 | 1).collect();
         let mut to = vec![0u8; from.len()];
         for len in lengths {
             for (source, target) in [(0, 0), (1, 0), (0, 1), (16, 3), (63, 64), (5, 127)] {
                 to[..target + len + 64].fill(0);
                 // SAFETY: both vectors are longer than offset and length together.
                 unsafe { copy_bulk(from.as_ptr().add(source), to.as_mut_ptr().add(target), len) };
-                assert!(to[..target].iter().all(|b| *b == 0), "{len} from {source} to {target}: before");
-                assert_eq!(to[target..target + len], from[source..source + len], "{len} from {source} to {target}");
-                assert!(to[target + len..target + len + 64].iter().all(|b| *b == 0), "{len} from {source} to {target}: after");
+                assert!(
+                    to[..target].iter().all(|b| *b == 0),
+                    "{len} from {source} to {target}: before"
+                );
+                assert_eq!(
+                    to[target..target + len],
+                    from[source..source + len],
+                    "{len} from {source} to {target}"
+                );
+                assert!(
+                    to[target + len..target + len + 64].iter().all(|b| *b == 0),
+                    "{len} from {source} to {target}: after"
+                );
             }
         }
     }

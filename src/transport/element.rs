@@ -44,7 +44,9 @@ pub fn native_has(element: Element, reduction: Reduction) -> bool {
     let floating = matches!(element, native::F32 | native::F64);
     match reduction {
         reduction::REPLACE | reduction::NO_OP => true,
-        reduction::SUM | reduction::PROD | reduction::MIN | reduction::MAX => element != native::BYTE,
+        reduction::SUM | reduction::PROD | reduction::MIN | reduction::MAX => {
+            element != native::BYTE
+        }
         reduction::LAND | reduction::LOR | reduction::LXOR => !floating && element != native::BYTE,
         reduction::BAND | reduction::BOR | reduction::BXOR => !floating,
         _ => false,

@@ -80,11 +80,18 @@ impl Combine {
         count: usize,
         apart: [isize; 2],
     ) {
-        let native = self.element.0 < FIRST_FOREIGN && !matches!(self.reduction, reduction::REPLACE | reduction::NO_OP);
+        let native = self.element.0 < FIRST_FOREIGN
+            && !matches!(self.reduction, reduction::REPLACE | reduction::NO_OP);
         // SAFETY: the caller's promise; piece `i` lies a stride after the one before.
         unsafe {
             if native && len < WIDE {
-                return combine(self.element, self.reduction, input, inout, Span { len, count, apart });
+                return combine(
+                    self.element,
+                    self.reduction,
+                    input,
+                    inout,
+                    Span { len, count, apart },
+                );
             }
             for _ in 0..count {
                 self.apply(input, inout, len);
@@ -98,7 +105,13 @@ impl Combine {
     /// # Safety
     /// As [`apply`](Self::apply), and `result` must be valid for `len` bytes and overlap neither.
     #[inline]
-    pub(crate) unsafe fn fetch_apply(&self, input: *const u8, inout: *mut u8, result: *mut u8, len: usize) {
+    pub(crate) unsafe fn fetch_apply(
+        &self,
+        input: *const u8,
+        inout: *mut u8,
+        result: *mut u8,
+        len: usize,
+    ) {
         let block = whole(FETCH_BLOCK, self.extent);
         let mut at = 0;
         while at < len {
@@ -162,7 +175,13 @@ const WIDE: usize = 256;
 /// As [`combine`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn combine_wide(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, len: usize) {
+unsafe fn combine_wide(
+    element: Element,
+    reduction: Reduction,
+    input: *const u8,
+    inout: *mut u8,
+    len: usize,
+) {
     // SAFETY: the caller's promise.
     unsafe { combine(element, reduction, input, inout, Span::one(len)) }
 }
@@ -187,7 +206,13 @@ impl Span {
 /// # Safety
 /// As [`each`].
 #[inline(always)]
-unsafe fn combine(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, span: Span) {
+unsafe fn combine(
+    element: Element,
+    reduction: Reduction,
+    input: *const u8,
+    inout: *mut u8,
+    span: Span,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         match element {
@@ -227,13 +252,18 @@ unsafe fn each<T: Copy>(input: *const u8, inout: *mut u8, span: Span, f: impl Fn
                 step(input.cast(), inout.cast(), at);
             }
         }
-        (input, inout) = (input.wrapping_offset(span.apart[0]), inout.wrapping_offset(span.apart[1]));
+        (input, inout) =
+            (input.wrapping_offset(span.apart[0]), inout.wrapping_offset(span.apart[1]));
     }
 }
 
 /// Arithmetic of integers: wraps, as the hosts' does.
 trait Integer:
-    Copy + Ord + std::ops::BitAnd<Output = Self> + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
+    Copy
+    + Ord
+    + std::ops::BitAnd<Output = Self>
+    + std::ops::BitOr<Output = Self>
+    + std::ops::BitXor<Output = Self>
 {
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -266,9 +296,15 @@ unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mu
             reduction::PROD => each::<T>(input, inout, span, T::mul),
             reduction::MIN => each::<T>(input, inout, span, |a, b| if b < a { b } else { a }),
             reduction::MAX => each::<T>(input, inout, span, |a, b| if b > a { b } else { a }),
-            reduction::LAND => each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() & b.truth())),
-            reduction::LOR => each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() | b.truth())),
-            reduction::LXOR => each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() ^ b.truth())),
+            reduction::LAND => {
+                each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() & b.truth()))
+            }
+            reduction::LOR => {
+                each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() | b.truth()))
+            }
+            reduction::LXOR => {
+                each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() ^ b.truth()))
+            }
             reduction::BAND => each::<T>(input, inout, span, |a, b| a & b),
             reduction::BOR => each::<T>(input, inout, span, |a, b| a | b),
             reduction::BXOR => each::<T>(input, inout, span, |a, b| a ^ b),
@@ -303,7 +339,13 @@ where
 /// All pointers must be valid for `len` bytes; `result` overlaps none of the others, nobody else may
 /// access `target` meanwhile.
 #[inline]
-pub(crate) unsafe fn compare_swap(target: *mut u8, compare: *const u8, origin: *const u8, result: *mut u8, len: usize) {
+pub(crate) unsafe fn compare_swap(
+    target: *mut u8,
+    compare: *const u8,
+    origin: *const u8,
+    result: *mut u8,
+    len: usize,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         copy(target, result, len);

@@ -71,7 +71,12 @@ impl Regions {
 }
 
 /// The region of `count` sorted ones, or the run of neighbours, that covers `len` bytes at `start`.
-pub(crate) fn covered(count: usize, start: u64, len: u64, region: impl Fn(usize) -> Region) -> Option<Region> {
+pub(crate) fn covered(
+    count: usize,
+    start: u64,
+    len: u64,
+    region: impl Fn(usize) -> Region,
+) -> Option<Region> {
     let end = start.checked_add(len)?;
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -128,7 +133,17 @@ mod tests {
         for (start, len) in [(100, 50), (100, 100), (149, 2), (199, 1), (300, 50), (349, 1)] {
             assert!(regions.cover(start, len), "{start} {len}");
         }
-        for (start, len) in [(99, 1), (99, 2), (199, 2), (200, 1), (299, 2), (349, 2), (100, 250), (350, 1), (u64::MAX, 2)] {
+        for (start, len) in [
+            (99, 1),
+            (99, 2),
+            (199, 2),
+            (200, 1),
+            (299, 2),
+            (349, 2),
+            (100, 250),
+            (350, 1),
+            (u64::MAX, 2),
+        ] {
             assert!(!regions.cover(start, len), "{start} {len}");
         }
         assert_eq!(regions.detach(150), Ok(Some(1)));

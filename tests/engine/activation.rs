@@ -28,9 +28,17 @@ enum Second {
     Fence,
 }
 
-const FIRSTS: [First; 6] = [First::Access, First::Exposure, First::Lock, First::OwnLock, First::LockAll, First::Fence];
-const SECONDS: [Second; 7] =
-    [Second::Access, Second::Exposure, Second::Lock, Second::SameLock, Second::OwnLock, Second::LockAll, Second::Fence];
+const FIRSTS: [First; 6] =
+    [First::Access, First::Exposure, First::Lock, First::OwnLock, First::LockAll, First::Fence];
+const SECONDS: [Second; 7] = [
+    Second::Access,
+    Second::Exposure,
+    Second::Lock,
+    Second::SameLock,
+    Second::OwnLock,
+    Second::LockAll,
+    Second::Fence,
+];
 
 fn flags(bits: u32) -> ReorderFlags {
     ReorderFlags {
@@ -147,7 +155,9 @@ fn open_second(w: &mut World, second: Second) -> Box<dyn Fn(&World) -> bool> {
         Second::Fence => {
             let signals = w.signals(Word::Fence).iter().filter(|s| s.from == ME).count();
             w.rank(ME).fence();
-            Box::new(move |w| w.signals(Word::Fence).iter().filter(|s| s.from == ME).count() > signals)
+            Box::new(move |w| {
+                w.signals(Word::Fence).iter().filter(|s| s.from == ME).count() > signals
+            })
         }
     }
 }
@@ -168,7 +178,10 @@ fn overtakes(first: First, second: Second, flags: ReorderFlags) -> bool {
     }
     release_first(&mut w, first);
     w.drive();
-    assert!(w.done(first_request) && is_active(&w), "{first:?}, {second:?}: the second follows when the first is complete");
+    assert!(
+        w.done(first_request) && is_active(&w),
+        "{first:?}, {second:?}: the second follows when the first is complete"
+    );
     if second == Second::Fence {
         (1..w.size()).for_each(|me| _ = w.rank(me).fence());
     }
@@ -193,7 +206,12 @@ fn ac1_each_flag_relaxes_its_pair_of_kinds() {
         for first in FIRSTS {
             for second in SECONDS {
                 let expected = may_overtake(first, second, flags(bits));
-                assert_eq!(overtakes(first, second, flags(bits)), expected, "{first:?}, {second:?}, {:?}", flags(bits));
+                assert_eq!(
+                    overtakes(first, second, flags(bits)),
+                    expected,
+                    "{first:?}, {second:?}, {:?}",
+                    flags(bits)
+                );
             }
         }
     }
@@ -203,7 +221,11 @@ fn ac1_each_flag_relaxes_its_pair_of_kinds() {
 #[test]
 fn ac1_flags_count_against_every_earlier_active_epoch() {
     // The access may overtake the exposure before it, which overtook an access that the later access may not overtake.
-    let flags = ReorderFlags { exposure_after_access: true, access_after_exposure: true, ..Default::default() };
+    let flags = ReorderFlags {
+        exposure_after_access: true,
+        access_after_exposure: true,
+        ..Default::default()
+    };
     let mut w = World::with_flags(4, flags);
     w.rank(3).post(&[0]);
     w.rank(3).wait();
@@ -238,17 +260,25 @@ fn ac2_an_exposure_and_a_lock_on_self_stay_in_order() {
 #[test]
 fn ac2_no_flag_moves_a_fence_or_a_lock_all() {
     for first in FIRSTS {
-        assert!(!overtakes(first, Second::Fence, flags(15)) && !overtakes(first, Second::LockAll, flags(15)));
+        assert!(
+            !overtakes(first, Second::Fence, flags(15))
+                && !overtakes(first, Second::LockAll, flags(15))
+        );
     }
     for second in SECONDS {
-        assert!(!overtakes(First::Fence, second, flags(15)) && !overtakes(First::LockAll, second, flags(15)));
+        assert!(
+            !overtakes(First::Fence, second, flags(15))
+                && !overtakes(First::LockAll, second, flags(15))
+        );
     }
 }
 
 /// [AC-3]: with every flag on, a second shared lock on a target waits for the first, though nobody else is there.
 #[test]
 fn ac3_two_lock_epochs_on_one_target_are_never_active_together() {
-    for (first, second) in [(LockMode::Shared, LockMode::Shared), (LockMode::Shared, LockMode::Exclusive)] {
+    for (first, second) in
+        [(LockMode::Shared, LockMode::Shared), (LockMode::Shared, LockMode::Exclusive)]
+    {
         let mut w = World::with_flags(2, flags(15));
         w.net.script_latencies(0, 1, &[100, 1]);
         w.rank(0).lock(first, 1);

@@ -91,7 +91,11 @@ struct Pair {
 
 impl Pair {
     fn new(flags: ReorderFlags) -> Self {
-        Pair { bare: Bare::default(), windows: [0, 1].map(|me| Window::new(me, 2, flags)), completed: 0 }
+        Pair {
+            bare: Bare::default(),
+            windows: [0, 1].map(|me| Window::new(me, 2, flags)),
+            completed: 0,
+        }
     }
 
     fn on<R>(&mut self, me: Rank, f: impl FnOnce(&mut Window, &mut BarePort<'_>) -> R) -> R {
@@ -99,7 +103,11 @@ impl Pair {
     }
 
     /// A closing call or flush.
-    fn close(&mut self, me: Rank, f: impl FnOnce(&mut Window, &mut BarePort<'_>) -> Result<Outcome, SyncError>) {
+    fn close(
+        &mut self,
+        me: Rank,
+        f: impl FnOnce(&mut Window, &mut BarePort<'_>) -> Result<Outcome, SyncError>,
+    ) {
         if self.on(me, f).expect("legal") == Outcome::Complete {
             self.completed += 1;
         }
@@ -256,7 +264,11 @@ fn measure(scenario: Scenario, flags: ReorderFlags, n: u64, batches: u64, sample
         let end = thread_time();
         user.push(end.0 - begin.0);
         system.push(end.1 - begin.1);
-        assert!(pair.windows.iter().all(|w| w.is_quiet() && w.epochs_pending() == 0 && w.requests_alive() == 0));
+        assert!(
+            pair.windows
+                .iter()
+                .all(|w| w.is_quiet() && w.epochs_pending() == 0 && w.requests_alive() == 0)
+        );
     }
     let per_epoch = |mut times: Vec<Duration>| {
         times.sort();
@@ -302,9 +314,19 @@ fn cost_per_epoch_is_flat_up_to_a_million_pending() {
             many.user_ns / few.user_ns,
             many.system_ns
         );
-        assert!(many.calls <= 1.05 * few.calls, "{name}: {} calls per epoch, {} with few", many.calls, few.calls);
+        assert!(
+            many.calls <= 1.05 * few.calls,
+            "{name}: {} calls per epoch, {} with few",
+            many.calls,
+            few.calls
+        );
         // Quadratic behaviour would show as a factor of thousands; a loaded machine does not reach this.
-        assert!(many.user_ns < 20.0 * few.user_ns.max(50.0), "{name}: {} ns per epoch, {} with few", many.user_ns, few.user_ns);
+        assert!(
+            many.user_ns < 20.0 * few.user_ns.max(50.0),
+            "{name}: {} ns per epoch, {} with few",
+            many.user_ns,
+            few.user_ns
+        );
     }
 }
 

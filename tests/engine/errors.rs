@@ -9,9 +9,19 @@ const NONE: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false
 /// What a wrong call must not change: nothing asked of the transport, nothing different about the window.
 fn snapshot(w: &World, me: Rank) -> impl PartialEq + std::fmt::Debug + use<> {
     let window = w.window(me);
-    let held: Vec<bool> = (0..w.size()).map(|target| window.holds_lock(target)).chain([window.holds_lock_all()]).collect();
+    let held: Vec<bool> = (0..w.size())
+        .map(|target| window.holds_lock(target))
+        .chain([window.holds_lock_all()])
+        .collect();
     let asked = (w.net.calls[me as usize].post, w.net.lock_writes.len(), w.net.signals.len());
-    (window.requests_alive(), window.is_quiet(), window.has_open_epoch(), window.epochs_pending(), held, asked)
+    (
+        window.requests_alive(),
+        window.is_quiet(),
+        window.has_open_epoch(),
+        window.epochs_pending(),
+        held,
+        asked,
+    )
 }
 
 /// The calls that may be wrong.
@@ -37,7 +47,11 @@ enum Call {
 fn refuse_any(w: &mut World, call: Call, errors: &[SyncError]) {
     w.drive();
     let before = snapshot(w, 0);
-    let op = w.put_op(if let Call::Put(target) | Call::RequestPut(target) = call { target } else { 0 }, 0, &[1]);
+    let op = w.put_op(
+        if let Call::Put(target) | Call::RequestPut(target) = call { target } else { 0 },
+        0,
+        &[1],
+    );
     let result = w.raw(0, |win, p| match call {
         Call::Post => win.post(p, &[1], NONE),
         Call::Start => win.start(p, &[1], NONE),

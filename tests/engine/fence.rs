@@ -17,7 +17,11 @@ fn fe1_a_fence_costs_log_p_messages() {
             w.drive();
             assert!(reqs.iter().all(|r| w.done(*r)));
             let rounds = u64::from(ranks.next_power_of_two().trailing_zeros());
-            assert_eq!(w.net.signals.len() as u64, fence * rounds * u64::from(ranks), "{ranks} processes");
+            assert_eq!(
+                w.net.signals.len() as u64,
+                fence * rounds * u64::from(ranks),
+                "{ranks} processes"
+            );
         }
         assert!(w.net.signals.iter().all(|s| s.word == Word::Fence));
         w.finish();
@@ -31,7 +35,10 @@ fn fe1_a_fence_is_a_barrier_with_noprecede_too() {
         for ranks in [2, 3, 5, 8] {
             for late in 0..ranks {
                 let mut w = World::new(ranks);
-                let mut reqs: Vec<Req> = (0..ranks).filter(|me| *me != late).map(|me| w.rank(me).fence_with(assert)).collect();
+                let mut reqs: Vec<Req> = (0..ranks)
+                    .filter(|me| *me != late)
+                    .map(|me| w.rank(me).fence_with(assert))
+                    .collect();
                 w.drive();
                 assert!(reqs.iter().all(|r| !w.done(*r)), "{ranks} processes, {late} is late");
                 reqs.push(w.rank(late).fence_with(assert));
@@ -73,7 +80,10 @@ fn fe1_a_passed_fence_has_everybodys_operations() {
     let reqs: Vec<Req> = (0..5).map(|me| w.rank(me).fence()).collect();
     for me in 0..5 {
         w.block(reqs[me as usize]);
-        assert!(w.remote(slow).is_some(), "rank {me} passes before the put of rank 3 to rank 4 is in place");
+        assert!(
+            w.remote(slow).is_some(),
+            "rank {me} passes before the put of rank 3 to rank 4 is in place"
+        );
     }
     w.finish();
 }
@@ -95,8 +105,15 @@ fn fe1_fences_pend_and_complete_in_order() {
         (0..4).for_each(|_| _ = w.rank(me).fence());
     }
     w.drive();
-    assert_eq!(early.iter().map(|r| w.done(*r)).collect::<Vec<_>>(), [true, true, true, true, false]);
-    assert_eq!((w.mem(1, 0, 1), w.mem(2, 0, 1)), (&[4][..], &[4][..]), "the last epoch's operations need barrier 4 only");
+    assert_eq!(
+        early.iter().map(|r| w.done(*r)).collect::<Vec<_>>(),
+        [true, true, true, true, false]
+    );
+    assert_eq!(
+        (w.mem(1, 0, 1), w.mem(2, 0, 1)),
+        (&[4][..], &[4][..]),
+        "the last epoch's operations need barrier 4 only"
+    );
     (1..3).for_each(|me| _ = w.rank(me).fence_with(NOSUCCEED));
     w.finish();
 }

@@ -110,7 +110,12 @@ fn fl1_a_flush_never_completes_before_the_grant() {
     w.rank(0).shared(2);
     w.put(0, 1, 0, &[1]);
     w.put(0, 2, 0, &[1]);
-    let waiting = [w.rank(0).flush(1), w.rank(0).flush_local(1), w.rank(0).flush(None), w.rank(0).flush_local(None)];
+    let waiting = [
+        w.rank(0).flush(1),
+        w.rank(0).flush_local(1),
+        w.rank(0).flush(None),
+        w.rank(0).flush_local(None),
+    ];
     let other = w.rank(0).flush(2);
     w.drive();
     assert!(waiting.iter().all(|f| !w.done(*f)) && w.done(other));

@@ -24,7 +24,9 @@ fn open(w: &mut World, form: Form) {
     }
     w.drive();
     assert!(if let Form::All = form { w.window(0).holds_lock_all() } else { w.holds(0, 1) });
-    assert!(w.window(0).has_open_epoch() && w.window(0).is_quiet() && !w.window(0).awaits_open_lock());
+    assert!(
+        w.window(0).has_open_epoch() && w.window(0).is_quiet() && !w.window(0).awaits_open_lock()
+    );
     assert_eq!(w.window(0).epochs_pending(), 1);
 }
 
@@ -173,7 +175,10 @@ fn wrong_calls_are_refused() {
             assert_eq!(window.start(port, &[1], NO_ASSERT), Err(SyncError::AccessOpen));
             assert_eq!(window.fence(port, NO_ASSERT), Err(SyncError::AccessOpen));
             assert_eq!(window.lock_all(port, NO_ASSERT), Err(SyncError::AlreadyLocked));
-            assert_eq!(window.lock(port, LockMode::Shared, 1, NO_ASSERT), Err(SyncError::AlreadyLocked));
+            assert_eq!(
+                window.lock(port, LockMode::Shared, 1, NO_ASSERT),
+                Err(SyncError::AlreadyLocked)
+            );
             assert_eq!(window.complete(port), Err(SyncError::NotStarted));
             assert_eq!(window.unlock(port, 2), Err(SyncError::NotLocked));
             match form {

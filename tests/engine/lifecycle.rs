@@ -44,7 +44,12 @@ fn ep1_a_flush_tells_that_the_lock_is_held() {
         let mut w = World::new(3);
         w.rank(0).exclusive(2);
         w.rank(1).lock(mode, 2);
-        let flushes = [w.rank(1).flush(2), w.rank(1).flush_local(2), w.rank(1).flush(None), w.rank(1).flush_local(None)];
+        let flushes = [
+            w.rank(1).flush(2),
+            w.rank(1).flush_local(2),
+            w.rank(1).flush(None),
+            w.rank(1).flush_local(None),
+        ];
         w.drive();
         assert!(!w.holds(1, 2) && flushes.iter().all(|f| !w.done(*f)), "{mode:?}");
         w.rank(0).unlock(2);
@@ -88,7 +93,9 @@ fn ep1_a_deferred_lock_is_not_held() {
 
 #[test]
 fn ep2_blocking_and_nonblocking_calls_mix_in_one_epoch() {
-    for (origin_blocks, target_blocks) in [(false, false), (false, true), (true, false), (true, true)] {
+    for (origin_blocks, target_blocks) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
         let mut w = World::new(2);
         w.rank(1).post(&[0]);
         w.rank(0).start(&[1]);
@@ -204,7 +211,11 @@ fn ep3_order_is_kept_per_pair() {
 /// The flags let the third epoch overtake each of the others, but epochs are not skipped.
 #[test]
 fn ep4_no_epoch_is_skipped() {
-    let flags = ReorderFlags { access_after_access: true, access_after_exposure: true, ..Default::default() };
+    let flags = ReorderFlags {
+        access_after_access: true,
+        access_after_exposure: true,
+        ..Default::default()
+    };
     let mut w = World::with_flags(4, flags);
     w.rank(3).post(&[0]);
     w.rank(3).wait();
@@ -241,7 +252,8 @@ fn ep4_deferred_locks_are_requested_in_order_of_opening() {
     w.rank(5).complete();
     w.drive();
     assert!(w.done(exposure));
-    let tails: Vec<Rank> = w.net.lock_writes.iter().filter(|c| c.word == LockWord::Tail).map(|c| c.home).collect();
+    let tails: Vec<Rank> =
+        w.net.lock_writes.iter().filter(|c| c.word == LockWord::Tail).map(|c| c.home).collect();
     assert_eq!(tails, [4, 2, 3]);
     for target in [2, 3, 4] {
         w.rank(0).unlock(target);
@@ -545,11 +557,18 @@ fn ep11_the_tentative_epoch_dissolves() {
         for me in [0, 1] {
             w.rank(me).fence();
         }
-        assert!(!w.window(0).has_open_epoch(), "a fence leaves nothing that would forbid a free [RQ-5]");
+        assert!(
+            !w.window(0).has_open_epoch(),
+            "a fence leaves nothing that would forbid a free [RQ-5]"
+        );
         epoch(&mut w);
         w.drive();
         let op = w.put_op(1, 0, &[2]);
-        assert_eq!(w.raw(0, |win, p| win.issue(p, &op)), Err(SyncError::NoAccessEpoch), "dissolved for good");
+        assert_eq!(
+            w.raw(0, |win, p| win.issue(p, &op)),
+            Err(SyncError::NoAccessEpoch),
+            "dissolved for good"
+        );
         w.finish();
         assert_eq!((w.mem(1, 0, 1), w.mem(1, 8, 1)), (&[1][..], &[9][..]));
     }

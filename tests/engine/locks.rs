@@ -38,7 +38,16 @@ fn lk1_exclusive_waiters_are_served_in_order_of_arrival() {
 fn lk1_neighbouring_shared_waiters_are_granted_in_one_batch() {
     use LockMode::{Exclusive, Shared};
     let mut w = World::new(9);
-    let queue = [(0, Exclusive), (1, Shared), (2, Shared), (3, Shared), (4, Exclusive), (5, Shared), (6, Shared), (7, Exclusive)];
+    let queue = [
+        (0, Exclusive),
+        (1, Shared),
+        (2, Shared),
+        (3, Shared),
+        (4, Exclusive),
+        (5, Shared),
+        (6, Shared),
+        (7, Exclusive),
+    ];
     for (me, mode) in queue {
         w.rank(me).lock(mode, 8);
         w.drive();
@@ -117,10 +126,16 @@ fn lk2_the_releaser_writes_the_grant_and_the_target_hears_nothing() {
     w.rank(0).unlock(2);
     w.drive();
     assert!(w.holds(1, 2));
-    let grants: Vec<_> =
-        w.net.lock_writes[before..].iter().filter(|c| matches!(c.word, LockWord::Grant { .. })).copied().collect();
+    let grants: Vec<_> = w.net.lock_writes[before..]
+        .iter()
+        .filter(|c| matches!(c.word, LockWord::Grant { .. }))
+        .copied()
+        .collect();
     assert_eq!(grants.len(), 1);
-    assert_eq!((grants[0].by, grants[0].home, grants[0].word), (0, 1, LockWord::Grant { target: 2 }));
+    assert_eq!(
+        (grants[0].by, grants[0].home, grants[0].word),
+        (0, 1, LockWord::Grant { target: 2 })
+    );
     w.rank(1).unlock(2);
     w.finish();
     assert!(w.net.signals.is_empty());
@@ -160,7 +175,11 @@ fn lk3_the_lock_moves_while_the_target_computes() {
     w.freeze(4);
     for round in 0..10u64 {
         for me in 0..4 {
-            let mode = if (round + u64::from(me)) % 3 == 0 { LockMode::Shared } else { LockMode::Exclusive };
+            let mode = if (round + u64::from(me)) % 3 == 0 {
+                LockMode::Shared
+            } else {
+                LockMode::Exclusive
+            };
             w.rank(me).lock(mode, 4);
             w.add(me, 4, 0, 1);
             w.rank(me).unlock(4);
@@ -180,7 +199,9 @@ fn lk3_the_lock_moves_while_the_target_computes() {
 #[test]
 fn lk3_release_is_wait_free() {
     use LockMode::{Exclusive, Shared};
-    for (holder, successor) in [(Exclusive, Exclusive), (Exclusive, Shared), (Shared, Exclusive), (Shared, Shared)] {
+    for (holder, successor) in
+        [(Exclusive, Exclusive), (Exclusive, Shared), (Shared, Exclusive), (Shared, Shared)]
+    {
         let mut w = World::new(4);
         w.rank(0).lock(holder, 3);
         w.drive();
@@ -248,18 +269,28 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
             assert!(w.holds(me, target));
             // The third one gets the licence, by one exchange on a word of the window and one on its own.
             let more = if round == 2 { 2 } else { 0 };
-            assert_eq!(w.net.calls[me as usize].rmw() - before.rmw(), 2 + more, "rank {me} on {target}, round {round}");
-            let mut words: Vec<_> = w.net.lock_writes[writes..].iter().map(|c| (c.home, c.word)).collect();
+            assert_eq!(
+                w.net.calls[me as usize].rmw() - before.rmw(),
+                2 + more,
+                "rank {me} on {target}, round {round}"
+            );
+            let mut words: Vec<_> =
+                w.net.lock_writes[writes..].iter().map(|c| (c.home, c.word)).collect();
             words.retain(|(_, word)| !matches!(word, LockWord::Next { .. }));
             words.sort();
-            words.retain(|(_, word)| round != 2 || matches!(word, LockWord::Holders | LockWord::Tail));
+            words.retain(|(_, word)| {
+                round != 2 || matches!(word, LockWord::Holders | LockWord::Tail)
+            });
             let right = if licensed { (me, LockWord::Licence) } else { (0, LockWord::Holders) };
             let mut expected = [right, (target, LockWord::Tail)];
             expected.sort();
             assert_eq!(words, expected);
             w.rank(me).unlock(target);
             w.drive();
-            assert!(w.net.calls[me as usize].rmw() - before.rmw() <= 4 + more, "and two to give it back");
+            assert!(
+                w.net.calls[me as usize].rmw() - before.rmw() <= 4 + more,
+                "and two to give it back"
+            );
         }
         w.finish();
     }
@@ -344,7 +375,8 @@ fn lk5_acquisition_is_eager() {
 fn lk6_a_licence_that_is_revoked_before_its_use_is_not_asked_for_again() {
     let (me, waits, held, wanted) = (1, 2, 0, 3);
     let pending = |c: &LockWrite| (c.by, c.word, c.value) == (me, LockWord::Licence, 4 << 32);
-    let taken_off = |c: &LockWrite| (c.by, c.home, c.word, c.value) == (waits, me, LockWord::Licence, 0);
+    let taken_off =
+        |c: &LockWrite| (c.by, c.home, c.word, c.value) == (waits, me, LockWord::Licence, 0);
     let mut w = World::new(4);
     w.net.slow_locks = true;
     w.rank(me).exclusive(held);

@@ -88,7 +88,11 @@ fn ma1_a_process_matches_with_itself() {
 /// Accesses to one target finish out of order; their dones leave in order, as one rising word.
 #[test]
 fn ma2_dones_of_one_pair_leave_in_order() {
-    let flags = ReorderFlags { access_after_access: true, exposure_after_exposure: true, ..Default::default() };
+    let flags = ReorderFlags {
+        access_after_access: true,
+        exposure_after_exposure: true,
+        ..Default::default()
+    };
     let mut w = World::with_flags(3, flags);
     w.net.script_latencies(0, 1, &[500, 10]);
     let mut waits = Vec::new();
@@ -111,7 +115,8 @@ fn ma2_dones_of_one_pair_leave_in_order() {
     assert!(waits.iter().all(|r| !w.done(*r)), "the second done is held back");
     assert!(w.done(other), "a different pair does not wait [PR-3]");
     w.finish();
-    let dones: Vec<u64> = w.signals(Word::Done).iter().filter(|s| s.to == 1).map(|s| s.value).collect();
+    let dones: Vec<u64> =
+        w.signals(Word::Done).iter().filter(|s| s.to == 1).map(|s| s.value).collect();
     assert!(dones.is_sorted() && dones.last() == Some(&2), "{dones:?}");
     assert!(w.remote(slow).unwrap() < w.done_at(waits[0]));
 }
@@ -136,8 +141,10 @@ fn ma3_a_nocheck_lock_touches_no_lock_word() {
     let mut w = World::new(3);
     w.rank(1).exclusive(2);
     w.drive();
-    let words =
-        |w: &World| [LockWord::Holders, LockWord::Tail, LockWord::Readers].map(|word| [0, 2].map(|r| w.net.lock_word(r, word)));
+    let words = |w: &World| {
+        [LockWord::Holders, LockWord::Tail, LockWord::Readers]
+            .map(|word| [0, 2].map(|r| w.net.lock_word(r, word)))
+    };
     let before = words(&w);
     w.rank(0).lock_nocheck(LockMode::Exclusive, 2);
     let put = w.put(0, 2, 0, &[1]);

@@ -141,7 +141,9 @@ fn waiting_for_some_names_the_counter() {
     w.rank(0).shared(1);
     w.notify(0, 1, 6);
     let (outcome, found) = w.raw(1, |window, port| window.await_counters(port, 4, 4, 1));
-    let (Outcome::Pending(request), None) = (outcome, found) else { panic!("{outcome:?}, {found:?}") };
+    let (Outcome::Pending(request), None) = (outcome, found) else {
+        panic!("{outcome:?}, {found:?}")
+    };
     while w.window(1).is_pending(request) {
         let later = w.now() + 1;
         w.net.wake_at(later);
@@ -162,9 +164,11 @@ fn waiting_for_some_names_the_counter() {
 #[test]
 fn a_wait_can_be_withdrawn() {
     let mut w = World::new(2);
-    let waits = [3, 5].map(|index| match w.raw(1, |window, port| window.await_counters(port, index, 1, 1)) {
-        (Outcome::Pending(request), None) => request,
-        other => panic!("{other:?}"),
+    let waits = [3, 5].map(|index| {
+        match w.raw(1, |window, port| window.await_counters(port, index, 1, 1)) {
+            (Outcome::Pending(request), None) => request,
+            other => panic!("{other:?}"),
+        }
     });
     w.raw(1, |window, _| window.withdraw_waits(|request| request == waits[0]));
     assert!(!w.window(1).is_pending(waits[0]) && w.window(1).is_pending(waits[1]));

@@ -12,7 +12,12 @@ const SLACK: Time = 20;
 
 fn world(ranks: u32, flags: ReorderFlags) -> World {
     let mut w = World::with_flags(ranks, flags);
-    w.net.default_link = Link { op_latency: TRANSFER, local_latency: TRANSFER, signal_latency: 1, ..Link::default() };
+    w.net.default_link = Link {
+        op_latency: TRANSFER,
+        local_latency: TRANSFER,
+        signal_latency: 1,
+        ..Link::default()
+    };
     w
 }
 

@@ -117,7 +117,9 @@ impl<'p> Run<'p> {
             }
             return over;
         }
-        let Some(step) = self.steps[me as usize].get(self.processes[me as usize].next) else { return false };
+        let Some(step) = self.steps[me as usize].get(self.processes[me as usize].next) else {
+            return false;
+        };
         self.processes[me as usize].next += 1;
         self.call(w, me, step);
         true
@@ -229,7 +231,11 @@ impl<'p> Run<'p> {
                 w.shuffle(rng);
             }
             // A process may compute while the others go on.
-            if rng.u8(0..4) > 0 && !w.step() && !moved && !(0..w.size()).any(|me| self.advance(w, me)) {
+            if rng.u8(0..4) > 0
+                && !w.step()
+                && !moved
+                && !(0..w.size()).any(|me| self.advance(w, me))
+            {
                 self.panic_stuck(w);
             }
         }
@@ -248,7 +254,12 @@ impl<'p> Run<'p> {
     fn panic_stuck(&self, w: &World) -> ! {
         for (me, process) in self.processes.iter().enumerate() {
             let last = process.next.checked_sub(1).map(|i| &self.steps[me][i]);
-            eprintln!("rank {me}: call {} of {}, {:?} ({last:?})", process.next, self.steps[me].len(), process.waits);
+            eprintln!(
+                "rank {me}: call {} of {}, {:?} ({last:?})",
+                process.next,
+                self.steps[me].len(),
+                process.waits
+            );
         }
         panic!("deadlock at time {}: every process waits and nothing is under way", w.now());
     }

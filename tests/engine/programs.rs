@@ -13,7 +13,11 @@ const MODES: [Mode; 3] = [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending]
 fn symmetric(me: Rank, ranks: u32, round: u64, how: [How; 2]) -> Vec<Step> {
     let others: Vec<Rank> = (0..ranks).filter(|r| *r != me).collect();
     let mut steps = vec![Step::Post(others.clone()), Step::Start(others.clone())];
-    steps.extend(others.iter().map(|&target| Step::Put { target, disp: 8 * me as usize, value: round }));
+    steps.extend(others.iter().map(|&target| Step::Put {
+        target,
+        disp: 8 * me as usize,
+        value: round,
+    }));
     steps.extend([Step::Complete(how[0]), Step::Wait(how[1])]);
     steps
 }
@@ -26,7 +30,13 @@ fn check_symmetric(w: &World, round: u64) {
     }
 }
 
-fn run_symmetric(ranks: u32, rounds: u64, how: impl Fn(Rank) -> [How; 2], behind_fence: bool, mode: Mode) {
+fn run_symmetric(
+    ranks: u32,
+    rounds: u64,
+    how: impl Fn(Rank) -> [How; 2],
+    behind_fence: bool,
+    mode: Mode,
+) {
     let steps: Vec<Vec<Step>> = (0..ranks)
         .map(|me| {
             let mut steps = Vec::new();
@@ -65,7 +75,12 @@ fn the_symmetric_program_ends_in_nonblocking_form() {
 #[test]
 fn the_symmetric_program_ends_behind_a_pending_fence() {
     for ranks in 2..=16 {
-        for how in [[Blocking, Blocking], [Nonblocking, Nonblocking], [Nonblocking, Blocking], [Blocking, Nonblocking]] {
+        for how in [
+            [Blocking, Blocking],
+            [Nonblocking, Nonblocking],
+            [Nonblocking, Blocking],
+            [Blocking, Nonblocking],
+        ] {
             run_symmetric(ranks, 3, |_| how, true, Mode::Pending);
         }
     }
@@ -110,7 +125,10 @@ fn a_fence_may_be_followed_by_any_epoch() {
                     if me % 2 == 0 {
                         steps.extend([Step::Post(vec![partner]), Step::Wait(how)]);
                     } else {
-                        steps.extend([Step::Start(vec![partner]), Step::Put { target: partner, disp: 16, value: 12 }]);
+                        steps.extend([
+                            Step::Start(vec![partner]),
+                            Step::Put { target: partner, disp: 16, value: 12 },
+                        ]);
                         steps.push(Step::Complete(how));
                     }
                     steps
@@ -169,7 +187,9 @@ fn locks_of_several_targets_nest_and_cross() {
                 .map(|me| {
                     let mut steps = Vec::new();
                     for _ in 0..5 {
-                        steps.extend([1, 2, 3].map(|target| Step::Lock(LockMode::Exclusive, target, how)));
+                        steps.extend(
+                            [1, 2, 3].map(|target| Step::Lock(LockMode::Exclusive, target, how)),
+                        );
                         for target in 1..4 {
                             steps.push(Step::Read { target, disp: 0 });
                             steps.push(Step::Flush(Some(target), Blocking));
@@ -184,7 +204,11 @@ fn locks_of_several_targets_nest_and_cross() {
             let mut w = World::new(4);
             run(&mut w, &steps);
             for target in 1..4 {
-                assert_eq!([w.cell(target, 0), w.cell(target, 8)], [20, 30], "{how:?}, closed in order {close:?}");
+                assert_eq!(
+                    [w.cell(target, 0), w.cell(target, 8)],
+                    [20, 30],
+                    "{how:?}, closed in order {close:?}"
+                );
             }
         }
     }
@@ -225,7 +249,8 @@ fn locks_of_all_kinds_contend() {
                     steps
                 })
                 .collect();
-            let count = |f: fn(&Step) -> bool| steps.iter().flatten().filter(|s| f(s)).count() as u64;
+            let count =
+                |f: fn(&Step) -> bool| steps.iter().flatten().filter(|s| f(s)).count() as u64;
             let adds = count(|s| matches!(s, Step::Add { .. } | Step::FetchAdd { .. }));
             let increments = count(|s| matches!(s, Step::WriteBackPlusOne { .. }));
             let mut w = World::new(ranks);

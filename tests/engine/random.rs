@@ -55,7 +55,8 @@ impl Generator {
         let ranks = rng.u32(2..=5);
         let mut expected = vec![vec![0; WINDOW / 8]; ranks as usize];
         for (rank, cells) in expected.iter_mut().enumerate() {
-            (0..SHARED_CELLS).for_each(|cell| cells[CONSTANTS / 8 + cell] = constant(rank as Rank, cell));
+            (0..SHARED_CELLS)
+                .for_each(|cell| cells[CONSTANTS / 8 + cell] = constant(rank as Rank, cell));
         }
         let blocking = [0, 2, 4, 8][rng.usize(0..4)];
         let reorder = rng.u8(0..4) == 0;
@@ -138,8 +139,11 @@ impl Generator {
                     let disp = self.own_cells[target as usize];
                     self.own_cells[target as usize] += 8;
                     self.expected[target as usize][disp / 8] = value;
-                    let put =
-                        if self.one_in(4) { Step::RequestPut { target, disp, value } } else { Step::Put { target, disp, value } };
+                    let put = if self.one_in(4) {
+                        Step::RequestPut { target, disp, value }
+                    } else {
+                        Step::Put { target, disp, value }
+                    };
                     // An R-form is for passive epochs only; its wait needs the grant.
                     let put = if flushes { put } else { Step::Put { target, disp, value } };
                     self.push(me, put);
@@ -158,7 +162,11 @@ impl Generator {
                 }
                 _ if flushes => {
                     let (how, of) = (self.how(), self.rng.bool().then_some(target));
-                    let flush = if self.rng.bool() { Step::Flush(of, how) } else { Step::FlushLocal(of, how) };
+                    let flush = if self.rng.bool() {
+                        Step::Flush(of, how)
+                    } else {
+                        Step::FlushLocal(of, how)
+                    };
                     self.push(me, flush);
                 }
                 _ => {}
@@ -283,7 +291,9 @@ impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let seed = self.0;
-            eprintln!("seed {seed} fails; replay: MPIX_WORLD_SEED={seed} cargo test --test engine random -- --nocapture");
+            eprintln!(
+                "seed {seed} fails; replay: MPIX_WORLD_SEED={seed} cargo test --test engine random -- --nocapture"
+            );
         }
     }
 }
@@ -305,7 +315,8 @@ fn run_program(seed: u64, print: bool) {
     for rank in 0..g.ranks {
         for cell in 0..SHARED_CELLS {
             let disp = CONSTANTS + 8 * cell;
-            w.net.mem[rank as usize][disp..disp + 8].copy_from_slice(&constant(rank, cell).to_le_bytes());
+            w.net.mem[rank as usize][disp..disp + 8]
+                .copy_from_slice(&constant(rank, cell).to_le_bytes());
         }
         for to in 0..g.ranks {
             let mode = [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending][g.rng.usize(0..3)];
@@ -338,7 +349,8 @@ fn random_programs_end_with_the_reference_memory() {
     if let Ok(seed) = std::env::var("MPIX_WORLD_SEED") {
         return run_program(seed.parse().expect("a number"), true);
     }
-    let programs = std::env::var("MPIX_WORLD_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number"));
+    let programs =
+        std::env::var("MPIX_WORLD_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number"));
     for seed in 1..=programs {
         run_program(seed, false);
     }
@@ -356,7 +368,8 @@ fn a_random_program_runs_twice_alike() {
             for rank in 0..g.ranks {
                 for cell in 0..SHARED_CELLS {
                     let disp = CONSTANTS + 8 * cell;
-                    w.net.mem[rank as usize][disp..disp + 8].copy_from_slice(&constant(rank, cell).to_le_bytes());
+                    w.net.mem[rank as usize][disp..disp + 8]
+                        .copy_from_slice(&constant(rank, cell).to_le_bytes());
                 }
             }
             w.net.chaos = Some(Chaos { rng: g.rng.fork(), latency_max: 50, refuse_one_in: 5 });

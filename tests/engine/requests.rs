@@ -29,7 +29,11 @@ fn rq4_test_speaks_of_the_exposure_that_is_open() {
     let mut w = World::new(2);
     w.rank(1).post(&[0]);
     let first = w.rank(1).wait();
-    assert_eq!(w.raw(1, |win, p| win.test(p)), Err(SyncError::NotPosted), "closed by wait, though not complete");
+    assert_eq!(
+        w.raw(1, |win, p| win.test(p)),
+        Err(SyncError::NotPosted),
+        "closed by wait, though not complete"
+    );
     w.rank(1).post(&[0]);
     w.rank(0).start(&[1]);
     w.rank(0).complete();
@@ -155,7 +159,11 @@ fn operations_of_every_kind_reach_the_transport_as_they_were_given() {
             let (_, read) = w.get(0, 1, 64, 3);
             w.rank(0).unlock(1);
             w.finish();
-            assert_eq!([w.value(before), w.value(failed), w.value(swapped), w.cell(1, 0)], [40, 42, 42, 100], "{mode:?}");
+            assert_eq!(
+                [w.value(before), w.value(failed), w.value(swapped), w.cell(1, 0)],
+                [40, 42, 42, 100],
+                "{mode:?}"
+            );
             assert_eq!(w.net.buf(read), [1, 2, 3]);
         }
     }
@@ -182,7 +190,11 @@ fn requests_are_counted_and_their_slots_reused() {
         assert!(pending.iter().all(|r| w.done(*r)));
         assert_eq!(w.window(0).requests_alive(), 0);
     }
-    assert!(w.highest_request_index() < 8, "slots are small and reused: {}", w.highest_request_index());
+    assert!(
+        w.highest_request_index() < 8,
+        "slots are small and reused: {}",
+        w.highest_request_index()
+    );
     w.finish();
 }
 

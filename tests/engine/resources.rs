@@ -56,7 +56,10 @@ fn refused_operations_of_recorded_epochs_are_driven_again() {
         w.rank(me).wait();
     }
     w.finish();
-    assert_eq!([w.cell(1, 0), w.cell(2, 0), w.cell(1, 8), w.cell(2, 8), w.cell(1, 16)], [5, 5, 9, 9, 3]);
+    assert_eq!(
+        [w.cell(1, 0), w.cell(2, 0), w.cell(1, 8), w.cell(2, 8), w.cell(1, 16)],
+        [5, 5, 9, 9, 3]
+    );
 }
 
 /// One refused target does not hold up another.
@@ -163,7 +166,11 @@ fn an_access_is_not_complete_before_its_done_has_left() {
 /// Words only rise: several grants or dones refused in a row may go as the last of them.
 #[test]
 fn refused_words_may_merge() {
-    let flags = ReorderFlags { access_after_access: true, exposure_after_exposure: true, ..Default::default() };
+    let flags = ReorderFlags {
+        access_after_access: true,
+        exposure_after_exposure: true,
+        ..Default::default()
+    };
     let mut w = World::with_flags(2, flags);
     w.net.refuse_signals(1, 0, Word::Grant, 6);
     w.net.refuse_signals(0, 1, Word::Done, 6);

@@ -19,7 +19,16 @@ fn ep10_a_wait_names_whom_it_waits_for() {
     w.rank(0).complete();
     w.rank(0).post(&[2]);
     w.drive();
-    says(&w, 0, &["2 epochs pending, 1 of them recorded", "Earlier(Access)", "a post of rank 1;", "1 operations"]);
+    says(
+        &w,
+        0,
+        &[
+            "2 epochs pending, 1 of them recorded",
+            "Earlier(Access)",
+            "a post of rank 1;",
+            "1 operations",
+        ],
+    );
     w.rank(1).post(&[0]);
     w.rank(1).wait();
     w.drive();

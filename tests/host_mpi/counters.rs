@@ -37,7 +37,8 @@ fn a_count_comes_behind_its_data() {
         hub.lock().unwrap().delay = seed as u8 % 8;
         let len = [8usize, 700, 3000, 15_000, 40_000, 700_000][seed as usize % 6];
         let (origin, mut result) = (vec![6u8; len], vec![0u8; len]);
-        let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get, OpKind::GetAccumulate][seed as usize / 6 % 4];
+        let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get, OpKind::GetAccumulate]
+            [seed as usize / 6 % 4];
         let data = Op {
             origin: Addr(origin.as_ptr() as usize),
             result: Addr(result.as_mut_ptr() as usize),
@@ -59,18 +60,25 @@ fn a_count_comes_behind_its_data() {
             w[0].poll();
             w[1].poll();
         }
-        let there = unsafe { std::slice::from_raw_parts_mut((w[1].base().0 + 100) as *mut u8, len) };
+        let there =
+            unsafe { std::slice::from_raw_parts_mut((w[1].base().0 + 100) as *mut u8, len) };
         let expected = match kind {
             OpKind::Put => 6,
             OpKind::Get => 1,
             _ => 7,
         };
-        assert!(there.iter().all(|byte| *byte == expected), "seed {seed}: {kind:?} of {len} bytes comes after its notification");
+        assert!(
+            there.iter().all(|byte| *byte == expected),
+            "seed {seed}: {kind:?} of {len} bytes comes after its notification"
+        );
         // For a get: the memory has been read, and may be written.
         there.fill(99);
         finish(&mut w, 0, &mut flight);
         if matches!(kind, OpKind::Get | OpKind::GetAccumulate) {
-            assert!(result.iter().all(|byte| *byte == 1), "seed {seed}: {kind:?} reads after its notification");
+            assert!(
+                result.iter().all(|byte| *byte == 1),
+                "seed {seed}: {kind:?} reads after its notification"
+            );
         }
         assert_eq!([0, 1, 2].map(|index| w[1].counter(index)), [1, 0, 1]);
         end(&hub, w);
@@ -90,7 +98,10 @@ fn a_notification_travels_with_its_data() {
         let from = vec![5u8; len];
         let mut flight = Flight::default();
         w[0].announce_notification(1);
-        while !flight.try_post(&mut w[0], &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) }) {}
+        while !flight.try_post(
+            &mut w[0],
+            &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) },
+        ) {}
         assert_eq!(hub.lock().unwrap().sent, 0, "{len} bytes have left without their notification");
         while !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)) {}
         assert_eq!(hub.lock().unwrap().sent, 1, "{len} bytes");
@@ -112,7 +123,12 @@ fn an_announced_notification_may_stay_away() {
         let from = vec![5u8; len];
         let mut flight = Flight::default();
         w[0].announce_notification(1);
-        post(&mut w, 0, &mut flight, &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) });
+        post(
+            &mut w,
+            0,
+            &mut flight,
+            &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) },
+        );
         finish(&mut w, 0, &mut flight);
         end(&hub, w);
     }
@@ -122,16 +138,27 @@ fn an_announced_notification_may_stay_away() {
 /// way the near ones go, also between resets.
 #[test]
 fn near_and_far_peers_raise_one_counter() {
-    let nodes: [Vec<Vec<Rank>>; 4] =
-        [vec![vec![0, 1], vec![2, 3]], vec![vec![0, 2], vec![1, 3]], vec![vec![0], vec![1, 2, 3]], vec![vec![0, 1, 2, 3]]];
-    let ways = [Near::Allocated, Near::Created { cma: true }, Near::Created { cma: false }, Near::Messages];
+    let nodes: [Vec<Vec<Rank>>; 4] = [
+        vec![vec![0, 1], vec![2, 3]],
+        vec![vec![0, 2], vec![1, 3]],
+        vec![vec![0], vec![1, 2, 3]],
+        vec![vec![0, 1, 2, 3]],
+    ];
+    let ways = [
+        Near::Allocated,
+        Near::Created { cma: true },
+        Near::Created { cma: false },
+        Near::Messages,
+    ];
     for seed in 0..64 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut memories = vec![vec![0u8; 8 * 64]; 4];
         let (nodes, near) = (&nodes[seed as usize % 4], ways[seed as usize / 4 % 4]);
         let (hub, ports) = mixed(nodes, &mut memories, near, seed);
-        let mut p: Vec<_> =
-            (0..4).zip(ports).map(|(me, port)| (engine::Window::new(me, 4, ReorderFlags::default()), port)).collect();
+        let mut p: Vec<_> = (0..4)
+            .zip(ports)
+            .map(|(me, port)| (engine::Window::new(me, 4, ReorderFlags::default()), port))
+            .collect();
         let mut ports: Vec<Far> = Vec::new();
         let mut engines: Vec<engine::Window> = Vec::new();
         for (engine, port) in p.drain(..) {
@@ -148,7 +175,10 @@ fn near_and_far_peers_raise_one_counter() {
         for turn in 0..200usize {
             let (me, target) = (rng.usize(0..4), rng.usize(0..4));
             let (engine, port) = (&mut engines[me], &mut ports[me]);
-            let put = Op { origin: Addr(&raw const cells[turn] as usize), ..op(OpKind::Put, target as Rank, 8 * me as u64, 8) };
+            let put = Op {
+                origin: Addr(&raw const cells[turn] as usize),
+                ..op(OpKind::Put, target as Rank, 8 * me as u64, 8)
+            };
             let counter = rng.usize(0..2);
             if rng.bool() {
                 port.announce_notification(target as Rank);
@@ -162,16 +192,23 @@ fn near_and_far_peers_raise_one_counter() {
             if rng.u8(0..4) == 0 {
                 taken[who][which] += engines[who].reset_counter(&mut ports[who], which as u32);
             }
-            assert!(taken[who][which] + engines[who].counter(&mut ports[who], which as u32) <= sent[who][which], "seed {seed}");
+            assert!(
+                taken[who][which] + engines[who].counter(&mut ports[who], which as u32)
+                    <= sent[who][which],
+                "seed {seed}"
+            );
         }
-        let outcomes: Vec<Outcome> = (0..4).map(|me| engines[me].unlock_all(&mut ports[me]).unwrap()).collect();
+        let outcomes: Vec<Outcome> =
+            (0..4).map(|me| engines[me].unlock_all(&mut ports[me]).unwrap()).collect();
         for turn in 0.. {
             assert!(turn < 200_000, "seed {seed}: it does not end");
             for me in 0..4 {
                 engines[me].progress(&mut ports[me]);
                 while engines[me].next_completed().is_some() {}
             }
-            if (0..4).all(|me| !matches!(outcomes[me], Outcome::Pending(id) if engines[me].is_pending(id))) {
+            if (0..4).all(
+                |me| !matches!(outcomes[me], Outcome::Pending(id) if engines[me].is_pending(id)),
+            ) {
                 break;
             }
         }
@@ -180,7 +217,10 @@ fn near_and_far_peers_raise_one_counter() {
         for me in 0..4 {
             for which in 0..2 {
                 taken[me][which] += engines[me].reset_counter(&mut ports[me], which as u32);
-                assert_eq!(taken[me][which], sent[me][which], "seed {seed}, {near:?}: counter {which} of {me}");
+                assert_eq!(
+                    taken[me][which], sent[me][which],
+                    "seed {seed}, {near:?}: counter {which} of {me}"
+                );
                 assert_eq!(engines[me].counter(&mut ports[me], which as u32), 0);
             }
         }
@@ -207,7 +247,11 @@ fn numbers_of_counters_are_agreed() {
     for (step, who) in [(CounterStep::Want, 0), (CounterStep::Create, 1), (CounterStep::Map, 2)] {
         assert!(!count(&mut w, &[1, 5, 1], Some((who, step))), "somebody has objected");
         for window in &w {
-            assert_eq!([0, 1, 2].map(|rank| window.counters_of(rank)), [0, 700, 2], "after an objection at {step:?}");
+            assert_eq!(
+                [0, 1, 2].map(|rank| window.counters_of(rank)),
+                [0, 700, 2],
+                "after an objection at {step:?}"
+            );
         }
         assert_eq!((w[1].counter(699), w[2].counter(1)), (3, 3));
     }

@@ -24,16 +24,28 @@ fn call(rng: &mut fastrand::Rng, me: Rank, ranks: u32, model: &mut [Vec<u8>]) ->
     let target = rng.u32(0..ranks);
     let own = SIZE / ranks as usize;
     let sizes = [1, 8, 8, 8, 40, 511, 512, 1024, 5000, 16_000, 16_384, 33_000];
-    let kind = [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap][rng.usize(0..5)];
+    let kind = [
+        OpKind::Put,
+        OpKind::Get,
+        OpKind::Accumulate,
+        OpKind::GetAccumulate,
+        OpKind::CompareAndSwap,
+    ][rng.usize(0..5)];
     let (element, extent) = if rng.bool() { (native::U64, 8usize) } else { (native::U8, 1) };
     let len = match kind {
         OpKind::CompareAndSwap => extent,
         _ => (sizes[rng.usize(0..sizes.len())] / extent).max(1) * extent,
     };
     let disp = (own * me as usize + rng.usize(0..own - len)) / extent * extent;
-    let disp = disp.max(own * me as usize).next_multiple_of(extent).min(own * (me as usize + 1) - len);
+    let disp =
+        disp.max(own * me as usize).next_multiple_of(extent).min(own * (me as usize + 1) - len);
     let mut call = Call {
-        op: Op { element, extent: extent as u8, reduction: reduction::SUM, ..op(kind, target, disp as u64, len) },
+        op: Op {
+            element,
+            extent: extent as u8,
+            reduction: reduction::SUM,
+            ..op(kind, target, disp as u64, len)
+        },
         origin: (0..len).map(|_| rng.u8(..)).collect(),
         result: vec![0; len],
         expected: vec![0; len],
@@ -54,8 +66,8 @@ fn call(rng: &mut fastrand::Rng, me: Rank, ranks: u32, model: &mut [Vec<u8>]) ->
                 if extent == 1 {
                     to[0] = to[0].wrapping_add(from[0]);
                 } else {
-                    let sum =
-                        u64::from_ne_bytes((&*to).try_into().unwrap()).wrapping_add(u64::from_ne_bytes(from.try_into().unwrap()));
+                    let sum = u64::from_ne_bytes((&*to).try_into().unwrap())
+                        .wrapping_add(u64::from_ne_bytes(from.try_into().unwrap()));
                     to.copy_from_slice(&sum.to_ne_bytes());
                 }
             }
@@ -73,7 +85,8 @@ fn operations_do_what_they_say() {
     for seed in 1..=60u64 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let ranks = rng.u32(2..=4);
-        let mut memories: Vec<Vec<u8>> = (0..ranks).map(|_| (0..SIZE).map(|_| rng.u8(..)).collect()).collect();
+        let mut memories: Vec<Vec<u8>> =
+            (0..ranks).map(|_| (0..SIZE).map(|_| rng.u8(..)).collect()).collect();
         let mut model = memories.clone();
         let (hub, mut w) = windows(&mut memories, seed);
         for _ in 0..60 {
@@ -107,8 +120,9 @@ fn at1_accumulates_of_one_origin_keep_their_order() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut memories = vec![vec![0u8; 60_000]; 2];
         let (hub, mut w) = windows(&mut memories, seed);
-        let values: Vec<Vec<u8>> =
-            (0..40).map(|round| vec![round as u8 + 1; [8, 100, 20_000, 60_000][rng.usize(0..4)]]).collect();
+        let values: Vec<Vec<u8>> = (0..40)
+            .map(|round| vec![round as u8 + 1; [8, 100, 20_000, 60_000][rng.usize(0..4)]])
+            .collect();
         let mut flight = Flight::default();
         for value in &values {
             let op = Op {
@@ -162,29 +176,57 @@ fn strided_data_arrive_where_they_belong() {
     let side = |layout: &Arc<Layout>| Side::items(Arc::clone(layout), 1);
     let len = 8 * BLOCKS as usize;
     let put = Op { origin: Addr(origin.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) };
-    shaped(&mut w, put, Shape { origin: Some(side(&here)), result: None, target: side(&there), disp: base });
-    let how = |kind| Op { element: native::U64, reduction: reduction::SUM, extent: 8, ..op(kind, 1, 0, len) };
+    shaped(
+        &mut w,
+        put,
+        Shape { origin: Some(side(&here)), result: None, target: side(&there), disp: base },
+    );
+    let how = |kind| Op {
+        element: native::U64,
+        reduction: reduction::SUM,
+        extent: 8,
+        ..op(kind, 1, 0, len)
+    };
     let add = Op { origin: Addr(origin.as_ptr() as usize), ..how(OpKind::Accumulate) };
-    shaped(&mut w, add, Shape { origin: Some(side(&here)), result: None, target: side(&there), disp: base });
+    shaped(
+        &mut w,
+        add,
+        Shape { origin: Some(side(&here)), result: None, target: side(&there), disp: base },
+    );
     let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, len) };
-    shaped(&mut w, get, Shape { origin: None, result: Some(side(&here)), target: side(&there), disp: base });
+    shaped(
+        &mut w,
+        get,
+        Shape { origin: None, result: Some(side(&here)), target: side(&there), disp: base },
+    );
     for at in 0..BLOCKS as usize {
         assert_eq!(result[3 * at], 2 * 3 * at as u64, "block {at}");
         assert_eq!(result[3 * at + 1], u64::MAX);
     }
-    let fetch =
-        Op { origin: Addr(origin.as_ptr() as usize), result: Addr(result.as_mut_ptr() as usize), ..how(OpKind::GetAccumulate) };
+    let fetch = Op {
+        origin: Addr(origin.as_ptr() as usize),
+        result: Addr(result.as_mut_ptr() as usize),
+        ..how(OpKind::GetAccumulate)
+    };
     let target = side(&there);
     shaped(
         &mut w,
         fetch,
-        Shape { origin: Some(Side::flat(len as u64)), result: Some(Side::flat(len as u64)), target, disp: base },
+        Shape {
+            origin: Some(Side::flat(len as u64)),
+            result: Some(Side::flat(len as u64)),
+            target,
+            disp: base,
+        },
     );
     assert!((0..BLOCKS as usize).all(|at| result[at] == 6 * at as u64));
     end(&hub, w);
     for at in 0..BLOCKS as usize {
         let place = 16 * (BLOCKS as usize - 1 - at);
-        assert_eq!(u64::from_ne_bytes(memories[1][place..place + 8].try_into().unwrap()), 6 * at as u64 + at as u64);
+        assert_eq!(
+            u64::from_ne_bytes(memories[1][place..place + 8].try_into().unwrap()),
+            6 * at as u64 + at as u64
+        );
     }
 }
 
@@ -215,6 +257,9 @@ fn elements_of_the_host_are_reduced_aligned_and_whole() {
     }
     end(&hub, w);
     for i in 0..100usize {
-        assert_eq!(f64::from_ne_bytes(memories[1][16 + 16 * i..][..8].try_into().unwrap()), i as f64 + 1.0);
+        assert_eq!(
+            f64::from_ne_bytes(memories[1][16 + 16 * i..][..8].try_into().unwrap()),
+            i as f64 + 1.0
+        );
     }
 }

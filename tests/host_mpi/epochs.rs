@@ -14,7 +14,10 @@ impl Process {
         let ranks = windows.len() as u32;
         (0..)
             .zip(windows)
-            .map(|(me, port)| Process { engine: engine::Window::new(me, ranks, ReorderFlags::default()), port })
+            .map(|(me, port)| Process {
+                engine: engine::Window::new(me, ranks, ReorderFlags::default()),
+                port,
+            })
             .collect()
     }
 }
@@ -34,7 +37,8 @@ fn finish(processes: &mut [Process], outcomes: &[(usize, Outcome)]) {
             while process.engine.next_completed().is_some() {}
         }
     }
-    let waits: Vec<String> = processes.iter().map(|process| process.engine.waits().to_string()).collect();
+    let waits: Vec<String> =
+        processes.iter().map(|process| process.engine.waits().to_string()).collect();
     panic!("it does not end: {waits:#?}");
 }
 
@@ -128,7 +132,8 @@ fn exclusive_locks_exclude() {
             let Process { engine, port } = &mut p[me];
             engine.progress(port);
             while engine.next_completed().is_some() {}
-            if left[me] == 0 || matches!(outcome[me], Outcome::Pending(id) if engine.is_pending(id)) {
+            if left[me] == 0 || matches!(outcome[me], Outcome::Pending(id) if engine.is_pending(id))
+            {
                 continue;
             }
             let all = me == 3 && left[me].is_multiple_of(5);
@@ -165,6 +170,10 @@ fn exclusive_locks_exclude() {
         }
         assert!(p.iter().all(|process| process.engine.is_quiet()), "seed {seed}");
         end(&hub, p.into_iter().map(|process| process.port).collect());
-        assert_eq!(word(&memories[1], 1), 3 * 25 + 20, "seed {seed}: an exclusive lock did not exclude");
+        assert_eq!(
+            word(&memories[1], 1),
+            3 * 25 + 20,
+            "seed {seed}: an exclusive lock did not exclude"
+        );
     }
 }

@@ -13,7 +13,10 @@ fn a_late_target_holds_its_origin_back() {
     let mut flight = Flight::default();
     let (mut posted, mut refused) = (0u64, 0u64);
     let values: Vec<u64> = (0..PUTS).collect();
-    let put = |at: u64| Op { origin: Addr(&raw const values[at as usize] as usize), ..op(OpKind::Put, 1, at % 4096 * 8, 8) };
+    let put = |at: u64| Op {
+        origin: Addr(&raw const values[at as usize] as usize),
+        ..op(OpKind::Put, 1, at % 4096 * 8, 8)
+    };
     // The target does nothing.
     for _ in 0..PUTS {
         if flight.try_post(&mut w[0], &put(posted)) {
@@ -43,7 +46,10 @@ fn a_late_target_holds_its_origin_back() {
     let last = PUTS - PUTS % 4096;
     for at in 0..4096u64 {
         let expected = if last + at < PUTS { last + at } else { last + at - 4096 };
-        assert_eq!(u64::from_ne_bytes(memories[1][8 * at as usize..][..8].try_into().unwrap()), expected);
+        assert_eq!(
+            u64::from_ne_bytes(memories[1][8 * at as usize..][..8].try_into().unwrap()),
+            expected
+        );
     }
 }
 
@@ -78,8 +84,12 @@ fn everybody_fetches_from_everybody() {
         for round in 0..30usize {
             for me in 0..ranks as usize {
                 for target in 0..ranks {
-                    let result = &mut results[me * ranks as usize + target as usize][round * 15_000..][..15_000];
-                    let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, target, round as u64, 15_000) };
+                    let result = &mut results[me * ranks as usize + target as usize]
+                        [round * 15_000..][..15_000];
+                    let get = Op {
+                        result: Addr(result.as_mut_ptr() as usize),
+                        ..op(OpKind::Get, target, round as u64, 15_000)
+                    };
                     while !flights[me].try_post(&mut w[me], &get) {
                         for (window, flight) in w.iter_mut().zip(&mut flights) {
                             window.poll();
@@ -97,7 +107,10 @@ fn everybody_fetches_from_everybody() {
         }
         end(&hub, w);
         for (at, result) in results.iter().enumerate() {
-            assert!(result.iter().all(|byte| usize::from(*byte) == at % ranks as usize), "seed {seed}, pair {at}");
+            assert!(
+                result.iter().all(|byte| usize::from(*byte) == at % ranks as usize),
+                "seed {seed}, pair {at}"
+            );
         }
     }
 }

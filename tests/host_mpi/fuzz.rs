@@ -25,7 +25,11 @@ fn one_of_each(counted: bool) -> Packet {
     packet.notify(3);
     packet.notify_tagged(9);
     packet.signal(Word::Done, 9);
-    packet.access(LockWord::Next { target: 1, parity: 1 }, Atomic::CompareSwap { expected: 1, new: 2 }, 3);
+    packet.access(
+        LockWord::Next { target: 1, parity: 1 },
+        Atomic::CompareSwap { expected: 1, new: 2 },
+        3,
+    );
     packet.access(LockWord::Tail, Atomic::Load, 4);
     packet.unattached(Unattached { disp: 5, len: 6, which: Which::Id(0) });
     packet.unattached(Unattached { disp: 5, len: 6, which: Which::Number(1) });
@@ -51,8 +55,14 @@ fn what_is_written_is_read() {
     let place = Place { disp: 64, len: 8, stride: -16, count: 3 };
     assert_eq!(reader.next_record(), Ok(Some(Record::Put(place, &[2; 24]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Get(Place::flat(0, 24), 4))));
-    assert_eq!(reader.next_record(), Ok(Some(Record::Accumulate(Place::flat(16, 8), how(), &[3; 8]))));
-    assert_eq!(reader.next_record(), Ok(Some(Record::Fetch(Place::flat(24, 8), how(), 5, &[4; 8]))));
+    assert_eq!(
+        reader.next_record(),
+        Ok(Some(Record::Accumulate(Place::flat(16, 8), how(), &[3; 8])))
+    );
+    assert_eq!(
+        reader.next_record(),
+        Ok(Some(Record::Fetch(Place::flat(24, 8), how(), 5, &[4; 8])))
+    );
     let no_op = How { reduction: reduction::NO_OP, ..how() };
     assert_eq!(reader.next_record(), Ok(Some(Record::Fetch(Place::flat(24, 8), no_op, 6, &[]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Swap(Place::flat(32, 8), 7, &[5; 16]))));
@@ -60,10 +70,19 @@ fn what_is_written_is_read() {
     assert_eq!(reader.next_record(), Ok(Some(Record::NotifyTagged(9))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Signal(Word::Done, 9))));
     let access = Atomic::CompareSwap { expected: 1, new: 2 };
-    assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Next { target: 1, parity: 1 }, access, 3))));
+    assert_eq!(
+        reader.next_record(),
+        Ok(Some(Record::Access(LockWord::Next { target: 1, parity: 1 }, access, 3)))
+    );
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Tail, Atomic::Load, 4))));
-    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Id(0), .. })))));
-    assert!(matches!(reader.next_record(), Ok(Some(Record::Unattached(Unattached { which: Which::Number(1), .. })))));
+    assert!(matches!(
+        reader.next_record(),
+        Ok(Some(Record::Unattached(Unattached { which: Which::Id(0), .. })))
+    ));
+    assert!(matches!(
+        reader.next_record(),
+        Ok(Some(Record::Unattached(Unattached { which: Which::Number(1), .. })))
+    ));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
     packet.put_bulk(Place::flat(1, BULK));
@@ -71,7 +90,8 @@ fn what_is_written_is_read() {
     packet.reply(8, 5).fill(6);
     packet.answer(9, 10);
     packet.farewell();
-    let undone = [Which::Id(11), Which::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
+    let undone =
+        [Which::Id(11), Which::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
     undone.into_iter().for_each(|what| packet.unattached(what));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
@@ -131,7 +151,10 @@ fn verdict(packet: &[u8]) -> Option<Malformed> {
     let refused = w[1].next_refused()?;
     assert_eq!(refused.peer, 2);
     assert!(refused.to_string().contains("process 2"));
-    assert!(memories.iter().flatten().all(|byte| *byte == 0), "a refused message has changed memory");
+    assert!(
+        memories.iter().flatten().all(|byte| *byte == 0),
+        "a refused message has changed memory"
+    );
     Some(refused.reason)
 }
 
@@ -149,24 +172,48 @@ fn refusals_name_the_peer_and_the_reason() {
     assert_eq!(verdict(&outside(Place::flat(u64::MAX - 3, 8))), Some(Malformed::OutsideWindow));
     let strided = Place { disp: 120, len: 8, stride: 8, count: 2 };
     assert_eq!(verdict(&outside(strided)), Some(Malformed::OutsideWindow));
-    assert_eq!(verdict(&sealed(|packet| packet.get(Place::flat(128, 1), 0))), Some(Malformed::OutsideWindow));
-    assert_eq!(verdict(&sealed(|packet| packet.put_bulk(Place::flat(0, 129)))), Some(Malformed::OutsideWindow));
-    assert_eq!(verdict(&sealed(|packet| packet.get_bulk(Place::flat(1, 128)))), Some(Malformed::OutsideWindow));
+    assert_eq!(
+        verdict(&sealed(|packet| packet.get(Place::flat(128, 1), 0))),
+        Some(Malformed::OutsideWindow)
+    );
+    assert_eq!(
+        verdict(&sealed(|packet| packet.put_bulk(Place::flat(0, 129)))),
+        Some(Malformed::OutsideWindow)
+    );
+    assert_eq!(
+        verdict(&sealed(|packet| packet.get_bulk(Place::flat(1, 128)))),
+        Some(Malformed::OutsideWindow)
+    );
     let unknown = How { element: Element(200), ..how() };
     assert_eq!(
         verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 8), unknown).fill(1))),
         Some(Malformed::UnknownReduction)
     );
     let float = How { element: native::F64, reduction: reduction::BXOR, extent: 8 };
-    assert_eq!(verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 8), float).fill(1))), Some(Malformed::UnknownReduction));
-    assert_eq!(verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 9), how()).fill(1))), Some(Malformed::Lengths));
+    assert_eq!(
+        verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 8), float).fill(1))),
+        Some(Malformed::UnknownReduction)
+    );
+    assert_eq!(
+        verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 9), how()).fill(1))),
+        Some(Malformed::Lengths)
+    );
     assert_eq!(verdict(&sealed(|packet| packet.reply(0, 8).fill(1))), Some(Malformed::NotAsked));
     assert_eq!(verdict(&sealed(|packet| packet.answer(0, 8))), Some(Malformed::NotAsked));
     assert_eq!(verdict(&sealed(|packet| packet.notify(0))), Some(Malformed::UnknownCounter));
-    assert_eq!(verdict(&sealed(|packet| packet.notify_tagged(1 << 31))), Some(Malformed::UnknownTag));
+    assert_eq!(
+        verdict(&sealed(|packet| packet.notify_tagged(1 << 31))),
+        Some(Malformed::UnknownTag)
+    );
     let word = LockWord::Grant { target: 3 };
-    assert_eq!(verdict(&sealed(|packet| packet.access(word, Atomic::Load, 0))), Some(Malformed::UnknownWord));
-    assert_eq!(verdict(&sealed(|packet| packet.access(LockWord::Holders, Atomic::Load, 0))), Some(Malformed::UnknownWord));
+    assert_eq!(
+        verdict(&sealed(|packet| packet.access(word, Atomic::Load, 0))),
+        Some(Malformed::UnknownWord)
+    );
+    assert_eq!(
+        verdict(&sealed(|packet| packet.access(LockWord::Holders, Atomic::Load, 0))),
+        Some(Malformed::UnknownWord)
+    );
     let mut early = Packet::new();
     early.seal(Header { taken: 1, ..Header::default() });
     assert_eq!(verdict(&early.bytes), Some(Malformed::NotSent));
@@ -179,12 +226,18 @@ fn refusals_name_the_peer_and_the_reason() {
 /// Random bytes, and packets that were right once: the victim neither panics nor touches what is not its window's.
 #[test]
 fn fuzz() {
-    let only = std::env::var("MPIX_FUZZ_SEED").ok().map(|seed| seed.parse().expect("MPIX_FUZZ_SEED is a number"));
-    let many = std::env::var("MPIX_FUZZ_SEEDS").map_or(3000, |many| many.parse().expect("MPIX_FUZZ_SEEDS is a number"));
+    let only = std::env::var("MPIX_FUZZ_SEED")
+        .ok()
+        .map(|seed| seed.parse().expect("MPIX_FUZZ_SEED is a number"));
+    let many = std::env::var("MPIX_FUZZ_SEEDS")
+        .map_or(3000, |many| many.parse().expect("MPIX_FUZZ_SEEDS is a number"));
     let seeds: Vec<u64> = only.map_or((1..=many).collect(), |seed| vec![seed]);
     for seed in seeds {
         let result = std::panic::catch_unwind(|| attack(seed));
-        assert!(result.is_ok(), "seed {seed}; replay: MPIX_FUZZ_SEED={seed} cargo test --test host_mpi fuzz -- --nocapture");
+        assert!(
+            result.is_ok(),
+            "seed {seed}; replay: MPIX_FUZZ_SEED={seed} cargo test --test host_mpi fuzz -- --nocapture"
+        );
     }
 }
 
@@ -209,7 +262,10 @@ fn attack(seed: u64) {
             1 => {
                 // A good header, then anything.
                 let mut bytes = one_of_each(true).bytes[..HEADER].to_vec();
-                bytes.extend((0..rng.usize(0..300)).map(|_| if rng.bool() { rng.u8(0..17) } else { rng.u8(..) }));
+                bytes.extend(
+                    (0..rng.usize(0..300))
+                        .map(|_| if rng.bool() { rng.u8(0..17) } else { rng.u8(..) }),
+                );
                 bytes
             }
             _ => mutated(&mut rng),

@@ -68,7 +68,8 @@ impl Hub {
 
     /// True if nothing is under way.
     pub fn is_empty(&self) -> bool {
-        self.packets.values().all(VecDeque::is_empty) && self.bulks.values().all(|ends| ends.0.is_empty() && ends.1.is_empty())
+        self.packets.values().all(VecDeque::is_empty)
+            && self.bulks.values().all(|ends| ends.0.is_empty() && ends.1.is_empty())
     }
 
     fn late(&mut self) -> bool {
@@ -81,7 +82,13 @@ impl Hub {
             let (sent, wanted) = (ends.0.pop_front().unwrap(), ends.1.pop_front().unwrap());
             if sent.len > 0 && sent.len <= wanted.len {
                 // SAFETY: both memories are valid until the messages are told to have moved.
-                unsafe { std::ptr::copy_nonoverlapping(sent.memory as *const u8, wanted.memory as *mut u8, sent.len) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        sent.memory as *const u8,
+                        wanted.memory as *mut u8,
+                        sent.len,
+                    )
+                };
             }
             let bytes = if sent.len <= wanted.len { sent.len } else { usize::MAX };
             self.moved.entry(pair.0).or_default().push_back((sent.bulk, sent.len));
@@ -129,8 +136,12 @@ impl Courier for HubCourier {
         if hub.late() {
             return None;
         }
-        let mut from: Vec<Rank> =
-            hub.packets.iter().filter(|(pair, queue)| pair.1 == self.me && !queue.is_empty()).map(|(pair, _)| pair.0).collect();
+        let mut from: Vec<Rank> = hub
+            .packets
+            .iter()
+            .filter(|(pair, queue)| pair.1 == self.me && !queue.is_empty())
+            .map(|(pair, _)| pair.0)
+            .collect();
         from.sort_unstable();
         let from = *from.get(hub.rng.usize(0..from.len().max(1)))?;
         let bytes = hub.packets.get_mut(&(from, self.me))?.pop_front()?;
@@ -148,7 +159,14 @@ impl Courier for HubCourier {
         hub.meet(pair, stream);
     }
 
-    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+    unsafe fn receive_bulk(
+        &mut self,
+        peer: Rank,
+        stream: Stream,
+        to: Addr,
+        len: usize,
+        bulk: Bulk,
+    ) {
         let mut hub = self.hub.lock().unwrap();
         let pair = (peer, self.me);
         hub.bulks.entry((pair, stream)).or_default().1.push_back(End { memory: to.0, len, bulk });

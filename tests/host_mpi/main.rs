@@ -2,7 +2,10 @@
 #![cfg(not(loom))]
 #![allow(clippy::needless_range_loop, reason = "ranks and rounds are numbers first")]
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "tests read and write the buffers that they own")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests read and write the buffers that they own"
+)]
 
 mod carry;
 mod counters;

@@ -12,16 +12,26 @@ const ROOM: usize = 20_000;
 /// one origin keep their order, and all have the right source, whichever way they go.
 #[test]
 fn tags_come_in_order_behind_their_data() {
-    let nodes: [Vec<Vec<Rank>>; 4] =
-        [vec![vec![0, 1], vec![2, 3]], vec![vec![0, 2], vec![1, 3]], vec![vec![0], vec![1, 2, 3]], vec![vec![0, 1, 2, 3]]];
-    let ways = [Near::Allocated, Near::Created { cma: true }, Near::Created { cma: false }, Near::Messages];
+    let nodes: [Vec<Vec<Rank>>; 4] = [
+        vec![vec![0, 1], vec![2, 3]],
+        vec![vec![0, 2], vec![1, 3]],
+        vec![vec![0], vec![1, 2, 3]],
+        vec![vec![0, 1, 2, 3]],
+    ];
+    let ways = [
+        Near::Allocated,
+        Near::Created { cma: true },
+        Near::Created { cma: false },
+        Near::Messages,
+    ];
     for seed in 0..48 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut memories = vec![vec![0u8; 4 * EACH * ROOM]; 4];
         let near = ways[seed as usize / 4 % 4];
         let (hub, mut ports) = mixed(&nodes[seed as usize % 4], &mut memories, near, seed);
         hub.lock().unwrap().delay = seed as u8 % 5;
-        let mut engines: Vec<_> = (0..4).map(|me| engine::Window::new(me, 4, ReorderFlags::default())).collect();
+        let mut engines: Vec<_> =
+            (0..4).map(|me| engine::Window::new(me, 4, ReorderFlags::default())).collect();
         let data: Vec<Vec<u8>> = (0..EACH).map(|number| vec![number as u8 + 1; ROOM]).collect();
         let mut sent = [[0usize; 4]; 4];
         let mut lens = vec![[[0usize; EACH]; 4]; 4];
@@ -49,12 +59,17 @@ fn tags_come_in_order_behind_their_data() {
                 let len = *rng.choice(&[0, 8, 700, ROOM]).unwrap();
                 let (engine, port) = (&mut engines[me], &mut ports[me]);
                 let disp = ((me * EACH + number) * ROOM) as u64;
-                let put = Op { origin: Addr(data[number].as_ptr() as usize), ..op(OpKind::Put, target as Rank, disp, len) };
+                let put = Op {
+                    origin: Addr(data[number].as_ptr() as usize),
+                    ..op(OpKind::Put, target as Rank, disp, len)
+                };
                 if rng.bool() {
                     port.announce_notification(target as Rank);
                 }
                 engine.issue(port, &put).unwrap();
-                engine.issue(port, &op(OpKind::NotifyTagged, target as Rank, number as u64, 0)).unwrap();
+                engine
+                    .issue(port, &op(OpKind::NotifyTagged, target as Rank, number as u64, 0))
+                    .unwrap();
                 lens[me][target][number] = len;
                 sent[me][target] += 1;
             } else if sent[me] == [EACH; 4] && outcomes[me].is_none() {
@@ -67,10 +82,19 @@ fn tags_come_in_order_behind_their_data() {
                 let id = expectations[who][source];
                 while let Standing::Met(arrival) = engines[who].standing(id) {
                     let number = taken[who][source];
-                    assert_eq!(arrival, Arrival { source: source as Rank, tag: number as u32 }, "seed {seed}, {near:?}");
+                    assert_eq!(
+                        arrival,
+                        Arrival { source: source as Rank, tag: number as u32 },
+                        "seed {seed}, {near:?}"
+                    );
                     let at = ports[who].base().0 + (source * EACH + number) * ROOM;
-                    let there = unsafe { std::slice::from_raw_parts(at as *const u8, lens[source][who][number]) };
-                    assert!(there.iter().all(|byte| *byte == number as u8 + 1), "seed {seed}, {near:?}: told before the data");
+                    let there = unsafe {
+                        std::slice::from_raw_parts(at as *const u8, lens[source][who][number])
+                    };
+                    assert!(
+                        there.iter().all(|byte| *byte == number as u8 + 1),
+                        "seed {seed}, {near:?}: told before the data"
+                    );
                     taken[who][source] += 1;
                     engines[who].rest(id);
                     engines[who].start_expecting(id);

@@ -55,10 +55,14 @@ fn what_is_not_attached_is_not_touched_and_told() {
         let mut flight = Flight::default();
         let mut data = vec![1u8; LONG];
         // Right ones between wrong ones.
-        for (turn, wrong) in each(start + LONG as u64 - 1 + seed % 2, &mut data).into_iter().enumerate() {
+        for (turn, wrong) in
+            each(start + LONG as u64 - 1 + seed % 2, &mut data).into_iter().enumerate()
+        {
             let mut buffers = [vec![7u8; LONG], vec![9u8; LONG]];
             let [first, second] = &mut buffers;
-            for (op, buffer) in [(wrong, first), (Op { disp: start + 2 * LONG as u64, ..wrong }, second)] {
+            for (op, buffer) in
+                [(wrong, first), (Op { disp: start + 2 * LONG as u64, ..wrong }, second)]
+            {
                 let buffer = Addr(buffer.as_mut_ptr() as usize);
                 let op = Op { origin: buffer, result: buffer, compare: buffer, ..op };
                 while !flight.try_post(&mut w[0], &op) {
@@ -68,13 +72,22 @@ fn what_is_not_attached_is_not_touched_and_told() {
             }
             let failed = drive(&mut w, &mut flight);
             assert!(!failed.is_empty(), "seed {seed}, operation {turn}");
-            assert!(failed.iter().all(|ticket| *ticket == 2 * turn as u32), "seed {seed}, operation {turn}: {failed:?}");
+            assert!(
+                failed.iter().all(|ticket| *ticket == 2 * turn as u32),
+                "seed {seed}, operation {turn}: {failed:?}"
+            );
             let fault = w[0].take_fault(Some(1)).expect("a fault of this target");
             assert_eq!(fault.target, 1);
-            assert!(fault.disp >= wrong.disp && fault.disp + fault.len <= wrong.disp + wrong.len, "{fault:?} {wrong:?}");
+            assert!(
+                fault.disp >= wrong.disp && fault.disp + fault.len <= wrong.disp + wrong.len,
+                "{fault:?} {wrong:?}"
+            );
             assert!(fault.to_string().contains("process 1"), "{fault}");
             assert_eq!(w[0].take_fault(None), None);
-            assert!(memory[LONG..2 * LONG].iter().all(|byte| *byte == 0), "seed {seed}, operation {turn}: memory was touched");
+            assert!(
+                memory[LONG..2 * LONG].iter().all(|byte| *byte == 0),
+                "seed {seed}, operation {turn}: memory was touched"
+            );
             if matches!(wrong.kind, OpKind::Get | OpKind::GetAccumulate) && wrong.len == 8 {
                 assert!(buffers[0].iter().all(|byte| *byte == 7), "a result of nothing");
             }
@@ -115,7 +128,13 @@ fn a_fault_is_known_when_its_operation_ends() {
 #[test]
 fn invented_faults_are_refused() {
     use mpix_rma::transport::host_mpi::wire::{Unattached, Which};
-    for which in [Which::Id(0), Which::Id(u32::MAX), Which::Number(0), Which::Number(1), Which::Number(u64::MAX)] {
+    for which in [
+        Which::Id(0),
+        Which::Id(u32::MAX),
+        Which::Number(0),
+        Which::Number(1),
+        Which::Number(u64::MAX),
+    ] {
         let (hub, mut w) = dynamic_windows(2, 1);
         hub.lock().unwrap().delay = 0;
         let mut packet = Packet::new();
@@ -150,7 +169,10 @@ fn a_refused_message_ends_the_window_for_all_that_were_met() {
     w[1].poll();
     hub.lock().unwrap().inject(3, 0, vec![1, 2, 3]);
     w[0].poll();
-    assert_eq!(w[0].next_refused().map(|refused| (refused.peer, refused.reason)), Some((3, Malformed::NotAPacket)));
+    assert_eq!(
+        w[0].next_refused().map(|refused| (refused.peer, refused.reason)),
+        Some((3, Malformed::NotAPacket))
+    );
     assert!(w[0].is_broken());
     for _ in 0..20 {
         w.iter_mut().for_each(|window| _ = window.poll());

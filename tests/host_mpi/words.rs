@@ -27,7 +27,10 @@ fn fe2_a_signal_comes_after_the_operations_before_it() {
             w[1].poll();
         }
         let there = unsafe { std::slice::from_raw_parts((w[1].base().0 + 100) as *const u8, len) };
-        assert!(there.iter().all(|byte| *byte == 7), "seed {seed}: the signal has overtaken {len} bytes");
+        assert!(
+            there.iter().all(|byte| *byte == 7),
+            "seed {seed}: the signal has overtaken {len} bytes"
+        );
         while flight.open > 0 {
             w.iter_mut().for_each(|window| _ = window.poll());
             flight.collect(&mut w[0]);
@@ -103,8 +106,14 @@ fn lk7_every_word_is_one_word_from_wherever_it_is_accessed() {
             let sum = 3 * ((number << 8) | (u64::from(home) + 1));
             assert_eq!(access(&mut w, 2, home, word, Atomic::Load), sum);
             assert_eq!(w[home as usize].look(word), sum);
-            assert_eq!(access(&mut w, 1, home, word, Atomic::CompareSwap { expected: 1, new: 9 }), sum);
-            assert_eq!(access(&mut w, 0, home, word, Atomic::CompareSwap { expected: sum, new: 5 }), sum);
+            assert_eq!(
+                access(&mut w, 1, home, word, Atomic::CompareSwap { expected: 1, new: 9 }),
+                sum
+            );
+            assert_eq!(
+                access(&mut w, 0, home, word, Atomic::CompareSwap { expected: sum, new: 5 }),
+                sum
+            );
             assert_eq!(access(&mut w, 1, home, word, Atomic::Swap(6)), 5);
             access(&mut w, 2, home, word, Atomic::Store(7));
             assert_eq!(access(&mut w, 0, home, word, Atomic::Load), 7);

@@ -60,7 +60,12 @@ pub enum Near {
 }
 
 /// A window of `size` bytes per process; `nodes` has the ranks of each node, rising.
-pub fn mixed(nodes: &[Vec<Rank>], memories: &mut [Vec<u8>], near: Near, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
+pub fn mixed(
+    nodes: &[Vec<Rank>],
+    memories: &mut [Vec<u8>],
+    near: Near,
+    seed: u64,
+) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let ranks = memories.len() as u32;
     let hub = Hub::new(ranks, seed);
     let extents = Extents::new(memories.iter().map(|memory| (memory.len() as u64, 1)));
@@ -72,7 +77,12 @@ pub fn mixed(nodes: &[Vec<Rank>], memories: &mut [Vec<u8>], near: Near, seed: u6
             let threads: Vec<_> = (0..)
                 .zip(mates)
                 .map(|(rank, mate)| {
-                    let mut boot = Together { rank, barrier: Arc::clone(&barrier), buffer: Arc::clone(&buffer), size };
+                    let mut boot = Together {
+                        rank,
+                        barrier: Arc::clone(&barrier),
+                        buffer: Arc::clone(&buffer),
+                        size,
+                    };
                     let memory = &mut memories[*mate as usize];
                     let (base, len) = (Addr(memory.as_mut_ptr() as usize), memory.len() as u64);
                     scope.spawn(move || {
@@ -81,7 +91,8 @@ pub fn mixed(nodes: &[Vec<Rank>], memories: &mut [Vec<u8>], near: Near, seed: u6
                             _ => Memory::Create { base, size: len },
                         };
                         let cma = near == Near::Created { cma: true };
-                        ShmWindow::new(&mut boot, memory, 1, shm::Settings { cma, foreign_reduce }).unwrap()
+                        ShmWindow::new(&mut boot, memory, 1, shm::Settings { cma, foreign_reduce })
+                            .unwrap()
                     })
                 })
                 .collect();
@@ -89,8 +100,13 @@ pub fn mixed(nodes: &[Vec<Rank>], memories: &mut [Vec<u8>], near: Near, seed: u6
         });
         for ((place, me), port) in (0..).zip(mates).zip(ports) {
             let members = Members::new(*me, ranks, mates.clone(), near != Near::Messages);
-            windows[*me as usize] =
-                Some(MessageWindow::new(carry(&hub, *me, &port, place), members, port, extents.clone(), settings()));
+            windows[*me as usize] = Some(MessageWindow::new(
+                carry(&hub, *me, &port, place),
+                members,
+                port,
+                extents.clone(),
+                settings(),
+            ));
         }
     }
     (hub, windows.into_iter().map(|window| window.expect("each rank is on a node")).collect())
@@ -118,7 +134,13 @@ pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, Count
 /// A foreign datatype as `MPI_DOUBLE_INT` is: 16 bytes from one to the next, 12 of them used.
 pub const PAIR: Element = Element(mpix_rma::transport::element::FIRST_FOREIGN + 1);
 
-pub unsafe fn foreign_reduce(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, count: usize) {
+pub unsafe fn foreign_reduce(
+    element: Element,
+    reduction: Reduction,
+    input: *const u8,
+    inout: *mut u8,
+    count: usize,
+) {
     use mpix_rma::transport::element::reduction::MAXLOC;
     assert_eq!((element, reduction), (PAIR, MAXLOC));
     assert_eq!(input as usize % 8, 0, "the host wants its elements aligned");
@@ -155,8 +177,13 @@ pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far>
     (0..ranks)
         .zip(memories)
         .map(|(me, memory)| {
-            let memory = Memory::Create { base: Addr(memory.as_mut_ptr() as usize), size: memory.len() as u64 };
-            let near = ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
+            let memory = Memory::Create {
+                base: Addr(memory.as_mut_ptr() as usize),
+                size: memory.len() as u64,
+            };
+            let near =
+                ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce })
+                    .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             MessageWindow::new(carry(hub, me, &near, 0), members, near, extents.clone(), settings())
         })
@@ -168,7 +195,13 @@ pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let hub = Hub::new(ranks, seed);
     let windows = (0..ranks)
         .map(|me| {
-            let near = ShmWindow::new(&mut Alone, Memory::Dynamic, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
+            let near = ShmWindow::new(
+                &mut Alone,
+                Memory::Dynamic,
+                1,
+                shm::Settings { cma: false, foreign_reduce },
+            )
+            .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (0, 1)));
             MessageWindow::new(carry(&hub, me, &near, 0), members, near, extents, settings())
@@ -272,7 +305,9 @@ impl Flight {
         while let Some((Ticket(ticket), stage)) = window.next_finished() {
             let seen = &mut self.seen[ticket as usize];
             match stage {
-                Stage::Local => assert!(!std::mem::replace(&mut seen.0, true), "local completion twice"),
+                Stage::Local => {
+                    assert!(!std::mem::replace(&mut seen.0, true), "local completion twice")
+                }
                 Stage::Remote => {
                     assert!(!std::mem::replace(&mut seen.1, true), "remote completion twice");
                     self.open -= 1;
@@ -293,7 +328,12 @@ impl Flight {
 }
 
 /// As [`windows`], of `size` bytes that begin `at` bytes inside each memory.
-pub fn windows_inside(memories: &mut [Vec<u8>], at: usize, size: usize, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
+pub fn windows_inside(
+    memories: &mut [Vec<u8>],
+    at: usize,
+    size: usize,
+    seed: u64,
+) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let ranks = memories.len() as u32;
     let hub = Hub::new(ranks, seed);
     let windows = (0..ranks)
@@ -301,7 +341,9 @@ pub fn windows_inside(memories: &mut [Vec<u8>], at: usize, size: usize, seed: u6
         .map(|(me, memory)| {
             let base = memory[at..at + size].as_mut_ptr();
             let memory = Memory::Create { base: Addr(base as usize), size: size as u64 };
-            let near = ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce }).unwrap();
+            let near =
+                ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce })
+                    .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (size as u64, 1)));
             MessageWindow::new(carry(&hub, me, &near, 0), members, near, extents, settings())

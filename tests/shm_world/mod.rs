@@ -70,7 +70,8 @@ pub fn run(size: u32, body: impl Fn(World) + Sync) {
     let buffer = Arc::default();
     std::thread::scope(|scope| {
         for rank in 0..size {
-            let world = World { rank, size, barrier: Arc::clone(&barrier), buffer: Arc::clone(&buffer) };
+            let world =
+                World { rank, size, barrier: Arc::clone(&barrier), buffer: Arc::clone(&buffer) };
             let body = &body;
             scope.spawn(move || {
                 // A rank that fails leaves the others at a barrier: end the test instead of hanging.
@@ -87,7 +88,13 @@ pub fn run(size: u32, body: impl Fn(World) + Sync) {
 pub const PAIR: Element = Element(FIRST_FOREIGN + 1);
 pub const PAIR_EXTENT: u8 = 12;
 
-unsafe fn foreign_reduce(element: Element, reduction: Reduction, input: *const u8, inout: *mut u8, count: usize) {
+unsafe fn foreign_reduce(
+    element: Element,
+    reduction: Reduction,
+    input: *const u8,
+    inout: *mut u8,
+    count: usize,
+) {
     use mpix_rma::transport::element::reduction::MAXLOC;
     assert_eq!((element, reduction), (PAIR, MAXLOC));
     for i in 0..count {
@@ -132,7 +139,14 @@ pub trait Drive {
     fn get(&mut self, target: Rank, disp: u64, to: &mut [u8]);
     fn accumulate(&mut self, target: Rank, disp: u64, how: How, from: &[u8]);
     fn get_accumulate(&mut self, target: Rank, disp: u64, how: How, from: &[u8], to: &mut [u8]);
-    fn compare_and_swap(&mut self, target: Rank, disp: u64, compare: &[u8], from: &[u8], to: &mut [u8]);
+    fn compare_and_swap(
+        &mut self,
+        target: Rank,
+        disp: u64,
+        compare: &[u8],
+        from: &[u8],
+        to: &mut [u8],
+    );
 }
 
 impl Drive for ShmWindow {
@@ -183,10 +197,23 @@ impl Drive for ShmWindow {
     fn accumulate(&mut self, target: Rank, disp: u64, (element, reduction): How, from: &[u8]) {
         let origin = Addr(from.as_ptr() as usize);
         let extent = extent(element);
-        self.finish(&Op { origin, element, reduction, extent, ..op(OpKind::Accumulate, target, disp, from.len()) });
+        self.finish(&Op {
+            origin,
+            element,
+            reduction,
+            extent,
+            ..op(OpKind::Accumulate, target, disp, from.len())
+        });
     }
 
-    fn get_accumulate(&mut self, target: Rank, disp: u64, (element, reduction): How, from: &[u8], to: &mut [u8]) {
+    fn get_accumulate(
+        &mut self,
+        target: Rank,
+        disp: u64,
+        (element, reduction): How,
+        from: &[u8],
+        to: &mut [u8],
+    ) {
         assert_eq!(from.len(), to.len());
         let (origin, result) = (Addr(from.as_ptr() as usize), Addr(to.as_mut_ptr() as usize));
         let extent = extent(element);
@@ -194,11 +221,24 @@ impl Drive for ShmWindow {
         self.finish(&Op { origin, result, element, reduction, extent, ..op });
     }
 
-    fn compare_and_swap(&mut self, target: Rank, disp: u64, compare: &[u8], from: &[u8], to: &mut [u8]) {
+    fn compare_and_swap(
+        &mut self,
+        target: Rank,
+        disp: u64,
+        compare: &[u8],
+        from: &[u8],
+        to: &mut [u8],
+    ) {
         let (origin, result) = (Addr(from.as_ptr() as usize), Addr(to.as_mut_ptr() as usize));
         let compare = Addr(compare.as_ptr() as usize);
         let extent = from.len() as u8;
-        self.finish(&Op { origin, result, compare, extent, ..op(OpKind::CompareAndSwap, target, disp, from.len()) });
+        self.finish(&Op {
+            origin,
+            result,
+            compare,
+            extent,
+            ..op(OpKind::CompareAndSwap, target, disp, from.len())
+        });
     }
 }
 
@@ -292,7 +332,9 @@ impl Flight {
         while let Some((Ticket(ticket), stage)) = window.next_finished() {
             let seen = &mut self.seen[ticket as usize];
             match stage {
-                Stage::Local => assert!(!std::mem::replace(&mut seen.0, true), "local completion twice"),
+                Stage::Local => {
+                    assert!(!std::mem::replace(&mut seen.0, true), "local completion twice")
+                }
                 Stage::Remote => {
                     assert!(!std::mem::replace(&mut seen.1, true), "remote completion twice");
                     self.open -= 1;

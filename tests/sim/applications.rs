@@ -4,10 +4,18 @@ use mpix_rma::engine::ReorderFlags;
 use mpix_rma::sim::*;
 use mpix_rma::transport::sim::{Carry, Disorder, US};
 
-const SERIES: [(Series, bool); 3] = [(Series::Blocking, false), (Series::Nonblocking, false), (Series::Nonblocking, true)];
+const SERIES: [(Series, bool); 3] =
+    [(Series::Blocking, false), (Series::Nonblocking, false), (Series::Nonblocking, true)];
 
 /// Runs transactions with bytes and checks the sums, balances 0 and two updates per transaction, and what audits saw.
-fn conserved(ranks: u32, series: Series, reorder: bool, window: u64, disorder: Disorder, ranks_per_node: u32) {
+fn conserved(
+    ranks: u32,
+    series: Series,
+    reorder: bool,
+    window: u64,
+    disorder: Disorder,
+    ranks_per_node: u32,
+) {
     let (count, accounts) = (40, 3);
     let options = |rank: u32| TransactionsOptions {
         rank: rank.cast_signed(),
@@ -22,17 +30,28 @@ fn conserved(ranks: u32, series: Series, reorder: bool, window: u64, disorder: D
     };
     let mut machine = profile("qdr-2014").unwrap();
     machine.network.ranks_per_node = ranks_per_node;
-    let settings = Settings { carry: Carry::Bytes, disorder, event_limit: 20_000_000, ..Settings::new(machine) };
+    let settings = Settings {
+        carry: Carry::Bytes,
+        disorder,
+        event_limit: 20_000_000,
+        ..Settings::new(machine)
+    };
     let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
     let bytes = 2 * 16 * accounts as usize;
     let mut world = World::new(ranks, settings, &[WindowSpec { bytes, flags }], |rank| {
         Schedule::transactions(&options(rank)).unwrap_or_else(|problem| panic!("{problem}"))
     });
-    world.run().unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {disorder:?}: {stuck}"));
+    world
+        .run()
+        .unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {disorder:?}: {stuck}"));
     let (mut balance, mut updates, mut audits) = (0, 0, 0);
     for rank in 0..ranks {
-        let cells: Vec<i64> =
-            world.net().window(0, rank).chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().unwrap())).collect();
+        let cells: Vec<i64> = world
+            .net()
+            .window(0, rank)
+            .chunks_exact(8)
+            .map(|word| i64::from_ne_bytes(word.try_into().unwrap()))
+            .collect();
         let (left, right) = cells.split_at(cells.len() / 2);
         balance += cells.chunks_exact(2).map(|cell| cell[0]).sum::<i64>();
         updates += cells.chunks_exact(2).map(|cell| cell[1]).sum::<i64>();
@@ -83,7 +102,9 @@ fn lu_is_faster_where_nothing_blocks() {
     let machine = profile("qdr-2014").unwrap();
     for ahead in [false, true] {
         let times: Vec<f64> = [Series::Blocking, Series::Nonblocking]
-            .map(|series| applications::lu(&machine, false, 24, (1500, 4, ahead), series).unwrap().seconds)
+            .map(|series| {
+                applications::lu(&machine, false, 24, (1500, 4, ahead), series).unwrap().seconds
+            })
             .into();
         assert!(times[1] <= times[0] * 1.02, "ahead {ahead}: {times:?}");
         assert!(ahead || times[1] * 1.3 < times[0], "{times:?}");
@@ -94,5 +115,8 @@ fn lu_is_faster_where_nothing_blocks() {
 #[test]
 fn a_wrong_schedule_says_what_is_wrong() {
     let machine = profile("qdr-2014").unwrap();
-    assert_eq!(applications::lu(&machine, false, 2, (0, 1, false), Series::Blocking).unwrap_err(), "the matrix has no rows");
+    assert_eq!(
+        applications::lu(&machine, false, 2, (0, 1, false), Series::Blocking).unwrap_err(),
+        "the matrix has no rows"
+    );
 }

@@ -10,8 +10,20 @@ use crate::worlds::op;
 pub fn plain() -> Parameters {
     Parameters {
         ranks_per_node: 1,
-        wire: Class { latency: 1000 * NS, post: 100 * NS, handle: 50 * NS, gap: 20 * NS, byte_fs: 1_000_000 },
-        local: Class { latency: 200 * NS, post: 10 * NS, handle: 10 * NS, gap: 30 * NS, byte_fs: 500_000 },
+        wire: Class {
+            latency: 1000 * NS,
+            post: 100 * NS,
+            handle: 50 * NS,
+            gap: 20 * NS,
+            byte_fs: 1_000_000,
+        },
+        local: Class {
+            latency: 200 * NS,
+            post: 10 * NS,
+            handle: 10 * NS,
+            gap: 30 * NS,
+            byte_fs: 500_000,
+        },
         bus_byte_fs: 250_000,
         loopback: 700 * NS,
         mtu: 1000,
@@ -109,7 +121,10 @@ fn a_single_message_takes_its_closed_form() {
         let (get, posted) = net.post(0, op(OpKind::Get, 1, bytes));
         assert_eq!(posted, Posted::Pending);
         // The request's landing and the answer's are one picosecond after nothing: order, not time.
-        assert!(net.when(get).abs_diff(POST + serial(8) + L + serial(bytes) + L) <= 2, "get of {bytes}");
+        assert!(
+            net.when(get).abs_diff(POST + serial(8) + L + serial(bytes) + L) <= 2,
+            "get of {bytes}"
+        );
     }
 }
 
@@ -196,7 +211,11 @@ fn one_connection_keeps_its_order() {
         net.net.advance().unwrap();
     }
     let arrived = POST + serial(bytes) + L;
-    assert!(net.net.now() > arrived && net.net.now() <= arrived + serial(1000), "{}", net.net.now());
+    assert!(
+        net.net.now() > arrived && net.net.now() <= arrived + serial(1000),
+        "{}",
+        net.net.now()
+    );
 }
 
 /// The same under every disorder, for all kinds of messages, sizes and paths: a signal says how many puts and accumulates went before it.
@@ -213,7 +232,8 @@ fn disorder_keeps_the_order_of_a_connection() {
             ..Disorder::default()
         };
         let tree = Some(Tree { nodes_per_leaf: 1, uplinks: 1, hop: 100 * NS });
-        let parameters = Parameters { ranks_per_node: 2, tree: tree.filter(|_| seed % 2 == 0), ..plain() };
+        let parameters =
+            Parameters { ranks_per_node: 2, tree: tree.filter(|_| seed % 2 == 0), ..plain() };
         let mut net = Net::with(4, parameters, Carry::Bytes, disorder);
         net.net.record();
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -226,7 +246,8 @@ fn disorder_keeps_the_order_of_a_connection() {
                 messages += 1;
                 let (from, to) = (rng.u32(0..4), rng.u32(0..4));
                 let len = [8, 96, 800, 5000, 40_000][rng.usize(0..5)];
-                let kind = [OpKind::Put, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::Get][rng.usize(0..4)];
+                let kind = [OpKind::Put, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::Get]
+                    [rng.usize(0..4)];
                 let origin = net.net.allocate(from, len);
                 let _ = net.post(from, Op { origin, result: origin, ..op(kind, to, len as u64) });
                 posted[from as usize][to as usize] += 1;
@@ -244,7 +265,11 @@ fn disorder_keeps_the_order_of_a_connection() {
                 for to in 0..4usize {
                     let told = net.call(to as u32, |port| port.observe(from as u32, Word::Done));
                     // Gets are read at the target when they land there; nothing told is still to come.
-                    assert!(told <= landed[from][to], "seed {seed}: {from} told {to} of {told}, {} landed", landed[from][to]);
+                    assert!(
+                        told <= landed[from][to],
+                        "seed {seed}: {from} told {to} of {told}, {} landed",
+                        landed[from][to]
+                    );
                     late += u32::from(told > seen[from][to]);
                     seen[from][to] = told;
                 }
@@ -260,7 +285,8 @@ fn disorder_keeps_the_order_of_a_connection() {
 fn atomics_take_effect_one_after_the_other() {
     let mut net = Net::new(9, plain());
     for rank in 1..9 {
-        let answer = net.call(rank, |port| port.atomic(0, LockWord::Tail, Atomic::Add(1), LockTicket(rank)));
+        let answer =
+            net.call(rank, |port| port.atomic(0, LockWord::Tail, Atomic::Add(1), LockTicket(rank)));
         assert_eq!(answer, Answer::Later);
     }
     let mut answers = Vec::new();
@@ -274,7 +300,10 @@ fn atomics_take_effect_one_after_the_other() {
     }
     let first = POST + serial(8) + L + 300 * NS + L + serial(8);
     let expected: Vec<_> = (0..8).map(|old| (old, first + old * 300 * NS)).collect();
-    assert!(answers.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && a.1.abs_diff(b.1) < NS), "{answers:?}");
+    assert!(
+        answers.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && a.1.abs_diff(b.1) < NS),
+        "{answers:?}"
+    );
     assert_eq!(net.net.lock_word(0, 0, LockWord::Tail), 8);
 }
 
@@ -285,7 +314,10 @@ fn own_lock_words_are_exchanged_through_the_nic() {
     let store = net.call(0, |port| port.atomic(0, LockWord::Tail, Atomic::Store(5), LockTicket(0)));
     assert_eq!(store, Answer::Now(0));
     assert_eq!(net.call(0, |port| port.look(LockWord::Tail)), 5);
-    assert_eq!(net.call(0, |port| port.atomic(0, LockWord::Tail, Atomic::Swap(6), LockTicket(0))), Answer::Later);
+    assert_eq!(
+        net.call(0, |port| port.atomic(0, LockWord::Tail, Atomic::Swap(6), LockTicket(0))),
+        Answer::Later
+    );
     assert_eq!(net.call(0, |port| port.look(LockWord::Tail)), 5);
     net.run();
     assert_eq!(net.call(0, |port| port.next_answer()), Some((LockTicket(0), 5)));
@@ -301,7 +333,10 @@ fn credits_are_bounded_and_come_back() {
         net.call(0, |port| port.signal(1, Word::Done, 1)).unwrap();
         assert_eq!(net.post(0, op(OpKind::Put, 1, 10)).1, Posted::NoResource);
         assert_eq!(net.call(0, |port| port.signal(1, Word::Done, 2)), Err(NoResource));
-        assert_eq!(net.call(0, |port| port.atomic(1, LockWord::Tail, Atomic::Load, LockTicket(0))), Answer::NoResource);
+        assert_eq!(
+            net.call(0, |port| port.atomic(1, LockWord::Tail, Atomic::Load, LockTicket(0))),
+            Answer::NoResource
+        );
         let mut woken = Vec::new();
         while net.net.advance().is_some() && woken.is_empty() {
             while let Some(rank) = net.net.next_woken() {
@@ -334,7 +369,10 @@ fn copies_inside_a_node_take_the_cpu_and_share_the_bus() {
 /// Another leaf is two hops further, and an uplink is a port.
 #[test]
 fn a_tree_has_hops_and_uplinks() {
-    let tree = |uplinks| Parameters { tree: Some(Tree { nodes_per_leaf: 4, uplinks, hop: 100 * NS }), ..plain() };
+    let tree = |uplinks| Parameters {
+        tree: Some(Tree { nodes_per_leaf: 4, uplinks, hop: 100 * NS }),
+        ..plain()
+    };
     let bytes = 100_000;
     let mut net = Net::new(8, tree(4));
     let near = net.put(0, 1, bytes);
@@ -367,22 +405,31 @@ fn the_local_stage_comes_when_the_last_byte_has_left() {
         }
     }
     assert_eq!(stages[0], ((ticket, Stage::Local), 2 * POST + serial(101)));
-    assert!(stages.iter().any(|(finished, at)| *finished == (ticket, Stage::Remote) && *at >= 2 * POST + serial(101) + 2 * L));
+    assert!(stages.iter().any(|(finished, at)| *finished == (ticket, Stage::Remote)
+        && *at >= 2 * POST + serial(101) + 2 * L));
 }
 
 /// Every kind of operation does to memory what MPI says, near and far; buffers are read as late as allowed.
 #[test]
 fn operations_carry_their_bytes() {
     for ranks_per_node in [1, 2] {
-        let mut net = Net::with(2, Parameters { ranks_per_node, ..plain() }, Carry::Bytes, Disorder::default());
+        let mut net = Net::with(
+            2,
+            Parameters { ranks_per_node, ..plain() },
+            Carry::Bytes,
+            Disorder::default(),
+        );
         let word = |net: &mut Net, value: i64| {
             let at = net.net.allocate(0, 8);
             net.net.private_mut(0, at, 8).copy_from_slice(&value.to_ne_bytes());
             at
         };
-        let far = |net: &Net, disp: usize| i64::from_ne_bytes(net.net.window(0, 1)[disp..][..8].try_into().unwrap());
+        let far = |net: &Net, disp: usize| {
+            i64::from_ne_bytes(net.net.window(0, 1)[disp..][..8].try_into().unwrap())
+        };
         let [a, b, c, result] = [30, 12, 41, -1].map(|value| word(&mut net, value));
-        let near = |net: &Net, at| i64::from_ne_bytes(net.net.private(0, at, 8).try_into().unwrap());
+        let near =
+            |net: &Net, at| i64::from_ne_bytes(net.net.private(0, at, 8).try_into().unwrap());
         let both = |kind, origin| Op { origin, result, compare: b, disp: 16, ..op(kind, 1, 8) };
         let step = |net: &mut Net, op: Op| {
             let _ = net.post(0, op);
@@ -396,7 +443,10 @@ fn operations_carry_their_bytes() {
         assert_eq!((near(&net, result), far(&net, 16)), (42, 54));
         step(&mut net, Op { reduction: reduction::NO_OP, ..both(OpKind::GetAccumulate, Addr(0)) });
         assert_eq!((near(&net, result), far(&net, 16)), (54, 54));
-        step(&mut net, Op { reduction: reduction::MIN, element: native::I64, ..both(OpKind::Accumulate, b) });
+        step(
+            &mut net,
+            Op { reduction: reduction::MIN, element: native::I64, ..both(OpKind::Accumulate, b) },
+        );
         assert_eq!(far(&net, 16), 12);
         step(&mut net, both(OpKind::CompareAndSwap, c));
         assert_eq!((near(&net, result), far(&net, 16)), (12, 41));

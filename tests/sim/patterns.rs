@@ -5,8 +5,8 @@ use mpix_rma::sim::{patterns, profile};
 const TOLERANCE: f64 = 0.05;
 
 fn check(progress_thread: bool, name: &str) -> usize {
-    let measures =
-        patterns::measure(&profile("qdr-2014").unwrap(), progress_thread, name).unwrap_or_else(|stuck| panic!("{stuck}"));
+    let measures = patterns::measure(&profile("qdr-2014").unwrap(), progress_thread, name)
+        .unwrap_or_else(|stuck| panic!("{stuck}"));
     let mut compared = 0;
     for measure in &measures {
         let Some(difference) = measure.difference() else { continue };
@@ -21,7 +21,8 @@ fn check(progress_thread: bool, name: &str) -> usize {
 #[test]
 fn every_number_of_the_text_is_met() {
     let second_core = ["late_unlock", "wait_at_fence"];
-    let compared: usize = patterns::names().map(|name| check(second_core.contains(&name), name)).sum();
+    let compared: usize =
+        patterns::names().map(|name| check(second_core.contains(&name), name)).sum();
     assert!(compared > 60, "{compared}");
 }
 

@@ -26,32 +26,37 @@ pub fn op(kind: OpKind, target: Rank, len: u64) -> Op {
 fn a_put_in_a_gats_epoch_moves_its_bytes() {
     let settings = Settings { carry: Carry::Bytes, ..Settings::new(profile("qdr-2014").unwrap()) };
     let mut at = 0;
-    let mut world = World::new(16, settings, &[WindowSpec { bytes: 1 << 16, ..Default::default() }], |_| {
-        let mut steps = Vec::new().into_iter();
-        let mut asked = 0;
-        Box::new(move |moment: &mut Moment<'_>| {
-            asked += 1;
-            let (me, len) = (moment.me, 5000);
-            if asked == 1 {
-                let origin = moment.net.allocate(me, len);
-                moment.net.private_mut(me, origin, len).fill(me as u8 + 1);
-                let put = Op { origin, disp: 100, ..op(OpKind::Put, (me + 9) % 16, len as u64) };
-                steps = vec![
-                    Step::Post { window: 0, group: Group::One((me + 7) % 16) },
-                    Step::Start { window: 0, group: Group::One((me + 9) % 16) },
-                    Step::Issue { window: 0, op: put },
-                    Step::Complete { window: 0, how: How::Slot(0) },
-                    Step::Wait { window: 0, how: How::Blocking },
-                ]
-                .into_iter();
-            }
-            steps.next().unwrap_or_else(|| {
-                let from = ((me + 7) % 16) as u8 + 1;
-                assert!(moment.net.window(0, me)[100..][..len].iter().all(|byte| *byte == from), "rank {me}");
-                Step::End
-            })
-        }) as Box<dyn Script>
-    });
+    let mut world =
+        World::new(16, settings, &[WindowSpec { bytes: 1 << 16, ..Default::default() }], |_| {
+            let mut steps = Vec::new().into_iter();
+            let mut asked = 0;
+            Box::new(move |moment: &mut Moment<'_>| {
+                asked += 1;
+                let (me, len) = (moment.me, 5000);
+                if asked == 1 {
+                    let origin = moment.net.allocate(me, len);
+                    moment.net.private_mut(me, origin, len).fill(me as u8 + 1);
+                    let put =
+                        Op { origin, disp: 100, ..op(OpKind::Put, (me + 9) % 16, len as u64) };
+                    steps = vec![
+                        Step::Post { window: 0, group: Group::One((me + 7) % 16) },
+                        Step::Start { window: 0, group: Group::One((me + 9) % 16) },
+                        Step::Issue { window: 0, op: put },
+                        Step::Complete { window: 0, how: How::Slot(0) },
+                        Step::Wait { window: 0, how: How::Blocking },
+                    ]
+                    .into_iter();
+                }
+                steps.next().unwrap_or_else(|| {
+                    let from = ((me + 7) % 16) as u8 + 1;
+                    assert!(
+                        moment.net.window(0, me)[100..][..len].iter().all(|byte| *byte == from),
+                        "rank {me}"
+                    );
+                    Step::End
+                })
+            }) as Box<dyn Script>
+        });
     at += world.run().unwrap_or_else(|stuck| panic!("{stuck}")).end;
     assert!(at > 0 && at < 100 * US, "{at}");
 }
@@ -60,17 +65,25 @@ fn a_put_in_a_gats_epoch_moves_its_bytes() {
 fn all_to_all(ranks: u32, disorder: Disorder) -> Report {
     let machine = profile("qdr-2014").unwrap();
     let fence = |how| Step::Fence { window: 0, assert: Assert::default(), how };
-    let mut world = World::new(ranks, Settings { disorder, ..Settings::new(machine) }, &[WindowSpec::default()], |me| {
-        let mut steps = vec![fence(How::Blocking)];
-        for round in 0..3u64 {
-            steps.push(Step::IssueOthers { window: 0, op: op(OpKind::Put, 0, 8 << (5 * round)) });
-            steps.push(Step::Issue { window: 0, op: op(OpKind::Accumulate, me, 64) });
-            steps.push(fence(How::Slot(0)));
-            steps.push(Step::Compute(u64::from(me) * US));
-            steps.push(Step::Await(0));
-        }
-        Steps::new(steps)
-    });
+    let mut world = World::new(
+        ranks,
+        Settings { disorder, ..Settings::new(machine) },
+        &[WindowSpec::default()],
+        |me| {
+            let mut steps = vec![fence(How::Blocking)];
+            for round in 0..3u64 {
+                steps.push(Step::IssueOthers {
+                    window: 0,
+                    op: op(OpKind::Put, 0, 8 << (5 * round)),
+                });
+                steps.push(Step::Issue { window: 0, op: op(OpKind::Accumulate, me, 64) });
+                steps.push(fence(How::Slot(0)));
+                steps.push(Step::Compute(u64::from(me) * US));
+                steps.push(Step::Await(0));
+            }
+            Steps::new(steps)
+        },
+    );
     world.run().unwrap_or_else(|stuck| panic!("{stuck}"))
 }
 
@@ -97,17 +110,22 @@ fn equal_worlds_run_equally() {
 /// A rank that waits for somebody who never comes is told of, with what it waits for.
 #[test]
 fn a_deadlock_is_told() {
-    let mut world = World::new(2, Settings::new(profile("qdr-2014").unwrap()), &[WindowSpec::default()], |me| {
-        Steps::new(if me == 0 {
-            vec![
-                Step::Start { window: 0, group: Group::One(1) },
-                Step::Issue { window: 0, op: op(OpKind::Put, 1, 8) },
-                Step::Complete { window: 0, how: How::Blocking },
-            ]
-        } else {
-            Vec::new()
-        })
-    });
+    let mut world = World::new(
+        2,
+        Settings::new(profile("qdr-2014").unwrap()),
+        &[WindowSpec::default()],
+        |me| {
+            Steps::new(if me == 0 {
+                vec![
+                    Step::Start { window: 0, group: Group::One(1) },
+                    Step::Issue { window: 0, op: op(OpKind::Put, 1, 8) },
+                    Step::Complete { window: 0, how: How::Blocking },
+                ]
+            } else {
+                Vec::new()
+            })
+        },
+    );
     let stuck = world.run().unwrap_err();
     assert_eq!(stuck.because, StuckBecause::DeadLock);
     assert!(stuck.text.contains("access epochs wait for a post of rank 1"), "{stuck}");

@@ -116,7 +116,10 @@ pub struct Generator {
 }
 
 fn mixed(seed: u64, stream: u64) -> fastrand::Rng {
-    fastrand::Rng::with_seed(seed.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    fastrand::Rng::with_seed(
+        seed.wrapping_mul(0xD134_2543_DE82_EF95)
+            .wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+    )
 }
 
 /// The program of a seed, without the transactions that are named.
@@ -222,7 +225,10 @@ impl Generator {
     fn new_cells(&mut self, window: u32, rank: Rank) -> Cells {
         let mut cell = || self.alloc(window, rank, 8);
         let (constants, rest) = ([cell(), cell()], [cell(), cell(), cell(), cell(), cell()]);
-        let constants: Vec<_> = (0..).zip(constants).map(|(i, disp)| (disp, 1_000_000 * (u64::from(rank) + 1) + i)).collect();
+        let constants: Vec<_> = (0..)
+            .zip(constants)
+            .map(|(i, disp)| (disp, 1_000_000 * (u64::from(rank) + 1) + i))
+            .collect();
         for &(disp, value) in &constants {
             self.program.begin.push(Content { window, rank, disp, len: 8, value });
         }
@@ -333,7 +339,13 @@ impl Generator {
     }
 
     /// A call that gives a request, blocking or not. `ops`: their buffers may be reused when it is complete. True if it blocks.
-    pub fn closing(&mut self, me: Rank, blocks: bool, ops: &[OpId], make: impl FnOnce(How) -> Step) -> bool {
+    pub fn closing(
+        &mut self,
+        me: Rank,
+        blocks: bool,
+        ops: &[OpId],
+        make: impl FnOnce(How) -> Step,
+    ) -> bool {
         let how = if blocks { How::Blocking } else { How::Slot(self.slot_for(me, ops.to_vec())) };
         self.step(me, make(how));
         if blocks {
@@ -546,7 +558,13 @@ impl Generator {
         let cells = &self.cells[window as usize][rank as usize];
         let program = &mut self.program;
         program.end.extend(cells.constants.iter().map(|&(disp, value)| content(disp, value)));
-        program.end.extend(cells.last.values().chain(cells.sequence.values()).map(|&(disp, value)| content(disp, value)));
+        program.end.extend(
+            cells
+                .last
+                .values()
+                .chain(cells.sequence.values())
+                .map(|&(disp, value)| content(disp, value)),
+        );
         program.end.push(content(cells.counter, cells.total));
         program.end.push(content(cells.ticket, cells.tickets.len() as u64));
         program.end.push(content(cells.increment, cells.increments.len() as u64));
@@ -554,7 +572,11 @@ impl Generator {
         program.groups.push(Group::Permutation(cells.increments.clone()));
         program.groups.push(Group::Sums { fetches: cells.sums.clone(), total: cells.total });
         let twins = cells.twins.map(|disp| content(disp, 0));
-        program.groups.push(Group::Twins { cells: twins, written: cells.twins_written.clone(), reads: cells.twins_read.clone() });
+        program.groups.push(Group::Twins {
+            cells: twins,
+            written: cells.twins_written.clone(),
+            reads: cells.twins_read.clone(),
+        });
         if let Some((disp, ops)) = &cells.election {
             program.groups.push(Group::Election { cell: content(*disp, 0), ops: ops.clone() });
         }

@@ -95,7 +95,10 @@ fn sweep(first: u64, programs: u64, broken: weather::Broken) -> (Sums, Option<(C
                     if taken > own.closest.0 {
                         own.closest = (taken, seed);
                     }
-                    fine.program.coverage.iter().for_each(|(what, count)| *own.coverage.entry(what).or_insert(0) += count);
+                    fine.program
+                        .coverage
+                        .iter()
+                        .for_each(|(what, count)| *own.coverage.entry(what).or_insert(0) += count);
                 }
                 Err(violation) => {
                     failed.fetch_min(seed, Ordering::Relaxed);
@@ -111,7 +114,9 @@ fn sweep(first: u64, programs: u64, broken: weather::Broken) -> (Sums, Option<(C
         if own.closest.0 > sums.closest.0 {
             sums.closest = own.closest;
         }
-        own.coverage.into_iter().for_each(|(what, count)| *sums.coverage.entry(what).or_insert(0) += count);
+        own.coverage
+            .into_iter()
+            .for_each(|(what, count)| *sums.coverage.entry(what).or_insert(0) += count);
     };
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
@@ -150,7 +155,8 @@ fn legal_programs_keep_every_rule() {
         let skip = skip.split(',').filter_map(|text| text.parse().ok()).collect();
         return replay(&Case { skip, ..case(seed) });
     }
-    let (first, programs) = (number("MPIX_SWARM_FIRST").unwrap_or(1), number("MPIX_SWARM_SEEDS").unwrap_or(PROGRAMS));
+    let (first, programs) =
+        (number("MPIX_SWARM_FIRST").unwrap_or(1), number("MPIX_SWARM_SEEDS").unwrap_or(PROGRAMS));
     let began = Instant::now();
     let (sums, failed) = sweep(first, programs, None);
     let seconds = began.elapsed().as_secs_f64();
@@ -167,7 +173,11 @@ fn legal_programs_keep_every_rule() {
     sums.coverage.iter().for_each(|(what, count)| println!("  {count:>9} {what}"));
     if let Some((failed, violation)) = failed {
         println!("class {}, seed {}: {}", violation.class, failed.seed, violation.text);
-        let smallest = if number("MPIX_SWARM_SHRINK") == Some(0) { failed.clone() } else { shrink(&failed, &violation.class) };
+        let smallest = if number("MPIX_SWARM_SHRINK") == Some(0) {
+            failed.clone()
+        } else {
+            shrink(&failed, &violation.class)
+        };
         panic!(
             "class {}, seed {}: {}\n  replay: {}\n  smallest: {}",
             violation.class,
@@ -184,7 +194,8 @@ fn legal_programs_keep_every_rule() {
 fn a_seed_runs_twice_alike() {
     catch_panics();
     for seed in [7, 77, 777, 7777] {
-        let report = || run(&case(seed), None).map(|fine| fine.report).map_err(|violation| violation.text);
+        let report =
+            || run(&case(seed), None).map(|fine| fine.report).map_err(|violation| violation.text);
         assert_eq!(report(), report());
     }
 }
@@ -219,8 +230,13 @@ fn broken_promises_are_seen() {
     ];
     for (fault, class) in faults {
         let (_, found) = sweep(1, PROGRAMS, Some((fault, 10)));
-        let (case, violation) = found.unwrap_or_else(|| panic!("{fault:?} is not seen in {PROGRAMS} programs"));
+        let (case, violation) =
+            found.unwrap_or_else(|| panic!("{fault:?} is not seen in {PROGRAMS} programs"));
         println!("{fault:?}: seed {}, {}", case.seed, violation.class);
-        assert!(class.split(' ').any(|class| class == violation.class), "{fault:?}: {}", violation.text);
+        assert!(
+            class.split(' ').any(|class| class == violation.class),
+            "{fault:?}: {}",
+            violation.text
+        );
     }
 }

@@ -51,7 +51,14 @@ impl Generator {
     /// A notification, to `target`.
     fn notify(&mut self, open: &Open, target: Rank, counter: u32) {
         let disp = counter as usize;
-        let id = self.plan(Plan { window: open.window, kind: OpKind::Notify, target, disp, len: 0, ..NO_OP });
+        let id = self.plan(Plan {
+            window: open.window,
+            kind: OpKind::Notify,
+            target,
+            disp,
+            len: 0,
+            ..NO_OP
+        });
         self.call(open.me, Call::Op(id));
         self.cells(open.window, target).counts.raised[disp] += 1;
     }
@@ -89,7 +96,11 @@ impl Generator {
     /// On memory that nothing else touches, to be notified of.
     pub fn own_operation(&mut self, open: &mut Open, target: Rank) -> Told {
         let window = open.window;
-        let len = if self.features.bulk && self.one_in(3) { self.rng.usize(1..6000) } else { self.rng.usize(1..40) };
+        let len = if self.features.bulk && self.one_in(3) {
+            self.rng.usize(1..6000)
+        } else {
+            self.rng.usize(1..40)
+        };
         let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get][self.rng.usize(0..3)];
         let len = if kind == OpKind::Put { len } else { 8 };
         let (disp, value) = (self.alloc(window, target, len), self.value());
@@ -102,7 +113,10 @@ impl Generator {
                 self.count("get with notification");
             }
             OpKind::Accumulate => {
-                self.issue(open, Plan { reduction: reduction::SUM, source: Source::Value(value), ..plan });
+                self.issue(
+                    open,
+                    Plan { reduction: reduction::SUM, source: Source::Value(value), ..plan },
+                );
                 self.count("accumulate with notification");
             }
             _ => {
@@ -124,7 +138,8 @@ impl Generator {
         }
         let window = self.rng.u32(0..self.windows);
         let counts = &self.cells[window as usize][me as usize].counts;
-        let (shared, taken, own) = (counts.raised[0], counts.raised[1], counts.raised.len() as u32 - OWN);
+        let (shared, taken, own) =
+            (counts.raised[0], counts.raised[1], counts.raised.len() as u32 - OWN);
         match self.rng.u8(0..6) {
             0 if shared > 0 => {
                 self.count("threshold");
@@ -145,8 +160,22 @@ impl Generator {
         }
     }
 
-    fn await_counters(&mut self, window: u32, me: Rank, first: u32, number: u32, expected: u64, blocks: bool) -> bool {
-        self.closing(me, blocks, &[], |how| Step::AwaitCounters { window, first, number, expected, how })
+    fn await_counters(
+        &mut self,
+        window: u32,
+        me: Rank,
+        first: u32,
+        number: u32,
+        expected: u64,
+        blocks: bool,
+    ) -> bool {
+        self.closing(me, blocks, &[], |how| Step::AwaitCounters {
+            window,
+            first,
+            number,
+            expected,
+            how,
+        })
     }
 
     /// What is told by a counter of its own is there as soon as that is seen, and nothing else was waited for.
@@ -193,7 +222,12 @@ impl Generator {
     /// What counters hold at the end, and memory that its rank was told of and has left alone.
     pub fn conclude_counts(&mut self, window: u32, rank: Rank) {
         let counts = &self.cells[window as usize][rank as usize].counts;
-        let raised = (0..).zip(&counts.raised).map(|(counter, raised)| Count { window, rank, counter, raised: *raised });
+        let raised = (0..).zip(&counts.raised).map(|(counter, raised)| Count {
+            window,
+            rank,
+            counter,
+            raised: *raised,
+        });
         self.program.counts.extend(raised);
         self.program.end.extend(counts.told.iter().filter_map(|(_, told)| told.left_alone()));
     }

@@ -31,7 +31,11 @@ impl Open {
 
     /// Its operations to `target`, or all.
     pub fn ids(&self, target: Option<Rank>) -> Vec<OpId> {
-        self.ops.iter().filter(|(to, _)| target.is_none_or(|target| target == *to)).map(|(_, id)| *id).collect()
+        self.ops
+            .iter()
+            .filter(|(to, _)| target.is_none_or(|target| target == *to))
+            .map(|(_, id)| *id)
+            .collect()
     }
 }
 
@@ -88,7 +92,11 @@ impl Generator {
 
     /// Into memory that nothing else touches: also read back, after a flush.
     fn own_put(&mut self, open: &mut Open, target: Rank) {
-        let len = if self.features.bulk && self.one_in(3) { self.rng.usize(1..6000) } else { self.rng.usize(1..40) };
+        let len = if self.features.bulk && self.one_in(3) {
+            self.rng.usize(1..6000)
+        } else {
+            self.rng.usize(1..40)
+        };
         let (disp, value) = (self.alloc(open.window, target, len), self.value());
         let content = Content { window: open.window, rank: target, disp, len, value };
         self.program.end.push(content);
@@ -97,7 +105,10 @@ impl Generator {
         self.count("put");
         if len == 8 && open.passive && open.may_wait && self.features.flushes {
             self.flush_how(open, Some(target), false, true);
-            self.issue(open, Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(value), ..NO_OP });
+            self.issue(
+                open,
+                Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(value), ..NO_OP },
+            );
         }
     }
 
@@ -107,7 +118,8 @@ impl Generator {
         let content = Content { window: open.window, rank: target, disp, len: 8, value };
         self.program.end.push(content);
         open.puts.push(content);
-        let plan = Plan { kind: OpKind::Accumulate, reduction: reduction::SUM, target, disp, ..NO_OP };
+        let plan =
+            Plan { kind: OpKind::Accumulate, reduction: reduction::SUM, target, disp, ..NO_OP };
         self.issue(open, Plan { source: Source::Value(value), ..plan });
         self.count("accumulate");
     }
@@ -118,7 +130,14 @@ impl Generator {
         let fetches = self.rng.bool();
         let disp = self.cells(open.window, target).counter;
         let kind = if fetches { OpKind::GetAccumulate } else { OpKind::Accumulate };
-        let plan = Plan { kind, reduction: reduction::SUM, target, disp, source: Source::Value(value), ..NO_OP };
+        let plan = Plan {
+            kind,
+            reduction: reduction::SUM,
+            target,
+            disp,
+            source: Source::Value(value),
+            ..NO_OP
+        };
         let id = self.issue(open, plan);
         let cells = self.cells(open.window, target);
         cells.total += value;
@@ -131,14 +150,18 @@ impl Generator {
     fn constant(&mut self, open: &mut Open, target: Rank) {
         let which = self.rng.usize(0..2);
         let (disp, value) = self.cells(open.window, target).constants[which];
-        self.issue(open, Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(value), ..NO_OP });
+        self.issue(
+            open,
+            Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(value), ..NO_OP },
+        );
         self.count("get");
     }
 
     /// Takes a number: no two get the same.
     fn ticket(&mut self, open: &mut Open, target: Rank) {
         let disp = self.cells(open.window, target).ticket;
-        let plan = Plan { kind: OpKind::GetAccumulate, reduction: reduction::SUM, target, disp, ..NO_OP };
+        let plan =
+            Plan { kind: OpKind::GetAccumulate, reduction: reduction::SUM, target, disp, ..NO_OP };
         let id = self.issue(open, Plan { source: Source::Value(1), ..plan });
         self.cells(open.window, target).tickets.push(id);
         self.count("get_accumulate");
@@ -151,7 +174,16 @@ impl Generator {
             self.cells(open.window, target).election = Some((disp, Vec::new()));
         }
         let disp = self.cells(open.window, target).election.as_ref().expect("made above").0;
-        let id = self.issue(open, Plan { kind: OpKind::CompareAndSwap, target, disp, source: Source::Value(value), ..NO_OP });
+        let id = self.issue(
+            open,
+            Plan {
+                kind: OpKind::CompareAndSwap,
+                target,
+                disp,
+                source: Source::Value(value),
+                ..NO_OP
+            },
+        );
         let cells = self.cells(open.window, target);
         cells.election.as_mut().expect("made above").1.push((id, value));
         self.count("compare_and_swap");
@@ -167,7 +199,10 @@ impl Generator {
         let (disp, current) = known.unwrap_or_else(|| (self.alloc(open.window, target, 8), 0));
         if self.one_in(3) {
             self.cells(open.window, target).last.insert(open.me, (disp, current));
-            self.issue(open, Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(current), ..NO_OP });
+            self.issue(
+                open,
+                Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(current), ..NO_OP },
+            );
             return self.count("get");
         }
         let value = self.value();
@@ -180,7 +215,8 @@ impl Generator {
     fn sequence(&mut self, open: &mut Open, target: Rank) {
         let known = self.cells(open.window, target).sequence.get(&open.me).copied();
         let ordered = self.ordered(open.window);
-        let (disp, mut current) = known.filter(|_| ordered).unwrap_or_else(|| (self.alloc(open.window, target, 8), 0));
+        let (disp, mut current) =
+            known.filter(|_| ordered).unwrap_or_else(|| (self.alloc(open.window, target, 8), 0));
         for _ in 0..self.rng.u32(1..4) {
             let operand = self.value();
             let (reduction, next) = match self.rng.u8(0..5) {
@@ -193,7 +229,10 @@ impl Generator {
             let fetches = reduction == reduction::NO_OP || self.rng.bool();
             let plan = Plan { reduction, target, disp, source: Source::Value(operand), ..NO_OP };
             if fetches {
-                self.issue(open, Plan { kind: OpKind::GetAccumulate, expect: Expect::Exactly(current), ..plan });
+                self.issue(
+                    open,
+                    Plan { kind: OpKind::GetAccumulate, expect: Expect::Exactly(current), ..plan },
+                );
             } else {
                 self.issue(open, Plan { kind: OpKind::Accumulate, ..plan });
             }
@@ -202,7 +241,13 @@ impl Generator {
         if ordered {
             self.cells(open.window, target).sequence.insert(open.me, (disp, current));
         } else {
-            self.program.end.push(Content { window: open.window, rank: target, disp, len: 8, value: current });
+            self.program.end.push(Content {
+                window: open.window,
+                rank: target,
+                disp,
+                len: 8,
+                value: current,
+            });
         }
         self.count("sequence of atomics");
     }
@@ -251,7 +296,8 @@ impl Generator {
     /// ... and read together.
     pub fn read_twins(&mut self, open: &mut Open, target: Rank) {
         let twins = self.cells(open.window, target).twins;
-        let reads = twins.map(|disp| self.issue(open, Plan { kind: OpKind::Get, target, disp, ..NO_OP }));
+        let reads =
+            twins.map(|disp| self.issue(open, Plan { kind: OpKind::Get, target, disp, ..NO_OP }));
         self.cells(open.window, target).twins_read.push(reads);
         // Readers that stay for a while leave in another order than they came.
         if self.rng.bool() {

@@ -48,7 +48,16 @@ enum Taking {
 
 impl Player {
     pub fn new(me: Rank, program: Rc<Program>, buffers: Buffers) -> Self {
-        Player { me, program, buffers, at: 0, pause: 0, pausing: false, taking: Taking::Nothing, taken: HashMap::new() }
+        Player {
+            me,
+            program,
+            buffers,
+            at: 0,
+            pause: 0,
+            pausing: false,
+            taking: Taking::Nothing,
+            taken: HashMap::new(),
+        }
     }
 
     /// Gives an operation its buffers.
@@ -77,9 +86,14 @@ impl Player {
             _ if data.is_empty() => Addr(0),
             _ => place(net, &data),
         };
-        let fetches = matches!(plan.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap);
+        let fetches =
+            matches!(plan.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap);
         let result = if fetches { place(net, &vec![UNFETCHED; plan.len]) } else { Addr(0) };
-        let compare = if plan.kind == OpKind::CompareAndSwap { place(net, &plan.compare.to_ne_bytes()) } else { Addr(0) };
+        let compare = if plan.kind == OpKind::CompareAndSwap {
+            place(net, &plan.compare.to_ne_bytes())
+        } else {
+            Addr(0)
+        };
         self.buffers.borrow_mut()[id] = Some((origin, result));
         let words = plan.len.is_multiple_of(8);
         Op {
@@ -124,13 +138,27 @@ impl Player {
             disp: plan.disp as i64,
         });
         let (len, target, kind) = (plan.len as u64, plan.target, plan.kind);
-        let (element, reduction, extent, shape) = (ELEMENT, plan.reduction, WORD as u8, Some(shape));
-        Op { origin, result, compare: Addr(0), disp: 0, len, target, kind, element, reduction, extent, shape }
+        let (element, reduction, extent, shape) =
+            (ELEMENT, plan.reduction, WORD as u8, Some(shape));
+        Op {
+            origin,
+            result,
+            compare: Addr(0),
+            disp: 0,
+            len,
+            target,
+            kind,
+            element,
+            reduction,
+            extent,
+            shape,
+        }
     }
 
     fn scribble(&self, ids: &[OpId], net: &mut Network) {
         for &id in ids {
-            if let Some((origin, _)) = self.buffers.borrow()[id].filter(|(origin, _)| origin.0 != 0) {
+            if let Some((origin, _)) = self.buffers.borrow()[id].filter(|(origin, _)| origin.0 != 0)
+            {
                 let plan = &self.program.plans[id];
                 let (before, len) = plan.sides.map_or((0, plan.len), |which| {
                     let places = &self.program.sides[which as usize].origin;
@@ -151,7 +179,13 @@ impl Player {
                 return None;
             }
             self.taking = Taking::Waited;
-            return Some(Step::AwaitCounters { window, first: counter, number: 1, expected: 1, how: How::Blocking });
+            return Some(Step::AwaitCounters {
+                window,
+                first: counter,
+                number: 1,
+                expected: 1,
+                how: How::Blocking,
+            });
         }
         self.taking = Taking::Reset;
         Some(Step::ResetCounter { window, counter })
@@ -202,7 +236,8 @@ impl Script for Player {
                     let op = self.op(*id, at.net);
                     Some(Step::IssueRequest { window: program.plans[*id].window, op, slot: *slot })
                 }
-                Call::TestLoop(window) => match self.round(at.flag, Step::Test { window: *window }) {
+                Call::TestLoop(window) => match self.round(at.flag, Step::Test { window: *window })
+                {
                     Some(step) => return step,
                     None => None,
                 },
@@ -214,16 +249,21 @@ impl Script for Player {
                     self.scribble(ids, at.net);
                     None
                 }
-                Call::TakeLoop { window, counter, until } => match self.take(at.value, *window, *counter, *until) {
-                    Some(step) => return step,
-                    None => None,
-                },
+                Call::TakeLoop { window, counter, until } => {
+                    match self.take(at.value, *window, *counter, *until) {
+                        Some(step) => return step,
+                        None => None,
+                    }
+                }
                 Call::Store(Content { window, disp, len, value, .. }) => {
-                    at.net.window_mut(*window, self.me)[*disp..][..*len].copy_from_slice(&bytes_of(*value, *len));
+                    at.net.window_mut(*window, self.me)[*disp..][..*len]
+                        .copy_from_slice(&bytes_of(*value, *len));
                     None
                 }
                 Call::TestExpectationLoop { window, place } => {
-                    match self.round(at.flag, Step::TestExpectation { window: *window, place: *place }) {
+                    match self
+                        .round(at.flag, Step::TestExpectation { window: *window, place: *place })
+                    {
                         Some(step) => return step,
                         None => None,
                     }

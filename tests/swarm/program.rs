@@ -145,7 +145,10 @@ pub fn bytes_of(value: u64, len: usize) -> Vec<u8> {
         return value.to_ne_bytes().to_vec();
     }
     (0..len as u64)
-        .map(|at| (value.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(at.wrapping_mul(value | 1)) >> 24) as u8)
+        .map(|at| {
+            (value.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(at.wrapping_mul(value | 1))
+                >> 24) as u8
+        })
         .collect()
 }
 
@@ -166,7 +169,11 @@ impl fmt::Display for Program {
             for (at, call) in calls.iter().enumerate() {
                 match call {
                     Call::Op(id) => writeln!(f, "rank {rank} {at}: op {id} {:?}", self.plans[*id])?,
-                    Call::Request(id, slot) => writeln!(f, "rank {rank} {at}: op {id} in slot {slot} {:?}", self.plans[*id])?,
+                    Call::Request(id, slot) => writeln!(
+                        f,
+                        "rank {rank} {at}: op {id} in slot {slot} {:?}",
+                        self.plans[*id]
+                    )?,
                     Call::Step(step) => writeln!(f, "rank {rank} {at}: {step:?}")?,
                     call => writeln!(f, "rank {rank} {at}: {call:?}")?,
                 }

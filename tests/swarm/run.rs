@@ -49,7 +49,9 @@ pub fn catch_panics() {
     panic::set_hook(Box::new(move |info| {
         if QUIET.get() {
             let text = info.payload_as_str().unwrap_or("a panic without words");
-            let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
+            let place = info
+                .location()
+                .map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
             SAID.set(format!("{text}{place}"));
         } else {
             before(info);
@@ -58,10 +60,12 @@ pub fn catch_panics() {
 }
 
 /// What a checker says begins with its class; anything else is a crash of the engine or of the tests.
-const CLASSES: [&str; 9] = ["memory", "count", "match", "order", "exclusion", "completion", "liveness", "leak", "refused"];
+const CLASSES: [&str; 9] =
+    ["memory", "count", "match", "order", "exclusion", "completion", "liveness", "leak", "refused"];
 
 fn violation(text: String) -> Violation {
-    let class = CLASSES.into_iter().find(|class| text.contains(&format!("[{class}] "))).unwrap_or("crash");
+    let class =
+        CLASSES.into_iter().find(|class| text.contains(&format!("[{class}] "))).unwrap_or("crash");
     Violation { class: class.to_owned(), text }
 }
 
@@ -95,7 +99,11 @@ pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Fine, Violati
     }
 }
 
-fn play(case: &Case, program: &Rc<Program>, watcher: &mut Watcher) -> Result<(Report, Time), Violation> {
+fn play(
+    case: &Case,
+    program: &Rc<Program>,
+    watcher: &mut Watcher,
+) -> Result<(Report, Time), Violation> {
     let settings = weather(case.seed, program);
     let buffers = Rc::new(RefCell::new(vec![None; program.plans.len()]));
     let player = |me| Player::new(me, Rc::clone(program), Rc::clone(&buffers));
@@ -110,8 +118,9 @@ fn play(case: &Case, program: &Rc<Program>, watcher: &mut Watcher) -> Result<(Re
     }
     let result = world.run_watched(watcher);
     let report = result.map_err(|stuck| {
-        let ended = (0..world.net().windows())
-            .all(|window| (0..program.ranks).all(|rank| world.window(window, rank).epochs_pending() == 0));
+        let ended = (0..world.net().windows()).all(|window| {
+            (0..program.ranks).all(|rank| world.window(window, rank).epochs_pending() == 0)
+        });
         let class = match stuck.because {
             StuckBecause::Refused { .. } => "refused",
             StuckBecause::DeadLock if ended => "leak",
@@ -137,7 +146,11 @@ pub fn shrink(case: &Case, class: &str) -> Case {
     let mut goes_on = true;
     while goes_on {
         goes_on = false;
-        for number in (0..transactions).rev().filter(|number| !smallest.skip.contains(number)).collect::<Vec<_>>() {
+        for number in (0..transactions)
+            .rev()
+            .filter(|number| !smallest.skip.contains(number))
+            .collect::<Vec<_>>()
+        {
             let mut smaller = smallest.clone();
             smaller.skip.push(number);
             smaller.skip.sort_unstable();

@@ -40,7 +40,10 @@ impl Places {
 
     /// Plain bytes.
     pub fn flat(words: usize) -> Self {
-        Places::new(Side::flat((words * WORD) as u64), (0..words as i64).map(|word| word * WORD as i64).collect())
+        Places::new(
+            Side::flat((words * WORD) as u64),
+            (0..words as i64).map(|word| word * WORD as i64).collect(),
+        )
     }
 
     /// Where an element begins in memory that is as long as the span.
@@ -94,7 +97,8 @@ impl Generator {
             }
             1 => {
                 let (count, block) = (rng.u64(1..6), rng.u64(1..4));
-                let stride = extent * (block as i64 + rng.i64(0..4)) * if rng.bool() { 1 } else { -1 };
+                let stride =
+                    extent * (block as i64 + rng.i64(0..4)) * if rng.bool() { 1 } else { -1 };
                 let one: Vec<i64> = copies(&words, block, extent, 0).collect();
                 (inner.strided(count, block, stride), copies(&one, count, stride, 0).collect())
             }
@@ -107,7 +111,10 @@ impl Generator {
                     at += extent * (count as i64 + rng.i64(0..3));
                 }
                 rng.shuffle(&mut blocks);
-                let all = blocks.iter().flat_map(|block| copies(&words, block.count, extent, block.at)).collect();
+                let all = blocks
+                    .iter()
+                    .flat_map(|block| copies(&words, block.count, extent, block.at))
+                    .collect();
                 (inner.blocks(blocks), all)
             }
             3 => {
@@ -115,8 +122,12 @@ impl Generator {
                 let low = |words: &[i64]| words.iter().min().copied().unwrap_or(0);
                 let high = |words: &[i64]| words.iter().max().map_or(0, |last| last + WORD as i64);
                 let at = high(&words) - low(&others) + WORD as i64 * self.rng.i64(0..3);
-                let members = [(Block { count: 1, at: 0 }, &inner), (Block { count: 1, at }, &other)];
-                (Layout::structure(members), words.iter().copied().chain(copies(&others, 1, 0, at)).collect())
+                let members =
+                    [(Block { count: 1, at: 0 }, &inner), (Block { count: 1, at }, &other)];
+                (
+                    Layout::structure(members),
+                    words.iter().copied().chain(copies(&others, 1, 0, at)).collect(),
+                )
             }
             _ => (Some(inner.resized(0, extent.abs() + WORD as i64 * rng.i64(0..3))), words),
         };
@@ -148,20 +159,26 @@ impl Generator {
             1 => {
                 let stride = WORD as i64 * self.rng.i64(1..4);
                 let layout = word.repeated(count as u64, stride).expect("small numbers");
-                return Places::new(Side::items(Arc::new(layout), 1), copies(&[0], count as u64, stride, 0).collect());
+                return Places::new(
+                    Side::items(Arc::new(layout), 1),
+                    copies(&[0], count as u64, stride, 0).collect(),
+                );
             }
             _ => {
-                let mut places: Vec<i64> = (0..count as i64).map(|at| at * 2 * WORD as i64).collect();
+                let mut places: Vec<i64> =
+                    (0..count as i64).map(|at| at * 2 * WORD as i64).collect();
                 self.rng.shuffle(&mut places);
                 places
             }
         };
-        let layout = word.blocks(words.iter().map(|at| Block { count: 1, at: *at })).expect("small numbers");
+        let layout =
+            word.blocks(words.iter().map(|at| Block { count: 1, at: *at })).expect("small numbers");
         Places::new(Side::items(Arc::new(layout), 1), words)
     }
 
     fn sides(&mut self, target: Places) -> u32 {
-        let (origin, result) = (self.places_for(target.words.len()), self.places_for(target.words.len()));
+        let (origin, result) =
+            (self.places_for(target.words.len()), self.places_for(target.words.len()));
         self.program.sides.push(Rc::new(Sides { origin, result, target }));
         self.program.sides.len() as u32 - 1
     }
@@ -188,7 +205,16 @@ impl Generator {
         let kind = if put { OpKind::Put } else { OpKind::Accumulate };
         let reduction = if put { reduction::REPLACE } else { reduction::SUM };
         let sides = Some(self.sides(places.clone()));
-        let plan = Plan { kind, reduction, target, disp, len, sides, source: Source::Value(value), ..NO_OP };
+        let plan = Plan {
+            kind,
+            reduction,
+            target,
+            disp,
+            len,
+            sides,
+            source: Source::Value(value),
+            ..NO_OP
+        };
         self.issue(open, plan);
         self.count(if put { "put with a datatype" } else { "accumulate with a datatype" });
         if open.passive && open.may_wait && self.features.flushes {
@@ -212,7 +238,11 @@ impl Generator {
         for _ in 0..self.rng.u32(2..6) {
             // A part of the block, with a datatype or without.
             let (places, first) = loop {
-                let places = if self.one_in(3) { Places::flat(self.rng.usize(1..=BLOCK)) } else { self.any_places(BLOCK) };
+                let places = if self.one_in(3) {
+                    Places::flat(self.rng.usize(1..=BLOCK))
+                } else {
+                    self.any_places(BLOCK)
+                };
                 if places.span <= BLOCK * WORD {
                     let room = BLOCK - places.span / WORD;
                     break (places, self.rng.usize(0..=room));
@@ -223,7 +253,13 @@ impl Generator {
             let operands = words_of(value, count);
             let word = |at: usize| first + places.at(at) / WORD;
             let old: Vec<u64> = (0..count).map(|at| current[word(at)]).collect();
-            let reduction = [reduction::REPLACE, reduction::SUM, reduction::BXOR, reduction::MAX, reduction::NO_OP];
+            let reduction = [
+                reduction::REPLACE,
+                reduction::SUM,
+                reduction::BXOR,
+                reduction::MAX,
+                reduction::NO_OP,
+            ];
             let reduction = reduction[self.rng.usize(0..5)];
             for at in 0..count {
                 let (held, operand) = (&mut current[word(at)], operands[at]);
@@ -243,7 +279,20 @@ impl Generator {
             let sides = if plain { None } else { Some(self.sides(places)) };
             let expect = if fetches { self.words(old) } else { Expect::Open };
             let source = Source::Value(value);
-            self.issue(open, Plan { kind, reduction, target, disp, len: count * WORD, sides, source, expect, ..NO_OP });
+            self.issue(
+                open,
+                Plan {
+                    kind,
+                    reduction,
+                    target,
+                    disp,
+                    len: count * WORD,
+                    sides,
+                    source,
+                    expect,
+                    ..NO_OP
+                },
+            );
         }
         if ordered {
             self.cells(open.window, target).block.insert(open.me, (base, current));

@@ -45,23 +45,38 @@ pub struct Tags {
 }
 
 fn accepts(wanted: Wanted, source: Rank, tag: u32) -> bool {
-    wanted.source.is_none_or(|wanted| wanted == source) && wanted.tag.is_none_or(|wanted| wanted == tag)
+    wanted.source.is_none_or(|wanted| wanted == source)
+        && wanted.tag.is_none_or(|wanted| wanted == tag)
 }
 
 fn overlap(one: Wanted, other: Wanted) -> bool {
-    let apart = |one: Option<u32>, other: Option<u32>| one.zip(other).is_some_and(|(one, other)| one != other);
+    let apart = |one: Option<u32>, other: Option<u32>| {
+        one.zip(other).is_some_and(|(one, other)| one != other)
+    };
     !apart(one.source, other.source) && !apart(one.tag, other.tag)
 }
 
 impl Tags {
     pub fn new(wild: bool) -> Self {
-        Tags { wild, called: Vec::new(), own: OWN, told: Vec::new(), starts: Vec::new(), idle: Vec::new() }
+        Tags {
+            wild,
+            called: Vec::new(),
+            own: OWN,
+            told: Vec::new(),
+            starts: Vec::new(),
+            idle: Vec::new(),
+        }
     }
 
     /// How many these starts may take of what is wanted, and how many of that have been called for.
     fn demand_and_supply(&self, starts: &[Start], wanted: Wanted) -> (u64, u64) {
-        let demand = starts.iter().filter(|start| overlap(start.wanted, wanted)).map(|start| start.expected).sum();
-        let supply = self.called.iter().filter(|(source, tag)| accepts(wanted, *source, *tag)).count();
+        let demand = starts
+            .iter()
+            .filter(|start| overlap(start.wanted, wanted))
+            .map(|start| start.expected)
+            .sum();
+        let supply =
+            self.called.iter().filter(|(source, tag)| accepts(wanted, *source, *tag)).count();
         (demand, supply as u64)
     }
 
@@ -83,7 +98,9 @@ impl Tags {
 
     /// Starts that a wait may be for.
     fn open(&self) -> Vec<usize> {
-        (0..self.starts.len()).filter(|at| !self.starts[*at].met && !self.starts[*at].abandoned).collect()
+        (0..self.starts.len())
+            .filter(|at| !self.starts[*at].met && !self.starts[*at].abandoned)
+            .collect()
     }
 }
 
@@ -94,7 +111,14 @@ impl Generator {
 
     /// A notification, to `target`.
     fn tell(&mut self, open: &Open, target: Rank, tag: u32) {
-        let id = self.plan(Plan { window: open.window, kind: OpKind::NotifyTagged, target, disp: tag as usize, len: 0, ..NO_OP });
+        let id = self.plan(Plan {
+            window: open.window,
+            kind: OpKind::NotifyTagged,
+            target,
+            disp: tag as usize,
+            len: 0,
+            ..NO_OP
+        });
         self.call(open.me, Call::Op(id));
         self.tags(open.window, target).called.push((open.me, tag));
     }
@@ -150,7 +174,14 @@ impl Generator {
         place
     }
 
-    fn start(&mut self, window: u32, me: Rank, place: Slot, wanted: Wanted, expected: u64) -> usize {
+    fn start(
+        &mut self,
+        window: u32,
+        me: Rank,
+        place: Slot,
+        wanted: Wanted,
+        expected: u64,
+    ) -> usize {
         self.step(me, Step::StartExpecting { window, place });
         self.count(match wanted {
             Wanted { source: Some(_), tag: Some(_) } => "expectation",
@@ -197,7 +228,11 @@ impl Generator {
             0..=2 => {
                 let wanted = self.any_wanted(window, me);
                 let surplus = self.tags(window, me).surplus(wanted);
-                let expected = if surplus > 0 && self.rng.bool() { self.rng.u64(1..=surplus) } else { self.rng.u64(1..4) };
+                let expected = if surplus > 0 && self.rng.bool() {
+                    self.rng.u64(1..=surplus)
+                } else {
+                    self.rng.u64(1..4)
+                };
                 let place = self.make(window, me, wanted, expected);
                 if self.one_in(8) {
                     self.tags(window, me).idle.push((place, wanted, expected));

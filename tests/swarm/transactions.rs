@@ -59,14 +59,19 @@ impl Generator {
         for section in 0..sections {
             let nosucceed = asserts && section + 1 == sections && self.rng.bool();
             items.push(Box::new(move |g| {
-                let opens: Vec<Open> = (0..g.ranks).map(|me| g.fence_operations(window, me)).collect();
+                let opens: Vec<Open> =
+                    (0..g.ranks).map(|me| g.fence_operations(window, me)).collect();
                 let puts: Vec<_> = opens.iter().flat_map(|open| open.puts.clone()).collect();
                 let close: Item = Box::new(move |g| {
                     for open in opens {
                         let blocks = g.blocks();
                         let assert = Assert { nosucceed, ..NOTHING };
                         let ids = open.ids(None);
-                        if g.closing(open.me, blocks, &ids, |how| Step::Fence { window, assert, how }) {
+                        if g.closing(open.me, blocks, &ids, |how| Step::Fence {
+                            window,
+                            assert,
+                            how,
+                        }) {
                             let own = puts.iter().filter(|content| content.rank == open.me);
                             own.for_each(|content| g.call(open.me, Call::See(*content)));
                         }
@@ -125,7 +130,9 @@ impl Generator {
                     let ids = open.ids(None);
                     g.closing(open.me, blocks, &ids, |how| Step::Complete { window, how });
                     for content in open.puts {
-                        if let Some(exposure) = &mut g.exposures[window as usize][content.rank as usize] {
+                        if let Some(exposure) =
+                            &mut g.exposures[window as usize][content.rank as usize]
+                        {
                             exposure.sees.push(content);
                         }
                     }
@@ -158,12 +165,14 @@ impl Generator {
         let mut ranks = self.any_group();
         ranks.truncate(2);
         for me in ranks {
-            let mut places: Vec<(u32, Rank)> = self.any_group().into_iter().map(|target| (window, target)).collect();
+            let mut places: Vec<(u32, Rank)> =
+                self.any_group().into_iter().map(|target| (window, target)).collect();
             // A lock that overtakes an earlier epoch may be held while the next one has to wait for that epoch: with a flag on,
             // hold-and-wait is the program's own affair (EP-10 speaks of the flags off).
             places.truncate(if self.ordered(window) { 2 } else { 1 });
             let second = self.rng.u32(0..self.windows);
-            let free = !self.is_active(second) && self.regimes[second as usize] == Regime::Contended;
+            let free =
+                !self.is_active(second) && self.regimes[second as usize] == Regime::Contended;
             let free = free && !self.freed && self.ordered(window) && self.ordered(second);
             if second != window && free && self.rng.bool() {
                 // A lock waits for earlier epochs of its own window, so it is taken under another window's lock where there are none.
@@ -178,7 +187,8 @@ impl Generator {
     }
 
     fn nested_locks(&mut self, me: Rank, places: &[(u32, Rank)]) {
-        let nesting = [Nesting::Blocking, Nesting::Flushed, Nesting::Nonblocking][self.rng.usize(0..3)];
+        let nesting =
+            [Nesting::Blocking, Nesting::Flushed, Nesting::Nonblocking][self.rng.usize(0..3)];
         let alone = places.len() == 1;
         let may_wait = alone || nesting != Nesting::Nonblocking;
         if !alone {
@@ -232,7 +242,8 @@ impl Generator {
                 self.end_exposure(window, me);
             }
             for &target in &targets {
-                let mode = if regime == Regime::Shared { LockMode::Shared } else { self.any_mode() };
+                let mode =
+                    if regime == Regime::Shared { LockMode::Shared } else { self.any_mode() };
                 let assert = self.unchecked_lock();
                 let blocking = self.blocks();
                 self.step(me, Step::Lock { window, mode, target, assert, blocking });
@@ -250,7 +261,11 @@ impl Generator {
                     for target in targets {
                         let blocks = g.blocks();
                         let ids = open.ids(Some(target));
-                        g.closing(open.me, blocks, &ids, |how| Step::Unlock { window, target, how });
+                        g.closing(open.me, blocks, &ids, |how| Step::Unlock {
+                            window,
+                            target,
+                            how,
+                        });
                     }
                 }
             });
@@ -278,7 +293,9 @@ impl Generator {
                 vec![Box::new(move |g| {
                     for me in ranks {
                         let mut open = g.lock_all(window, me, NOTHING);
-                        g.any_group().into_iter().for_each(|target| g.operations(&mut open, target));
+                        g.any_group()
+                            .into_iter()
+                            .for_each(|target| g.operations(&mut open, target));
                         g.unlock_all(open);
                     }
                 })]
@@ -293,7 +310,8 @@ impl Generator {
                     for open in &mut opens {
                         g.any_group().into_iter().for_each(|target| g.operations(open, target));
                     }
-                    let unlock: Item = Box::new(move |g| opens.into_iter().for_each(|open| g.unlock_all(open)));
+                    let unlock: Item =
+                        Box::new(move |g| opens.into_iter().for_each(|open| g.unlock_all(open)));
                     g.first(window, unlock);
                 });
                 g.first(window, operate);
@@ -315,7 +333,14 @@ impl Generator {
     }
 
     /// One short lock epoch with something in it.
-    pub fn locked(&mut self, window: u32, me: Rank, mode: LockMode, target: Rank, inside: impl FnOnce(&mut Self, &mut Open)) {
+    pub fn locked(
+        &mut self,
+        window: u32,
+        me: Rank,
+        mode: LockMode,
+        target: Rank,
+        inside: impl FnOnce(&mut Self, &mut Open),
+    ) {
         if me == target {
             self.end_exposure(window, me);
         }
@@ -333,7 +358,9 @@ impl Generator {
         let times = self.rng.u32(1..4);
         for me in self.any_group() {
             for _ in 0..times {
-                self.locked(window, me, LockMode::Exclusive, target, |g, open| g.increment(open, target));
+                self.locked(window, me, LockMode::Exclusive, target, |g, open| {
+                    g.increment(open, target)
+                });
             }
         }
     }
@@ -350,7 +377,11 @@ impl Generator {
                 Regime::Shared => false,
             };
             match self.rng.u8(0..4) {
-                0..=1 if owner => self.locked(window, me, LockMode::Exclusive, target, |g, open| g.write_twins(open, target)),
+                0..=1 if owner => {
+                    self.locked(window, me, LockMode::Exclusive, target, |g, open| {
+                        g.write_twins(open, target)
+                    })
+                }
                 3 if !matches!(regime, Regime::Private(_)) => {
                     let mut open = self.lock_all(window, me, NOTHING);
                     self.read_twins(&mut open, target);

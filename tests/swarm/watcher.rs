@@ -81,7 +81,12 @@ impl Watcher {
     /// What has happened since the last look.
     fn look(&mut self, net: &mut Network) {
         while let Some(happening) = net.next_happening() {
-            self.note(|| format!("{:>12} rank {} window {}: {:?}", happening.at, happening.by, happening.window, happening.what));
+            self.note(|| {
+                format!(
+                    "{:>12} rank {} window {}: {:?}",
+                    happening.at, happening.by, happening.window, happening.what
+                )
+            });
             let (at, by) = (happening.at, happening.by);
             let model = &mut self.models[happening.window as usize];
             match happening.what {
@@ -102,7 +107,9 @@ impl Watcher {
                     model.signalled(by, to, word, value);
                 }
                 What::Seen { to, word, value } => model.check_seen(by, to, word, value),
-                What::Accessed { home, word: LockWord::Tail, access: Atomic::Swap(node), .. } => model.queued(by, home, node),
+                What::Accessed {
+                    home, word: LockWord::Tail, access: Atomic::Swap(node), ..
+                } => model.queued(by, home, node),
                 What::Accessed { .. } => {}
             }
         }
@@ -145,9 +152,17 @@ impl Watcher {
                 held.push((epoch, target));
             } else {
                 let posted = !model.epochs[epoch].nocheck() && model.has_posted(epoch);
-                assert!(!posted, "[exclusion] rank {rank} operates on {target} and does not hold its lock");
-                let flushed = self.flushed.iter().any(|(by, of, epochs)| (*by, *of) == (rank, window) && epochs.contains(&epoch));
-                assert!(!flushed, "[completion] a flush of rank {rank} is complete before the lock of {target} is held [FL-1]");
+                assert!(
+                    !posted,
+                    "[exclusion] rank {rank} operates on {target} and does not hold its lock"
+                );
+                let flushed = self.flushed.iter().any(|(by, of, epochs)| {
+                    (*by, *of) == (rank, window) && epochs.contains(&epoch)
+                });
+                assert!(
+                    !flushed,
+                    "[completion] a flush of rank {rank} is complete before the lock of {target} is held [FL-1]"
+                );
             }
         }
         if let Some(epoch) = state.lock_all {
@@ -155,7 +170,10 @@ impl Watcher {
                 held.extend((0..self.ranks).map(|target| (epoch, target)));
             } else {
                 let posted = !model.epochs[epoch].nocheck() && model.has_posted(epoch);
-                assert!(!posted, "[exclusion] rank {rank} operates under a lock_all that it does not hold");
+                assert!(
+                    !posted,
+                    "[exclusion] rank {rank} operates under a lock_all that it does not hold"
+                );
             }
         }
         for (epoch, target) in held {
@@ -221,13 +239,19 @@ impl Watch for Watcher {
                 let epoch = self.model(window).of(rank).lock_all.take();
                 self.close(window, epoch)
             }
-            Step::Fence { window, assert, .. } => Called::Request(self.model(window).fence(rank, assert)),
-            Step::Flush { window, target, local, .. } => Called::Request(self.model(window).flush(rank, target, local)),
+            Step::Fence { window, assert, .. } => {
+                Called::Request(self.model(window).fence(rank, assert))
+            }
+            Step::Flush { window, target, local, .. } => {
+                Called::Request(self.model(window).flush(rank, target, local))
+            }
             Step::Issue { window, ref op } => {
                 self.model(window).issue(rank, op);
                 Called::Nothing
             }
-            Step::IssueRequest { window, ref op, .. } => Called::Request(Meaning::Operation(self.model(window).issue(rank, op))),
+            Step::IssueRequest { window, ref op, .. } => {
+                Called::Request(Meaning::Operation(self.model(window).issue(rank, op)))
+            }
             Step::AwaitCounters { window, first, number, expected, .. } => {
                 // Counters that are reset are waited for one by one.
                 let base = self.bases.get(&(rank, window, first)).copied().unwrap_or(0);
@@ -246,7 +270,12 @@ impl Watch for Watcher {
             Called::Nothing => unreachable!("calls without an outcome"),
             Called::Request(meaning) => meaning,
             Called::Test => {
-                let epoch = self.model(window).of(rank).exposure.take().expect("an open exposure is tested");
+                let epoch = self
+                    .model(window)
+                    .of(rank)
+                    .exposure
+                    .take()
+                    .expect("an open exposure is tested");
                 self.model(window).close(epoch);
                 Meaning::Close(epoch)
             }
@@ -255,7 +284,10 @@ impl Watch for Watcher {
             Outcome::Complete => self.complete(rank, window, &meaning),
             Outcome::Pending(id) => {
                 let before = self.alive.insert((rank, window, id), meaning);
-                assert!(before.is_none(), "[leak] request {id:?} of rank {rank} was given out twice");
+                assert!(
+                    before.is_none(),
+                    "[leak] request {id:?} of rank {rank} was given out twice"
+                );
             }
         }
     }
@@ -263,8 +295,12 @@ impl Watch for Watcher {
     fn completed(&mut self, rank: Rank, window: u32, id: RequestId, net: &mut Network) {
         self.look(net);
         let meaning = self.alive.remove(&(rank, window, id));
-        let meaning = meaning.unwrap_or_else(|| panic!("[completion] rank {rank} completes {id:?}, which is not alive"));
-        self.note(|| format!("{:>12} rank {rank} window {window}: complete {meaning:?}", net.clock()));
+        let meaning = meaning.unwrap_or_else(|| {
+            panic!("[completion] rank {rank} completes {id:?}, which is not alive")
+        });
+        self.note(|| {
+            format!("{:>12} rank {rank} window {window}: complete {meaning:?}", net.clock())
+        });
         self.complete(rank, window, &meaning);
     }
 
@@ -281,11 +317,23 @@ impl Watch for Watcher {
 
     fn met(&mut self, rank: Rank, window: u32, place: Slot, last: Arrival, net: &mut Network) {
         self.look(net);
-        self.note(|| format!("{:>12} rank {rank} window {window}: place {place} is met with {last:?}", net.clock()));
+        self.note(|| {
+            format!(
+                "{:>12} rank {rank} window {window}: place {place} is met with {last:?}",
+                net.clock()
+            )
+        });
         self.tags.met(window, rank, place, last);
     }
 
-    fn probed(&mut self, rank: Rank, window: u32, wanted: Wanted, found: Option<Arrival>, net: &mut Network) {
+    fn probed(
+        &mut self,
+        rank: Rank,
+        window: u32,
+        wanted: Wanted,
+        found: Option<Arrival>,
+        net: &mut Network,
+    ) {
         self.look(net);
         self.tags.probed(window, rank, wanted, found);
     }

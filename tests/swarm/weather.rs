@@ -22,7 +22,11 @@ fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     network.inline_max = [0, 8, 128][rng.usize(0..3)];
     network.local_stage = rng.bool();
     network.shared_lock_words = rng.bool();
-    network.tree = rng.bool().then(|| Tree { nodes_per_leaf: rng.u32(1..3), uplinks: rng.u32(1..3), hop: 100 * NS });
+    network.tree = rng.bool().then(|| Tree {
+        nodes_per_leaf: rng.u32(1..3),
+        uplinks: rng.u32(1..3),
+        hop: 100 * NS,
+    });
     if rng.u8(0..4) == 0 {
         // A CPU that is slow against the network, and the other way round.
         network.wire.latency = [50 * NS, 20 * US][rng.usize(0..2)];
@@ -60,7 +64,12 @@ pub fn weather(seed: u64, program: &Program) -> Settings {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_a5ed_5eed);
     let machine = machine(&mut rng, program.ranks, program.windows.len() as u32);
     let disorder = disorder(&mut rng);
-    let settings = Settings { carry: Carry::Bytes, disorder, progress_thread: rng.bool(), ..Settings::new(machine) };
+    let settings = Settings {
+        carry: Carry::Bytes,
+        disorder,
+        progress_thread: rng.bool(),
+        ..Settings::new(machine)
+    };
     let time_limit = bound(program, &settings);
     Settings { time_limit, event_limit: 2_000_000, ..settings }
 }
@@ -100,11 +109,9 @@ fn bound(program: &Program, settings: &Settings) -> Time {
     let ranks = u64::from(program.ranks);
     let slow = u64::from(disorder.slow_rank_factor.max(1));
     let slow_nic = u64::from(disorder.slow_nic_factor.max(1));
-    let loops = program
-        .calls
-        .iter()
-        .flatten()
-        .any(|call| matches!(call, Call::TestLoop(_) | Call::TestSlotLoop(_) | Call::TestExpectationLoop { .. }));
+    let loops = program.calls.iter().flatten().any(|call| {
+        matches!(call, Call::TestLoop(_) | Call::TestSlotLoop(_) | Call::TestExpectationLoop { .. })
+    });
     let hops = network.tree.map_or(0, |tree| 2 * tree.hop);
     let latency = network.wire.latency.max(network.loopback).max(network.local.latency);
     let cpu = slow * (settings.machine.call + network.wire.post + network.wire.handle);
@@ -123,7 +130,10 @@ fn bound(program: &Program, settings: &Settings) -> Time {
     let count: u64 = program.calls.iter().flatten().map(of).sum();
     let bytes = |plan: &super::program::Plan| {
         let fetched = u64::from(plan.kind == OpKind::GetAccumulate);
-        network.wire.serial(plan.len as u64) * slow_nic * (3 + fetched) + network.local.serial(plan.len as u64) * slow
+        network.wire.serial(plan.len as u64) * slow_nic * (3 + fetched)
+            + network.local.serial(plan.len as u64) * slow
     };
-    slow * program.computes() + (count + 10) * message + program.plans.iter().map(bytes).sum::<Time>()
+    slow * program.computes()
+        + (count + 10) * message
+        + program.plans.iter().map(bytes).sum::<Time>()
 }

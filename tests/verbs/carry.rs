@@ -48,12 +48,14 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     let held = hub.beside.get_or_insert_with(|| {
         let net = Net::new(u64::from(ranks) + 17);
         net.lock().unwrap().completions = COMPLETIONS.get();
-        net.lock().unwrap().fences = FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
+        net.lock().unwrap().fences =
+            FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
         let fabrics: Vec<Shared> = (0..ranks)
             .map(|rank| {
                 let nic: Box<dyn Nic> = match device() {
                     Some(name) => {
-                        let wanted = Wanted::read(if name == "any" { "" } else { &name }).expect("a device's name");
+                        let wanted = Wanted::read(if name == "any" { "" } else { &name })
+                            .expect("a device's name");
                         Box::new(Device::open(&wanted).expect("a device"))
                     }
                     None => Box::new(MemoryNic::new(&net)),
@@ -85,7 +87,9 @@ pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> 
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
     let own = Own { base: near.base(), bytes };
-    let direct =
-        unsafe { Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), DOMAIN.get(), own) }.expect("words");
+    let direct = unsafe {
+        Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), DOMAIN.get(), own)
+    }
+    .expect("words");
     VerbsCourier::new(HubCourier::new(hub, me), direct)
 }

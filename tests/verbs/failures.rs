@@ -17,7 +17,8 @@ type Three = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>);
 #[allow(clippy::disallowed_methods, reason = "a real interface tries for seconds")]
 fn until(w: &mut [Far], what: &str, mut so: impl FnMut(&mut [Far]) -> bool) {
     // A real interface tries for seconds; the one in memory fails at once.
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(if device().is_some() { 30 } else { 5 });
+    let end = std::time::Instant::now()
+        + std::time::Duration::from_secs(if device().is_some() { 30 } else { 5 });
     while !so(w) {
         assert!(std::time::Instant::now() < end, "{what}");
         poll(w);
@@ -59,7 +60,11 @@ fn a_queue_that_fails_ends_what_waits_for_it() {
     until(&mut w[..1], "nobody hears of it", |w| w[0].is_broken());
     assert_eq!(w[0].post(&put, Ticket(77)), Posted::NoResource);
     assert_eq!(w[0].signal(1, Word::Done, 9), Err(NoResource));
-    assert!(w[0].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("put")), "{:?}", w[0].lost());
+    assert!(
+        w[0].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("put")),
+        "{:?}",
+        w[0].lost()
+    );
 }
 
 /// A process that only waits for the other one hears of it through the host.
@@ -104,7 +109,8 @@ fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     net(&hub).lock().unwrap().stalled = Some(1);
     let mut flight = Flight::default();
     for (at, len) in [(0, 10_000), (10_000, 90_000)] {
-        let get = Op { result: Addr(result[at..].as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, len) };
+        let get =
+            Op { result: Addr(result[at..].as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, len) };
         assert!(flight.try_post(&mut w[0], &get));
     }
     net(&hub).lock().unwrap().kill(2);
@@ -172,7 +178,10 @@ fn a_window_that_is_gone_takes_its_completions_with_it() {
         assert_eq!(later[0].next_finished(), None);
     }
     // What is copied, that is. (What an interface stores itself is waited for, before a window is called broken.)
-    assert!(result[..10_000].iter().all(|byte| *byte == 0), "a buffer was written to after the end");
+    assert!(
+        result[..10_000].iter().all(|byte| *byte == 0),
+        "a buffer was written to after the end"
+    );
     reach(&mut later[..2], 1);
     until(&mut later[..2], "it does not come to rest", |w| w[0].is_quiet());
 }
@@ -217,7 +226,11 @@ fn everybody_hears_of_a_process_that_is_gone() {
     drop(w[0].probe());
     until(&mut w, "one does not hear of it", |w| w.iter().all(Far::is_broken));
     assert!(w[0].lost().is_some_and(|(peer, _)| peer == 1));
-    assert!(w[1].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("process 0 says so")), "{:?}", w[1].lost());
+    assert!(
+        w[1].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("process 0 says so")),
+        "{:?}",
+        w[1].lost()
+    );
     assert_eq!(w[1].next_refused(), None, "no message was wrong");
 }
 

@@ -34,7 +34,12 @@ fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
         generation: few(rng),
         number: few(rng),
         connected: rng.bool(),
-        address: Address { lid: rng.u16(..), mtu: rng.u8(..), depth: rng.u8(..), gid: [rng.u8(..); 16] },
+        address: Address {
+            lid: rng.u16(..),
+            mtu: rng.u8(..),
+            depth: rng.u8(..),
+            gid: [rng.u8(..); 16],
+        },
         window: few(rng),
         memory: spot(rng),
         words: spot(rng),
@@ -146,5 +151,9 @@ fn an_interface_without_queues_is_an_error() {
             break;
         }
     }
-    assert!(w[1].lost().is_some_and(|(_, reason)| reason.contains("no more queues")), "{:?}", w[1].lost());
+    assert!(
+        w[1].lost().is_some_and(|(_, reason)| reason.contains("no more queues")),
+        "{:?}",
+        w[1].lost()
+    );
 }

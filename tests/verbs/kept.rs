@@ -52,7 +52,12 @@ impl Holder {
 }
 
 impl Nic for Holder {
-    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied> {
+    unsafe fn register(
+        &mut self,
+        at: usize,
+        len: usize,
+        on_demand: bool,
+    ) -> Result<Registered, Denied> {
         if on_demand {
             return self.on_demand(at);
         }
@@ -109,7 +114,8 @@ const KEPT: usize = 1024;
 
 fn map_at(at: usize, len: usize, flags: i32) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    let got = unsafe { libc::mmap(at as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    let got =
+        unsafe { libc::mmap(at as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     assert_ne!(got, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
     got as usize
 }
@@ -177,8 +183,12 @@ const WAYS: [Way; 8] = [
         unmap(at, PAGE);
         map_at(at, PAGE, libc::MAP_FIXED_NOREPLACE);
     }),
-    ("MADV_DONTNEED", |at| assert_eq!(unsafe { libc::madvise(at as *mut _, LEN, libc::MADV_DONTNEED) }, 0)),
-    ("MADV_DONTNEED of a page", |at| assert_eq!(unsafe { libc::madvise(at as *mut _, PAGE, libc::MADV_DONTNEED) }, 0)),
+    ("MADV_DONTNEED", |at| {
+        assert_eq!(unsafe { libc::madvise(at as *mut _, LEN, libc::MADV_DONTNEED) }, 0)
+    }),
+    ("MADV_DONTNEED of a page", |at| {
+        assert_eq!(unsafe { libc::madvise(at as *mut _, PAGE, libc::MADV_DONTNEED) }, 0)
+    }),
     ("mremap to another address", |at| {
         let moved = unsafe { libc::mremap(at as *mut _, LEN, LEN + PAGE, libc::MREMAP_MAYMOVE) };
         assert_ne!(moved, libc::MAP_FAILED);
@@ -190,7 +200,8 @@ const WAYS: [Way; 8] = [
         let other = map();
         set(other, 1);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        let moved = unsafe { libc::mremap(other as *mut _, LEN, LEN, flags, at as *mut libc::c_void) };
+        let moved =
+            unsafe { libc::mremap(other as *mut _, LEN, LEN, flags, at as *mut libc::c_void) };
         assert_eq!(moved as usize, at);
     }),
     ("memory made larger elsewhere", |at| {
@@ -296,7 +307,11 @@ fn what_is_in_use_stays_until_it_is_released() {
     assert_eq!(nic.reads(first), 1);
     regions.release(&mut nic, first);
     assert_eq!(nic.held.len(), 1, "it ends with its user");
-    assert_eq!(used(&mut regions, &mut nic, at + PAGE, PAGE), (2, true), "the other one is watched as before");
+    assert_eq!(
+        used(&mut regions, &mut nic, at + PAGE, PAGE),
+        (2, true),
+        "the other one is watched as before"
+    );
     unmap(at + PAGE, PAGE);
     let_go(&mut regions, &mut nic, 0);
     regions.end(&mut nic);
@@ -315,8 +330,16 @@ fn memory_of_files_is_not_kept() {
         let at = map();
         set(at + LEN / 2, 1);
         assert_eq!(used(&mut regions, &mut nic, at + LEN / 2, LEN / 2), (1, false));
-        let got =
-            unsafe { libc::mmap(at as *mut _, LEN / 2, libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_FIXED, fd, 0) };
+        let got = unsafe {
+            libc::mmap(
+                at as *mut _,
+                LEN / 2,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags | libc::MAP_FIXED,
+                fd,
+                0,
+            )
+        };
         assert_eq!(got as usize, at);
         set(at, 5);
         assert_eq!(used(&mut regions, &mut nic, at, LEN), (5, false));
@@ -324,7 +347,11 @@ fn memory_of_files_is_not_kept() {
         assert_eq!(unsafe { libc::ftruncate(fd, 0) + libc::ftruncate(fd, LEN as i64) }, 0);
         set(at, 6);
         assert_eq!(used(&mut regions, &mut nic, at, LEN), (6, false));
-        assert_eq!(used(&mut regions, &mut nic, at + LEN / 2, LEN / 2), (1, true), "it is still watched");
+        assert_eq!(
+            used(&mut regions, &mut nic, at + LEN / 2, LEN / 2),
+            (1, true),
+            "it is still watched"
+        );
         unmap(at + LEN / 2, PAGE);
         let_go(&mut regions, &mut nic, 0);
     }
@@ -405,7 +432,8 @@ fn what_is_kept_makes_room_where_memory_is_short() {
         assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, false));
     }
     let window = map_at(0, 4 * LEN, 0);
-    let (id, _) = unsafe { regions.add(&mut nic, window, window + 4 * LEN) }.expect("all that is kept goes");
+    let (id, _) =
+        unsafe { regions.add(&mut nic, window, window + 4 * LEN) }.expect("all that is kept goes");
     assert_eq!(nic.held.len(), 1);
     assert!(unsafe { regions.acquire(&mut nic, map(), LEN, false) }.is_err());
     regions.release(&mut nic, id);

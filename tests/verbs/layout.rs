@@ -62,10 +62,16 @@ fn structures_are_those_of_the_header() {
     }
     // What is known of it is its end.
     let known = |member: usize| offset_of!(verbs_context, context) - member;
-    for (name, before) in
-        [("query_device_ex", known(offset_of!(verbs_context, query_device_ex))), ("sz", known(offset_of!(verbs_context, sz)))]
-    {
-        checks.push((format!("offsetof(struct verbs_context, context) - offsetof(struct verbs_context, {name})"), before));
+    for (name, before) in [
+        ("query_device_ex", known(offset_of!(verbs_context, query_device_ex))),
+        ("sz", known(offset_of!(verbs_context, sz))),
+    ] {
+        checks.push((
+            format!(
+                "offsetof(struct verbs_context, context) - offsetof(struct verbs_context, {name})"
+            ),
+            before,
+        ));
     }
     checks.push((
         "sizeof(struct verbs_context) - offsetof(struct verbs_context, query_device_ex)".into(),
@@ -97,10 +103,18 @@ fn structures_are_those_of_the_header() {
     ] {
         checks.push((name.to_owned(), value as usize));
     }
-    let text: String = checks.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n")).collect();
+    let text: String = checks
+        .iter()
+        .map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n"))
+        .collect();
     let file = std::env::temp_dir().join(format!("mpix-layout-{}.c", std::process::id()));
-    std::fs::write(&file, format!("#include <stddef.h>\n#include <infiniband/verbs.h>\n{text}")).unwrap();
-    let done = Command::new("cc").args(["-fsyntax-only", "-std=c11"]).arg(&file).output().expect("a C compiler");
+    std::fs::write(&file, format!("#include <stddef.h>\n#include <infiniband/verbs.h>\n{text}"))
+        .unwrap();
+    let done = Command::new("cc")
+        .args(["-fsyntax-only", "-std=c11"])
+        .arg(&file)
+        .output()
+        .expect("a C compiler");
     std::fs::remove_file(&file).unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }

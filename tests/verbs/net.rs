@@ -93,7 +93,10 @@ impl Net {
 
     /// Peers cannot reach this memory any more.
     pub fn forget_memory_of(&mut self, at: usize) {
-        self.memory.values_mut().filter(|(from, end)| (*from..*end).contains(&at)).for_each(|range| *range = (0, 0));
+        self.memory
+            .values_mut()
+            .filter(|(from, end)| (*from..*end).contains(&at))
+            .for_each(|range| *range = (0, 0));
     }
 
     /// Registrations that there are.
@@ -103,7 +106,11 @@ impl Net {
 
     /// Other pages are mapped there now: what is registered goes on to reach the old ones.
     pub fn replaced(&mut self, at: usize, len: usize) {
-        let gone = self.memory.iter().filter(|(_, (from, end))| *from < at + len && *end > at).map(|(key, _)| *key);
+        let gone = self
+            .memory
+            .iter()
+            .filter(|(_, (from, end))| *from < at + len && *end > at)
+            .map(|(key, _)| *key);
         self.gone.extend(gone);
     }
 
@@ -138,13 +145,20 @@ impl Net {
             return false;
         }
         let len = work.len as usize;
-        let reached = if matches!(work.act, Act::Add(_) | Act::CompareSwap { .. }) { 8 } else { len };
+        let reached =
+            if matches!(work.act, Act::Add(_) | Act::CompareSwap { .. }) { 8 } else { len };
         let remote = work.remote as usize;
-        if reached > 0 && !matches!(work.act, Act::Send(_)) && !self.reaches(work.rkey, remote, reached) {
+        if reached > 0
+            && !matches!(work.act, Act::Send(_))
+            && !self.reaches(work.rkey, remote, reached)
+        {
             return self.failed(number, 10);
         }
         let (_, parts, _) = self.pairs[&number].work.front().unwrap();
-        if len > 0 && !work.inline && !parts.iter().all(|part| self.reaches(work.lkey, part.at, part.len as usize)) {
+        if len > 0
+            && !work.inline
+            && !parts.iter().all(|part| self.reaches(work.lkey, part.at, part.len as usize))
+        {
             return self.failed(number, 4);
         }
         let pair = self.pairs.get_mut(&number).unwrap();
@@ -155,9 +169,9 @@ impl Net {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len());
         };
         let bytes = match work.act {
-            Act::Write | Act::WriteTelling(_) | Act::Send(_) => {
-                inline.unwrap_or_else(|| parts.iter().flat_map(|part| read(part.at, part.len as usize)).collect())
-            }
+            Act::Write | Act::WriteTelling(_) | Act::Send(_) => inline.unwrap_or_else(|| {
+                parts.iter().flat_map(|part| read(part.at, part.len as usize)).collect()
+            }),
             _ => Vec::new(),
         };
         if work.act == Act::Write && self.rng.bool() {
@@ -186,7 +200,9 @@ impl Net {
                     let old = unsafe { word.read() };
                     match work.act {
                         Act::Add(delta) => unsafe { word.write(old.wrapping_add(delta)) },
-                        Act::CompareSwap { expected, new } if expected == old => unsafe { word.write(new) },
+                        Act::CompareSwap { expected, new } if expected == old => unsafe {
+                            word.write(new)
+                        },
                         _ => {}
                     }
                     write(work.local, &old.to_ne_bytes());
@@ -200,7 +216,8 @@ impl Net {
                 assert!(bytes.len() <= room as usize);
                 write(at, &bytes);
             }
-            let received = Completion::Received { queue: far_queue, receive, len: len as u32, number, bare };
+            let received =
+                Completion::Received { queue: far_queue, receive, len: len as u32, number, bare };
             self.ends[far].completions.push_back(received);
         }
         if work.act == LAST {
@@ -216,10 +233,11 @@ impl Net {
         let pair = self.pairs.get_mut(&number).unwrap();
         pair.failed = true;
         let (queue, nic) = (pair.queue, pair.nic);
-        let failed = std::mem::take(&mut pair.work).into_iter().enumerate().map(|(at, (work, _, _))| {
-            let code = if at == 0 { code } else { FLUSHED };
-            Completion::Failed(queue, work.number, code)
-        });
+        let failed =
+            std::mem::take(&mut pair.work).into_iter().enumerate().map(|(at, (work, _, _))| {
+                let code = if at == 0 { code } else { FLUSHED };
+                Completion::Failed(queue, work.number, code)
+            });
         self.ends[nic].completions.extend(failed);
         true
     }
@@ -227,7 +245,9 @@ impl Net {
     /// Last packets are acknowledged, if their receiver is there to do so.
     fn answer(&mut self, number: u32) {
         let pair = &self.pairs[&number];
-        let (Some((asked, runs)), nic, queue) = (pair.unanswered, pair.nic, pair.queue) else { return };
+        let (Some((asked, runs)), nic, queue) = (pair.unanswered, pair.nic, pair.queue) else {
+            return;
+        };
         let is_there = pair.to.is_some_and(|to| self.pairs.contains_key(&to));
         let next = match (is_there, runs) {
             (true, 0) => {
@@ -323,7 +343,12 @@ impl Nic for MemoryNic {
         "memory".into()
     }
 
-    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied> {
+    unsafe fn register(
+        &mut self,
+        at: usize,
+        len: usize,
+        on_demand: bool,
+    ) -> Result<Registered, Denied> {
         let mut net = self.net();
         if on_demand && net.paged.is_none() {
             return Err(Denied::Never("there is no paging".into()));
@@ -350,7 +375,15 @@ impl Nic for MemoryNic {
         let number = net.number();
         net.ends[me].queues += 1;
         let queue = Queue(net.ends[me].queues);
-        let pair = Pair { nic: me, queue, to: None, work: VecDeque::new(), hidden: Vec::new(), unanswered: None, failed: false };
+        let pair = Pair {
+            nic: me,
+            queue,
+            to: None,
+            work: VecDeque::new(),
+            hidden: Vec::new(),
+            unanswered: None,
+            failed: false,
+        };
         net.pairs.insert(number, pair);
         drop(net);
         self.queues.insert(queue, number);
@@ -369,7 +402,8 @@ impl Nic for MemoryNic {
         let number = self.queues.remove(&queue).expect("a queue that is open");
         let pair = self.net().pairs.remove(&number);
         // Of a process that was killed there is none.
-        let is_idle = pair.is_none_or(|pair| pair.work.is_empty() && pair.unanswered.is_none() && !pair.failed);
+        let is_idle = pair
+            .is_none_or(|pair| pair.work.is_empty() && pair.unanswered.is_none() && !pair.failed);
         assert!(is_idle || !in_order, "something is under way");
     }
 
@@ -411,7 +445,10 @@ impl Nic for MemoryNic {
         net.run();
         let some = net.ends[me].completions.len().min(8);
         into.extend(net.ends[me].completions.drain(..some));
-        assert!(net.ends[me].completions.len() <= self.completions as usize, "completions overflow");
+        assert!(
+            net.ends[me].completions.len() <= self.completions as usize,
+            "completions overflow"
+        );
         !net.ends[me].completions.is_empty()
     }
 

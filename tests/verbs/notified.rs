@@ -15,7 +15,8 @@ fn assert_told(w: &mut [Far], before: u64, bytes: &[u8]) {
     while w[1].counter(0) == before {
         poll(w);
     }
-    let there = unsafe { std::slice::from_raw_parts((w[1].base().0 + 16) as *const u8, bytes.len()) };
+    let there =
+        unsafe { std::slice::from_raw_parts((w[1].base().0 + 16) as *const u8, bytes.len()) };
     assert_eq!(there, bytes, "the data come before the notification");
 }
 
@@ -77,21 +78,35 @@ fn a_put_and_its_notification_are_one_operation() {
     let put = |len: usize| put_of(&from[..len]);
     for len in [8usize, 3000, 16 * 1024] {
         let before = w[1].counter(0);
-        let requests = counted(&hub, || assert!(flight.try_post_notified(&mut w[0], &put(len), &notification)));
+        let requests = counted(&hub, || {
+            assert!(flight.try_post_notified(&mut w[0], &put(len), &notification))
+        });
         assert_eq!(requests.0, 1, "{len} bytes");
         assert_told(&mut w, before, &from[..len]);
         drain(&mut w, &mut flight);
     }
     let requests = counted(&hub, || {
-        assert!(!flight.try_post_notified(&mut w[0], &put(0), &notification), "nothing is not one request");
-        assert!(!flight.try_post_notified(&mut w[0], &put(16 * 1024 + 1), &notification), "it goes in pieces");
+        assert!(
+            !flight.try_post_notified(&mut w[0], &put(0), &notification),
+            "nothing is not one request"
+        );
+        assert!(
+            !flight.try_post_notified(&mut w[0], &put(16 * 1024 + 1), &notification),
+            "it goes in pieces"
+        );
         let get = Op { result: Addr(from.as_ptr() as usize), ..op(OpKind::Get, 1, 16, 8) };
         assert!(!flight.try_post_notified(&mut w[0], &get, &notification), "a get tells nothing");
-        assert!(!flight.try_post_notified(&mut w[0], &put(8), &op(OpKind::NotifyTagged, 1, 7, 0)), "a tag is a packet");
+        assert!(
+            !flight.try_post_notified(&mut w[0], &put(8), &op(OpKind::NotifyTagged, 1, 7, 0)),
+            "a tag is a packet"
+        );
         // Another one waits for its own notification.
         w[0].announce_notification(1);
         assert!(flight.try_post(&mut w[0], &put(8)));
-        assert!(!flight.try_post_notified(&mut w[0], &put(8), &notification), "it would overtake one that is held");
+        assert!(
+            !flight.try_post_notified(&mut w[0], &put(8), &notification),
+            "it would overtake one that is held"
+        );
     });
     assert_eq!(requests.0, 0, "nothing was done");
     drain(&mut w, &mut flight);
@@ -142,7 +157,9 @@ fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
         w[1].poll();
     }
     assert!(engine.has_operations());
-    let Outcome::Pending(request) = engine.unlock(&mut w[0], 1).unwrap() else { panic!("the put is not complete") };
+    let Outcome::Pending(request) = engine.unlock(&mut w[0], 1).unwrap() else {
+        panic!("the put is not complete")
+    };
     while engine.is_pending(request) {
         engine.progress(&mut w[0]);
         w[1].poll();

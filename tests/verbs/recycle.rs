@@ -33,9 +33,14 @@ type Todo = Vec<Vec<(usize, u64, u8)>>;
 fn plan(seed: u64) -> Todo {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut of_one = |me: usize| {
-        let mut list: Vec<_> = (0..ROUNDS).map(|round| (rng.usize(0..RANKS), round)).filter(|(to, _)| *to != me).collect();
+        let mut list: Vec<_> = (0..ROUNDS)
+            .map(|round| (rng.usize(0..RANKS), round))
+            .filter(|(to, _)| *to != me)
+            .collect();
         list.reverse();
-        list.into_iter().flat_map(|(to, round)| [(to, round, 2), (to, round, 1), (to, round, 0)]).collect()
+        list.into_iter()
+            .flat_map(|(to, round)| [(to, round, 2), (to, round, 1), (to, round, 0)])
+            .collect()
     };
     (0..RANKS).map(&mut of_one).collect()
 }
@@ -51,13 +56,18 @@ fn last_round(planned: &Todo, me: usize, to: usize) -> Option<u64> {
 
 /// How often a process goes on to another peer, for which both sides of a queue have to be made.
 fn changes(planned: &Todo) -> u64 {
-    planned.iter().map(|list| list.windows(2).filter(|two| two[0].0 != two[1].0).count() as u64).sum()
+    planned
+        .iter()
+        .map(|list| list.windows(2).filter(|two| two[0].0 != two[1].0).count() as u64)
+        .sum()
 }
 
 /// All signals have come; they are under way for a while after they were accepted.
 fn all_told(w: &mut [Far], planned: &Todo) -> bool {
-    let mut told =
-        |me: usize, to: usize| w[to].observe(me as Rank, Word::Done) == last_round(planned, me, to).map_or(0, |round| round + 1);
+    let mut told = |me: usize, to: usize| {
+        w[to].observe(me as Rank, Word::Done)
+            == last_round(planned, me, to).map_or(0, |round| round + 1)
+    };
     (0..RANKS).all(|to| (0..RANKS).all(|me| me == to || told(me, to)))
 }
 
@@ -69,7 +79,8 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
     let planned = plan(seed);
     let mut todo = planned.clone();
     let mut flights: Vec<Flight> = (0..RANKS).map(|_| Flight::default()).collect();
-    let values: Vec<Vec<u64>> = (0..RANKS).map(|me| (0..ROUNDS).map(|round| value(me, round)).collect()).collect();
+    let values: Vec<Vec<u64>> =
+        (0..RANKS).map(|me| (0..ROUNDS).map(|round| value(me, round)).collect()).collect();
     let one = 1u64;
     let mut most_held = 0;
     for turn in 0.. {
@@ -81,7 +92,10 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
                 let gone = match step {
                     0 => {
                         let origin = Addr(&raw const values[me][round as usize] as usize);
-                        flights[me].try_post(&mut w[me], &Op { origin, ..op(OpKind::Put, target, 8 * me as u64, 8) })
+                        flights[me].try_post(
+                            &mut w[me],
+                            &Op { origin, ..op(OpKind::Put, target, 8 * me as u64, 8) },
+                        )
                     }
                     1 => {
                         let add = op(OpKind::Accumulate, target, 8 * RANKS as u64, 8);
@@ -99,7 +113,10 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
             w[me].poll();
         }
         most_held = most_held.max(queues(&hub).0);
-        if todo.iter().all(Vec::is_empty) && flights.iter().all(|flight| flight.open == 0) && all_told(&mut w, &planned) {
+        if todo.iter().all(Vec::is_empty)
+            && flights.iter().all(|flight| flight.open == 0)
+            && all_told(&mut w, &planned)
+        {
             break;
         }
     }
@@ -110,10 +127,17 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
             let there = unsafe { base.add(me).read() };
             let last = last_round(&planned, me, to).map_or(0, |round| value(me, round));
             assert_eq!(there, last, "queues {most}, seed {seed}: from {me} at {to}");
-            assert_eq!(w[to].observe(me as Rank, Word::Done), last_round(&planned, me, to).map_or(0, |round| round + 1));
+            assert_eq!(
+                w[to].observe(me as Rank, Word::Done),
+                last_round(&planned, me, to).map_or(0, |round| round + 1)
+            );
             sum += planned[me].iter().filter(|(other, ..)| *other == to).count() as u64 / 3;
         }
-        assert_eq!(unsafe { base.add(RANKS).read() }, sum, "queues {most}, seed {seed}: the sum at {to}");
+        assert_eq!(
+            unsafe { base.add(RANKS).read() },
+            sum,
+            "queues {most}, seed {seed}: the sum at {to}"
+        );
     }
     let (_, left) = queues(&hub);
     assert!(left > 0, "queues {most}, seed {seed}: none was closed");
@@ -133,7 +157,11 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
 fn more_peers_than_queues() {
     for most in [1, 2, 3] {
         for seed in 0..12 {
-            assert_eq!(take_turns(most, seed, 8), 0, "queues {most}, seed {seed}: last packets without an answer");
+            assert_eq!(
+                take_turns(most, seed, 8),
+                0,
+                "queues {most}, seed {seed}: last packets without an answer"
+            );
         }
     }
 }
@@ -150,8 +178,9 @@ fn last_packets_without_an_answer() {
 fn locks_with_few_queues() {
     for most in [1, 2] {
         let (hub, mut w, _memories) = limited(most, 5);
-        let mut engines: Vec<Window> =
-            (0..RANKS as Rank).map(|me| Window::new(me, RANKS as u32, ReorderFlags::default())).collect();
+        let mut engines: Vec<Window> = (0..RANKS as Rank)
+            .map(|me| Window::new(me, RANKS as u32, ReorderFlags::default()))
+            .collect();
         let rounds = 4;
         let mut held: Vec<(u32, Option<RequestId>)> = vec![(0, None); RANKS];
         let one = 1u64;
@@ -176,7 +205,12 @@ fn locks_with_few_queues() {
                     None if *done < rounds && !engines[me].awaits_open_lock() => {
                         let add = op(OpKind::Accumulate, 0, 0, 8);
                         let origin = Addr(&raw const one as usize);
-                        engines[me].issue(&mut w[me], &Op { origin, extent: 8, element: U64, reduction: SUM, ..add }).unwrap();
+                        engines[me]
+                            .issue(
+                                &mut w[me],
+                                &Op { origin, extent: 8, element: U64, reduction: SUM, ..add },
+                            )
+                            .unwrap();
                         match engines[me].unlock(&mut w[me], 0).unwrap() {
                             Outcome::Pending(request) => *closing = Some(request),
                             Outcome::Complete => {
@@ -192,7 +226,11 @@ fn locks_with_few_queues() {
                 break;
             }
         }
-        assert_eq!(unsafe { (w[0].base().0 as *const u64).read() }, u64::from(rounds) * RANKS as u64, "queues {most}");
+        assert_eq!(
+            unsafe { (w[0].base().0 as *const u64).read() },
+            u64::from(rounds) * RANKS as u64,
+            "queues {most}"
+        );
         let unanswered = net(&hub).lock().unwrap().unanswered;
         assert_eq!(unanswered, 0, "queues {most}: last packets without an answer");
         end(&hub, w);

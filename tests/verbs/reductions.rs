@@ -47,13 +47,22 @@ fn at(value: &u64) -> Addr {
     Addr(std::ptr::from_ref(value) as usize)
 }
 
-fn reduce(kind: OpKind, target: Rank, disp: u64, element: Element, reduction: Reduction, operand: &u64, result: &mut u64) -> Op {
+fn reduce(
+    kind: OpKind,
+    target: Rank,
+    disp: u64,
+    element: Element,
+    reduction: Reduction,
+    operand: &u64,
+    result: &mut u64,
+) -> Op {
     let result = Addr(std::ptr::from_mut(result) as usize);
     Op { origin: at(operand), result, element, reduction, extent: 8, ..op(kind, target, disp, 8) }
 }
 
 fn swap(target: Rank, disp: u64, compare: &u64, operand: &u64, result: &mut u64) -> Op {
-    let op = reduce(OpKind::CompareAndSwap, target, disp, native::U64, Reduction(0), operand, result);
+    let op =
+        reduce(OpKind::CompareAndSwap, target, disp, native::U64, Reduction(0), operand, result);
     Op { compare: at(compare), ..op }
 }
 
@@ -67,7 +76,11 @@ fn at1_a_fetch_is_one_atomic() {
     let mut memories = vec![vec![0u8; 4096]; 2];
     let (hub, mut w) = singles(|| windows(&mut memories, 4));
     let (one, five, mut result) = (1u64, 5u64, 77u64);
-    does(&mut w, 0, &reduce(OpKind::GetAccumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result));
+    does(
+        &mut w,
+        0,
+        &reduce(OpKind::GetAccumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result),
+    );
     for (kind, reduction, operand, old, new, requests) in [
         (OpKind::GetAccumulate, reduction::SUM, &five, 1, 6, 1),
         (OpKind::Accumulate, reduction::SUM, &five, 1, 11, 1),
@@ -79,7 +92,11 @@ fn at1_a_fetch_is_one_atomic() {
         let before = (posted(&hub, 0), posted(&hub, 1));
         result = 1;
         does(&mut w, 0, &reduce(kind, 1, 8, native::U64, reduction, operand, &mut result));
-        assert_eq!((posted(&hub, 0) - before.0, posted(&hub, 1) - before.1), (requests, 0), "{kind:?} {reduction:?}");
+        assert_eq!(
+            (posted(&hub, 0) - before.0, posted(&hub, 1) - before.1),
+            (requests, 0),
+            "{kind:?} {reduction:?}"
+        );
         assert_eq!((result, word(&w, 1, 8)), (old, new), "{kind:?} {reduction:?}");
     }
     let before = (posted(&hub, 0), posted(&hub, 1));
@@ -87,7 +104,11 @@ fn at1_a_fetch_is_one_atomic() {
     assert_eq!((result, word(&w, 1, 8)), (5, 1));
     does(&mut w, 0, &swap(1, 8, &five, &five, &mut result));
     assert_eq!((result, word(&w, 1, 8)), (1, 1));
-    assert_eq!((posted(&hub, 0) - before.0, posted(&hub, 1) - before.1), (2, 0), "compare_and_swap");
+    assert_eq!(
+        (posted(&hub, 0) - before.0, posted(&hub, 1) - before.1),
+        (2, 0),
+        "compare_and_swap"
+    );
     end(&hub, w);
 }
 
@@ -98,13 +119,27 @@ fn at1_other_elements_are_the_processors() {
     let (hub, mut w) = singles(|| windows(&mut memories, 4));
     let (one, mut result) = (1u64, 0u64);
     // Not aligned; four bytes; two elements.
-    does(&mut w, 0, &reduce(OpKind::GetAccumulate, 1, 12, native::U64, reduction::SUM, &one, &mut result));
+    does(
+        &mut w,
+        0,
+        &reduce(OpKind::GetAccumulate, 1, 12, native::U64, reduction::SUM, &one, &mut result),
+    );
     let four = reduce(OpKind::GetAccumulate, 1, 32, native::U32, reduction::SUM, &one, &mut result);
     does(&mut w, 0, &Op { len: 4, extent: 4, ..four });
     let (two, mut results) = ([1u64, 2], [0u64; 2]);
-    let more = reduce(OpKind::GetAccumulate, 1, 64, native::U64, reduction::SUM, &two[0], &mut results[0]);
+    let more =
+        reduce(OpKind::GetAccumulate, 1, 64, native::U64, reduction::SUM, &two[0], &mut results[0]);
     let answers = posted(&hub, 1);
-    does(&mut w, 0, &Op { origin: Addr(two.as_ptr() as usize), result: Addr(results.as_mut_ptr() as usize), len: 16, ..more });
+    does(
+        &mut w,
+        0,
+        &Op {
+            origin: Addr(two.as_ptr() as usize),
+            result: Addr(results.as_mut_ptr() as usize),
+            len: 16,
+            ..more
+        },
+    );
     assert!(posted(&hub, 1) > answers, "the target has answered");
     let there = unsafe { ((w[1].base().0 + 12) as *const u64).read_unaligned() };
     assert_eq!((there, word(&w, 1, 32), word(&w, 1, 64), word(&w, 1, 72)), (1, 1, 1, 2));
@@ -136,7 +171,10 @@ fn lk7_accumulates_of_all_are_atomic() {
             let plan: Vec<Vec<(usize, u64)>> = (0..3)
                 .map(|rank| {
                     let which = |round| (rng.usize(0..4), round);
-                    (0..ROUNDS).map(which).map(|(which, round)| (which, operand(rank, round, which))).collect()
+                    (0..ROUNDS)
+                        .map(which)
+                        .map(|(which, round)| (which, operand(rank, round, which)))
+                        .collect()
                 })
                 .collect();
             let mut olds = vec![vec![0u64; ROUNDS]; 3];
@@ -148,9 +186,16 @@ fn lk7_accumulates_of_all_are_atomic() {
                 for me in 0..3 {
                     if let Some((which, value)) = plan[me].get(next[me]) {
                         let (element, reduction, disp) = kinds[*which];
-                        let kind = if next[me] % 3 == 0 { OpKind::Accumulate } else { OpKind::GetAccumulate };
+                        let kind = if next[me] % 3 == 0 {
+                            OpKind::Accumulate
+                        } else {
+                            OpKind::GetAccumulate
+                        };
                         let old = &mut olds[me][next[me]];
-                        if flights[me].try_post(&mut w[me], &reduce(kind, 0, disp, element, reduction, value, old)) {
+                        if flights[me].try_post(
+                            &mut w[me],
+                            &reduce(kind, 0, disp, element, reduction, value, old),
+                        ) {
                             next[me] += 1;
                         }
                     }
@@ -161,9 +206,18 @@ fn lk7_accumulates_of_all_are_atomic() {
                     break;
                 }
             }
-            let all = |which: usize| plan.iter().flatten().filter(move |(kind, _)| *kind == which).map(|(_, value)| *value);
+            let all = |which: usize| {
+                plan.iter()
+                    .flatten()
+                    .filter(move |(kind, _)| *kind == which)
+                    .map(|(_, value)| *value)
+            };
             assert_eq!(word(&w, 0, 0), all(0).sum::<u64>(), "seed {seed}");
-            assert_eq!(f64::from_bits(word(&w, 0, 8)), all(1).map(f64::from_bits).sum::<f64>(), "seed {seed}");
+            assert_eq!(
+                f64::from_bits(word(&w, 0, 8)),
+                all(1).map(f64::from_bits).sum::<f64>(),
+                "seed {seed}"
+            );
             assert_eq!(word(&w, 0, 16), all(2).max().unwrap_or(0), "seed {seed}");
             assert_eq!(word(&w, 0, 24), all(3).fold(0, |bits, value| bits ^ value), "seed {seed}");
             // The sums that were found rise, for each of them [AT-2].
@@ -173,7 +227,10 @@ fn lk7_accumulates_of_all_are_atomic() {
                     assert!(olds[me][round] >= last, "seed {seed}");
                     last = olds[me][round] + plan[me][round].1;
                 }
-                assert!(posted(&hub, me) - before[me] >= ROUNDS as u64, "seed {seed}: rank {me} has not used the interface");
+                assert!(
+                    posted(&hub, me) - before[me] >= ROUNDS as u64,
+                    "seed {seed}: rank {me} has not used the interface"
+                );
             }
             end(&hub, w);
         }
@@ -189,7 +246,11 @@ fn an_exchange_ends_with_its_queue() {
     let mut memories = vec![vec![0u8; 4096]; 2];
     let (hub, mut w) = singles(|| windows(&mut memories, 4));
     let (one, ten, mut result) = (1u64, 10u64, 0u64);
-    does(&mut w, 0, &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result));
+    does(
+        &mut w,
+        0,
+        &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result),
+    );
     let mut flight = Flight::default();
     // It supposes 0, and finds 1.
     let product = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &ten, &mut result);
@@ -206,7 +267,11 @@ fn an_exchange_ends_with_its_queue() {
     // On a later queue nothing of it is left, which would hold up what must be behind it.
     let mut more = vec![vec![0u8; 4096]; 2];
     let mut later = singles(|| (Arc::clone(&hub), windows_over(&hub, &mut more))).1;
-    does(&mut later, 0, &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &one, &mut result));
+    does(
+        &mut later,
+        0,
+        &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &one, &mut result),
+    );
     for turn in 0.. {
         assert!(turn < 100_000, "it is held up");
         if later[0].signal(1, Word::Done, 1).is_ok() {
@@ -228,7 +293,10 @@ fn an_exchange_ends_with_its_queue() {
 #[test]
 fn fe2_nothing_overtakes_an_exchange() {
     overtaking(windows, true);
-    overtaking(|memories, seed| mixed(&[vec![0, 1], vec![2]], memories, Near::Allocated, seed), false);
+    overtaking(
+        |memories, seed| mixed(&[vec![0, 1], vec![2]], memories, Near::Allocated, seed),
+        false,
+    );
 }
 
 /// `far`: signals are the interface's, too. In shared memory the engine holds them back.
@@ -241,12 +309,21 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
         assert!(count(&mut w, &[1; 3], None));
         let (ten, one, mut result) = (10u64, 1u64, 99u64);
         let mut flights = [Flight::default(), Flight::default()];
-        does(&mut w, 0, &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result));
-        does(&mut w, 2, &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result));
+        does(
+            &mut w,
+            0,
+            &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result),
+        );
+        does(
+            &mut w,
+            2,
+            &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result),
+        );
         // Another process is in the way.
         let others = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut 0);
         let product = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &ten, &mut 0);
-        let fetch = reduce(OpKind::GetAccumulate, 1, 8, native::U64, reduction::NO_OP, &one, &mut result);
+        let fetch =
+            reduce(OpKind::GetAccumulate, 1, 8, native::U64, reduction::NO_OP, &one, &mut result);
         let (mut step, mut theirs) = (0, 0);
         for turn in 0.. {
             assert!(turn < 100_000, "seed {seed}: it does not end");
@@ -266,7 +343,11 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
             }
             poll(&mut w);
             if w[1].observe(0, Word::Done) == 1 || w[1].counter(0) == 1 {
-                assert!(word(&w, 1, 8) >= 20, "seed {seed}: it is told, and {} is there", word(&w, 1, 8));
+                assert!(
+                    word(&w, 1, 8) >= 20,
+                    "seed {seed}: it is told, and {} is there",
+                    word(&w, 1, 8)
+                );
             }
             flights[0].collect(&mut w[0]);
             flights[1].collect(&mut w[2]);
@@ -274,7 +355,10 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
                 break;
             }
         }
-        assert!((result >= 20 && result != 99) || (!far && seed % 2 == 0), "seed {seed}: the fetch has found {result}");
+        assert!(
+            (result >= 20 && result != 99) || (!far && seed % 2 == 0),
+            "seed {seed}: the fetch has found {result}"
+        );
         end(&hub, w);
     }
 }

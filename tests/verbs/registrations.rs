@@ -16,7 +16,8 @@ const LEN: usize = 64 * 1024;
 
 fn map_at(at: usize, flags: i32) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    let got = unsafe { libc::mmap(at as *mut _, LEN, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    let got =
+        unsafe { libc::mmap(at as *mut _, LEN, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     assert_ne!(got, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
     got as usize
 }
@@ -103,7 +104,11 @@ fn memory_that_cannot_be_locked() {
             transfer(&mut w, &mut flight, &Op { origin: Addr(at), ..op(OpKind::Put, 1, 64, LEN) });
             assert!(memories[1][64..64 + LEN].iter().all(|byte| *byte == round));
             let before = meter(&hub, 0).posted;
-            transfer(&mut w, &mut flight, &Op { origin: Addr(large.as_ptr() as usize), ..op(OpKind::Put, 1, 1000, 600_000) });
+            transfer(
+                &mut w,
+                &mut flight,
+                &Op { origin: Addr(large.as_ptr() as usize), ..op(OpKind::Put, 1, 1000, 600_000) },
+            );
             assert!(memories[1][1000..601_000].iter().all(|byte| *byte == 7));
             if paged.is_some() {
                 // Of 64 KB each, and the flush.

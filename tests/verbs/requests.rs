@@ -61,7 +61,8 @@ fn a_put_is_one_request_and_its_flush_another() {
         let from = vec![3u8; len];
         let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) };
         // The interface in memory takes 64 KB at a time.
-        let pieces = if crate::carry::device().is_none() { len.div_ceil(1 << 16) as u64 } else { 1 };
+        let pieces =
+            if crate::carry::device().is_none() { len.div_ceil(1 << 16) as u64 } else { 1 };
         let (posted, _, covers) = counted(&hub, || assert!(flight.try_post(&mut w[0], &put)));
         assert_eq!((posted, covers), (pieces, 0), "{len} bytes");
         let (posted, signalled, covers) = counted(&hub, || {
@@ -77,8 +78,10 @@ fn a_put_is_one_request_and_its_flush_another() {
 fn many_puts_have_one_flush() {
     let (hub, mut w, _memories, mut flight) = met();
     let value = 9u64;
-    let put = |at: u64| Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8 * at, 8) };
-    let (posted, signalled, _) = counted(&hub, || (0..7).for_each(|at| assert!(flight.try_post(&mut w[0], &put(at)))));
+    let put =
+        |at: u64| Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8 * at, 8) };
+    let (posted, signalled, _) =
+        counted(&hub, || (0..7).for_each(|at| assert!(flight.try_post(&mut w[0], &put(at)))));
     assert_eq!((posted, signalled), (7, 0), "only the last of a chain is signalled");
     assert_eq!(counted(&hub, || _ = w[0].settle()), (1, 1, 1));
     drain(&mut w, &mut flight);
@@ -137,7 +140,11 @@ fn ma2_a_word_that_is_written_again_and_again_only_rises() {
 }
 
 /// Processes of which the first one has met all others, and has room for so few completions.
-fn met_many(peers: usize, completions: u32, memories: &mut Vec<Vec<u8>>) -> (Arc<Mutex<Hub>>, Vec<Far>, Flight) {
+fn met_many(
+    peers: usize,
+    completions: u32,
+    memories: &mut Vec<Vec<u8>>,
+) -> (Arc<Mutex<Hub>>, Vec<Far>, Flight) {
     *memories = vec![vec![0u8; 4096]; peers + 1];
     COMPLETIONS.set(completions);
     let (hub, mut w) = windows(memories, 3);
@@ -166,7 +173,10 @@ fn there_are_no_more_requests_than_completions() {
     let value = 7u64;
     for peer in 1..=12 {
         for at in 0..27 {
-            flight.try_post(&mut w[0], &Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, peer, 8 * at, 8) });
+            flight.try_post(
+                &mut w[0],
+                &Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, peer, 8 * at, 8) },
+            );
         }
     }
     assert!(flight.refusals > before, "all found a place");
@@ -340,7 +350,10 @@ fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
     assert!(count(&mut w, &[1; 4], None));
     let mut flight = Flight::default();
     let from = [6u8; 100];
-    let put = |to: Rank, disp: u64, len: usize| Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, to, disp, len) };
+    let put = |to: Rank, disp: u64, len: usize| Op {
+        origin: Addr(from.as_ptr() as usize),
+        ..op(OpKind::Put, to, disp, len)
+    };
     for to in 1..4 {
         while !flight.try_post(&mut w[0], &put(to, 0, 8)) {
             poll(&mut w);

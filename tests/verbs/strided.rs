@@ -37,7 +37,8 @@ fn scatter(memory: &mut [u8], places: &Places, mut bytes: &[u8]) {
 
 fn shaped(w: &mut [Far], kind: OpKind, near: (&[u8], &Places), disp: usize, there: &Places) -> Op {
     let (at, len) = (Addr(near.0.as_ptr() as usize), near.1.iter().map(|(_, len)| len).sum());
-    let (origin, result) = if kind == OpKind::Put { (Some(side(near.1)), None) } else { (None, Some(side(near.1))) };
+    let (origin, result) =
+        if kind == OpKind::Put { (Some(side(near.1)), None) } else { (None, Some(side(near.1))) };
     let shape = Shape { origin, result, target: side(there), disp: disp as i64 };
     let shaped = w[0].add_shape(1, shape);
     let (origin, result) = if kind == OpKind::Put { (at, Addr(0)) } else { (Addr(0), at) };
@@ -81,7 +82,12 @@ fn each_run_at_the_target_is_a_request() {
         ("one into long runs", one(32_768), every(8, 4096, 5000), [8, 8]),
         ("few short ones", one(80), every(10, 8, 64), [10, 10]),
         ("runs on both sides", every(20, 2048, 2500), every(40, 1024, 1500), [40, 40]),
-        ("short ones into long ones, two of which are in two buffers", every(420, 100, 200), every(28, 1500, 2000), [30, 30]),
+        (
+            "short ones into long ones, two of which are in two buffers",
+            every(420, 100, 200),
+            every(28, 1500, 2000),
+            [30, 30],
+        ),
         ("long ones on both sides", every(5, 8000, 9000), every(4, 10_000, 20_000), [4, 4]),
     ];
     for (name, near, there, requests) in cases {

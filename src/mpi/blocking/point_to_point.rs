@@ -33,7 +33,9 @@ unsafe fn exchange(
         return code;
     }
     // SAFETY: the requests were just made; the status is the caller's.
-    let (received, sent) = unsafe { (drive::wait(&raw mut receiving, status), drive::wait(&raw mut sending, MPI_STATUS_IGNORE)) };
+    let (received, sent) = unsafe {
+        (drive::wait(&raw mut receiving, status), drive::wait(&raw mut sending, MPI_STATUS_IGNORE))
+    };
     if received != MPI_SUCCESS { received } else { sent }
 }
 

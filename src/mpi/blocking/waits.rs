@@ -50,7 +50,8 @@ unsafe fn wait_all(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_
             drive::until(|| {
                 let mut flag = 0;
                 // SAFETY: the application's request; asking leaves it as it is.
-                let code = unsafe { PMPI_Request_get_status(request, &raw mut flag, MPI_STATUS_IGNORE) };
+                let code =
+                    unsafe { PMPI_Request_get_status(request, &raw mut flag, MPI_STATUS_IGNORE) };
                 // An error is told by the call below, in its place.
                 (code != MPI_SUCCESS || flag != 0).then_some(())
             });
@@ -72,7 +73,11 @@ const BATCH: c_int = 64;
 /// Gives `body` statuses to write where the application wants none and there are more requests than one batch: MPICH's
 /// `MPI_Testall` (4.0 to 5.0) then takes all requests for sends and receives if those of the last batch are, and stops with an
 /// assertion at a generalized request in an earlier one.
-fn with_statuses<T>(count: c_int, statuses: *mut MPI_Status, body: impl FnOnce(*mut MPI_Status) -> T) -> T {
+fn with_statuses<T>(
+    count: c_int,
+    statuses: *mut MPI_Status,
+    body: impl FnOnce(*mut MPI_Status) -> T,
+) -> T {
     if count <= BATCH || statuses != MPI_STATUSES_IGNORE {
         return body(statuses);
     }

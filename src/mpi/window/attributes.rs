@@ -33,7 +33,10 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
     flag: *mut c_int,
 ) -> c_int {
     boundary("MPI_Win_get_attr", || {
-        let ours = enter().windows.ours(HostHandle(win.key())).filter(|_| !attribute_val.is_null() && !flag.is_null());
+        let ours = enter()
+            .windows
+            .ours(HostHandle(win.key()))
+            .filter(|_| !attribute_val.is_null() && !flag.is_null());
         let found = ours.and_then(|window| {
             // SAFETY: the window is live, and its attributes do not change; MPI gives out their addresses, valid until
             // the window is freed.
@@ -43,10 +46,18 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
                 Some(match win_keyval {
                     key if key == MPI_WIN_BASE => (*attributes).base as *mut c_void,
                     key if key == MPI_WIN_SIZE => (&raw const (*attributes).size).cast_mut().cast(),
-                    key if key == MPI_WIN_DISP_UNIT => (&raw const (*attributes).disp_unit).cast_mut().cast(),
-                    key if key == MPI_WIN_CREATE_FLAVOR => (&raw const (*attributes).flavor).cast_mut().cast(),
-                    key if key == MPI_WIN_MODEL => (&raw const (*attributes).model).cast_mut().cast(),
-                    NOTIFICATION_NUM_SB => (&raw const (*attributes).notification_num_sb).cast_mut().cast(),
+                    key if key == MPI_WIN_DISP_UNIT => {
+                        (&raw const (*attributes).disp_unit).cast_mut().cast()
+                    }
+                    key if key == MPI_WIN_CREATE_FLAVOR => {
+                        (&raw const (*attributes).flavor).cast_mut().cast()
+                    }
+                    key if key == MPI_WIN_MODEL => {
+                        (&raw const (*attributes).model).cast_mut().cast()
+                    }
+                    NOTIFICATION_NUM_SB => {
+                        (&raw const (*attributes).notification_num_sb).cast_mut().cast()
+                    }
                     NOTIFICATION_NUM_UB => (&raw const MOST_COUNTERS).cast_mut().cast(),
                     NOTIFICATION_VALUE_UB => (&raw const LARGEST_VALUE).cast_mut().cast(),
                     _ => return None,

@@ -9,7 +9,12 @@ use crate::mpi::sys::*;
 
 /// # Safety
 /// `win` is null or the application's place for a window.
-unsafe fn construct(wanted: &Wanted, win: *mut MPI_Win, place: Option<*mut c_void>, host: impl FnOnce() -> c_int) -> c_int {
+unsafe fn construct(
+    wanted: &Wanted,
+    win: *mut MPI_Win,
+    place: Option<*mut c_void>,
+    host: impl FnOnce() -> c_int,
+) -> c_int {
     boundary(wanted.call, || {
         if win.is_null() || place.is_some_and(|place| place.is_null()) {
             return host();
@@ -117,7 +122,11 @@ constructors! {
 /// # Safety
 /// As MPI says of the call.
 #[inline(never)]
-pub unsafe extern "C" fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> c_int {
+pub unsafe extern "C" fn MPI_Win_create_dynamic(
+    info: MPI_Info,
+    comm: MPI_Comm,
+    win: *mut MPI_Win,
+) -> c_int {
     let wanted = Wanted {
         call: "MPI_Win_create_dynamic",
         base: std::ptr::null_mut(),

@@ -47,7 +47,11 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
             None => {
                 drop(guard);
                 if entry == Some(Entry::Freed) {
-                    return raise(CALL, Place::World, Fault::new(MPI_ERR_WIN, "win has been freed"));
+                    return raise(
+                        CALL,
+                        Place::World,
+                        Fault::new(MPI_ERR_WIN, "win has been freed"),
+                    );
                 }
                 // SAFETY: as above.
                 let code = unsafe { PMPI_Win_free(win) };
@@ -71,7 +75,9 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
         // Requests outlive the window, and have to end.
         ours.report(&guard.host);
     }
-    let open = ours.engine.has_open_epoch() || ours.engine.awaits_counters() || ours.engine.expectations_waiting() != 0;
+    let open = ours.engine.has_open_epoch()
+        || ours.engine.awaits_counters()
+        || ours.engine.expectations_waiting() != 0;
     let objection = ours.waiting != 0 || (open && !broken);
     let ballot = match () {
         () if objection => Ballot::Objection,

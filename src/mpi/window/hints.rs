@@ -35,7 +35,10 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             let (guard, objected) = vote(guard, window, wishes.is_err());
             let wishes = wishes?;
             if objected {
-                return Err(Fault::new(MPI_ERR_INFO_VALUE, "another process of the window gave a wrong info object"));
+                return Err(Fault::new(
+                    MPI_ERR_INFO_VALUE,
+                    "another process of the window gave a wrong info object",
+                ));
             }
             // SAFETY: found under this guard, and kept in the registry by the vote; no other reference to it is alive.
             wishes.asked.change(unsafe { &mut window.as_mut().hints });
@@ -69,7 +72,8 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info
                 let window: &Window = unsafe { window.as_ref() };
                 (window.hints, window.port.alignment(), window.port.progresses())
             };
-            let progress = if threads && progress == c"target_calls" { c"progress_thread" } else { progress };
+            let progress =
+                if threads && progress == c"target_calls" { c"progress_thread" } else { progress };
             drop(guard);
             // SAFETY: the window is live, and the place is the application's.
             if unsafe { PMPI_Win_get_info(win, info_used) } != MPI_SUCCESS {

@@ -105,7 +105,9 @@ fn refused(refusal: Refusal) -> Fault {
 
 fn attach(window: &mut Window, base: *const c_void, size: MPI_Aint) -> Done {
     let window = dynamic(window)?;
-    let Ok(size) = u64::try_from(size) else { return Err(Fault::new(MPI_ERR_SIZE, "size is negative")) };
+    let Ok(size) = u64::try_from(size) else {
+        return Err(Fault::new(MPI_ERR_SIZE, "size is negative"));
+    };
     if base.is_null() && size > 0 {
         return Err(Fault::new(MPI_ERR_ARG, "base is NULL"));
     }
@@ -138,7 +140,9 @@ pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_
         "MPI_Win_detach",
         win,
         // SAFETY: found under the guard, and no other reference to it is alive.
-        |_guard, mut window| dynamic(unsafe { window.as_mut() })?.port.detach(Addr(base as usize)).map_err(refused),
+        |_guard, mut window| {
+            dynamic(unsafe { window.as_mut() })?.port.detach(Addr(base as usize)).map_err(refused)
+        },
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Win_detach(win, base) },
     )

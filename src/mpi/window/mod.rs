@@ -84,12 +84,16 @@ impl Wanted {
         match reason {
             Unmade::Host(code) => Made::Failed(code),
             Unmade::Wrong(class) => {
-                let fault =
-                    fault.unwrap_or_else(|| Fault::new(class, "another process of the communicator gave a wrong argument"));
+                let fault = fault.unwrap_or_else(|| {
+                    Fault::new(class, "another process of the communicator gave a wrong argument")
+                });
                 Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
             }
             Unmade::NotOurs => {
-                log::info!("{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false", self.call);
+                log::info!(
+                    "{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false",
+                    self.call
+                );
                 Made::Host
             }
             Unmade::Unsuitable(reason) => {
@@ -144,7 +148,8 @@ fn create(wanted: &Wanted) -> Made {
     let wishes = unsafe { votes::wishes(wanted.info) };
     let fault = wanted.fault().or(wishes.as_ref().err().copied());
     let wishes = wishes.unwrap_or_default();
-    let votes = Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
+    let votes =
+        Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
     let hints = wishes.hints();
     let part = transport::Part {
         memory: wanted.memory(&hints),
@@ -195,7 +200,14 @@ fn create(wanted: &Wanted) -> Made {
         },
     };
     let engine = engine::Window::new(rank as Rank, size as u32, wishes.flags);
-    let window = Box::new(Window::new(engine, port, HostHandle(handle.key()), size as u32, attributes, hints));
+    let window = Box::new(Window::new(
+        engine,
+        port,
+        HostHandle(handle.key()),
+        size as u32,
+        attributes,
+        hints,
+    ));
     let mut guard = enter();
     guard.windows.insert_ours(window);
     note_live(&guard);
@@ -224,7 +236,11 @@ fn host_window(wanted: &Wanted, by_memory: bool) -> (MPI_Win, c_int) {
             let code = PMPI_Win_create_dynamic(info.get(), wanted.comm, &raw mut handle);
             return (handle, code);
         }
-        let make = if by_memory && may_share(wanted.comm) { PMPI_Win_allocate_shared } else { PMPI_Win_allocate };
+        let make = if by_memory && may_share(wanted.comm) {
+            PMPI_Win_allocate_shared
+        } else {
+            PMPI_Win_allocate
+        };
         make(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
     };
     (handle, code)

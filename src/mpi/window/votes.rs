@@ -47,13 +47,26 @@ impl Verdict {
 
 impl Votes {
     /// Those of this process: for a wrong argument, the wishes of its info object, and a unit that fits.
-    pub(super) fn new(fault: Option<&Fault>, wishes: &Wishes, settings: &Settings, fits: bool) -> Self {
-        let served = settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
+    pub(super) fn new(
+        fault: Option<&Fault>,
+        wishes: &Wishes,
+        settings: &Settings,
+        fits: bool,
+    ) -> Self {
+        let served = settings.serve() != Serve::Off
+            && wishes.serve.unwrap_or(settings.serve() == Serve::All);
         let ours = served && fits && has_comm();
         // The settings of processes that were started apart may differ.
         let reach = wishes.reach.unwrap_or(settings.reach()) as c_int;
         let class = fault.map_or(0, |fault| fault.class);
-        Self([class, c_int::from(!ours), c_int::from(ours), reach, -reach, c_int::from(progress::crowded())])
+        Self([
+            class,
+            c_int::from(!ours),
+            c_int::from(ours),
+            reach,
+            -reach,
+            c_int::from(progress::crowded()),
+        ])
     }
 
     pub(crate) fn encode(self) -> [u8; BYTES] {
@@ -76,7 +89,11 @@ impl Votes {
         let [class, refused, _, highest, lowest, crowded] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // Where a wait in the host takes no messages in, a hint is not worth a hang.
-        let reach = if hook::takes_messages() || drive::collectives() || !reach.is_far() { reach } else { Reach::Auto };
+        let reach = if hook::takes_messages() || drive::collectives() || !reach.is_far() {
+            reach
+        } else {
+            Reach::Auto
+        };
         // All have come here, and wait for nothing but each other until the window is made. The host's blocking calls take half the time of
         // the others, unless it spins on a core that somebody else needs [PR-4].
         let gathering = if crowded == 0 { Gathering::Blocking } else { Gathering::Driving };
@@ -87,10 +104,14 @@ impl Votes {
     pub(super) fn warn(self, call: &str) {
         let [_, refused, claimed, highest, lowest, _] = self.0;
         if refused != 0 && claimed != 0 {
-            log::warn!("{call}: the info key mpix_rma differs between processes; the window is left to the host");
+            log::warn!(
+                "{call}: the info key mpix_rma differs between processes; the window is left to the host"
+            );
         }
         if highest != -lowest {
-            log::warn!("{call}: the transport asked for differs between processes; the default is used");
+            log::warn!(
+                "{call}: the transport asked for differs between processes; the default is used"
+            );
         }
     }
 }

@@ -10,7 +10,8 @@ impl<S: Script> World<S> {
             Some(Unfinished::Others { window, mut op, distance }) => {
                 op.target = (rank + distance) % self.ranks();
                 if distance + 1 < self.ranks() {
-                    self.process(rank).unfinished = Some(Unfinished::Others { window, op, distance: distance + 1 });
+                    self.process(rank).unfinished =
+                        Some(Unfinished::Others { window, op, distance: distance + 1 });
                 }
                 Step::Issue { window, op }
             }
@@ -27,7 +28,9 @@ impl<S: Script> World<S> {
                 process.script.next(&mut moment)
             }
         };
-        if matches!(step, Step::Lock { blocking: true, .. } | Step::LockAll { blocking: true, .. }) && self.awaits_lock(rank) {
+        if matches!(step, Step::Lock { blocking: true, .. } | Step::LockAll { blocking: true, .. })
+            && self.awaits_lock(rank)
+        {
             self.process(rank).unfinished = Some(Unfinished::Step(step));
             return Ok(Flow::Wait(Wait::OlderLocks));
         }
@@ -41,7 +44,12 @@ impl<S: Script> World<S> {
         Ok(flow)
     }
 
-    pub(super) fn call(&mut self, rank: Rank, step: Step, watch: &mut impl Watch) -> Result<Flow, SyncError> {
+    pub(super) fn call(
+        &mut self,
+        rank: Rank,
+        step: Step,
+        watch: &mut impl Watch,
+    ) -> Result<Flow, SyncError> {
         match step {
             Step::Compute(time) => {
                 self.net.spend(time);
@@ -55,7 +63,8 @@ impl<S: Script> World<S> {
             Step::Barrier => return Ok(self.barrier(rank)),
             Step::IssueOthers { window, op } => {
                 if self.ranks() > 1 {
-                    self.process(rank).unfinished = Some(Unfinished::Others { window, op, distance: 1 });
+                    self.process(rank).unfinished =
+                        Some(Unfinished::Others { window, op, distance: 1 });
                 }
                 return Ok(Flow::Next);
             }
@@ -65,23 +74,39 @@ impl<S: Script> World<S> {
         self.net.spend(self.settings.machine.call);
         match step {
             Step::Post { window, group } => {
-                self.opening(rank, window, &group, |engine, port, group| engine.post(port, group, Default::default()))
+                self.opening(rank, window, &group, |engine, port, group| {
+                    engine.post(port, group, Default::default())
+                })
             }
             Step::Start { window, group } => {
-                self.opening(rank, window, &group, |engine, port, group| engine.start(port, group, Default::default()))
+                self.opening(rank, window, &group, |engine, port, group| {
+                    engine.start(port, group, Default::default())
+                })
             }
-            Step::Complete { window, how } => self.closing(rank, window, how, watch, |engine, port| engine.complete(port)),
-            Step::Wait { window, how } => self.closing(rank, window, how, watch, |engine, port| engine.wait(port)),
+            Step::Complete { window, how } => {
+                self.closing(rank, window, how, watch, |engine, port| engine.complete(port))
+            }
+            Step::Wait { window, how } => {
+                self.closing(rank, window, how, watch, |engine, port| engine.wait(port))
+            }
             Step::Fence { window, assert, how } => {
                 self.closing(rank, window, how, watch, |engine, port| engine.fence(port, assert))
             }
             Step::Unlock { window, target, how } => {
                 self.closing(rank, window, how, watch, |engine, port| engine.unlock(port, target))
             }
-            Step::UnlockAll { window, how } => self.closing(rank, window, how, watch, |engine, port| engine.unlock_all(port)),
-            Step::Flush { window, target, local, how } => self.closing(rank, window, how, watch, |engine, port| {
-                if local { engine.flush_local(port, target) } else { engine.flush(port, target) }
-            }),
+            Step::UnlockAll { window, how } => {
+                self.closing(rank, window, how, watch, |engine, port| engine.unlock_all(port))
+            }
+            Step::Flush { window, target, local, how } => {
+                self.closing(rank, window, how, watch, |engine, port| {
+                    if local {
+                        engine.flush_local(port, target)
+                    } else {
+                        engine.flush(port, target)
+                    }
+                })
+            }
             Step::AwaitCounters { window, first, number, expected, how } => {
                 let mut found = None;
                 let flow = self.closing(rank, window, how, watch, |engine, port| {
@@ -96,7 +121,8 @@ impl<S: Script> World<S> {
             }
             Step::ResetCounter { window, counter } => {
                 let at = self.at(window, rank);
-                let taken = self.metered(rank, at, window, |engine, port| engine.reset_counter(port, counter));
+                let taken = self
+                    .metered(rank, at, window, |engine, port| engine.reset_counter(port, counter));
                 self.process(rank).value = taken;
                 watch.taken(rank, window, Notified { index: counter, value: taken }, &mut self.net);
                 // A program may do nothing else [PR-1].
@@ -110,7 +136,9 @@ impl<S: Script> World<S> {
             | Step::Abandon { .. }
             | Step::Probe { .. } => Ok(self.tagged(rank, &step, watch)),
             Step::IssueRequest { window, op, slot } => {
-                self.closing(rank, window, How::Slot(slot), watch, |engine, port| engine.issue_request(port, &op))
+                self.closing(rank, window, How::Slot(slot), watch, |engine, port| {
+                    engine.issue_request(port, &op)
+                })
             }
             Step::Issue { window, op } => {
                 let at = self.at(window, rank);
@@ -134,7 +162,9 @@ impl<S: Script> World<S> {
                 }
                 Ok(Flow::Next)
             }
-            Step::Lock { blocking, .. } | Step::LockAll { blocking, .. } => self.lock(rank, step, blocking),
+            Step::Lock { blocking, .. } | Step::LockAll { blocking, .. } => {
+                self.lock(rank, step, blocking)
+            }
             Step::Await(slot) => Ok(self.await_slot(rank, slot)),
             Step::AwaitAll => Ok(self.wait_unless_over(rank, Wait::AllSlots)),
             Step::TestSlot(slot) => {
@@ -152,7 +182,11 @@ impl<S: Script> World<S> {
                 self.receive(rank, from);
                 Ok(self.wait_unless_over(rank, Wait::Received(from)))
             }
-            Step::Compute(_) | Step::Flops { .. } | Step::End | Step::Barrier | Step::IssueOthers { .. } => {
+            Step::Compute(_)
+            | Step::Flops { .. }
+            | Step::End
+            | Step::Barrier
+            | Step::IssueOthers { .. } => {
                 unreachable!("no calls")
             }
         }
@@ -163,7 +197,11 @@ impl<S: Script> World<S> {
     }
 
     pub(super) fn await_slot(&mut self, rank: Rank, slot: Slot) -> Flow {
-        assert_ne!(self.process(rank).held(slot), Held::Free, "rank {rank} waits for slot {slot}, which holds no request");
+        assert_ne!(
+            self.process(rank).held(slot),
+            Held::Free,
+            "rank {rank} waits for slot {slot}, which holds no request"
+        );
         self.wait_unless_over(rank, Wait::Slot(slot))
     }
 
@@ -172,7 +210,11 @@ impl<S: Script> World<S> {
         rank: Rank,
         window: u32,
         group: &Group,
-        call: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>, &[Rank]) -> Result<(), SyncError>,
+        call: impl FnOnce(
+            &mut Window,
+            &mut crate::transport::sim::SimPort<'_>,
+            &[Rank],
+        ) -> Result<(), SyncError>,
     ) -> Result<Flow, SyncError> {
         let mut scratch = std::mem::take(&mut self.group);
         scratch.clear();
@@ -194,10 +236,17 @@ impl<S: Script> World<S> {
         window: u32,
         how: How,
         watch: &mut impl Watch,
-        call: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>) -> Result<Outcome, SyncError>,
+        call: impl FnOnce(
+            &mut Window,
+            &mut crate::transport::sim::SimPort<'_>,
+        ) -> Result<Outcome, SyncError>,
     ) -> Result<Flow, SyncError> {
         if let How::Slot(slot) = how {
-            assert_eq!(self.process(rank).held(slot), Held::Free, "slot {slot} of rank {rank} holds a request");
+            assert_eq!(
+                self.process(rank).held(slot),
+                Held::Free,
+                "slot {slot} of rank {rank} holds a request"
+            );
         }
         let at = self.at(window, rank);
         let outcome = self.metered(rank, at, window, call)?;
@@ -224,11 +273,18 @@ impl<S: Script> World<S> {
         self.wait_unless_over(rank, Wait::Request(window, id))
     }
 
-    pub(super) fn lock(&mut self, rank: Rank, step: Step, blocking: bool) -> Result<Flow, SyncError> {
+    pub(super) fn lock(
+        &mut self,
+        rank: Rank,
+        step: Step,
+        blocking: bool,
+    ) -> Result<Flow, SyncError> {
         let wait = match step {
             Step::Lock { window, mode, target, assert, .. } => {
                 let at = self.at(window, rank);
-                self.metered(rank, at, window, |engine, port| engine.lock(port, mode, target, assert))?;
+                self.metered(rank, at, window, |engine, port| {
+                    engine.lock(port, mode, target, assert)
+                })?;
                 let parameters = self.net.parameters();
                 // Memory of one's own node is reached by load and store [EP-1].
                 let near = parameters.node(rank) == parameters.node(target);

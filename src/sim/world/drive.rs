@@ -12,7 +12,12 @@ impl<S: Script> World<S> {
         self.net.alarm(at, rank, tag);
     }
 
-    pub(super) fn rings(&mut self, rank: Rank, tag: u32, watch: &mut impl Watch) -> Result<(), Stuck> {
+    pub(super) fn rings(
+        &mut self,
+        rank: Rank,
+        tag: u32,
+        watch: &mut impl Watch,
+    ) -> Result<(), Stuck> {
         if tag == HELPER {
             self.process(rank).helping = false;
             if self.process(rank).state == State::Busy {
@@ -150,7 +155,8 @@ impl<S: Script> World<S> {
     // ---- progress ----
 
     pub(super) fn has_news(&self, rank: Rank) -> bool {
-        self.processes[rank as usize].called || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
+        self.processes[rank as usize].called
+            || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
     }
 
     /// One sweep over everything of the rank, again while something moves.
@@ -214,8 +220,14 @@ impl<S: Script> World<S> {
             let (saying, bytes) = unpacked(packet.value);
             let mail = self.process(rank).mail.get_or_insert_default();
             match (saying, packet.acknowledged) {
-                (Saying::Eager | Saying::Ready, false) => mail.arrived.push_back((packet.from, saying, bytes)),
-                (Saying::Clear, false) => self.net.port(0, rank).send_packet(packet.from, packed(Saying::Data, bytes), bytes),
+                (Saying::Eager | Saying::Ready, false) => {
+                    mail.arrived.push_back((packet.from, saying, bytes))
+                }
+                (Saying::Clear, false) => self.net.port(0, rank).send_packet(
+                    packet.from,
+                    packed(Saying::Data, bytes),
+                    bytes,
+                ),
                 (Saying::Data, false) => mail.received = true,
                 (Saying::Data, true) => mail.sent = true,
                 (_, true) => {}
@@ -231,7 +243,9 @@ impl<S: Script> World<S> {
         use two_sided::{Saying, packed};
         let mail = self.process(rank).mail.get_or_insert_default();
         match mail.take(from) {
-            Some((Saying::Ready, bytes)) => self.net.port(0, rank).send_packet(from, packed(Saying::Clear, bytes), 0),
+            Some((Saying::Ready, bytes)) => {
+                self.net.port(0, rank).send_packet(from, packed(Saying::Clear, bytes), 0)
+            }
             Some(_) => mail.received = true,
             None => {}
         }
@@ -261,13 +275,23 @@ impl<S: Script> World<S> {
                 over
             }
             Wait::Expectation(window, place) => self.is_met(rank, window, place),
-            Wait::Sent => self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.sent)),
-            Wait::Received(_) => self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.received)),
+            Wait::Sent => {
+                self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.sent))
+            }
+            Wait::Received(_) => self
+                .process(rank)
+                .mail
+                .as_mut()
+                .is_some_and(|mail| std::mem::take(&mut mail.received)),
         }
     }
 
     pub(super) fn awaits_lock(&self, rank: Rank) -> bool {
-        self.windows.iter().skip(rank as usize).step_by(self.processes.len()).any(Window::awaits_open_lock)
+        self.windows
+            .iter()
+            .skip(rank as usize)
+            .step_by(self.processes.len())
+            .any(Window::awaits_open_lock)
     }
 
     // ---- steps ----

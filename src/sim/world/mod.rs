@@ -8,7 +8,9 @@ use super::process::{Held, Process, State, Unfinished, Wait};
 use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Slot, Step};
 use super::{Memory, two_sided};
-use crate::engine::{Arrival, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window};
+use crate::engine::{
+    Arrival, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,
+};
 use crate::transport::sim::{Carry, Counters, Disorder, Network, Occurrence, Time, meter};
 
 /// One window of a world.
@@ -65,11 +67,26 @@ pub trait Watch {
     /// A reset has taken this.
     fn taken(&mut self, _rank: Rank, _window: u32, _taken: Notified, _net: &mut Network) {}
     /// The expectation in a place of a rank is met, and this was its last notification.
-    fn met(&mut self, _rank: Rank, _window: u32, _place: Slot, _last: Arrival, _net: &mut Network) {}
+    fn met(&mut self, _rank: Rank, _window: u32, _place: Slot, _last: Arrival, _net: &mut Network) {
+    }
     /// A probe has found this.
-    fn probed(&mut self, _rank: Rank, _window: u32, _wanted: Wanted, _found: Option<Arrival>, _net: &mut Network) {}
+    fn probed(
+        &mut self,
+        _rank: Rank,
+        _window: u32,
+        _wanted: Wanted,
+        _found: Option<Arrival>,
+        _net: &mut Network,
+    ) {
+    }
     /// A call or sweep of a rank is over; its windows, in order, and the network as they are now.
-    fn after(&mut self, _rank: Rank, _windows: &mut dyn Iterator<Item = &Window>, _net: &mut Network) {}
+    fn after(
+        &mut self,
+        _rank: Rank,
+        _windows: &mut dyn Iterator<Item = &Window>,
+        _net: &mut Network,
+    ) {
+    }
     /// An event has passed.
     fn event(&mut self, _net: &mut Network) {}
 }
@@ -154,10 +171,17 @@ pub struct World<S> {
 
 impl<S: Script> World<S> {
     /// A world of so many ranks; `script` makes each rank's.
-    pub fn new(ranks: u32, settings: Settings, windows: &[WindowSpec], mut script: impl FnMut(Rank) -> S) -> Self {
-        let mut net = Network::new(ranks, settings.machine.network, settings.carry, settings.disorder);
+    pub fn new(
+        ranks: u32,
+        settings: Settings,
+        windows: &[WindowSpec],
+        mut script: impl FnMut(Rank) -> S,
+    ) -> Self {
+        let mut net =
+            Network::new(ranks, settings.machine.network, settings.carry, settings.disorder);
         let mut engines = Vec::with_capacity(windows.len() * ranks as usize);
-        let mut processes: Vec<_> = (0..ranks).map(|me| Process::new(script(me), windows.len() as u32)).collect();
+        let mut processes: Vec<_> =
+            (0..ranks).map(|me| Process::new(script(me), windows.len() as u32)).collect();
         for spec in windows {
             net.add_window(spec.bytes);
             for me in 0..ranks {
@@ -210,7 +234,10 @@ impl<S: Script> World<S> {
             }
             watch.event(&mut self.net);
         }
-        if self.ended < self.ranks() || !self.net.is_idle() || !self.windows.iter().all(Window::is_quiet) {
+        if self.ended < self.ranks()
+            || !self.net.is_idle()
+            || !self.windows.iter().all(Window::is_quiet)
+        {
             return Err(self.stuck(StuckBecause::DeadLock));
         }
         Ok(Report {
@@ -276,7 +303,8 @@ impl<S: Script> World<S> {
         use std::fmt::Write as _;
         let mut text = String::new();
         let waiting = |(rank, process): &&(u32, &Process<S>)| {
-            process.state != State::Ended || (0..self.net.windows()).any(|window| !self.window(window, *rank).is_quiet())
+            process.state != State::Ended
+                || (0..self.net.windows()).any(|window| !self.window(window, *rank).is_quiet())
         };
         let all: Vec<_> = (0..).zip(&self.processes).collect();
         let mut told = 0;

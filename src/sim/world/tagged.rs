@@ -8,7 +8,8 @@ impl<S: Script> World<S> {
         match *step {
             Step::Expect { window, wanted, expected, place } => {
                 let at = self.at(window, rank);
-                let id = self.metered(rank, at, window, |engine, _| engine.expect(wanted, expected));
+                let id =
+                    self.metered(rank, at, window, |engine, _| engine.expect(wanted, expected));
                 let before = self.process(rank).expectations.insert(place, id);
                 assert!(before.is_none(), "place {place} of rank {rank} holds an expectation");
             }
@@ -40,7 +41,8 @@ impl<S: Script> World<S> {
             }
             Step::Probe { window, wanted } => {
                 let at = self.at(window, rank);
-                let found = self.metered(rank, at, window, |engine, port| engine.probe(port, wanted));
+                let found =
+                    self.metered(rank, at, window, |engine, port| engine.probe(port, wanted));
                 self.process(rank).arrival = found;
                 watch.probed(rank, window, wanted, found, &mut self.net);
                 self.sweep(rank, watch);
@@ -57,14 +59,20 @@ impl<S: Script> World<S> {
 
     pub(super) fn is_met(&self, rank: Rank, window: u32, place: Slot) -> bool {
         let standing = self.window(window, rank).standing(self.expectation(rank, place));
-        assert_ne!(standing, Standing::Idle, "rank {rank} waits for the expectation in place {place}, which is not started");
+        assert_ne!(
+            standing,
+            Standing::Idle,
+            "rank {rank} waits for the expectation in place {place}, which is not started"
+        );
         matches!(standing, Standing::Met(_))
     }
 
     /// A wait for an expectation is over: it tells its last notification, and rests.
     pub(super) fn meets(&mut self, rank: Rank, window: u32, place: Slot, watch: &mut impl Watch) {
         let (at, id) = (self.at(window, rank), self.expectation(rank, place));
-        let Standing::Met(last) = self.windows[at].standing(id) else { unreachable!("the wait is over") };
+        let Standing::Met(last) = self.windows[at].standing(id) else {
+            unreachable!("the wait is over")
+        };
         self.metered(rank, at, window, |engine, _| engine.rest(id));
         self.process(rank).arrival = Some(last);
         watch.met(rank, window, place, last, &mut self.net);

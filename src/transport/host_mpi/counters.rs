@@ -54,7 +54,11 @@ impl<C: Courier> MessageWindow<C> {
                 self.counters.gathering = true;
             }
             CounterStep::Map => {
-                let numbers = self.counters.gathered.take().unwrap_or_else(|| Err("nothing was gathered".into()))?;
+                let numbers = self
+                    .counters
+                    .gathered
+                    .take()
+                    .unwrap_or_else(|| Err("nothing was gathered".into()))?;
                 let before = self.counters.numbers.replace(Table::new(numbers));
                 self.counters.before = Some(before);
             }

@@ -116,7 +116,14 @@ impl Courier for Box<dyn Courier> {
         // SAFETY: the caller's promise.
         unsafe { (**self).send_bulk(peer, stream, from, len, bulk) }
     }
-    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+    unsafe fn receive_bulk(
+        &mut self,
+        peer: Rank,
+        stream: Stream,
+        to: Addr,
+        len: usize,
+        bulk: Bulk,
+    ) {
         // SAFETY: the caller's promise.
         unsafe { (**self).receive_bulk(peer, stream, to, len, bulk) }
     }

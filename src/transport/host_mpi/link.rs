@@ -209,12 +209,14 @@ impl Link {
     /// The packet being filled, for a reply with so much payload, which is never refused.
     #[inline]
     pub(super) fn reply(&mut self, courier: &mut impl Courier, payload: usize) -> &mut Packet {
-        if self.out.as_ref().is_some_and(|out| out.packet.room().is_none_or(|room| room < payload)) {
+        if self.out.as_ref().is_some_and(|out| out.packet.room().is_none_or(|room| room < payload))
+        {
             self.flush(courier, false);
             // Without a credit it waits.
             self.queue.extend(self.out.take());
         }
-        let out = self.out.get_or_insert_with(|| Outgoing { packet: courier.packet(), counted: false });
+        let out =
+            self.out.get_or_insert_with(|| Outgoing { packet: courier.packet(), counted: false });
         &mut out.packet
     }
 
@@ -227,7 +229,10 @@ impl Link {
             let first = self.queue.pop_front().expect("just looked at");
             self.send(courier, first, false);
         }
-        let may = self.out.as_ref().is_some_and(|out| !out.packet.is_empty() && (!out.counted || self.has_credit()));
+        let may = self
+            .out
+            .as_ref()
+            .is_some_and(|out| !out.packet.is_empty() && (!out.counted || self.has_credit()));
         if may && let Some(out) = self.out.take() {
             let ack_wanted = ask && self.asked < self.issued;
             self.send(courier, out, ack_wanted);
@@ -258,7 +263,8 @@ impl Link {
         if ack_wanted {
             self.asked = self.issued;
         }
-        let header = Header { ack_wanted, counted: out.counted, taken: self.taken, done: self.complete() };
+        let header =
+            Header { ack_wanted, counted: out.counted, taken: self.taken, done: self.complete() };
         (self.told_taken, self.told_done) = (header.taken, header.done);
         self.tell = false;
         self.sent += u64::from(out.counted);
@@ -320,6 +326,10 @@ impl Link {
 
     /// True if all that this process has sent has arrived, as the peer says.
     pub(super) fn is_quiet(&self) -> bool {
-        self.rests() && self.waiting.is_empty() && self.parts == 0 && self.bulks == 0 && self.sent == self.credited
+        self.rests()
+            && self.waiting.is_empty()
+            && self.parts == 0
+            && self.bulks == 0
+            && self.sent == self.credited
     }
 }

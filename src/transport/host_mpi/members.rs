@@ -109,7 +109,8 @@ impl<T: Copy + PartialEq> Table<T> {
     /// Something that follows from it.
     #[must_use]
     pub fn map<U: Copy + PartialEq>(&self, what: impl Fn(T) -> U) -> Table<U> {
-        let mut runs: Vec<(Rank, U)> = self.runs.iter().map(|(rank, value)| (*rank, what(*value))).collect();
+        let mut runs: Vec<(Rank, U)> =
+            self.runs.iter().map(|(rank, value)| (*rank, what(*value))).collect();
         runs.dedup_by(|next, before| next.1 == before.1);
         Table { runs: runs.into_boxed_slice() }
     }
@@ -125,7 +126,11 @@ impl<T: Copy + PartialEq> Table<T> {
     #[inline]
     #[must_use]
     pub fn of(&self, rank: Rank) -> T {
-        let at = if self.runs.len() == 1 { 0 } else { self.runs.partition_point(|run| run.0 <= rank) - 1 };
+        let at = if self.runs.len() == 1 {
+            0
+        } else {
+            self.runs.partition_point(|run| run.0 <= rank) - 1
+        };
         self.runs[at].1
     }
 }
@@ -138,10 +143,19 @@ mod tests {
     fn places_in_the_segment() {
         let members = Members::new(5, 9, vec![1, 5, 8], true);
         assert_eq!((members.place(), members.count()), (1, 3));
-        assert_eq!([0, 1, 5, 6, 8].map(|rank| members.near(rank)), [None, Some(0), Some(1), None, Some(2)]);
+        assert_eq!(
+            [0, 1, 5, 6, 8].map(|rank| members.near(rank)),
+            [None, Some(0), Some(1), None, Some(2)]
+        );
         let members = Members::new(3, 9, vec![2, 3, 4], false);
-        assert_eq!([1, 2, 3, 4, 5].map(|rank| members.near(rank)), [None, None, Some(1), None, None]);
-        assert_eq!([1, 2, 3, 4, 5].map(|rank| members.place_of(rank)), [None, Some(0), Some(1), Some(2), None]);
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(|rank| members.near(rank)),
+            [None, None, Some(1), None, None]
+        );
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(|rank| members.place_of(rank)),
+            [None, Some(0), Some(1), Some(2), None]
+        );
         assert_eq!([0, 1, 2].map(|place| members.rank_at(place)), [2, 3, 4]);
     }
 

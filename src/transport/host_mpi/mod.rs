@@ -29,7 +29,9 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::engine::slab::Slab;
-use crate::engine::{Addr, Answer, Arrival, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted};
+use crate::engine::{
+    Addr, Answer, Arrival, Atomic, LockMemory, LockTicket, LockWord, NoResource, Op, Port, Posted,
+};
 use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
 use crate::transport::Ballot;
 use crate::transport::element::ForeignReduce;
@@ -145,7 +147,13 @@ unsafe impl<C: Send> Send for MessageWindow<C> {}
 impl<C: Courier> MessageWindow<C> {
     /// `near` is the window of the processes of `members` that share a segment, in that order; `extents` are those of all processes.
     #[must_use]
-    pub fn new(mut courier: C, members: Members, near: ShmWindow, extents: Extents, settings: Settings) -> Self {
+    pub fn new(
+        mut courier: C,
+        members: Members,
+        near: ShmWindow,
+        extents: Extents,
+        settings: Settings,
+    ) -> Self {
         MessageWindow {
             members,
             near,
@@ -347,9 +355,17 @@ impl<C: Courier> MessageWindow<C> {
     #[must_use]
     pub fn describe(&mut self) -> String {
         let (near, all) = (self.members.count(), self.members.size());
-        let alone = (0..all).all(|rank| rank == self.members.me() || self.members.near(rank).is_none());
-        let far = self.courier.direct().map_or_else(|| "messages".into(), |direct| format!("verbs on {}", direct.describe()));
-        if alone { far } else { format!("{} for {near} of them, {far} for the others", self.near.describe()) }
+        let alone =
+            (0..all).all(|rank| rank == self.members.me() || self.members.near(rank).is_none());
+        let far = self
+            .courier
+            .direct()
+            .map_or_else(|| "messages".into(), |direct| format!("verbs on {}", direct.describe()));
+        if alone {
+            far
+        } else {
+            format!("{} for {near} of them, {far} for the others", self.near.describe())
+        }
     }
 
     /// A message that was refused since the last call.
@@ -363,7 +379,10 @@ impl<C: Courier> MessageWindow<C> {
         if self.faults.is_empty() {
             return None;
         }
-        let at = self.faults.iter().position(|fault| target.is_none_or(|target| fault.target == target))?;
+        let at = self
+            .faults
+            .iter()
+            .position(|fault| target.is_none_or(|target| fault.target == target))?;
         let fault = self.faults.remove(at);
         if target.is_none() {
             self.faults.clear();
@@ -432,8 +451,12 @@ impl<C: Courier> MessageWindow<C> {
     #[inline]
     fn word_here(&self, word: LockWord) -> Option<LockWord> {
         match word {
-            LockWord::Next { target, parity } => self.members.place_of(target).map(|target| LockWord::Next { target, parity }),
-            LockWord::Grant { target } => self.members.place_of(target).map(|target| LockWord::Grant { target }),
+            LockWord::Next { target, parity } => {
+                self.members.place_of(target).map(|target| LockWord::Next { target, parity })
+            }
+            LockWord::Grant { target } => {
+                self.members.place_of(target).map(|target| LockWord::Grant { target })
+            }
             word => Some(word),
         }
     }
@@ -458,7 +481,8 @@ impl<C: Courier> MessageWindow<C> {
     fn access_here(&mut self, word: LockWord, access: Atomic) -> u64 {
         match self.word_here(word) {
             None => self.own_word(word, access),
-            Some(near) => match self.near.atomic(self.members.place(), near, access, LockTicket(0)) {
+            Some(near) => match self.near.atomic(self.members.place(), near, access, LockTicket(0))
+            {
                 Answer::Now(old) => old,
                 answer => unreachable!("{answer:?} from shared memory"),
             },
@@ -503,7 +527,8 @@ impl<C: Courier> LockMemory for MessageWindow<C> {
 impl<C: Courier> Port for MessageWindow<C> {
     #[inline]
     fn signals_follow(&self, peer: Rank) -> bool {
-        self.members.near(peer).is_none() && self.courier.direct_ref().is_none_or(|direct| direct.signals_follow(peer))
+        self.members.near(peer).is_none()
+            && self.courier.direct_ref().is_none_or(|direct| direct.signals_follow(peer))
     }
 
     #[inline]
@@ -552,7 +577,10 @@ impl<C: Courier> Port for MessageWindow<C> {
         match self.members.near(peer) {
             Some(peer) => self.near.observe(peer, word),
             None => {
-                let told = self.index.get(&peer).map_or(0, |index| self.links[*index as usize].words.signals[word as usize]);
+                let told = self
+                    .index
+                    .get(&peer)
+                    .map_or(0, |index| self.links[*index as usize].words.signals[word as usize]);
                 told.max(self.observe_straight(peer, word))
             }
         }

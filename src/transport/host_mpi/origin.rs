@@ -198,7 +198,11 @@ impl<C: Courier> MessageWindow<C> {
         let key = self.flights.key_at(index).expect("a flight that lands");
         let flight = self.flights.take(key).expect("just found");
         // The end of a put is told by the acknowledgement, if it has not come before.
-        let stage = if has_result(&flight.op) || flight.acknowledged { Stage::Remote } else { Stage::Local };
+        let stage = if has_result(&flight.op) || flight.acknowledged {
+            Stage::Remote
+        } else {
+            Stage::Local
+        };
         self.finished.push_back((flight.ticket, stage));
     }
 
@@ -225,7 +229,10 @@ impl<C: Courier> MessageWindow<C> {
     /// One bulk message. False if there is no resource.
     fn feed_bulk(&mut self, index: u32, feed: &mut Feed) -> bool {
         let link = &mut self.links[index as usize];
-        if link.bulks >= BULKS || self.bulks.len() >= BULKS_HERE || link.room(&mut self.courier, 0).is_none() {
+        if link.bulks >= BULKS
+            || self.bulks.len() >= BULKS_HERE
+            || link.room(&mut self.courier, 0).is_none()
+        {
             return false;
         }
         let flight = self.flight_of(index, feed);
@@ -242,13 +249,25 @@ impl<C: Courier> MessageWindow<C> {
             link.own().put_bulk(place);
             // SAFETY: the origin's buffer is valid until the operation is locally complete [EP-8].
             unsafe {
-                self.courier.send_bulk(peer, Stream::Put, crate::engine::Addr(op.origin.0 + at as usize), part as usize, bulk)
+                self.courier.send_bulk(
+                    peer,
+                    Stream::Put,
+                    crate::engine::Addr(op.origin.0 + at as usize),
+                    part as usize,
+                    bulk,
+                )
             };
         } else {
             link.own().get_bulk(place);
             // SAFETY: as above; nobody else may use a result buffer until then.
             unsafe {
-                self.courier.receive_bulk(peer, Stream::Get, crate::engine::Addr(op.result.0 + at as usize), part as usize, bulk)
+                self.courier.receive_bulk(
+                    peer,
+                    Stream::Get,
+                    crate::engine::Addr(op.result.0 + at as usize),
+                    part as usize,
+                    bulk,
+                )
             };
         }
         // The announcement must not wait for the next poll while the data go; but a notification goes with it, and will see to that.
@@ -302,7 +321,11 @@ impl<C: Courier> MessageWindow<C> {
             Which::Id(id) => {
                 let key = self.parts.key_at(id).ok_or(Malformed::NotAsked)?;
                 let Part { flight, len, .. } = *self.parts.get(key).expect("just found");
-                let held = self.flights.key_at(flight).and_then(|key| self.flights.get(key)).expect("a part belongs to a flight");
+                let held = self
+                    .flights
+                    .key_at(flight)
+                    .and_then(|key| self.flights.get(key))
+                    .expect("a part belongs to a flight");
                 if held.link != index {
                     return Err(Malformed::NotAsked);
                 }
@@ -314,12 +337,17 @@ impl<C: Courier> MessageWindow<C> {
                 self.arrived_for(flight);
                 ticket
             }
-            Which::Number(number) if number <= link.done || number > link.issued => return Err(Malformed::NotSent),
+            Which::Number(number) if number <= link.done || number > link.issued => {
+                return Err(Malformed::NotSent);
+            }
             // Of an operation in pieces, the last one's number stands there.
-            Which::Number(number) => match link.waiting.get(link.waiting.partition_point(|other| other.number < number)) {
-                Some(waiting) => waiting.ticket,
-                None => link.feed.as_ref().ok_or(Malformed::NotSent)?.ticket,
-            },
+            Which::Number(number) => {
+                match link.waiting.get(link.waiting.partition_point(|other| other.number < number))
+                {
+                    Some(waiting) => waiting.ticket,
+                    None => link.feed.as_ref().ok_or(Malformed::NotSent)?.ticket,
+                }
+            }
         };
         self.fail(index, ticket, what.disp, what.len);
         Ok(())
@@ -350,7 +378,8 @@ impl<C: Courier> MessageWindow<C> {
         if data.len() != len as usize {
             return Err(Malformed::Lengths);
         }
-        let feeding = self.links[index as usize].feed.as_ref().filter(|feed| feed.flight == Some(flight));
+        let feeding =
+            self.links[index as usize].feed.as_ref().filter(|feed| feed.flight == Some(flight));
         let shape = feeding.map_or(held.shape.as_deref(), |feed| feed.shape.as_deref());
         let to = held.op.result.0 as *mut u8;
         // SAFETY: the result buffer is valid until the operation is complete [EP-8], and the part lies in it.
@@ -388,12 +417,17 @@ impl<C: Courier> MessageWindow<C> {
         match what {
             Use::Own { flight, at, len } => {
                 let key = self.flights.key_at(flight).expect("a flight in the air");
-                let Flight { link: index, ref op, ticket, .. } = *self.flights.get(key).expect("just found");
+                let Flight { link: index, ref op, ticket, .. } =
+                    *self.flights.get(key).expect("just found");
                 let disp = op.disp + at;
                 if bytes != len {
                     // The peer says so that there is nothing to get.
                     if op.kind != OpKind::Get || bytes != 0 {
-                        return self.refuse(self.links[index as usize].peer, Some(index), Malformed::Lengths);
+                        return self.refuse(
+                            self.links[index as usize].peer,
+                            Some(index),
+                            Malformed::Lengths,
+                        );
                     }
                     self.fail(index, ticket, disp, len as u64);
                 }
@@ -404,7 +438,9 @@ impl<C: Courier> MessageWindow<C> {
             Use::Peers { link, len, .. } if len != bytes => {
                 self.refuse(self.links[link as usize].peer, Some(link), Malformed::Lengths);
             }
-            Use::Peers { link, number, .. } | Use::Nobodys { link, number, .. } => self.bulk_done(link, number),
+            Use::Peers { link, number, .. } | Use::Nobodys { link, number, .. } => {
+                self.bulk_done(link, number)
+            }
         }
     }
 
@@ -415,7 +451,9 @@ impl<C: Courier> MessageWindow<C> {
             return Err(Malformed::NotSent);
         }
         link.done = link.done.max(done);
-        while let Some(Waiting { ticket, flight, .. }) = link.waiting.pop_front_if(|first| first.number <= link.done) {
+        while let Some(Waiting { ticket, flight, .. }) =
+            link.waiting.pop_front_if(|first| first.number <= link.done)
+        {
             match flight.and_then(|flight| self.flights.get_mut(flight)) {
                 Some(flight) => flight.acknowledged = true,
                 None => self.finished.push_back((ticket, Stage::Remote)),
@@ -439,8 +477,14 @@ pub(super) fn as_single_run(op: &Op, shape: &Shape) -> Option<Op> {
     let disp = u64::try_from(shape.disp.checked_add(target)?).ok()?;
     let mut single = Op { disp, ..*op };
     match op.kind {
-        OpKind::Put => single.origin.0 = single.origin.0.wrapping_add_signed(shape.origin.as_ref()?.run()? as isize),
-        OpKind::Get => single.result.0 = single.result.0.wrapping_add_signed(shape.result.as_ref()?.run()? as isize),
+        OpKind::Put => {
+            single.origin.0 =
+                single.origin.0.wrapping_add_signed(shape.origin.as_ref()?.run()? as isize)
+        }
+        OpKind::Get => {
+            single.result.0 =
+                single.result.0.wrapping_add_signed(shape.result.as_ref()?.run()? as isize)
+        }
         _ => return None,
     }
     Some(single)
@@ -458,7 +502,12 @@ fn place_of(feed: &Feed, room: u64) -> Place {
         None => Place::flat(op.disp + feed.at, (op.len - feed.at).min(limit)),
         Some(shape) => {
             let runs = shape.target.walk(feed.at).next_runs(limit).expect("data are left");
-            Place { disp: (shape.disp + runs.at) as u64, len: runs.len, stride: runs.stride, count: runs.count as u32 }
+            Place {
+                disp: (shape.disp + runs.at) as u64,
+                len: runs.len,
+                stride: runs.stride,
+                count: runs.count as u32,
+            }
         }
     }
 }

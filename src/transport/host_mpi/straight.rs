@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use super::MessageWindow;
 use super::courier::Courier;
 use super::origin::as_single_run;
-use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Ticket, Word};
+use crate::engine::{
+    Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Ticket, Word,
+};
 
 /// Time for what is under way in a window that is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,9 +56,19 @@ impl<C: Courier> MessageWindow<C> {
 
     /// Starts a put and the notification behind it, in one request.
     #[inline]
-    pub(super) fn post_notified_straight(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
-        let simple = put.kind == OpKind::Put && put.shape.is_none() && notification.kind == OpKind::Notify;
-        if !simple || self.broken || self.courier.direct_ref().is_none() || !self.has_no_messages(put.target) {
+    pub(super) fn post_notified_straight(
+        &mut self,
+        put: &Op,
+        notification: &Op,
+        ticket: Ticket,
+    ) -> Option<Posted> {
+        let simple =
+            put.kind == OpKind::Put && put.shape.is_none() && notification.kind == OpKind::Notify;
+        if !simple
+            || self.broken
+            || self.courier.direct_ref().is_none()
+            || !self.has_no_messages(put.target)
+        {
             return None;
         }
         self.courier.direct()?.put_telling(put, notification.disp as u32, ticket)
@@ -82,7 +94,12 @@ impl<C: Courier> MessageWindow<C> {
 
     /// Raises a word of a peer past the messages; `None` if it has to be one.
     #[inline]
-    pub(super) fn signal_straight(&mut self, peer: Rank, word: Word, value: u64) -> Option<Result<(), NoResource>> {
+    pub(super) fn signal_straight(
+        &mut self,
+        peer: Rank,
+        word: Word,
+        value: u64,
+    ) -> Option<Result<(), NoResource>> {
         if !self.courier.direct()?.is_able(peer) || self.broken || !self.has_no_messages(peer) {
             return None;
         }
@@ -97,7 +114,13 @@ impl<C: Courier> MessageWindow<C> {
 
     /// Accesses a lock word, if those are the interface's [LK-7].
     #[inline]
-    pub(super) fn atomic_straight(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Option<Answer> {
+    pub(super) fn atomic_straight(
+        &mut self,
+        home: Rank,
+        word: LockWord,
+        access: Atomic,
+        ticket: LockTicket,
+    ) -> Option<Answer> {
         let broken = self.broken;
         let direct = self.courier.direct().filter(|direct| direct.serves_locks())?;
         Some(if broken { Answer::NoResource } else { direct.atomic(home, word, access, ticket) })
@@ -138,7 +161,9 @@ impl<C: Courier> MessageWindow<C> {
         self.answers.extend(std::iter::from_fn(|| direct.next_answer()));
         let mut moved = self.finished.len() + self.answers.len() > before;
         moved |= self.take_told();
-        while let Some((peer, reason)) = self.courier.direct().and_then(crate::transport::verbs::Direct::next_lost) {
+        while let Some((peer, reason)) =
+            self.courier.direct().and_then(crate::transport::verbs::Direct::next_lost)
+        {
             moved = true;
             self.lose(peer, &reason);
         }
@@ -148,7 +173,9 @@ impl<C: Courier> MessageWindow<C> {
     /// Counters of this process that peers have raised past the messages. True if there was one.
     fn take_told(&mut self) -> bool {
         let mut moved = false;
-        while let Some((peer, counter)) = self.courier.direct().and_then(crate::transport::verbs::Direct::next_told) {
+        while let Some((peer, counter)) =
+            self.courier.direct().and_then(crate::transport::verbs::Direct::next_told)
+        {
             moved = true;
             if counter < self.near.counters_of(self.members.place()) {
                 self.near.notify_here(counter);
@@ -163,7 +190,9 @@ impl<C: Courier> MessageWindow<C> {
     /// This process has waited for long, and asks whether its peers are still there. For the log: where it stands with them.
     #[cold]
     pub fn probe(&mut self) -> String {
-        let Some(direct) = self.courier.direct().filter(|_| !self.broken) else { return String::new() };
+        let Some(direct) = self.courier.direct().filter(|_| !self.broken) else {
+            return String::new();
+        };
         direct.probe();
         direct.standing()
     }

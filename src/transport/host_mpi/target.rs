@@ -61,7 +61,10 @@ impl<C: Courier> MessageWindow<C> {
     #[cold]
     pub(super) fn break_off(&mut self) {
         let mates = (0..self.members.count()).map(|place| self.members.rank_at(place));
-        let met: Vec<Rank> = self.courier.direct().map_or_else(Vec::new, |direct| direct.met().chain(mates).collect());
+        let met: Vec<Rank> = self
+            .courier
+            .direct()
+            .map_or_else(Vec::new, |direct| direct.met().chain(mates).collect());
         for peer in met.into_iter().filter(|peer| *peer != self.members.me()).collect::<Vec<_>>() {
             self.link_to(peer);
         }
@@ -195,7 +198,9 @@ impl<C: Courier> MessageWindow<C> {
                     LockWord::Holders | LockWord::Intent | LockWord::Licensed => self.members.me(),
                     _ => 0,
                 };
-                let at_home = !matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed) || rank == 0;
+                let at_home =
+                    !matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed)
+                        || rank == 0;
                 if rank >= self.members.size() || !at_home {
                     return Err(Malformed::UnknownWord);
                 }
@@ -219,7 +224,10 @@ impl<C: Courier> MessageWindow<C> {
                 let peer = link.peer;
                 // It knows.
                 link.broken = true;
-                self.lose(if rank == self.members.me() { peer } else { rank }, &format!("process {peer} says so"));
+                self.lose(
+                    if rank == self.members.me() { peer } else { rank },
+                    &format!("process {peer} says so"),
+                );
                 return Ok(());
             }
             Record::Unattached(what) => return self.unattached(index, what),
@@ -258,21 +266,31 @@ impl<C: Courier> MessageWindow<C> {
     #[inline]
     fn check(&self, place: Place) -> Result<bool, Malformed> {
         let me = self.members.place();
-        let reaches = place.bounds().is_some_and(|(low, end)| self.near.reaches(me, low, end - low));
+        let reaches =
+            place.bounds().is_some_and(|(low, end)| self.near.reaches(me, low, end - low));
         // Between runs there may be memory that is not attached.
         let is_inside = reaches
             || place.count > 1
                 && (0..i64::from(place.count)).all(|run| {
-                    let at = place.stride.checked_mul(run).and_then(|by| place.disp.checked_add_signed(by));
+                    let at = place
+                        .stride
+                        .checked_mul(run)
+                        .and_then(|by| place.disp.checked_add_signed(by));
                     at.is_some_and(|at| self.near.reaches(me, at, place.len))
                 });
-        if is_inside || self.near.is_dynamic() { Ok(is_inside) } else { Err(Malformed::OutsideWindow) }
+        if is_inside || self.near.is_dynamic() {
+            Ok(is_inside)
+        } else {
+            Err(Malformed::OutsideWindow)
+        }
     }
 
     /// Datatype and reduction are known and go together, and runs hold whole elements.
     fn check_how(&self, place: Place, how: How) -> Result<(), Malformed> {
         let (extent, span) = if how.element.0 < FIRST_FOREIGN {
-            native_extent(how.element).filter(|_| native_has(how.element, how.reduction)).map(|extent| (extent, extent))
+            native_extent(how.element)
+                .filter(|_| native_has(how.element, how.reduction))
+                .map(|extent| (extent, extent))
         } else {
             (self.settings.foreign)(how)
         }
@@ -298,11 +316,17 @@ impl<C: Courier> MessageWindow<C> {
     /// A bulk message is announced or asked for.
     fn bulk(&mut self, index: u32, place: Place, stream: Stream) -> Result<(), Malformed> {
         let at = Addr(self.memory() as usize + place.disp as usize);
-        let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Peers { link, number, len: place.len as usize })?;
+        let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Peers {
+            link,
+            number,
+            len: place.len as usize,
+        })?;
         // SAFETY: the place was checked; window memory is the library's until the window is freed, which waits for all peers.
         unsafe {
             match stream {
-                Stream::Put => self.courier.receive_bulk(peer, stream, at, place.len as usize, bulk),
+                Stream::Put => {
+                    self.courier.receive_bulk(peer, stream, at, place.len as usize, bulk)
+                }
                 Stream::Get => self.courier.send_bulk(peer, stream, at, place.len as usize, bulk),
             }
         }
@@ -311,15 +335,26 @@ impl<C: Courier> MessageWindow<C> {
 
     /// An operation on memory that is not attached: its origin is told, and all that belongs to it is taken out of the way.
     #[cold]
-    fn leave_undone(&mut self, index: u32, place: Place, record: &Record<'_>) -> Result<(), Malformed> {
+    fn leave_undone(
+        &mut self,
+        index: u32,
+        place: Place,
+        record: &Record<'_>,
+    ) -> Result<(), Malformed> {
         let link = &mut self.links[index as usize];
         let which = match *record {
-            Record::Get(_, id) | Record::Fetch(_, _, id, _) | Record::Swap(_, id, _) => Which::Id(id),
+            Record::Get(_, id) | Record::Fetch(_, _, id, _) | Record::Swap(_, id, _) => {
+                Which::Id(id)
+            }
             _ => Which::Number(link.seen + 1),
         };
         let (disp, end) = place.bounds().unwrap_or((place.disp, u64::MAX));
         let what = Unattached { disp, len: end - disp, which };
-        log::info!("process {} of the window reaches for {} bytes at {disp:#x}, which are not attached", link.peer, what.len);
+        log::info!(
+            "process {} of the window reaches for {} bytes at {disp:#x}, which are not attached",
+            link.peer,
+            what.len
+        );
         match record {
             Record::PutBulk(_) => {
                 link.reject(&mut self.courier, what);
@@ -327,15 +362,22 @@ impl<C: Courier> MessageWindow<C> {
                 let mut nowhere = Vec::new();
                 nowhere.try_reserve_exact(len).map_err(|_| Malformed::TooMuch)?;
                 let at = Addr(nowhere.as_mut_ptr() as usize);
-                let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Nobodys { link, number, _memory: nowhere })?;
+                let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Nobodys {
+                    link,
+                    number,
+                    _memory: nowhere,
+                })?;
                 // SAFETY: the memory is kept until the message has come.
                 unsafe { self.courier.receive_bulk(peer, Stream::Put, at, len, bulk) };
             }
             Record::GetBulk(_) => {
                 // A message without bytes says it.
-                let (peer, bulk) = self.begin_bulk(index, |link, number| Use::Peers { link, number, len: 0 })?;
+                let (peer, bulk) =
+                    self.begin_bulk(index, |link, number| Use::Peers { link, number, len: 0 })?;
                 // SAFETY: nothing is read.
-                unsafe { self.courier.send_bulk(peer, Stream::Get, Addr(self.memory() as usize), 0, bulk) };
+                unsafe {
+                    self.courier.send_bulk(peer, Stream::Get, Addr(self.memory() as usize), 0, bulk)
+                };
             }
             _ => {
                 link.reject(&mut self.courier, what);
@@ -346,7 +388,11 @@ impl<C: Courier> MessageWindow<C> {
     }
 
     /// Numbers an operation of a peer that is a bulk message.
-    fn begin_bulk(&mut self, index: u32, what: impl FnOnce(u32, u64) -> Use) -> Result<(Rank, Bulk), Malformed> {
+    fn begin_bulk(
+        &mut self,
+        index: u32,
+        what: impl FnOnce(u32, u64) -> Use,
+    ) -> Result<(Rank, Bulk), Malformed> {
         let link = &mut self.links[index as usize];
         if link.unfinished.iter().filter(|(_, done)| !done).count() >= BULKS_OF_A_PEER {
             return Err(Malformed::TooMuch);
@@ -386,14 +432,26 @@ impl<C: Courier> MessageWindow<C> {
 fn pieces(place: Place, packed: i64, inward: bool) -> Pieces {
     let (window, beside) = ((place.disp as i64, place.stride), (packed, place.len as i64));
     let (from, to) = if inward { (beside, window) } else { (window, beside) };
-    Pieces { at: [from.0, to.0], stride: [from.1, to.1], len: place.len, count: u64::from(place.count) }
+    Pieces {
+        at: [from.0, to.0],
+        stride: [from.1, to.1],
+        len: place.len,
+        count: u64::from(place.count),
+    }
 }
 
 /// Reduces packed data into window memory.
 ///
 /// # Safety
 /// The place lies in the memory at `memory`, which nobody else accesses meanwhile; `data` has as many bytes, or none for no_op.
-unsafe fn combine(settings: &super::Settings, scratch: &mut Vec<u128>, how: How, data: &[u8], memory: *mut u8, place: Place) {
+unsafe fn combine(
+    settings: &super::Settings,
+    scratch: &mut Vec<u128>,
+    how: How,
+    data: &[u8],
+    memory: *mut u8,
+    place: Place,
+) {
     if how.reduction == reduction::NO_OP {
         return;
     }

@@ -280,7 +280,8 @@ impl Packet {
 
     /// Writes the header, when the records are complete.
     pub fn seal(&mut self, header: Header) {
-        let flags = if header.ack_wanted { ACK_WANTED } else { 0 } | if header.counted { COUNTED } else { 0 };
+        let flags = if header.ack_wanted { ACK_WANTED } else { 0 }
+            | if header.counted { COUNTED } else { 0 };
         self.bytes[..4].copy_from_slice(&MAGIC.to_ne_bytes());
         self.bytes[4..8].copy_from_slice(&flags.to_ne_bytes());
         self.bytes[8..16].copy_from_slice(&header.taken.to_ne_bytes());
@@ -490,7 +491,15 @@ impl<'a> Reader<'a> {
             return Err(Malformed::NotAPacket);
         }
         let (taken, done) = (reader.number()?, reader.number()?);
-        Ok((Header { ack_wanted: flags & ACK_WANTED != 0, counted: flags & COUNTED != 0, taken, done }, reader))
+        Ok((
+            Header {
+                ack_wanted: flags & ACK_WANTED != 0,
+                counted: flags & COUNTED != 0,
+                taken,
+                done,
+            },
+            reader,
+        ))
     }
 
     #[inline]
@@ -539,7 +548,13 @@ impl<'a> Reader<'a> {
         let (id, payload, runs) = (self.word()?, self.word()? as usize, self.word()?);
         let [kind, ..] = codes;
         let record = match kind {
-            kind::PUT | kind::GET | kind::ACCUMULATE | kind::FETCH | kind::SWAP | kind::PUT_BULK | kind::GET_BULK => {
+            kind::PUT
+            | kind::GET
+            | kind::ACCUMULATE
+            | kind::FETCH
+            | kind::SWAP
+            | kind::PUT_BULK
+            | kind::GET_BULK => {
                 let place = self.place(runs)?;
                 let data = self.payload(payload)?;
                 operation(codes, id, place, data)?
@@ -548,7 +563,9 @@ impl<'a> Reader<'a> {
             _ if payload != 0 => return Err(Malformed::Lengths),
             kind::NOTIFY => Record::Notify(id),
             kind::NOTIFY_TAGGED => Record::NotifyTagged(id),
-            kind::SIGNAL => Record::Signal(signal(codes[1]).ok_or(Malformed::UnknownKind)?, self.number()?),
+            kind::SIGNAL => {
+                Record::Signal(signal(codes[1]).ok_or(Malformed::UnknownKind)?, self.number()?)
+            }
             kind::ACCESS => {
                 let word = decode_word(codes[1], codes[2], runs).ok_or(Malformed::UnknownKind)?;
                 let (one, other) = (self.number()?, self.number()?);
@@ -597,7 +614,9 @@ fn operation(codes: [u8; 4], id: u32, place: Place, data: &[u8]) -> Result<Recor
         kind::GET => (len == 0 && small, Record::Get(place, id)),
         kind::ACCUMULATE => (len == bytes, Record::Accumulate(place, how, data)),
         kind::FETCH => (small && (len == 0 || len == bytes), Record::Fetch(place, how, id, data)),
-        kind::SWAP => (place.count == 1 && Some(len) == bytes.checked_mul(2), Record::Swap(place, id, data)),
+        kind::SWAP => {
+            (place.count == 1 && Some(len) == bytes.checked_mul(2), Record::Swap(place, id, data))
+        }
         kind::PUT_BULK => (len == 0 && place.count == 1 && bytes <= BULK, Record::PutBulk(place)),
         _ => (len == 0 && place.count == 1 && bytes <= BULK, Record::GetBulk(place)),
     };

@@ -72,7 +72,15 @@ impl Side {
             return step;
         }
         let (first, body) = (layout.first, layout.body);
-        Step { at: 0, count: self.count, stride: layout.extent, len: layout.size, before: 0, first, body }
+        Step {
+            at: 0,
+            count: self.count,
+            stride: layout.extent,
+            len: layout.size,
+            before: 0,
+            first,
+            body,
+        }
     }
 
     /// A walk that begins `from` bytes of data after the first.
@@ -81,7 +89,17 @@ impl Side {
     pub fn walk(&self, from: u64) -> Cursor<'_> {
         let left = self.size().saturating_sub(from);
         let (steps, top) = (self.steps(), self.top());
-        let mut cursor = Cursor { steps, top, frames: SmallVec::new(), left, run: 0, rest: 0, count: 0, stride: 0, at: 0 };
+        let mut cursor = Cursor {
+            steps,
+            top,
+            frames: SmallVec::new(),
+            left,
+            run: 0,
+            rest: 0,
+            count: 0,
+            stride: 0,
+            at: 0,
+        };
         if left > 0 {
             cursor.enter(TOP, 0, from);
         }
@@ -147,7 +165,11 @@ impl Cursor<'_> {
                 return;
             }
             let members = &self.steps[held.first as usize..][..held.body as usize];
-            let member = if from == 0 { 0 } else { members.partition_point(|member| member.before <= from) - 1 };
+            let member = if from == 0 {
+                0
+            } else {
+                members.partition_point(|member| member.before <= from) - 1
+            };
             from -= members[member].before;
             self.frames.push(Frame { step, base, copy, member: member as u32 });
             (step, base) = (held.first + member as u32, begin);
@@ -183,7 +205,8 @@ impl Cursor<'_> {
             self.count -= count;
             // From the beginning of this run, wherever in it the walk was.
             let back = (self.run - self.rest) as i64;
-            self.at = self.at.wrapping_add((count as i64).wrapping_mul(self.stride)).wrapping_sub(back);
+            self.at =
+                self.at.wrapping_add((count as i64).wrapping_mul(self.stride)).wrapping_sub(back);
             self.rest = self.run;
         } else {
             let bytes = len * count;
@@ -207,7 +230,8 @@ impl Cursor<'_> {
             return None;
         }
         let (at, stride) = (self.at, self.stride);
-        let (len, count) = limited(self.rest, if self.rest == self.run { self.count } else { 1 }, limit);
+        let (len, count) =
+            limited(self.rest, if self.rest == self.run { self.count } else { 1 }, limit);
         self.pass(len, count);
         Some(Runs { at, stride, len, count })
     }

@@ -93,7 +93,18 @@ impl Layout {
     #[must_use]
     pub fn empty() -> Self {
         let steps = Box::new([]);
-        Layout { steps, first: 0, body: 0, size: 0, lower: 0, extent: 0, low: 0, high: 0, unit: 1, joins: true }
+        Layout {
+            steps,
+            first: 0,
+            body: 0,
+            size: 0,
+            lower: 0,
+            extent: 0,
+            low: 0,
+            high: 0,
+            unit: 1,
+            joins: true,
+        }
     }
 
     /// Bytes of data.
@@ -226,7 +237,14 @@ impl Builder {
     }
 
     /// Adds `count` copies of a layout. `shared`: where its body is stored, once it is.
-    fn add_shared(&mut self, layout: &Layout, count: u64, stride: i64, at: i64, shared: &mut Option<u32>) -> Option<()> {
+    fn add_shared(
+        &mut self,
+        layout: &Layout,
+        count: u64,
+        stride: i64,
+        at: i64,
+        shared: &mut Option<u32>,
+    ) -> Option<()> {
         if count == 0 {
             return Some(());
         }
@@ -241,7 +259,10 @@ impl Builder {
             return Some(());
         }
         self.data = Some(join(self.data, shift(reach(layout.low, layout.high, count, stride)?)?));
-        self.size = self.size.checked_add(layout.size_of(count)?).filter(|size| i64::try_from(*size).is_ok())?;
+        self.size = self
+            .size
+            .checked_add(layout.size_of(count)?)
+            .filter(|size| i64::try_from(*size).is_ok())?;
         let first = self.unit.is_none();
         self.unit = Some(if first || self.unit == Some(layout.unit) { layout.unit } else { 1 });
         self.joins = layout.joins && (first || self.joins);
@@ -259,7 +280,15 @@ impl Builder {
             }
         } else {
             let base = self.store(layout, shared);
-            let step = Step { at, count, stride, len: layout.size, before: 0, first: base + layout.first, body: layout.body };
+            let step = Step {
+                at,
+                count,
+                stride,
+                len: layout.size,
+                before: 0,
+                first: base + layout.first,
+                body: layout.body,
+            };
             self.push(step, layout.joins);
         }
         Some(())
@@ -274,9 +303,12 @@ impl Builder {
     /// Stores the steps of a layout, unless they are; gives where they begin.
     fn store(&mut self, layout: &Layout, shared: &mut Option<u32>) -> u32 {
         *shared.get_or_insert_with(|| {
-            let base = u32::try_from(self.steps.len()).expect("a datatype has fewer than 2^32 steps");
-            let moved =
-                layout.steps.iter().map(|step| Step { first: step.first + if step.is_leaf() { 0 } else { base }, ..*step });
+            let base =
+                u32::try_from(self.steps.len()).expect("a datatype has fewer than 2^32 steps");
+            let moved = layout.steps.iter().map(|step| Step {
+                first: step.first + if step.is_leaf() { 0 } else { base },
+                ..*step
+            });
             self.steps.extend(moved);
             base
         })
@@ -292,7 +324,10 @@ impl Builder {
             if last.len == step.len {
                 let distance = step.at.wrapping_sub(last.at);
                 let fits = |stride: i64, count: u64| {
-                    i64::try_from(count).ok().and_then(|count| count.checked_mul(stride)).is_some_and(|end| end == distance)
+                    i64::try_from(count)
+                        .ok()
+                        .and_then(|count| count.checked_mul(stride))
+                        .is_some_and(|end| end == distance)
                 };
                 let stride = if last.count > 1 {
                     last.stride

@@ -69,7 +69,9 @@ impl Shapes {
     #[inline]
     #[must_use]
     pub fn get(&self, shaped: Shaped) -> &Shape {
-        self.places[shaped.0.get() as usize - 1].as_ref().expect("a shape is kept until its operation ends")
+        self.places[shaped.0.get() as usize - 1]
+            .as_ref()
+            .expect("a shape is kept until its operation ends")
     }
 
     /// A shape that is not needed any more.

@@ -37,7 +37,13 @@ pub(crate) unsafe fn copy_pieces(from: *const u8, to: *mut u8, pieces: &Pieces) 
 /// # Safety
 /// As [`copy_pieces`].
 #[inline(always)]
-unsafe fn each<T: Copy>(from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, count: u64) {
+unsafe fn each<T: Copy>(
+    from: *const u8,
+    from_stride: isize,
+    to: *mut u8,
+    to_stride: isize,
+    count: u64,
+) {
     let (mut from, mut to) = (from, to);
     for _ in 0..count {
         // SAFETY: the caller's promise.
@@ -51,9 +57,15 @@ unsafe fn each<T: Copy>(from: *const u8, from_stride: isize, to: *mut u8, to_str
 /// # Safety
 /// As [`copy_pieces`] and [`Combine::apply`]: the pieces are whole elements, and nobody else accesses those of the second side.
 #[inline]
-pub(crate) unsafe fn combine_pieces(combine: &Combine, input: *const u8, inout: *mut u8, pieces: &Pieces) {
+pub(crate) unsafe fn combine_pieces(
+    combine: &Combine,
+    input: *const u8,
+    inout: *mut u8,
+    pieces: &Pieces,
+) {
     let Pieces { at, stride, len, count } = *pieces;
-    let (input, inout) = (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
+    let (input, inout) =
+        (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
     let apart = [stride[0] as isize, stride[1] as isize];
     // SAFETY: the caller's promise.
     unsafe { combine.apply_strided(input, inout, len as usize, count as usize, apart) }
@@ -63,12 +75,18 @@ pub(crate) unsafe fn combine_pieces(combine: &Combine, input: *const u8, inout: 
 ///
 /// # Safety
 /// As [`combine_pieces`], and the first side must be writable.
-pub(crate) unsafe fn exchange_pieces(combine: &Combine, data: *mut u8, inout: *mut u8, pieces: &Pieces) {
+pub(crate) unsafe fn exchange_pieces(
+    combine: &Combine,
+    data: *mut u8,
+    inout: *mut u8,
+    pieces: &Pieces,
+) {
     let Pieces { mut at, stride, len, count } = *pieces;
     let some = (EXCHANGE_BLOCK as u64 / len).min(count);
     if some < 2 {
         for _ in 0..count {
-            let (data, inout) = (data.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
+            let (data, inout) =
+                (data.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
             // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
             unsafe { combine.exchange_apply(data, inout, len as usize) };
             at = [at[0].wrapping_add(stride[0]), at[1].wrapping_add(stride[1])];
@@ -83,9 +101,17 @@ pub(crate) unsafe fn exchange_pieces(combine: &Combine, data: *mut u8, inout: *m
         let kept = len as i64;
         // SAFETY: as above; so many pieces fit the block.
         unsafe {
-            copy_pieces(inout, old, &Pieces { at: [at[1], 0], stride: [stride[1], kept], len, count: part });
+            copy_pieces(
+                inout,
+                old,
+                &Pieces { at: [at[1], 0], stride: [stride[1], kept], len, count: part },
+            );
             combine_pieces(combine, data, inout, &Pieces { at, stride, len, count: part });
-            copy_pieces(old, data, &Pieces { at: [0, at[0]], stride: [kept, stride[0]], len, count: part });
+            copy_pieces(
+                old,
+                data,
+                &Pieces { at: [0, at[0]], stride: [kept, stride[0]], len, count: part },
+            );
         }
         let by = |side: usize| at[side].wrapping_add((part as i64).wrapping_mul(stride[side]));
         at = [by(0), by(1)];
@@ -116,8 +142,12 @@ pub(crate) unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, le
     while done < len
         && let Some(runs) = cursor.next_runs((len - done) as u64)
     {
-        let pieces =
-            Pieces { at: [runs.at, done as i64], stride: [runs.stride, runs.len as i64], len: runs.len, count: runs.count };
+        let pieces = Pieces {
+            at: [runs.at, done as i64],
+            stride: [runs.stride, runs.len as i64],
+            len: runs.len,
+            count: runs.count,
+        };
         // SAFETY: the pieces lie within the side and within `len`.
         unsafe { copy_pieces(from, to, &pieces) };
         done += (runs.len * runs.count) as usize;
@@ -135,8 +165,12 @@ pub(crate) unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, 
     while done < len
         && let Some(runs) = cursor.next_runs((len - done) as u64)
     {
-        let pieces =
-            Pieces { at: [done as i64, runs.at], stride: [runs.len as i64, runs.stride], len: runs.len, count: runs.count };
+        let pieces = Pieces {
+            at: [done as i64, runs.at],
+            stride: [runs.len as i64, runs.stride],
+            len: runs.len,
+            count: runs.count,
+        };
         // SAFETY: the pieces lie within the side and within `len`.
         unsafe { copy_pieces(from, to, &pieces) };
         done += (runs.len * runs.count) as usize;

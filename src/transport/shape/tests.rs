@@ -22,7 +22,8 @@ fn copies(bytes: &[i64], count: i64, stride: i64, at: i64) -> impl Iterator<Item
 /// A random layout of at most `most` bytes or so.
 fn random(rng: &mut fastrand::Rng, depth: u32) -> Both {
     if depth == 0 {
-        let (span, extent) = [(1, 1), (2, 2), (4, 4), (8, 8), (12, 16), (16, 16), (20, 32)][rng.usize(0..7)];
+        let (span, extent) =
+            [(1, 1), (2, 2), (4, 4), (8, 8), (12, 16), (16, 16), (20, 32)][rng.usize(0..7)];
         return element(span, extent);
     }
     let inner = random(rng, depth - 1);
@@ -38,25 +39,44 @@ fn random(rng: &mut fastrand::Rng, depth: u32) -> Both {
             let stride = if rng.bool() { rng.i64(-3..6) * extent } else { rng.i64(-100..100) };
             let one: Vec<i64> = copies(&inner.bytes, block, extent, 0).collect();
             let bytes = copies(&one, count, stride, 0).collect();
-            Both { layout: inner.layout.strided(count as u64, block as u64, stride).unwrap(), bytes }
+            Both {
+                layout: inner.layout.strided(count as u64, block as u64, stride).unwrap(),
+                bytes,
+            }
         }
         3 => {
             let even = rng.bool();
             let blocks: Vec<Block> = (0..rng.i64(0..7))
-                .map(|i| Block { count: rng.u64(0..3), at: if even { i * 3 * extent } else { rng.i64(-200..200) } })
+                .map(|i| Block {
+                    count: rng.u64(0..3),
+                    at: if even { i * 3 * extent } else { rng.i64(-200..200) },
+                })
                 .collect();
-            let bytes = blocks.iter().flat_map(|block| copies(&inner.bytes, block.count as i64, extent, block.at)).collect();
+            let bytes = blocks
+                .iter()
+                .flat_map(|block| copies(&inner.bytes, block.count as i64, extent, block.at))
+                .collect();
             Both { layout: inner.layout.blocks(blocks).unwrap(), bytes }
         }
         4 => {
             let others: Vec<Both> = (0..rng.u32(1..4)).map(|_| random(rng, depth - 1)).collect();
-            let members: Vec<(Block, &Both)> =
-                others.iter().map(|both| (Block { count: rng.u64(0..3), at: rng.i64(-300..300) }, both)).collect();
+            let members: Vec<(Block, &Both)> = others
+                .iter()
+                .map(|both| (Block { count: rng.u64(0..3), at: rng.i64(-300..300) }, both))
+                .collect();
             let bytes = members
                 .iter()
-                .flat_map(|(block, both)| copies(&both.bytes, block.count as i64, both.layout.extent(), block.at))
+                .flat_map(|(block, both)| {
+                    copies(&both.bytes, block.count as i64, both.layout.extent(), block.at)
+                })
                 .collect();
-            Both { layout: Layout::structure(members.iter().map(|(block, both)| (*block, &both.layout))).unwrap(), bytes }
+            Both {
+                layout: Layout::structure(
+                    members.iter().map(|(block, both)| (*block, &both.layout)),
+                )
+                .unwrap(),
+                bytes,
+            }
         }
         _ => {
             let Both { layout, bytes } = inner;
@@ -83,7 +103,10 @@ fn walked(side: &Side, from: u64, rng: &mut fastrand::Rng) -> Vec<i64> {
         let limit = if rng.bool() { u64::MAX } else { rng.u64(1..40) };
         let Some(runs) = cursor.next_runs(limit) else { break };
         assert!(runs.len > 0 && runs.count > 0 && runs.len * runs.count <= limit);
-        bytes.extend((0..runs.count as i64).flat_map(|i| (0..runs.len as i64).map(move |k| runs.at + i * runs.stride + k)));
+        bytes.extend(
+            (0..runs.count as i64)
+                .flat_map(|i| (0..runs.len as i64).map(move |k| runs.at + i * runs.stride + k)),
+        );
     }
     bytes
 }
@@ -91,7 +114,9 @@ fn walked(side: &Side, from: u64, rng: &mut fastrand::Rng) -> Vec<i64> {
 /// Runs of tests: seeds are told where one fails.
 fn seeds(count: u64, test: impl Fn(&mut fastrand::Rng)) {
     for seed in 0..count {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&mut fastrand::Rng::with_seed(seed))));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            test(&mut fastrand::Rng::with_seed(seed))
+        }));
         assert!(result.is_ok(), "seed {seed}");
     }
 }
@@ -103,7 +128,10 @@ fn a_walk_finds_every_byte_in_order_from_anywhere() {
     seeds(SEEDS, |rng| {
         let (side, bytes) = random_side(rng);
         assert_eq!(side.size(), bytes.len() as u64);
-        let bounds = (bytes.iter().min().copied().unwrap_or(0), bytes.iter().max().map_or(0, |last| last + 1));
+        let bounds = (
+            bytes.iter().min().copied().unwrap_or(0),
+            bytes.iter().max().map_or(0, |last| last + 1),
+        );
         assert_eq!(side.bounds(), bounds);
         assert_eq!(walked(&side, 0, rng), bytes);
         for _ in 0..3 {
@@ -117,9 +145,16 @@ fn a_walk_finds_every_byte_in_order_from_anywhere() {
 fn bounds_are_those_of_the_constructors() {
     let int = Layout::element(4, 4).unwrap();
     let vector = int.strided(3, 2, 20).unwrap();
-    assert_eq!((vector.lower(), vector.extent(), vector.bounds(), vector.size()), (0, 48, (0, 48), 24));
+    assert_eq!(
+        (vector.lower(), vector.extent(), vector.bounds(), vector.size()),
+        (0, 48, (0, 48), 24)
+    );
     let resized = vector.clone().resized(-8, 64);
-    let pair = Layout::structure([(Block { count: 2, at: 100 }, &resized), (Block { count: 1, at: -4 }, &int)]).unwrap();
+    let pair = Layout::structure([
+        (Block { count: 2, at: 100 }, &resized),
+        (Block { count: 1, at: -4 }, &int),
+    ])
+    .unwrap();
     assert_eq!((pair.lower(), pair.extent()), (-4, 92 + 128 + 4));
     assert_eq!(pair.bounds(), (-4, 100 + 64 + 48));
     assert_eq!(Layout::empty().repeated(5, 8).unwrap().size(), 0);
@@ -152,7 +187,9 @@ fn pairs_of_sides_agree_byte_by_byte() {
             let Some(Pieces { at, stride, len, count }) = pair.next_pieces(limit) else { break };
             assert!(len > 0 && count > 0 && len * count <= limit);
             for i in 0..count as i64 {
-                seen.extend((0..len as i64).map(|k| (at[0] + i * stride[0] + k, at[1] + i * stride[1] + k)));
+                seen.extend(
+                    (0..len as i64).map(|k| (at[0] + i * stride[0] + k, at[1] + i * stride[1] + k)),
+                );
             }
         }
         let expected: Vec<(i64, i64)> = bytes.into_iter().zip(other.1).skip(from).collect();
@@ -168,13 +205,18 @@ fn elements_are_never_divided() {
         let unit = element(span, extent).layout;
         let (count, block) = (rng.u64(1..6), rng.u64(1..6));
         let one = unit.strided(count, block, rng.i64(1..9) * extent * block as i64).unwrap();
-        let blocks = (0..count * block).map(|i| Block { count: 1, at: (i as i64 * 3 + i as i64 / 2) * extent });
+        let blocks = (0..count * block)
+            .map(|i| Block { count: 1, at: (i as i64 * 3 + i as i64 / 2) * extent });
         let other = unit.blocks(blocks).unwrap();
         assert_eq!([one.unit(), other.unit()], [span as u8; 2]);
         let sides = [one, other].map(|layout| Side::items(Arc::new(layout), 2));
         let mut pair = Pair::new(&sides[0], &sides[1], 0);
         while let Some(pieces) = pair.next_pieces(span as u64 * rng.u64(1..9)) {
-            let whole = if span == extent { pieces.len % span as u64 == 0 } else { pieces.len == span as u64 };
+            let whole = if span == extent {
+                pieces.len % span as u64 == 0
+            } else {
+                pieces.len == span as u64
+            };
             assert!(whole, "{pieces:?} of elements of {span}");
         }
     });
@@ -192,8 +234,14 @@ fn a_million_blocks_are_one_step() {
     assert_eq!(rows.steps(), 1);
     assert_eq!((rows.bounds(), listed.bounds()), (vector.bounds(), vector.bounds()));
     // A matrix of structures stores the structure once.
-    let record = Layout::structure([(Block { count: 1, at: 0 }, &double), (Block { count: 3, at: 24 }, &vector)]).unwrap();
-    assert!(record.strided(1000, 1, 1 << 40).unwrap().strided(50, 2, 1 << 50).unwrap().steps() < 10);
+    let record = Layout::structure([
+        (Block { count: 1, at: 0 }, &double),
+        (Block { count: 3, at: 24 }, &vector),
+    ])
+    .unwrap();
+    assert!(
+        record.strided(1000, 1, 1 << 40).unwrap().strided(50, 2, 1 << 50).unwrap().steps() < 10
+    );
     let touching = double.strided(10, 4, 32).unwrap();
     assert_eq!(Side::items(Arc::new(touching), 7).run(), Some(0));
 }
@@ -219,23 +267,41 @@ fn packed_and_unpacked_is_the_same() {
         let (low, high) = side.bounds();
         let base = (-low).max(0) as usize;
         let memory: Vec<u8> = (0..base as i64 + high.max(0)).map(|_| rng.u8(..)).collect();
-        let expected: Vec<u8> = bytes.iter().map(|at| memory[(base as i64 + at) as usize]).collect();
+        let expected: Vec<u8> =
+            bytes.iter().map(|at| memory[(base as i64 + at) as usize]).collect();
         assert_eq!(moves::gathered(&memory, base, &side), expected);
         let from = rng.usize(0..=bytes.len());
         let len = rng.usize(0..=bytes.len() - from);
         let mut packed = vec![0; len];
         // SAFETY: the side lies in the memory, and there are so many data.
-        unsafe { moves::pack(memory.as_ptr().wrapping_add(base), &side, from as u64, packed.as_mut_ptr(), len) };
+        unsafe {
+            moves::pack(
+                memory.as_ptr().wrapping_add(base),
+                &side,
+                from as u64,
+                packed.as_mut_ptr(),
+                len,
+            )
+        };
         assert_eq!(packed, expected[from..from + len]);
         let mut other = vec![0; memory.len()];
         // SAFETY: as above.
-        unsafe { moves::unpack(packed.as_ptr(), other.as_mut_ptr().wrapping_add(base), &side, from as u64, len) };
+        unsafe {
+            moves::unpack(
+                packed.as_ptr(),
+                other.as_mut_ptr().wrapping_add(base),
+                &side,
+                from as u64,
+                len,
+            )
+        };
         for (at, byte) in bytes.iter().zip(&expected).skip(from).take(len) {
             // Where a byte lies in two places of the side, the last one counts; packed from one memory they are equal.
             assert_eq!(other[(base as i64 + at) as usize], *byte);
         }
         assert_eq!(other.iter().filter(|byte| **byte != 0).count(), {
-            let touched: std::collections::BTreeSet<i64> = bytes.iter().skip(from).take(len).copied().collect();
+            let touched: std::collections::BTreeSet<i64> =
+                bytes.iter().skip(from).take(len).copied().collect();
             touched.iter().filter(|at| memory[(base as i64 + **at) as usize] != 0).count()
         });
         let mut scattered = vec![0; memory.len()];

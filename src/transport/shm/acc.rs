@@ -44,7 +44,14 @@ pub(super) unsafe fn accumulate(
         // SAFETY: `at + part <= len`; one piece fits one hold, so the recursion ends here.
         unsafe {
             let result = result.map(|result| result.add(at));
-            accumulate(AccumulateLock(lock.0), combine, input.wrapping_add(at), target.add(at), result, part);
+            accumulate(
+                AccumulateLock(lock.0),
+                combine,
+                input.wrapping_add(at),
+                target.add(at),
+                result,
+                part,
+            );
         }
         at += part;
     }

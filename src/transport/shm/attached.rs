@@ -109,7 +109,9 @@ impl Attached {
         let room = (2 * self.room()).max(FIRST);
         let larger = match &mut self.table {
             // The same file, which readers may have mapped: what is in it stays.
-            Some(table) => Segment::map(&table.file, room * ENTRY).map(|segment| table.segment = segment),
+            Some(table) => {
+                Segment::map(&table.file, room * ENTRY).map(|segment| table.segment = segment)
+            }
             None => segment::create().and_then(|file| {
                 let segment = Segment::map(&file, room * ENTRY)?;
                 words.file.store(file.as_raw_fd() as u64, Relaxed);
@@ -118,7 +120,11 @@ impl Attached {
             }),
         };
         if let Err(failure) = larger {
-            log::warn!("no more memory can be attached: {} failed with errno {}", failure.step.name(), failure.errno);
+            log::warn!(
+                "no more memory can be attached: {} failed with errno {}",
+                failure.step.name(),
+                failure.errno
+            );
             return Err(Refusal::NoRoom);
         }
         words.capacity.store(room, Release);
@@ -185,7 +191,9 @@ impl View {
         }
         if self.segment.as_ref().is_none_or(|segment| segment.len() < capacity * ENTRY) {
             let file = words.file.load(Relaxed) as i32;
-            match segment::open(pid, file).and_then(|file| Segment::map_part(&file, capacity * ENTRY)) {
+            match segment::open(pid, file)
+                .and_then(|file| Segment::map_part(&file, capacity * ENTRY))
+            {
                 Ok(segment) => self.segment = Some(segment),
                 Err(failure) => {
                     log::error!(
@@ -218,7 +226,8 @@ mod tests {
 
     impl Words {
         fn new() -> Self {
-            let bytes = size_of::<Header>() + 2 * size_of::<RankBlock>() + 4 * size_of::<PairBlock>() + 64;
+            let bytes =
+                size_of::<Header>() + 2 * size_of::<RankBlock>() + 4 * size_of::<PairBlock>() + 64;
             Words(vec![0; bytes.div_ceil(16)])
         }
 
@@ -230,7 +239,10 @@ mod tests {
             // SAFETY: aligned, zeroed, long enough, and kept by the test as long as it uses them.
             let blocks = unsafe { Blocks::new(header.cast(), ranks.cast(), pairs.cast(), 2) };
             for rank in 0..2 {
-                blocks.introduce(rank, RankInfo { memory: 0, size: 0, disp_unit: 1, pid: std::process::id() as i32 });
+                blocks.introduce(
+                    rank,
+                    RankInfo { memory: 0, size: 0, disp_unit: 1, pid: std::process::id() as i32 },
+                );
             }
             blocks
         }

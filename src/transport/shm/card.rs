@@ -149,10 +149,14 @@ pub(super) fn identity() -> Result<Node, Failure> {
     if let Some(node) = NODE.get() {
         return Ok(*node);
     }
-    let failed = |error: io::Error| Failure { step: Step::Identity, errno: error.raw_os_error().unwrap_or(libc::EIO) };
+    let failed = |error: io::Error| Failure {
+        step: Step::Identity,
+        errno: error.raw_os_error().unwrap_or(libc::EIO),
+    };
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(failed)?;
     let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
-    let boot = u128::from_str_radix(&digits, 16).map_err(|_| Failure { step: Step::Identity, errno: libc::EINVAL })?;
+    let boot = u128::from_str_radix(&digits, 16)
+        .map_err(|_| Failure { step: Step::Identity, errno: libc::EINVAL })?;
     let pids = std::fs::metadata("/proc/self/ns/pid").map_err(failed)?;
     let pids = std::os::unix::fs::MetadataExt::ino(&pids);
     Ok(*NODE.get_or_init(|| Node([(boot >> 64) as u64, boot as u64, pids])))

@@ -141,7 +141,13 @@ const LISTED: u8 = 0x80;
 impl Tag {
     #[inline(always)]
     pub(super) fn of(op: &Op, listed: bool) -> Self {
-        Tag { kind: op.kind, element: op.element, reduction: op.reduction, extent: op.extent, listed }
+        Tag {
+            kind: op.kind,
+            element: op.element,
+            reduction: op.reduction,
+            extent: op.extent,
+            listed,
+        }
     }
 
     #[inline(always)]
@@ -181,12 +187,25 @@ mod tests {
     #[test]
     fn tags_travel() {
         let bare = [OpKind::Notify, OpKind::NotifyTagged];
-        for kind in
-            [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate, OpKind::CompareAndSwap].iter().chain(&bare)
+        for kind in [
+            OpKind::Put,
+            OpKind::Get,
+            OpKind::Accumulate,
+            OpKind::GetAccumulate,
+            OpKind::CompareAndSwap,
+        ]
+        .iter()
+        .chain(&bare)
         {
             let kind = *kind;
             for listed in [false, true] {
-                let tag = Tag { kind, element: Element(200), reduction: Reduction(13), extent: 32, listed };
+                let tag = Tag {
+                    kind,
+                    element: Element(200),
+                    reduction: Reduction(13),
+                    extent: 32,
+                    listed,
+                };
                 assert_eq!(Tag::decode(tag.encode()), tag);
             }
         }

@@ -76,7 +76,11 @@ unsafe fn call(way: Way, pid: i32, local: &[iovec], remote: &[iovec]) -> io::Res
 
 /// Calls `step(at, part)` until `len` bytes are done, at most `limit` at a time. A step may do less
 /// than asked, and is repeated when a signal interrupted it.
-fn in_pieces(len: usize, limit: usize, mut step: impl FnMut(usize, usize) -> io::Result<usize>) -> io::Result<()> {
+fn in_pieces(
+    len: usize,
+    limit: usize,
+    mut step: impl FnMut(usize, usize) -> io::Result<usize>,
+) -> io::Result<()> {
     let mut at = 0;
     while at < len {
         match step(at, limit.min(len - at)) {
@@ -154,7 +158,12 @@ impl Batch {
             match unsafe { call(way, pid, &self.local, &self.remote) } {
                 Ok(moved) => next = self.skip(next, moved),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err((next.checked_sub(1).map_or(0, |last| self.pieces[last].upto), error)),
+                Err(error) => {
+                    return Err((
+                        next.checked_sub(1).map_or(0, |last| self.pieces[last].upto),
+                        error,
+                    ));
+                }
             }
         }
         Ok(())
@@ -179,7 +188,8 @@ impl Batch {
     fn skip(&mut self, mut next: usize, mut moved: usize) -> usize {
         while let Some(part) = self.pieces.get_mut(next) {
             if moved < part.len {
-                (part.local, part.remote) = (part.local.wrapping_add(moved), part.remote + moved as u64);
+                (part.local, part.remote) =
+                    (part.local.wrapping_add(moved), part.remote + moved as u64);
                 part.len -= moved;
                 break;
             }
@@ -216,7 +226,9 @@ mod tests {
 
     #[test]
     fn an_error_ends_it() {
-        let result = in_pieces(10, 4, |at, _| if at == 0 { Ok(4) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) });
+        let result = in_pieces(10, 4, |at, _| {
+            if at == 0 { Ok(4) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+        });
         assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EPERM));
     }
 
@@ -241,11 +253,16 @@ mod tests {
             batch.push_over(base.wrapping_add(8 * i), remote, 8);
         }
         batch.vectors(0);
-        let remote: Vec<_> = batch.remote.iter().map(|piece| (piece.iov_base as u64, piece.iov_len)).collect();
+        let remote: Vec<_> =
+            batch.remote.iter().map(|piece| (piece.iov_base as u64, piece.iov_len)).collect();
         assert_eq!(remote, [(100, 24), (200, 8), (108, 8)]);
-        let local: Vec<_> = batch.local.iter().map(|piece| piece.iov_base as usize - base as usize).collect();
+        let local: Vec<_> =
+            batch.local.iter().map(|piece| piece.iov_base as usize - base as usize).collect();
         assert_eq!(local, [0, 16, 24, 32, 40]);
-        assert_eq!(batch.pieces.iter().map(|piece| piece.upto).collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
+        assert_eq!(
+            batch.pieces.iter().map(|piece| piece.upto).collect::<Vec<_>>(),
+            [1, 3, 4, 5, 6]
+        );
     }
 
     #[test]
@@ -254,7 +271,11 @@ mod tests {
         let mut to = vec![0u8; 3000];
         let mut batch = Batch::default();
         for i in 0..3000 {
-            batch.push(from.as_ptr().wrapping_add(i).cast_mut(), to.as_mut_ptr() as u64 + i as u64, 1);
+            batch.push(
+                from.as_ptr().wrapping_add(i).cast_mut(),
+                to.as_mut_ptr() as u64 + i as u64,
+                1,
+            );
         }
         // SAFETY: every piece lies in `from`, every remote one in `to` of this process.
         unsafe { batch.run(Way::Write, std::process::id() as i32) }.unwrap();
@@ -262,7 +283,8 @@ mod tests {
         batch.clear();
         batch.push(to.as_mut_ptr(), 8, 4);
         // SAFETY: the local piece is valid; address 8 is not mapped, which the kernel says.
-        let (whole, error) = unsafe { batch.run(Way::Read, std::process::id() as i32) }.unwrap_err();
+        let (whole, error) =
+            unsafe { batch.run(Way::Read, std::process::id() as i32) }.unwrap_err();
         assert_eq!((whole, error.raw_os_error()), (0, Some(libc::EFAULT)));
     }
 }

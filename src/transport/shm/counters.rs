@@ -73,12 +73,16 @@ impl Counters {
     pub(super) fn get(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         let lot = self.lots.get(rank as usize).filter(|lot| index < lot.number)?;
         // SAFETY: inside the segment, aligned to 8 bytes; it starts as zeros and is accessed as atomic words alone.
-        Some(Counter(unsafe { &*self.segment.at(lot.offset + u64::from(index) * lot.stride).cast::<AtomicU64>() }))
+        Some(Counter(unsafe {
+            &*self.segment.at(lot.offset + u64::from(index) * lot.stride).cast::<AtomicU64>()
+        }))
     }
 
     #[inline(always)]
     fn word(&self, rank: Rank, index: u32) -> &AtomicU64 {
-        let Some(Counter(word)) = self.get(rank, index) else { panic!("rank {rank} has no counter {index}") };
+        let Some(Counter(word)) = self.get(rank, index) else {
+            panic!("rank {rank} has no counter {index}")
+        };
         word
     }
 
@@ -124,13 +128,15 @@ impl Making {
     /// Third, when it is made: maps it. The counters, all of them 0, must be in force before this process votes: whoever has seen
     /// the last vote may notify at once, and this process may take that in while it still waits for the verdict.
     pub(super) fn map(&self, blocks: Blocks, ranks: u32) -> Result<Counters, Failure> {
-        let (lots, len) = lots(blocks, ranks).ok_or(Failure { step: Step::Resize, errno: libc::EOVERFLOW })?;
+        let (lots, len) =
+            lots(blocks, ranks).ok_or(Failure { step: Step::Resize, errno: libc::EOVERFLOW })?;
         let first = blocks.rank(0);
         let opened;
         let file = match &self.file {
             Some(file) => file,
             None => {
-                opened = segment::open(first.info.0.pid, first.counters.0.file.load(Acquire) as i32)?;
+                opened =
+                    segment::open(first.info.0.pid, first.counters.0.file.load(Acquire) as i32)?;
                 &opened
             }
         };

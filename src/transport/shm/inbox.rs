@@ -80,7 +80,12 @@ impl Inbox {
 }
 
 /// Applies a channel's operations to this process's memory, at most a channelful.
-fn serve(channel: &Channel, origin: Rank, shared: &Shared, attached: Option<&RefCell<Regions>>) -> bool {
+fn serve(
+    channel: &Channel,
+    origin: Rank,
+    shared: &Shared,
+    attached: Option<&RefCell<Regions>>,
+) -> bool {
     let Some(mut drain) = channel.ends().try_drain() else {
         return false; // The origin does it itself just now.
     };
@@ -140,7 +145,9 @@ unsafe fn may_apply(channel: &Channel, position: u64, tag: Tag, attached: &Regio
         attached.cover(disp, u64::from(len))
     };
     if !covered {
-        log::error!("an operation on {len} bytes at {disp:#x} is left out: the memory was detached before it was complete");
+        log::error!(
+            "an operation on {len} bytes at {disp:#x} is left out: the memory was detached before it was complete"
+        );
         if tag.kind != OpKind::Put && tag.kind != OpKind::Accumulate {
             // SAFETY: the payload has room for as many bytes as are moved, and is the caller's.
             unsafe { data.write_bytes(0, len as usize) };
@@ -154,7 +161,13 @@ unsafe fn may_apply(channel: &Channel, position: u64, tag: Tag, attached: &Regio
 /// # Safety
 /// The caller holds the channel's drain and has seen the slot published.
 #[inline(always)]
-unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, shared: &Shared) -> usize {
+unsafe fn apply(
+    channel: &Channel,
+    position: u64,
+    tag: Tag,
+    base: *mut u8,
+    shared: &Shared,
+) -> usize {
     let slot = channel.slot(position);
     // SAFETY: read access is the caller's.
     let (disp, len, payload) = unsafe { slot.fields() };
@@ -189,7 +202,8 @@ unsafe fn apply(channel: &Channel, position: u64, tag: Tag, base: *mut u8, share
 unsafe fn apply_list(tag: Tag, payload: *mut u8, base: *mut u8, shared: &Shared) {
     let combine = tag.combine(shared.foreign);
     let copies = matches!(tag.kind, OpKind::Put | OpKind::Get);
-    let _held = (!copies).then(|| AccumulateLock(&shared.blocks.rank(shared.me).accumulate.0).hold());
+    let _held =
+        (!copies).then(|| AccumulateLock(&shared.blocks.rank(shared.me).accumulate.0).hold());
     // SAFETY: the caller's promise, and the lock [AT-1].
     unsafe { List::read(payload).apply(tag.kind, &combine, base) };
 }
@@ -199,7 +213,14 @@ unsafe fn apply_list(tag: Tag, payload: *mut u8, base: *mut u8, shared: &Shared)
 /// # Safety
 /// `data` and `target` must be valid as the operation needs, and `data` the caller's alone.
 #[inline]
-unsafe fn apply_atomic(lock: &AtomicU32, tag: Tag, data: *mut u8, target: *mut u8, len: usize, foreign: ForeignReduce) {
+unsafe fn apply_atomic(
+    lock: &AtomicU32,
+    tag: Tag,
+    data: *mut u8,
+    target: *mut u8,
+    len: usize,
+    foreign: ForeignReduce,
+) {
     // One piece of a channel is shorter than one hold of the lock may be.
     const _: () = assert!(super::outbox::PIECE_MAX <= acc::HOLD);
     let _held = AccumulateLock(lock).hold();
@@ -212,7 +233,13 @@ unsafe fn apply_atomic(lock: &AtomicU32, tag: Tag, data: *mut u8, target: *mut u
 /// # Safety
 /// As [`apply_atomic`].
 #[inline]
-pub(super) unsafe fn combine_slot(tag: Tag, data: *mut u8, target: *mut u8, len: usize, foreign: ForeignReduce) {
+pub(super) unsafe fn combine_slot(
+    tag: Tag,
+    data: *mut u8,
+    target: *mut u8,
+    len: usize,
+    foreign: ForeignReduce,
+) {
     let combine = tag.combine(foreign);
     // SAFETY: the caller's promise.
     unsafe {
@@ -220,7 +247,9 @@ pub(super) unsafe fn combine_slot(tag: Tag, data: *mut u8, target: *mut u8, len:
             OpKind::Accumulate => combine.apply(data, target, len),
             OpKind::GetAccumulate => combine.exchange_apply(data, target, len),
             OpKind::CompareAndSwap => compare_swap_in_place(target, data, len),
-            OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => debug_assert!(false, "not atomic"),
+            OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {
+                debug_assert!(false, "not atomic")
+            }
         }
     }
 }

@@ -69,7 +69,12 @@ pub(super) fn contact_words(ranks: u64) -> u64 {
 
 impl Layout {
     /// Offsets for `ranks` processes with these sizes of memory in the segment; `None` where they overflow.
-    pub(super) fn new(ranks: u32, channels: bool, placement: Placement, memory: impl Iterator<Item = u64>) -> Option<Self> {
+    pub(super) fn new(
+        ranks: u32,
+        channels: bool,
+        placement: Placement,
+        memory: impl Iterator<Item = u64>,
+    ) -> Option<Self> {
         let ranks = u64::from(ranks);
         let pair_count = ranks.checked_mul(ranks)?;
         let rank_blocks = (size_of::<Header>() as u64).next_multiple_of(PAGE / 8);
@@ -162,7 +167,10 @@ mod tests {
     #[test]
     fn overflow_is_an_answer() {
         assert_eq!(Layout::new(2, false, Placement::PAGES, [u64::MAX, 1].into_iter()), None);
-        assert_eq!(Layout::new(2, false, Placement::PAGES, [i64::MAX as u64, 4096].into_iter()), None);
+        assert_eq!(
+            Layout::new(2, false, Placement::PAGES, [i64::MAX as u64, 4096].into_iter()),
+            None
+        );
         assert_eq!(Layout::new(u32::MAX, true, Placement::PAGES, [].into_iter()), None);
     }
 }

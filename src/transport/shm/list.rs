@@ -62,7 +62,8 @@ impl<'a> List<'a> {
         // SAFETY: the caller's promise.
         unsafe {
             let count = payload.cast::<u64>().read() as usize;
-            let places = std::slice::from_raw_parts(payload.add(size_of::<u64>()).cast::<Place>(), count);
+            let places =
+                std::slice::from_raw_parts(payload.add(size_of::<u64>()).cast::<Place>(), count);
             List { places, data: payload.add(head(count)) }
         }
     }
@@ -70,11 +71,18 @@ impl<'a> List<'a> {
     /// Each run: displacement, length, and its data.
     pub(super) fn runs(self) -> impl Iterator<Item = (u64, usize, *mut u8)> + 'a {
         let mut data = self.data;
-        self.places.iter().flat_map(|place| (0..i64::from(place.count)).map(move |at| (place, at))).map(move |(place, at)| {
-            let run = (place.disp.wrapping_add_signed(at.wrapping_mul(place.stride)), place.len as usize, data);
-            data = data.wrapping_add(place.len as usize);
-            run
-        })
+        self.places
+            .iter()
+            .flat_map(|place| (0..i64::from(place.count)).map(move |at| (place, at)))
+            .map(move |(place, at)| {
+                let run = (
+                    place.disp.wrapping_add_signed(at.wrapping_mul(place.stride)),
+                    place.len as usize,
+                    data,
+                );
+                data = data.wrapping_add(place.len as usize);
+                run
+            })
     }
 
     /// Applies an operation to memory at `base`; what it fetches takes the place of the data.
@@ -85,7 +93,8 @@ impl<'a> List<'a> {
         let mut at = 0;
         for place in self.places {
             let pieces = |from_target: bool| {
-                let (target, packed) = ((place.disp as i64, place.stride), (at, i64::from(place.len)));
+                let (target, packed) =
+                    ((place.disp as i64, place.stride), (at, i64::from(place.len)));
                 let [one, other] = if from_target { [target, packed] } else { [packed, target] };
                 let (len, count) = (u64::from(place.len), u64::from(place.count));
                 Pieces { at: [one.0, other.0], stride: [one.1, other.1], len, count }
@@ -95,9 +104,15 @@ impl<'a> List<'a> {
                 match kind {
                     OpKind::Put => moves::copy_pieces(self.data, base, &pieces(false)),
                     OpKind::Get => moves::copy_pieces(base, self.data, &pieces(true)),
-                    OpKind::Accumulate => moves::combine_pieces(combine, self.data, base, &pieces(false)),
-                    OpKind::GetAccumulate => moves::exchange_pieces(combine, self.data, base, &pieces(false)),
-                    OpKind::CompareAndSwap | OpKind::Notify | OpKind::NotifyTagged => debug_assert!(false, "one element"),
+                    OpKind::Accumulate => {
+                        moves::combine_pieces(combine, self.data, base, &pieces(false))
+                    }
+                    OpKind::GetAccumulate => {
+                        moves::exchange_pieces(combine, self.data, base, &pieces(false))
+                    }
+                    OpKind::CompareAndSwap | OpKind::Notify | OpKind::NotifyTagged => {
+                        debug_assert!(false, "one element")
+                    }
                 }
             }
             at += i64::from(place.len) * i64::from(place.count);

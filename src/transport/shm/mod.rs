@@ -102,7 +102,12 @@ impl ShmWindow {
     ///
     /// # Errors
     /// The processes are not on one node, or a system call failed in one of them.
-    pub fn new(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Self, SetupError> {
+    pub fn new(
+        boot: &mut dyn Bootstrap,
+        memory: Memory,
+        disp_unit: u32,
+        settings: Settings,
+    ) -> Result<Self, SetupError> {
         let mapped = setup::set_up(boot, memory, disp_unit, settings)?;
         let own = &mapped.blocks.rank(mapped.me).info.0;
         let allocated = mapped.kind.in_segment();
@@ -111,16 +116,28 @@ impl ShmWindow {
             false => own.memory as usize as *mut u8,
         };
         let (me, voter) = (mapped.me, vote::Voter::default());
-        let attached = (mapped.kind == Kind::Dynamic).then(|| Box::new(Attached::new(mapped.blocks, me)));
+        let attached =
+            (mapped.kind == Kind::Dynamic).then(|| Box::new(Attached::new(mapped.blocks, me)));
         // SAFETY: the layout has a ring for each rank where there are several; the segment is dropped with the window.
-        let rings = unsafe { Rings::new(mapped.blocks, mapped.segment.at(mapped.layout.rings).cast()) };
+        let rings =
+            unsafe { Rings::new(mapped.blocks, mapped.segment.at(mapped.layout.rings).cast()) };
         let tags = Tags::new((mapped.size > 1).then_some(rings), me, mapped.size);
         let traffic = (!allocated && mapped.size > 1).then(|| {
             let contacts = mapped.segment.at(mapped.layout.contacts).cast();
             let channels = mapped.segment.at(mapped.layout.channels).cast();
             // SAFETY: the layout has these parts for this window; the segment is dropped with the window, after
             // the traffic.
-            let shared = unsafe { Shared::new(rings, contacts, channels, me, mapped.size, base, settings.foreign_reduce) };
+            let shared = unsafe {
+                Shared::new(
+                    rings,
+                    contacts,
+                    channels,
+                    me,
+                    mapped.size,
+                    base,
+                    settings.foreign_reduce,
+                )
+            };
             let own = attached.as_deref().map(Attached::own);
             Box::new(Traffic::new(shared, mapped.cma, own))
         });
@@ -210,12 +227,16 @@ impl ShmWindow {
 
     /// Adds memory of this process to a dynamic window.
     pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
-        self.attached.as_mut().map_or(Err(Refusal::Unknown), |attached| attached.attach(base.0 as u64, len))
+        self.attached
+            .as_mut()
+            .map_or(Err(Refusal::Unknown), |attached| attached.attach(base.0 as u64, len))
     }
 
     /// Takes memory of this process out of a dynamic window.
     pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
-        self.attached.as_mut().map_or(Err(Refusal::Unknown), |attached| attached.detach(base.0 as u64))
+        self.attached
+            .as_mut()
+            .map_or(Err(Refusal::Unknown), |attached| attached.detach(base.0 as u64))
     }
 
     /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
@@ -276,7 +297,10 @@ impl ShmWindow {
     /// A counter of a process whose memory this one reaches by load and store, if there is such a counter.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
-        self.counters.as_ref().filter(|_| self.allocated).and_then(|counters| counters.get(rank, index))
+        self.counters
+            .as_ref()
+            .filter(|_| self.allocated)
+            .and_then(|counters| counters.get(rank, index))
     }
 
     /// Raises a counter of this process in the name of one that does not share its memory, after all that this process has done for it [LK-7].
@@ -337,7 +361,11 @@ impl ShmWindow {
 
     #[inline]
     fn tell(&mut self, op: &Op) -> Posted {
-        if self.tags.tell(op.target, op.disp as u32) { Posted::Complete } else { Posted::NoResource }
+        if self.tags.tell(op.target, op.disp as u32) {
+            Posted::Complete
+        } else {
+            Posted::NoResource
+        }
     }
 
     /// A place for a tagged notification to a process whose memory this one has mapped, to be published behind operations that are copies.
@@ -412,7 +440,9 @@ impl ShmWindow {
         match (op.kind, origin, result) {
             // SAFETY: the caller has checked the bounds of the target's side against its memory; the buffers are the
             // application's and stay valid until the operation is complete [EP-8].
-            (OpKind::Put, Some(origin), _) => unsafe { moves::transfer(from, origin, there, target) },
+            (OpKind::Put, Some(origin), _) => unsafe {
+                moves::transfer(from, origin, there, target)
+            },
             // SAFETY: as above.
             (OpKind::Get, _, Some(result)) => unsafe { moves::transfer(there, target, to, result) },
             _ => {
@@ -420,7 +450,9 @@ impl ShmWindow {
                 let input = origin.as_ref().map(|side| (from, side));
                 let output = result.as_ref().map(|side| (to, side));
                 // SAFETY: as above; all access to the memory by atomic operations is under the lock.
-                unsafe { acc::accumulate_shaped(lock, &self.combine(op), input, (there, target), output) };
+                unsafe {
+                    acc::accumulate_shaped(lock, &self.combine(op), input, (there, target), output)
+                };
             }
         }
         Posted::Complete
@@ -436,9 +468,18 @@ impl ShmWindow {
         // SAFETY: as in `direct`; all access to the memory by atomic operations is under the lock.
         unsafe {
             match op.kind {
-                OpKind::GetAccumulate => acc::accumulate(lock, &combine, origin, target, Some(result), len),
+                OpKind::GetAccumulate => {
+                    acc::accumulate(lock, &combine, origin, target, Some(result), len)
+                }
                 OpKind::CompareAndSwap => {
-                    acc::compare_and_swap(lock, target, op.compare.0 as *const u8, origin, result, len);
+                    acc::compare_and_swap(
+                        lock,
+                        target,
+                        op.compare.0 as *const u8,
+                        origin,
+                        result,
+                        len,
+                    );
                 }
                 _ => acc::accumulate(lock, &combine, origin, target, None, len),
             }
@@ -447,7 +488,12 @@ impl ShmWindow {
 
     #[inline(always)]
     fn combine(&self, op: &Op) -> Combine {
-        Combine { element: op.element, reduction: op.reduction, extent: op.extent, foreign: self.settings.foreign_reduce }
+        Combine {
+            element: op.element,
+            reduction: op.reduction,
+            extent: op.extent,
+            foreign: self.settings.foreign_reduce,
+        }
     }
 }
 
@@ -465,9 +511,11 @@ impl LockMemory for ShmWindow {
             }
             Atomic::Swap(value) => word.swap(value, SeqCst),
             Atomic::Add(delta) => word.fetch_add(delta, SeqCst),
-            Atomic::CompareSwap { expected, new } => match word.compare_exchange(expected, new, SeqCst, SeqCst) {
-                Ok(old) | Err(old) => old,
-            },
+            Atomic::CompareSwap { expected, new } => {
+                match word.compare_exchange(expected, new, SeqCst, SeqCst) {
+                    Ok(old) | Err(old) => old,
+                }
+            }
         })
     }
 
@@ -483,7 +531,8 @@ impl Port for ShmWindow {
         if self.allocated || op.target == self.me {
             return self.direct(op);
         }
-        let traffic = self.traffic.as_mut().expect("a created window with several processes has traffic");
+        let traffic =
+            self.traffic.as_mut().expect("a created window with several processes has traffic");
         traffic.post(op, ticket, &mut self.shapes)
     }
 

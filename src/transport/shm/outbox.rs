@@ -149,7 +149,10 @@ impl Outbox {
     /// True if nothing is in flight, waits or is left to collect.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
-        self.collected == self.tail && self.feed.is_none() && self.sent.is_none() && self.finished.is_empty()
+        self.collected == self.tail
+            && self.feed.is_none()
+            && self.sent.is_none()
+            && self.finished.is_empty()
     }
 
     /// True if nothing waits, and all that was sent is applied.
@@ -165,7 +168,8 @@ impl Outbox {
     /// Sends an operation of at most [`SHORT`] bytes, or refuses it for now.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        let sent = self.feed.is_none() && (self.send(op, 0, op.len as usize, Some(ticket)) || self.send_late(op, ticket));
+        let sent = self.feed.is_none()
+            && (self.send(op, 0, op.len as usize, Some(ticket)) || self.send_late(op, ticket));
         match sent {
             false => Posted::NoResource,
             true if has_result(op) => Posted::Pending,
@@ -192,7 +196,9 @@ impl Outbox {
 
     /// As [`begin`](Self::begin); the shape is ours from then on.
     pub(super) fn begin_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> bool {
-        let Some(shape) = op.shape.filter(|_| self.feed.is_none() && self.sent.is_none()) else { return false };
+        let Some(shape) = op.shape.filter(|_| self.feed.is_none() && self.sent.is_none()) else {
+            return false;
+        };
         let shape = self.shapes.add(shapes.take(shape));
         self.begin(&Op { shape: Some(shape), ..*op }, ticket)
     }
@@ -244,7 +250,12 @@ impl Outbox {
         let piece = (len / 4).clamp(PIECE_MIN, PIECE_MAX);
         let mut at = first;
         if let Some(shape) = op.shape {
-            let unit = self.shapes.get(shape).target.layout().map_or(op.extent, |(layout, _)| layout.unit());
+            let unit = self
+                .shapes
+                .get(shape)
+                .target
+                .layout()
+                .map_or(op.extent, |(layout, _)| layout.unit());
             let piece = whole(piece & !63, unit);
             while at < len {
                 match self.send_shaped(&op, shape, at, piece.min(len - at), ticket) {
@@ -308,7 +319,11 @@ impl Outbox {
                 }
             }
         }
-        let result = if has_result(op) { (op.result.0 as *mut u8).wrapping_add(at) } else { std::ptr::null_mut() };
+        let result = if has_result(op) {
+            (op.result.0 as *mut u8).wrapping_add(at)
+        } else {
+            std::ptr::null_mut()
+        };
         self.entries[self.tail as usize % SLOTS] = Entry {
             result,
             data,
@@ -326,7 +341,14 @@ impl Outbox {
 
     /// Fills and publishes one slot with the data of a shaped operation from number `at` on, `most` bytes or fewer; gives how many,
     /// 0 if there is no room. Whole elements go in, if `most` is a number of those.
-    fn send_shaped(&mut self, op: &Op, shaped: Shaped, at: usize, most: usize, ticket: Ticket) -> usize {
+    fn send_shaped(
+        &mut self,
+        op: &Op,
+        shaped: Shaped,
+        at: usize,
+        most: usize,
+        ticket: Ticket,
+    ) -> usize {
         if self.tail - self.collected == SLOTS as u64 {
             return 0;
         }
@@ -339,7 +361,12 @@ impl Outbox {
             && let Some(runs) = walk.next_runs((most - part) as u64)
         {
             let disp = disp.wrapping_add(runs.at) as u64;
-            places.push(Place { disp, stride: runs.stride, len: runs.len as u32, count: runs.count as u32 });
+            places.push(Place {
+                disp,
+                stride: runs.stride,
+                len: runs.len as u32,
+                count: runs.count as u32,
+            });
             part += (runs.len * runs.count) as usize;
         }
         let listed = !matches!(places[..], [Place { count: 1, .. }]);
@@ -368,7 +395,8 @@ impl Outbox {
         let channel = self.channel();
         let slot = channel.slot(self.tail);
         let mut data = channel.data(slot, payload);
-        let sends = op.kind != OpKind::Get && !(op.kind == OpKind::GetAccumulate && op.reduction == reduction::NO_OP);
+        let sends = op.kind != OpKind::Get
+            && !(op.kind == OpKind::GetAccumulate && op.reduction == reduction::NO_OP);
         // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and so is the payload, by `reserve`,
         // which aligns it. The buffers are valid for their sides [EP-8].
         unsafe {

@@ -113,7 +113,8 @@ impl Segment {
         }
         let too_long = Failure { step: Step::Map, errno: libc::ENOMEM };
         let len = len.checked_next_multiple_of(PAGE).ok_or(too_long)?;
-        let room = len.checked_add(align).filter(|room| *room <= isize::MAX as u64).ok_or(too_long)?;
+        let room =
+            len.checked_add(align).filter(|room| *room <= isize::MAX as u64).ok_or(too_long)?;
         // Room for the segment wherever a multiple lies in it; what is left over goes back.
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let found = unsafe {
@@ -128,7 +129,14 @@ impl Segment {
         // SAFETY: all three parts lie in the room that was just reserved and that nobody else knows of.
         unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-            let base = libc::mmap(start, len as usize, libc::PROT_READ | libc::PROT_WRITE, flags, fd.as_raw_fd(), 0);
+            let base = libc::mmap(
+                start,
+                len as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                fd.as_raw_fd(),
+                0,
+            );
             if base == libc::MAP_FAILED {
                 let failure = last_failure(Step::Map);
                 libc::munmap(found, room as usize);
@@ -167,7 +175,8 @@ impl Segment {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Segment { base, len }),
             _ => Err(last_failure(Step::Map)),

@@ -153,14 +153,23 @@ impl Mapped {
 const ATTACHED: u64 = 1 << 63;
 
 /// Sets the window up. Collective; fails everywhere or nowhere.
-pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, settings: Settings) -> Result<Mapped, SetupError> {
+pub(super) fn set_up(
+    boot: &mut dyn Bootstrap,
+    memory: Memory,
+    disp_unit: u32,
+    settings: Settings,
+) -> Result<Mapped, SetupError> {
     let (me, size) = (boot.rank(), boot.size());
     let probe = PROBE;
     let mut card = Card::of(memory, disp_unit, &raw const probe);
     card.cma = settings.cma;
     let in_segment = card.kind.in_segment();
     // A kept segment lies at some page.
-    let offer = if card.failure.is_none() && card.align() <= PAGE { pool::take(size, in_segment) } else { None };
+    let offer = if card.failure.is_none() && card.align() <= PAGE {
+        pool::take(size, in_segment)
+    } else {
+        None
+    };
     card.kept = offer.as_ref().map_or(0, |kept| kept.name);
     let made = if me == 0 && offer.is_none() { card.make_segment() } else { None };
 
@@ -172,7 +181,9 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     let reuse = match (offer, &agreed) {
         // All offer the same segment, so all find the same length.
         (Some(kept), Ok(layout))
-            if cards().all(|card| card.kept == kept.name) && kept.segment.len() >= layout.total && layout.align() <= PAGE =>
+            if cards().all(|card| card.kept == kept.name)
+                && kept.segment.len() >= layout.total
+                && layout.align() <= PAGE =>
         {
             Some(kept)
         }
@@ -187,7 +198,8 @@ pub(super) fn set_up(boot: &mut dyn Bootstrap, memory: Memory, disp_unit: u32, s
     let may_attach = cards().all(|card| card.cma);
 
     let reused = reuse.is_some();
-    let (name, known_attached) = reuse.as_ref().map_or((first.fresh, false), |kept| (kept.name, kept.attached));
+    let (name, known_attached) =
+        reuse.as_ref().map_or((first.fresh, false), |kept| (kept.name, kept.attached));
     let mapped = match reuse {
         Some(Kept { segment, .. }) => {
             let blocks = blocks_of(&segment, &layout, size);
@@ -252,7 +264,17 @@ impl Card {
             Memory::Dynamic => (Kind::Dynamic, 0, 0, 1, true),
         };
         let align = align.next_power_of_two().trailing_zeros() as u8;
-        let mut card = Card { pid, kind, apart, align, base, size, disp_unit, probe: probe as u64, ..Card::default() };
+        let mut card = Card {
+            pid,
+            kind,
+            apart,
+            align,
+            base,
+            size,
+            disp_unit,
+            probe: probe as u64,
+            ..Card::default()
+        };
         match identity() {
             Ok(node) => card.node = node,
             Err(failure) => card.failure = Some(failure),
@@ -288,7 +310,10 @@ impl Card {
 }
 
 /// Rank 0 had a kept segment to offer, which cannot be used: it makes a new one now. One more gather.
-fn late_segment(boot: &mut dyn Bootstrap, card: &mut Card) -> Result<(Option<OwnedFd>, i32), Failure> {
+fn late_segment(
+    boot: &mut dyn Bootstrap,
+    card: &mut Card,
+) -> Result<(Option<OwnedFd>, i32), Failure> {
     let made = if boot.rank() == 0 { card.make_segment() } else { None };
     let mut bytes = vec![0; CARD_BYTES * boot.size() as usize];
     boot.allgather(&card.encode(), &mut bytes);
@@ -311,7 +336,10 @@ fn agree<I: Iterator<Item = Card>>(cards: impl Fn() -> I) -> Result<Layout, Setu
             return Err(SetupError::NotOneNode);
         }
         if card.kind != first.kind {
-            return Err(SetupError::system(rank, Failure { step: Step::Arguments, errno: libc::EINVAL }));
+            return Err(SetupError::system(
+                rank,
+                Failure { step: Step::Arguments, errno: libc::EINVAL },
+            ));
         }
     }
     let in_segment = first.is_some_and(|first| first.kind.in_segment());
@@ -322,8 +350,9 @@ fn agree<I: Iterator<Item = Card>>(cards: impl Fn() -> I) -> Result<Layout, Setu
         packed: !cards().all(|card| card.apart),
         align: cards().map(|card| card.align()).max().unwrap_or(PAGE).max(PAGE),
     };
-    Layout::new(ranks, !in_segment && ranks > 1, placement, memory)
-        .ok_or_else(|| SetupError::system(0, Failure { step: Step::Resize, errno: libc::EOVERFLOW }))
+    Layout::new(ranks, !in_segment && ranks > 1, placement, memory).ok_or_else(|| {
+        SetupError::system(0, Failure { step: Step::Resize, errno: libc::EOVERFLOW })
+    })
 }
 
 /// Maps a new segment: rank 0's own, or the one that it has under descriptor `fd`.
@@ -339,7 +368,8 @@ fn map_new(
         None => segment::open(pid, fd)?,
     };
     // A little more than is needed, where it may serve a slightly larger window later.
-    let len = if layout.total <= KEPT_BYTES { layout.total.next_power_of_two() } else { layout.total };
+    let len =
+        if layout.total <= KEPT_BYTES { layout.total.next_power_of_two() } else { layout.total };
     let segment = Segment::map_aligned(&fd, len, layout.align())?;
     let blocks = blocks_of(&segment, layout, size);
     // Rank 0 must not close its descriptor before the others have opened it.
@@ -349,7 +379,14 @@ fn map_new(
 fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> Blocks {
     // SAFETY: the layout put these parts at these offsets, page or line aligned, inside the segment; they
     // are zeros in a new one, and before they are used in a kept one; it lives as long as the window.
-    unsafe { Blocks::new(segment.base().cast(), segment.at(layout.ranks).cast(), segment.at(layout.pairs).cast(), size) }
+    unsafe {
+        Blocks::new(
+            segment.base().cast(),
+            segment.at(layout.ranks).cast(),
+            segment.at(layout.pairs).cast(),
+            size,
+        )
+    }
 }
 
 /// Makes this rank's part of a kept segment as it was when it was new. What follows tells the others.
@@ -380,7 +417,10 @@ fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: boo
             tags::clean(&(*block).tags_tail.0, segment.at(layout.rings + me * RING).cast());
         }
     }
-    zero(layout.pairs + me * ranks * size_of::<PairBlock>() as u64, ranks * size_of::<PairBlock>() as u64);
+    zero(
+        layout.pairs + me * ranks * size_of::<PairBlock>() as u64,
+        ranks * size_of::<PairBlock>() as u64,
+    );
     zero(layout.ranks + me * size_of::<RankBlock>() as u64, size_of::<RankBlock>() as u64);
     if me == 0 {
         zero(0, Header::CLEANED as u64);

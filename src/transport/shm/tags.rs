@@ -153,7 +153,8 @@ impl Rings {
     pub(super) fn of(&self, rank: Rank) -> Ring<'_> {
         let block = self.blocks.rank(rank);
         // SAFETY: by the promise made to `new`.
-        let slots = unsafe { std::slice::from_raw_parts(self.slots.add(rank as usize * SLOTS), SLOTS) };
+        let slots =
+            unsafe { std::slice::from_raw_parts(self.slots.add(rank as usize * SLOTS), SLOTS) };
         Ring { tail: &block.tags_tail.0, head: &block.tags.0.head, used: &block.tags.0.used, slots }
     }
 }
@@ -198,7 +199,16 @@ pub(super) struct Tags {
 
 impl Tags {
     pub(super) fn new(rings: Option<Rings>, me: Rank, ranks: u32) -> Self {
-        Tags { rings, me, position: 0, told: 0, used: false, read: VecDeque::new(), known: Vec::new(), ranks }
+        Tags {
+            rings,
+            me,
+            position: 0,
+            told: 0,
+            used: false,
+            read: VecDeque::new(),
+            known: Vec::new(),
+            ranks,
+        }
     }
 
     /// Tells a process a tag, after everything that this process has done. False if there is no room now.

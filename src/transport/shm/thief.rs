@@ -82,7 +82,11 @@ impl Thief {
                     Ok(position + 1)
                 }
                 OpKind::NotifyTagged => {
-                    if !victim.shared.tell(victim.rank, victim.shared.me, loot(channel, position).disp) {
+                    if !victim.shared.tell(
+                        victim.rank,
+                        victim.shared.me,
+                        loot(channel, position).disp,
+                    ) {
                         return Ok(Drained::Full);
                     }
                     Ok(position + 1)
@@ -104,7 +108,14 @@ impl Thief {
     }
 
     /// Puts or gets from `first` on; gives the position after them.
-    fn copies(&mut self, channel: &Channel, first: u64, end: u64, victim: Victim<'_>, way: Way) -> Result<u64, (u64, io::Error)> {
+    fn copies(
+        &mut self,
+        channel: &Channel,
+        first: u64,
+        end: u64,
+        victim: Victim<'_>,
+        way: Way,
+    ) -> Result<u64, (u64, io::Error)> {
         let kind = if way == Way::Write { OpKind::Put } else { OpKind::Get };
         self.batch.clear();
         let mut position = first;
@@ -182,7 +193,8 @@ impl Thief {
         self.batch.clear();
         let _held = AccumulateLock(victim.lock).hold();
         // SAFETY: the scratch memory has room for the hull.
-        unsafe { cma::read(victim.pid, victim.base + from, scratch, self.scratch.len()) }.map_err(|error| (first, error))?;
+        unsafe { cma::read(victim.pid, victim.base + from, scratch, self.scratch.len()) }
+            .map_err(|error| (first, error))?;
         for position in first..last {
             let Loot { tag, disp, len, data } = loot(channel, position);
             let place = scratch.wrapping_add((disp - from) as usize);
@@ -209,7 +221,9 @@ fn hull(channel: &Channel, first: u64, end: u64) -> (u64, u64, u64) {
     let mut position = first + 1;
     while position < end {
         let Loot { tag, disp, len, .. } = loot(channel, position);
-        if tag.listed || matches!(tag.kind, OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged) {
+        if tag.listed
+            || matches!(tag.kind, OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged)
+        {
             break;
         }
         let (wider_from, wider_to) = (from.min(disp), to.max(disp + len as u64));
@@ -226,7 +240,9 @@ fn hull(channel: &Channel, first: u64, end: u64) -> (u64, u64, u64) {
 /// A slot that this process has published.
 fn loot(channel: &Channel, position: u64) -> Loot {
     let slot = channel.slot(position);
-    let tag = published(&slot.stamp, position).map(Tag::decode).expect("the origin takes only what it has published");
+    let tag = published(&slot.stamp, position)
+        .map(Tag::decode)
+        .expect("the origin takes only what it has published");
     // SAFETY: published by this process itself, and the drain is held.
     let (disp, len, payload) = unsafe { slot.fields() };
     Loot { tag, disp, len: len as usize, data: channel.data(slot, payload) }

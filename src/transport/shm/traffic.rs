@@ -60,7 +60,11 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// `attached`: what this process has attached, if it is a dynamic window.
-    pub(super) fn new(shared: Shared, attach: bool, attached: Option<Rc<RefCell<Regions>>>) -> Self {
+    pub(super) fn new(
+        shared: Shared,
+        attach: bool,
+        attached: Option<Rc<RefCell<Regions>>>,
+    ) -> Self {
         Traffic {
             shared,
             attach,
@@ -223,7 +227,9 @@ impl Traffic {
         // in the target's window.
         let copied = unsafe {
             match op.kind {
-                OpKind::Put => cma::write(info.pid, (op.origin.0 as *const u8).wrapping_add(at), there, len),
+                OpKind::Put => {
+                    cma::write(info.pid, (op.origin.0 as *const u8).wrapping_add(at), there, len)
+                }
                 _ => cma::read(info.pid, there, (op.result.0 as *mut u8).wrapping_add(at), len),
             }
         };
@@ -240,7 +246,9 @@ impl Traffic {
     #[cold]
     fn give_up(&mut self, error: &io::Error) {
         if std::mem::replace(&mut self.attach, false) {
-            log::warn!("cross-memory attach failed ({error}); this window goes on with active copying");
+            log::warn!(
+                "cross-memory attach failed ({error}); this window goes on with active copying"
+            );
         }
     }
 
@@ -254,7 +262,8 @@ impl Traffic {
             let outbox = &mut self.outboxes[index as usize];
             if outbox.look() {
                 moved = true;
-            } else if self.attach && outbox.suspects(&self.shared.blocks.rank(outbox.target).beat.0) {
+            } else if self.attach && outbox.suspects(&self.shared.blocks.rank(outbox.target).beat.0)
+            {
                 moved |= self.help(index) == Help::Moved;
             }
         }
@@ -267,7 +276,13 @@ impl Traffic {
         let outbox = &mut self.outboxes[index as usize];
         let block = self.shared.blocks.rank(outbox.target);
         let (rank, shared) = (outbox.target, &self.shared);
-        let victim = Victim { pid: block.info.0.pid, base: block.info.0.memory, lock: &block.accumulate.0, rank, shared };
+        let victim = Victim {
+            pid: block.info.0.pid,
+            base: block.info.0.memory,
+            lock: &block.accumulate.0,
+            rank,
+            shared,
+        };
         match self.thief.drain(outbox.channel(), outbox.tail(), victim, self.shared.foreign) {
             Ok(Drained::Done | Drained::Full) => {}
             Ok(Drained::Held) => return Help::Interrupted,

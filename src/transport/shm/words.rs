@@ -184,7 +184,12 @@ impl Blocks {
     /// # Safety
     /// The three pointers must be aligned and valid for one header, `size` ranks and `size * size`
     /// pairs, shared and zeroed or in use by this protocol, for as long as the result is used.
-    pub(super) unsafe fn new(header: *const Header, ranks: *const RankBlock, pairs: *const PairBlock, size: u32) -> Self {
+    pub(super) unsafe fn new(
+        header: *const Header,
+        ranks: *const RankBlock,
+        pairs: *const PairBlock,
+        size: u32,
+    ) -> Self {
         Blocks { header, ranks, pairs, size: size as usize }
     }
 
@@ -229,7 +234,9 @@ impl Blocks {
             LockWord::Tail => &self.rank(home).tail.0,
             LockWord::Readers => &self.rank(home).readers.0.readers,
             LockWord::NextWriter => &self.rank(home).readers.0.next_writer,
-            LockWord::Next { target, parity } => &self.pair(home, target).node.0.next[usize::from(parity & 1)],
+            LockWord::Next { target, parity } => {
+                &self.pair(home, target).node.0.next[usize::from(parity & 1)]
+            }
             LockWord::Grant { target } => &self.pair(home, target).node.0.grant,
         }
     }

@@ -6,7 +6,9 @@ use super::happening::What;
 use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
 use super::queue::Kind;
-use crate::engine::{Arrival, Atomic, Change, LockTicket, LockWord, Op, OpKind, Stage, Ticket, Word};
+use crate::engine::{
+    Arrival, Atomic, Change, LockTicket, LockWord, Op, OpKind, Stage, Ticket, Word,
+};
 
 /// Answers up to this length travel like acknowledgements: without taking a port.
 const SHORT_ANSWER: u64 = 64;
@@ -60,7 +62,11 @@ impl Network {
 
     /// How a message between these two travels, if it must pass the NIC.
     pub(super) fn path_by_nic(&self, origin: u32, target: u32) -> Path {
-        if self.parameters.node(origin) == self.parameters.node(target) { Path::Loopback } else { Path::Wire }
+        if self.parameters.node(origin) == self.parameters.node(target) {
+            Path::Loopback
+        } else {
+            Path::Wire
+        }
     }
 
     /// A message sets out when its CPU's clock is there. The caller has asked for a credit.
@@ -87,7 +93,10 @@ impl Network {
 
     /// The nodes that a message leaves and reaches.
     fn nodes_of(&self, message: &Message) -> (usize, usize) {
-        let (origin, target) = (self.parameters.node(message.origin) as usize, self.parameters.node(message.target) as usize);
+        let (origin, target) = (
+            self.parameters.node(message.origin) as usize,
+            self.parameters.node(message.target) as usize,
+        );
         if message.back { (target, origin) } else { (origin, target) }
     }
 
@@ -107,10 +116,13 @@ impl Network {
         let unit = self.parameters.atomic_gap;
         match message.purpose {
             _ if message.back => 0,
-            Purpose::Access(_, Atomic::Swap(_) | Atomic::Add(_) | Atomic::CompareSwap { .. }) => unit,
+            Purpose::Access(_, Atomic::Swap(_) | Atomic::Add(_) | Atomic::CompareSwap { .. }) => {
+                unit
+            }
             Purpose::Notify | Purpose::NotifyTagged => unit,
             Purpose::Accumulate | Purpose::Fetch => {
-                unit + (u128::from(message.bytes) * u128::from(self.parameters.accumulate_byte_fs) / 1000) as Time
+                unit + (u128::from(message.bytes) * u128::from(self.parameters.accumulate_byte_fs)
+                    / 1000) as Time
             }
             _ => 0,
         }
@@ -165,7 +177,10 @@ impl Network {
         let out = &mut self.nodes[from].out;
         let start = if bulk { out.bulk(ready, busy) } else { out.short(ready, busy, packet) };
         self.pairs.way(message.pair, message.back).left = start + serial;
-        if !message.back && !message.inlined && (self.memory.is_some() || self.parameters.local_stage) {
+        if !message.back
+            && !message.inlined
+            && (self.memory.is_some() || self.parameters.local_stage)
+        {
             self.push(start + serial, Kind::Left, id, 0);
         }
         if self.leaf(from) != self.leaf(to) {
@@ -209,14 +224,17 @@ impl Network {
         if message.number == way.admitted {
             return true;
         }
-        let later =
-            |other: u32, messages: &super::message::Messages| messages[other].number.wrapping_sub(message.number) < 1 << 31;
+        let later = |other: u32, messages: &super::message::Messages| {
+            messages[other].number.wrapping_sub(message.number) < 1 << 31
+        };
         if way.parked == NIL || later(way.parked, &self.messages) {
             self.messages[id].next = std::mem::replace(&mut way.parked, id);
             return false;
         }
         let mut before = way.parked;
-        while self.messages[before].next != NIL && !later(self.messages[before].next, &self.messages) {
+        while self.messages[before].next != NIL
+            && !later(self.messages[before].next, &self.messages)
+        {
             before = self.messages[before].next;
         }
         self.messages[id].next = self.messages[before].next;
@@ -249,7 +267,8 @@ impl Network {
         let message = self.messages[id];
         let (_, to) = self.nodes_of(&message);
         let busy = self.busy(to, message.bytes);
-        let end = self.nodes[to].into.bulk(self.now, busy) + self.parameters.wire.serial(message.bytes);
+        let end =
+            self.nodes[to].into.bulk(self.now, busy) + self.parameters.wire.serial(message.bytes);
         let at = self.through_unit(to, end, self.unit_time(&message));
         let at = self.admit(id, at);
         if message.purpose == Purpose::Put && self.memory.is_none() {
@@ -305,7 +324,12 @@ impl Network {
         }
         let Message { origin, target, window, .. } = message;
         match message.purpose {
-            Purpose::Put | Purpose::Accumulate | Purpose::Get | Purpose::Fetch | Purpose::Notify | Purpose::NotifyTagged => {
+            Purpose::Put
+            | Purpose::Accumulate
+            | Purpose::Get
+            | Purpose::Fetch
+            | Purpose::Notify
+            | Purpose::NotifyTagged => {
                 self.take_effect(id, &message);
                 let fetches = matches!(message.purpose, Purpose::Get | Purpose::Fetch);
                 if fetches && message.value > SHORT_ANSWER {
@@ -350,8 +374,17 @@ impl Network {
 
     fn take_effect(&mut self, id: u32, message: &Message) {
         match message.purpose {
-            Purpose::Notify => return self.notified(id, message, Fault::LoseNotification, Fault::RepeatNotification),
-            Purpose::NotifyTagged => return self.notified(id, message, Fault::LoseTagged, Fault::RepeatTagged),
+            Purpose::Notify => {
+                return self.notified(
+                    id,
+                    message,
+                    Fault::LoseNotification,
+                    Fault::RepeatNotification,
+                );
+            }
+            Purpose::NotifyTagged => {
+                return self.notified(id, message, Fault::LoseTagged, Fault::RepeatTagged);
+            }
             _ => {}
         }
         let atomic = matches!(message.purpose, Purpose::Accumulate | Purpose::Fetch);
@@ -363,7 +396,9 @@ impl Network {
         let again = message.purpose == Purpose::Accumulate && self.fails(Fault::RepeatAccumulate);
         self.apply(id, message, if lost { 0 } else { 1 + u32::from(again) });
         let pair = |message: &Message| (message.origin, message.target, message.window);
-        if let Some(late) = self.delayed.filter(|late| atomic && pair(&self.messages[*late]) == pair(message)) {
+        if let Some(late) =
+            self.delayed.filter(|late| atomic && pair(&self.messages[*late]) == pair(message))
+        {
             self.catch_up(late);
         }
     }
@@ -375,7 +410,9 @@ impl Network {
         }
         let Message { window, origin, target, value, .. } = *message;
         let times = if self.fails(lose) { 0 } else { 1 + u32::from(self.fails(repeat)) };
-        (0..times).for_each(|_| self.notify(window, origin, target, message.purpose == Purpose::NotifyTagged, value));
+        (0..times).for_each(|_| {
+            self.notify(window, origin, target, message.purpose == Purpose::NotifyTagged, value)
+        });
         self.apply(id, message, 1);
         self.wake(target);
     }
@@ -422,10 +459,20 @@ impl Network {
     }
 
     /// A lock word is accessed where it is; gives its old value.
-    pub(super) fn change(&mut self, window: u32, by: u32, home: u32, word: LockWord, access: Atomic) -> u64 {
+    pub(super) fn change(
+        &mut self,
+        window: u32,
+        by: u32,
+        home: u32,
+        word: LockWord,
+        access: Atomic,
+    ) -> u64 {
         let old = self.words.change(window, home, word, |old| access.applied_to(old));
         self.happens(window, by, What::Accessed { home, word, access, old });
-        if by != home && access != Atomic::Load && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed) {
+        if by != home
+            && access != Atomic::Load
+            && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed)
+        {
             // Who waits for these polls them, which at home takes no message that would bring the rank back to it.
             self.wake(home);
         }
@@ -444,7 +491,14 @@ impl Network {
     }
 
     /// A processor accesses a lock word in shared memory; gives its old value. Whoever waits for one looks at it all the time.
-    pub(super) fn change_shared(&mut self, window: u32, by: u32, home: u32, word: LockWord, access: Atomic) -> u64 {
+    pub(super) fn change_shared(
+        &mut self,
+        window: u32,
+        by: u32,
+        home: u32,
+        word: LockWord,
+        access: Atomic,
+    ) -> u64 {
         let old = self.change(window, by, home, word, access);
         if access.applied_to(old) != old {
             (0..self.ranks).filter(|rank| *rank != by).for_each(|rank| self.wake(rank));
@@ -462,7 +516,9 @@ impl Network {
         }
         let told = self.parameters.local_stage && message.ticket != NIL;
         if told && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
-            self.tell(message.window, message.origin).finished.push_back((Ticket(message.ticket), Stage::Local));
+            self.tell(message.window, message.origin)
+                .finished
+                .push_back((Ticket(message.ticket), Stage::Local));
         }
     }
 
@@ -476,13 +532,21 @@ impl Network {
         self.messages.remove(id);
         match message.purpose {
             Purpose::Access(..) if self.fails(Fault::LoseAnswer) => {}
-            Purpose::Access(..) => self.tell(window, origin).answers.push_back((LockTicket(ticket), message.value)),
+            Purpose::Access(..) => {
+                self.tell(window, origin).answers.push_back((LockTicket(ticket), message.value))
+            }
             Purpose::Packet => {
-                let packet = Packet { from: message.target, value: message.value, acknowledged: true };
+                let packet =
+                    Packet { from: message.target, value: message.value, acknowledged: true };
                 self.packets[origin as usize].push_back(packet);
                 self.wake(origin);
             }
-            Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch | Purpose::Notify | Purpose::NotifyTagged => {
+            Purpose::Put
+            | Purpose::Get
+            | Purpose::Accumulate
+            | Purpose::Fetch
+            | Purpose::Notify
+            | Purpose::NotifyTagged => {
                 if let Some(op) = self.memory.as_mut().and_then(|memory| memory.unload(id, origin))
                     && matches!(message.purpose, Purpose::Get | Purpose::Fetch)
                 {

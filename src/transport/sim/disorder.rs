@@ -41,7 +41,9 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(disorder: Disorder, ranks: u32, nodes: u32) -> Self {
         let mut rng = fastrand::Rng::with_seed(disorder.seed);
-        let mut chosen = |count: u32, one_in: u32| (0..count).map(|_| one_in > 0 && rng.u32(0..one_in) == 0).collect();
+        let mut chosen = |count: u32, one_in: u32| {
+            (0..count).map(|_| one_in > 0 && rng.u32(0..one_in) == 0).collect()
+        };
         let slow_ranks = chosen(ranks, disorder.slow_rank_one_in);
         let slow_nics = chosen(nodes, disorder.slow_nic_one_in);
         State { disorder, rng, burst_until: 0, slow_ranks, slow_nics }
@@ -62,14 +64,23 @@ impl State {
     /// Whether a post is refused, and for how long then.
     pub(super) fn refuses(&mut self) -> Option<Time> {
         let Disorder { refuse_one_in, refuse_max, .. } = self.disorder;
-        (refuse_one_in > 0 && self.rng.u32(0..refuse_one_in) == 0).then(|| self.rng.u64(1..=refuse_max.max(1)))
+        (refuse_one_in > 0 && self.rng.u32(0..refuse_one_in) == 0)
+            .then(|| self.rng.u64(1..=refuse_max.max(1)))
     }
 
     pub(super) fn cpu_time(&self, rank: u32, time: Time) -> Time {
-        if self.slow_ranks[rank as usize] { time * u64::from(self.disorder.slow_rank_factor.max(1)) } else { time }
+        if self.slow_ranks[rank as usize] {
+            time * u64::from(self.disorder.slow_rank_factor.max(1))
+        } else {
+            time
+        }
     }
 
     pub(super) fn nic_time(&self, node: u32, time: Time) -> Time {
-        if self.slow_nics[node as usize] { time * u64::from(self.disorder.slow_nic_factor.max(1)) } else { time }
+        if self.slow_nics[node as usize] {
+            time * u64::from(self.disorder.slow_nic_factor.max(1))
+        } else {
+            time
+        }
     }
 }

@@ -59,6 +59,8 @@ impl Network {
 
     #[inline]
     pub(super) fn fails(&mut self, fault: Fault) -> bool {
-        self.faulty.as_mut().is_some_and(|faulty| faulty.fault == fault && faulty.rng.u32(0..faulty.one_in) == 0)
+        self.faulty
+            .as_mut()
+            .is_some_and(|faulty| faulty.fault == fault && faulty.rng.u32(0..faulty.one_in) == 0)
     }
 }

@@ -45,14 +45,21 @@ fn side(side: Option<&Side>, op: &Op) -> Side {
 /// Where the operation goes at its target: the first item, and the side.
 fn there(op: &Op, shape: Option<&Shape>) -> (usize, Side) {
     match shape {
-        Some(shape) => (usize::try_from(shape.disp).expect("items begin in the window"), shape.target.clone()),
+        Some(shape) => {
+            (usize::try_from(shape.disp).expect("items begin in the window"), shape.target.clone())
+        }
         None => (op.disp as usize, Side::flat(op.len)),
     }
 }
 
 impl Memory {
     pub(super) fn new(ranks: u32) -> Self {
-        Memory { windows: Vec::new(), private: vec![Vec::new(); ranks as usize], cargo: Map::default(), shapes: Shapes::new() }
+        Memory {
+            windows: Vec::new(),
+            private: vec![Vec::new(); ranks as usize],
+            cargo: Map::default(),
+            shapes: Shapes::new(),
+        }
     }
 
     pub(super) fn add_window(&mut self, bytes: usize) {
@@ -138,7 +145,9 @@ impl Memory {
             OpKind::Put if times == 0 => {}
             OpKind::Put => new.copy_from_slice(&cargo.data),
             OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
-            OpKind::Accumulate => (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &cargo.data)),
+            OpKind::Accumulate => {
+                (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &cargo.data))
+            }
             OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
             OpKind::GetAccumulate => reduce(op.element, op.reduction, &mut new, &cargo.data),
             OpKind::CompareAndSwap => {
@@ -153,7 +162,8 @@ impl Memory {
         if op.kind != OpKind::Get {
             scatter(&new, memory, base, &target);
         }
-        cargo.data = if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { old };
+        cargo.data =
+            if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { old };
         op
     }
 
@@ -181,7 +191,8 @@ impl Memory {
         let near = |of: fn(&Shape) -> Option<&Side>| side(shape.as_ref().and_then(of), op);
         match op.kind {
             OpKind::Put => {
-                let data = gathered(private, op.origin.0 - BASE, &near(|shape| shape.origin.as_ref()));
+                let data =
+                    gathered(private, op.origin.0 - BASE, &near(|shape| shape.origin.as_ref()));
                 scatter(&data, memory, base, &target);
             }
             OpKind::Get => {
@@ -198,7 +209,8 @@ macro_rules! each {
         const SIZE: usize = size_of::<$type>();
         let f: fn($type, $type) -> $type = $f;
         for (inout, input) in $inout.chunks_exact_mut(SIZE).zip($input.chunks_exact(SIZE)) {
-            let value = |bytes: &[u8]| <$type>::from_ne_bytes(bytes.try_into().expect("a whole element"));
+            let value =
+                |bytes: &[u8]| <$type>::from_ne_bytes(bytes.try_into().expect("a whole element"));
             let result = f(value(inout), value(input));
             inout.copy_from_slice(&result.to_ne_bytes());
         }
@@ -214,7 +226,9 @@ macro_rules! integer {
             reduction::MAX => each!($type, $inout, $input, <$type>::max),
             reduction::LAND => each!($type, $inout, $input, |a, b| <$type>::from(a != 0 && b != 0)),
             reduction::LOR => each!($type, $inout, $input, |a, b| <$type>::from(a != 0 || b != 0)),
-            reduction::LXOR => each!($type, $inout, $input, |a, b| <$type>::from((a != 0) != (b != 0))),
+            reduction::LXOR => {
+                each!($type, $inout, $input, |a, b| <$type>::from((a != 0) != (b != 0)))
+            }
             reduction::BAND => each!($type, $inout, $input, |a, b| a & b),
             reduction::BOR => each!($type, $inout, $input, |a, b| a | b),
             reduction::BXOR => each!($type, $inout, $input, |a, b| a ^ b),

@@ -153,7 +153,9 @@ impl Pairs {
     /// Messages under way on a connection.
     #[inline]
     pub(super) fn in_flight(&self, origin: u32, target: u32) -> u32 {
-        self.by_ranks.get(&Self::key(origin, target)).map_or(0, |at| self.list[*at as usize].in_flight)
+        self.by_ranks
+            .get(&Self::key(origin, target))
+            .map_or(0, |at| self.list[*at as usize].in_flight)
     }
 
     /// The connection, for one more message.
@@ -184,7 +186,9 @@ impl Pairs {
         let pair = &mut self.list[at as usize];
         pair.in_flight -= 1;
         if pair.in_flight == 0 {
-            debug_assert!(pair.ways.iter().all(|way| way.parked == NIL && way.sent == way.admitted));
+            debug_assert!(
+                pair.ways.iter().all(|way| way.parked == NIL && way.sent == way.admitted)
+            );
             self.by_ranks.remove(&pair.key);
             self.free.push(at);
         }

@@ -122,9 +122,13 @@ impl Network {
     #[must_use]
     pub fn new(ranks: u32, parameters: Parameters, carry: Carry, disorder: Disorder) -> Self {
         assert!(ranks > 0 && parameters.ranks_per_node > 0, "a network has ranks, and a node has");
-        assert!(parameters.credits_pair > 0 && parameters.credits_nic > 0, "without credits nothing ever moves");
+        assert!(
+            parameters.credits_pair > 0 && parameters.credits_nic > 0,
+            "without credits nothing ever moves"
+        );
         let nodes = ranks.div_ceil(parameters.ranks_per_node);
-        let links = parameters.tree.map_or(0, |tree| nodes.div_ceil(tree.nodes_per_leaf) * tree.uplinks);
+        let links =
+            parameters.tree.map_or(0, |tree| nodes.div_ceil(tree.nodes_per_leaf) * tree.uplinks);
         Network {
             ranks,
             parameters,
@@ -200,7 +204,10 @@ impl Network {
     /// The CPU of `rank` runs at `at`, which is not before [`now`](Self::now) and not after the next event: time is there now.
     #[inline]
     pub fn begin(&mut self, rank: u32, at: Time) {
-        debug_assert!(at >= self.now && self.next_time().is_none_or(|next| at <= next), "time runs forwards");
+        debug_assert!(
+            at >= self.now && self.next_time().is_none_or(|next| at <= next),
+            "time runs forwards"
+        );
         self.now = at;
         self.clock = at;
         self.caller = rank;
@@ -244,7 +251,10 @@ impl Network {
         self.now = event.at;
         self.counters.events += 1;
         fold(&mut self.trace, event.at);
-        fold(&mut self.trace, u64::from(event.subject) << 32 | u64::from(event.tag) << 3 | event.kind as u64);
+        fold(
+            &mut self.trace,
+            u64::from(event.subject) << 32 | u64::from(event.tag) << 3 | event.kind as u64,
+        );
         if event.kind == Kind::Alarm {
             return Some(Occurrence::Alarm { rank: event.subject, tag: event.tag });
         }
@@ -274,7 +284,10 @@ impl Network {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.messages.alive() == 0
-            && self.inboxes.iter().all(|inbox| inbox.finished.is_empty() && inbox.answers.is_empty())
+            && self
+                .inboxes
+                .iter()
+                .all(|inbox| inbox.finished.is_empty() && inbox.answers.is_empty())
             && self.packets.iter().all(VecDeque::is_empty)
     }
 

@@ -6,8 +6,8 @@ use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::Network;
 use super::{Time, meter};
 use crate::engine::{
-    Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind, Port, Posted, Rank, Stage, Ticket,
-    Word,
+    Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind,
+    Port, Posted, Rank, Stage, Ticket, Word,
 };
 
 /// What a signal, an access or a request of a get takes on the wire.
@@ -90,7 +90,8 @@ impl<'a> SimPort<'a> {
         // Only what is stored at the target has a local stage of its own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
         // Nobody is told again of what was told too early.
-        let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate) && net.fails(Fault::EarlyFinish);
+        let early =
+            matches!(op.kind, OpKind::Put | OpKind::Accumulate) && net.fails(Fault::EarlyFinish);
         let forestalled = match op.kind {
             OpKind::Notify => net.fails(Fault::EarlyNotification),
             OpKind::NotifyTagged => net.fails(Fault::EarlyTagged),
@@ -159,7 +160,8 @@ impl<'a> SimPort<'a> {
         }
         net.spend(net.parameters.wire.post);
         let path = net.path_by_nic(self.me, home);
-        let message = Message { ticket: ticket.0, ..self.message(home, Purpose::Access(word, access), path) };
+        let message =
+            Message { ticket: ticket.0, ..self.message(home, Purpose::Access(word, access), path) };
         self.net.send(message, None);
         Answer::Later
     }
@@ -170,7 +172,8 @@ impl<'a> SimPort<'a> {
         net.spend(net.parameters.wire.post);
         let path = net.path_by_nic(self.me, to);
         let path = if path == Path::Loopback { Path::Shared } else { path };
-        let message = Message { value, bytes: bytes.max(WORD), ..self.message(to, Purpose::Packet, path) };
+        let message =
+            Message { value, bytes: bytes.max(WORD), ..self.message(to, Purpose::Packet, path) };
         self.net.send(message, None);
     }
 

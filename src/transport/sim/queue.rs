@@ -24,7 +24,16 @@ pub(super) enum Kind {
     Alarm,
 }
 
-const KINDS: [Kind; 8] = [Kind::Switch, Kind::Head, Kind::Arrive, Kind::Land, Kind::Left, Kind::Done, Kind::Nudge, Kind::Alarm];
+const KINDS: [Kind; 8] = [
+    Kind::Switch,
+    Kind::Head,
+    Kind::Arrive,
+    Kind::Land,
+    Kind::Left,
+    Kind::Done,
+    Kind::Nudge,
+    Kind::Alarm,
+];
 
 /// An event taken from the queue.
 #[derive(Clone, Copy, Debug)]

@@ -92,7 +92,14 @@ impl Words {
 
     /// A word of a pair rises; true if it does.
     #[inline]
-    pub(super) fn raise(&mut self, window: u32, reader: u32, writer: u32, word: Word, value: u64) -> bool {
+    pub(super) fn raise(
+        &mut self,
+        window: u32,
+        reader: u32,
+        writer: u32,
+        word: Word,
+        value: u64,
+    ) -> bool {
         let seen = self.words.entry(Self::signal_place(window, reader, writer, word)).or_insert(0);
         let rises = *seen < value;
         *seen = value.max(*seen);
@@ -106,7 +113,13 @@ impl Words {
 
     /// Changes a lock word; gives its old value.
     #[inline]
-    pub(super) fn change(&mut self, window: u32, home: u32, word: LockWord, change: impl FnOnce(u64) -> u64) -> u64 {
+    pub(super) fn change(
+        &mut self,
+        window: u32,
+        home: u32,
+        word: LockWord,
+        change: impl FnOnce(u64) -> u64,
+    ) -> u64 {
         use hashbrown::hash_map::Entry;
         match self.words.entry(Self::lock_place(window, home, word)) {
             Entry::Occupied(mut held) => {

@@ -24,7 +24,8 @@ pub fn ability(fabric: Option<&Shared>, single: bool) -> u8 {
 /// Who is reached, and what atomics are used for, by a process of this ability.
 #[must_use]
 pub fn plan(mine: u8, abilities: &Table<u8>) -> (Table<bool>, Domain) {
-    let level = |ability: u8| if (ability ^ mine) & INFINIBAND == 0 { ability & !INFINIBAND } else { 0 };
+    let level =
+        |ability: u8| if (ability ^ mine) & INFINIBAND == 0 { ability & !INFINIBAND } else { 0 };
     let levels = abilities.map(level);
     // [LK-7]: one process that cannot is enough for all lock words to be the processors'; and so for accumulates.
     let all = |least: u8| levels.map(|level| level >= least) == Table::new([true]);

@@ -159,7 +159,14 @@ impl<H: Courier> Courier for VerbsCourier<H> {
         unsafe { self.host.send_bulk(peer, stream, from, len, bulk) }
     }
 
-    unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk) {
+    unsafe fn receive_bulk(
+        &mut self,
+        peer: Rank,
+        stream: Stream,
+        to: Addr,
+        len: usize,
+        bulk: Bulk,
+    ) {
         self.bulks += 1;
         // SAFETY: the caller's promise.
         unsafe { self.host.receive_bulk(peer, stream, to, len, bulk) }

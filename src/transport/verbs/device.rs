@@ -5,7 +5,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
-use super::nic::{Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Part, Queue, Registered, Work};
+use super::nic::{
+    Act, Address, Atomics, Completion, Denied, Failure, Limits, Nic, Part, Queue, Registered, Work,
+};
 use super::ports::{Port, Wanted, abilities, candidates};
 use super::sys::*;
 
@@ -99,7 +101,10 @@ impl Device {
             // SAFETY: it may be called at any time.
             let code = unsafe { (library.ibv_fork_init)() };
             if code != 0 {
-                log::info!("verbs: a child process that is forked may disturb this one: {}", error("ibv_fork_init", code));
+                log::info!(
+                    "verbs: a child process that is forked may disturb this one: {}",
+                    error("ibv_fork_init", code)
+                );
             }
         }
         let mut count = 0;
@@ -109,7 +114,8 @@ impl Device {
             return Err(failure("no list of RDMA devices"));
         }
         // SAFETY: the list has `count` entries.
-        let (candidates, mut reasons) = unsafe { candidates(library, list, usize::try_from(count).unwrap_or(0), wanted) };
+        let (candidates, mut reasons) =
+            unsafe { candidates(library, list, usize::try_from(count).unwrap_or(0), wanted) };
         let mut found = None;
         for (device, name, port) in candidates {
             match Self::open_device(library, device, &name, &port) {
@@ -129,10 +135,16 @@ impl Device {
         })
     }
 
-    fn open_device(library: &'static Library, device: *mut ibv_device, name: &str, port: &Port) -> Result<Self, Failure> {
+    fn open_device(
+        library: &'static Library,
+        device: *mut ibv_device,
+        name: &str,
+        port: &Port,
+    ) -> Result<Self, Failure> {
         // SAFETY: a device of the list; what is made here is ended in the reverse order if a later step fails.
         unsafe {
-            let context = NonNull::new((library.ibv_open_device)(device)).ok_or_else(|| failure("ibv_open_device"))?;
+            let context = NonNull::new((library.ibv_open_device)(device))
+                .ok_or_else(|| failure("ibv_open_device"))?;
             Self::with_context(library, context, name, port).inspect_err(|_| {
                 (library.ibv_close_device)(context.as_ptr());
             })
@@ -153,16 +165,29 @@ impl Device {
         let entries = COMPLETIONS.min(attributes.max_cqe.max(1) as u32);
         // SAFETY: live objects of the library, ended in the reverse order if a later step fails.
         let (pd, cq, srq) = unsafe {
-            let pd = NonNull::new((library.ibv_alloc_pd)(context.as_ptr())).ok_or_else(|| failure("ibv_alloc_pd"))?;
+            let pd = NonNull::new((library.ibv_alloc_pd)(context.as_ptr()))
+                .ok_or_else(|| failure("ibv_alloc_pd"))?;
             let end_pd = || (library.ibv_dealloc_pd)(pd.as_ptr());
-            let cq = (library.ibv_create_cq)(context.as_ptr(), entries as c_int, null_mut(), null_mut(), 0);
+            let cq = (library.ibv_create_cq)(
+                context.as_ptr(),
+                entries as c_int,
+                null_mut(),
+                null_mut(),
+                0,
+            );
             let Some(cq) = NonNull::new(cq) else {
                 let reason = failure("ibv_create_cq");
                 end_pd();
                 return Err(reason);
             };
-            let mut wanted = ibv_srq_init_attr { srq_context: null_mut(), max_wr: receives, max_sge: 1, srq_limit: 0 };
-            let Some(srq) = NonNull::new((library.ibv_create_srq)(pd.as_ptr(), &raw mut wanted)) else {
+            let mut wanted = ibv_srq_init_attr {
+                srq_context: null_mut(),
+                max_wr: receives,
+                max_sge: 1,
+                srq_limit: 0,
+            };
+            let Some(srq) = NonNull::new((library.ibv_create_srq)(pd.as_ptr(), &raw mut wanted))
+            else {
                 let reason = failure("ibv_create_srq");
                 (library.ibv_destroy_cq)(cq.as_ptr());
                 end_pd();
@@ -177,7 +202,8 @@ impl Device {
             message: u64::from(port.attributes.max_msg_sz).clamp(1 << 16, 1 << 30),
             receives,
             queues: attributes.max_qp.max(1) as u32,
-            parts: [attributes.max_sge, attributes.max_sge_rd].map(|parts| PARTS.min(parts.max(1) as u32)),
+            parts: [attributes.max_sge, attributes.max_sge_rd]
+                .map(|parts| PARTS.min(parts.max(1) as u32)),
             atomics: match attributes.atomic_cap {
                 IBV_ATOMIC_NONE => Atomics::None,
                 IBV_ATOMIC_GLOB => Atomics::Everything,
@@ -188,13 +214,18 @@ impl Device {
         };
         // SAFETY: an open context.
         let on_demand = unsafe { odp_caps(context) }.is_some_and(|caps| {
-            let atomics = if attributes.atomic_cap == IBV_ATOMIC_NONE { 0 } else { IBV_ODP_SUPPORT_ATOMIC };
+            let atomics =
+                if attributes.atomic_cap == IBV_ATOMIC_NONE { 0 } else { IBV_ODP_SUPPORT_ATOMIC };
             let all = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | atomics;
             caps.general_caps & IBV_ODP_SUPPORT != 0 && caps.rc_odp_caps & all == all
         });
         let served = attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, DEPTH);
-        let address =
-            Address { lid: port.attributes.lid, mtu: port.attributes.active_mtu as u8, depth: served as u8, gid: port.gid.raw };
+        let address = Address {
+            lid: port.attributes.lid,
+            mtu: port.attributes.active_mtu as u8,
+            depth: served as u8,
+            gid: port.gid.raw,
+        };
         let mut device = Device {
             library,
             context,
@@ -222,7 +253,9 @@ impl Device {
     /// Bytes and parts that requests hold: as many as a queue pair can be made with.
     fn fit(&mut self) {
         let parts = self.limits.parts;
-        for (inline, most) in [(INLINE, PARTS), (INLINE, 4), (INLINE, 1), (96, 4), (96, 1), (64, 1), (32, 1), (0, 1)] {
+        for (inline, most) in
+            [(INLINE, PARTS), (INLINE, 4), (INLINE, 1), (96, 4), (96, 1), (64, 1), (32, 1), (0, 1)]
+        {
             self.limits.parts = parts.map(|parts| parts.min(most));
             self.limits.inline = inline;
             if let Ok(pair) = self.make_pair(inline) {
@@ -250,18 +283,27 @@ impl Device {
             sq_sig_all: 0,
         };
         // SAFETY: live objects.
-        NonNull::new(unsafe { (self.library.ibv_create_qp)(self.pd.as_ptr(), &raw mut wanted) }).ok_or_else(|| {
-            let mut reason = failure("ibv_create_qp");
-            if io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
-                reason.0.push_str(" (the limit of locked memory, ulimit -l, may be too low)");
-            }
-            reason
-        })
+        NonNull::new(unsafe { (self.library.ibv_create_qp)(self.pd.as_ptr(), &raw mut wanted) })
+            .ok_or_else(|| {
+                let mut reason = failure("ibv_create_qp");
+                if io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
+                    reason.0.push_str(" (the limit of locked memory, ulimit -l, may be too low)");
+                }
+                reason
+            })
     }
 
-    fn modify(&self, pair: NonNull<ibv_qp>, what: &str, change: &mut ibv_qp_attr, mask: u32) -> Result<(), Failure> {
+    fn modify(
+        &self,
+        pair: NonNull<ibv_qp>,
+        what: &str,
+        change: &mut ibv_qp_attr,
+        mask: u32,
+    ) -> Result<(), Failure> {
         // SAFETY: a queue pair of this device.
-        match unsafe { (self.library.ibv_modify_qp)(pair.as_ptr(), &raw mut *change, mask as c_int) } {
+        match unsafe {
+            (self.library.ibv_modify_qp)(pair.as_ptr(), &raw mut *change, mask as c_int)
+        } {
             0 => Ok(()),
             code => Err(error(what, code)),
         }
@@ -272,7 +314,9 @@ impl Device {
         self.taken.reserve(BATCH);
         let free = self.taken.spare_capacity_mut().as_mut_ptr().cast();
         // SAFETY: room for so many.
-        let count = unsafe { ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, free) };
+        let count = unsafe {
+            ((*self.context.as_ptr()).ops.poll_cq)(self.cq.as_ptr(), BATCH as c_int, free)
+        };
         if let Ok(count) = usize::try_from(count) {
             // SAFETY: so many were written behind those that were there.
             unsafe { self.taken.set_len(self.taken.len() + count) };
@@ -281,8 +325,13 @@ impl Device {
         // Nothing will be told any more, of any queue.
         if !std::mem::replace(&mut self.is_dead, true) {
             log::error!("{}", error("ibv_poll_cq", count));
-            let failed = |number: &u32| ibv_wc { qp_num: *number, status: IBV_WC_FATAL_ERR, ..ibv_wc::default() };
-            let mut numbers: Vec<u32> = self.pairs.iter().flatten().map(|pair| pair.number()).collect();
+            let failed = |number: &u32| ibv_wc {
+                qp_num: *number,
+                status: IBV_WC_FATAL_ERR,
+                ..ibv_wc::default()
+            };
+            let mut numbers: Vec<u32> =
+                self.pairs.iter().flatten().map(|pair| pair.number()).collect();
             numbers.sort_unstable();
             self.taken.extend(numbers.iter().map(failed));
             return true;
@@ -308,7 +357,9 @@ fn kernel() -> (u32, u32) {
 }
 
 fn version(release: &str) -> (u32, u32) {
-    let mut numbers = release.split(|other: char| !other.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
+    let mut numbers = release
+        .split(|other: char| !other.is_ascii_digit())
+        .map(|digits| digits.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
@@ -341,18 +392,31 @@ impl Nic for Device {
         format!("{} port {} (GID index {}{paging})", self.name, self.port, self.gid_index)
     }
 
-    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied> {
+    unsafe fn register(
+        &mut self,
+        at: usize,
+        len: usize,
+        on_demand: bool,
+    ) -> Result<Registered, Denied> {
         if on_demand && !self.on_demand {
             return Err(Denied::Never("the device has no on-demand paging".into()));
         }
         let kind = if on_demand { IBV_ACCESS_ON_DEMAND } else { 0 };
-        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | kind;
+        let access = IBV_ACCESS_LOCAL_WRITE
+            | IBV_ACCESS_REMOTE_WRITE
+            | IBV_ACCESS_REMOTE_READ
+            | IBV_ACCESS_REMOTE_ATOMIC
+            | kind;
         // SAFETY: the caller's promise.
-        let region = unsafe { (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int) };
+        let region = unsafe {
+            (self.library.ibv_reg_mr)(self.pd.as_ptr(), at as *mut c_void, len, access as c_int)
+        };
         let Some(region) = NonNull::new(region) else {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
-                Some(libc::ENOMEM) => Denied::NoMemory(format!("ibv_reg_mr: {error}, {len} bytes (see ulimit -l)")),
+                Some(libc::ENOMEM) => {
+                    Denied::NoMemory(format!("ibv_reg_mr: {error}, {len} bytes (see ulimit -l)"))
+                }
                 _ => Denied::Never(format!("ibv_reg_mr: {error}, {len} bytes")),
             });
         };
@@ -378,7 +442,8 @@ impl Nic for Device {
         change.qp_state = IBV_QPS_INIT;
         change.port_num = self.port;
         change.pkey_index = self.partition;
-        change.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+        change.qp_access_flags =
+            IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
         if let Err(reason) = self.modify(qp, "a queue pair cannot be prepared", &mut change, mask) {
             // SAFETY: just made.
@@ -430,7 +495,12 @@ impl Nic for Device {
         change.rnr_retry = RECEIVER_RETRIES;
         change.sq_psn = 0;
         change.max_rd_atomic = self.address.depth.min(to.depth);
-        let mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+        let mask = IBV_QP_STATE
+            | IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY
+            | IBV_QP_SQ_PSN
+            | IBV_QP_MAX_QP_RD_ATOMIC;
         self.modify(qp, "a queue pair cannot be made ready to send", &mut change, mask)
     }
 
@@ -442,7 +512,9 @@ impl Nic for Device {
         if !in_order {
             let mut change = blank();
             change.qp_state = IBV_QPS_ERR;
-            if let Err(Failure(reason)) = self.modify(qp, "a queue pair cannot be ended", &mut change, IBV_QP_STATE) {
+            if let Err(Failure(reason)) =
+                self.modify(qp, "a queue pair cannot be ended", &mut change, IBV_QP_STATE)
+            {
                 log::debug!("{reason}");
             }
         }
@@ -472,15 +544,18 @@ impl Nic for Device {
             (places.as_mut_ptr().cast(), parts.len().min(places.len()))
         };
         let rdma = ibv_wr { rdma: ibv_wr_rdma { remote_addr: work.remote, rkey: work.rkey } };
-        let atomic =
-            |compare_add, swap| ibv_wr { atomic: ibv_wr_atomic { remote_addr: work.remote, compare_add, swap, rkey: work.rkey } };
+        let atomic = |compare_add, swap| ibv_wr {
+            atomic: ibv_wr_atomic { remote_addr: work.remote, compare_add, swap, rkey: work.rkey },
+        };
         let (opcode, imm, wr) = match work.act {
             Act::Write => (IBV_WR_RDMA_WRITE, 0, rdma),
             Act::WriteTelling(number) => (IBV_WR_RDMA_WRITE_WITH_IMM, number, rdma),
             Act::Read => (IBV_WR_RDMA_READ, 0, rdma),
             Act::Send(number) => (IBV_WR_SEND_WITH_IMM, number, atomic(0, 0)),
             Act::Add(delta) => (IBV_WR_ATOMIC_FETCH_AND_ADD, 0, atomic(delta, 0)),
-            Act::CompareSwap { expected, new } => (IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(expected, new)),
+            Act::CompareSwap { expected, new } => {
+                (IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(expected, new))
+            }
         };
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         let mut request = ibv_send_wr {
@@ -498,11 +573,19 @@ impl Nic for Device {
         };
         let mut bad = null_mut();
         // SAFETY: the caller's promise; the request and its list are read by the call alone.
-        let code = unsafe { ((*self.context.as_ptr()).ops.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad) };
+        let code = unsafe {
+            ((*self.context.as_ptr()).ops.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad)
+        };
         if code == 0 { Ok(()) } else { Err(error("ibv_post_send", code)) }
     }
 
-    unsafe fn receive(&mut self, receive: u32, at: usize, len: u32, lkey: u32) -> Result<(), Failure> {
+    unsafe fn receive(
+        &mut self,
+        receive: u32,
+        at: usize,
+        len: u32,
+        lkey: u32,
+    ) -> Result<(), Failure> {
         let mut place = ibv_sge { addr: at as u64, length: len, lkey };
         let mut request = ibv_recv_wr {
             wr_id: super::fabric::RECEIVE | u64::from(receive),
@@ -512,7 +595,13 @@ impl Nic for Device {
         };
         let mut bad = null_mut();
         // SAFETY: the caller's promise.
-        let code = unsafe { ((*self.context.as_ptr()).ops.post_srq_recv)(self.srq.as_ptr(), &raw mut request, &raw mut bad) };
+        let code = unsafe {
+            ((*self.context.as_ptr()).ops.post_srq_recv)(
+                self.srq.as_ptr(),
+                &raw mut request,
+                &raw mut bad,
+            )
+        };
         if code == 0 { Ok(()) } else { Err(error("ibv_post_srq_recv", code)) }
     }
 
@@ -525,7 +614,9 @@ impl Nic for Device {
             // After an error the kind of the request is not told: numbers of receives have a bit of their own.
             let receive = wc.wr_id & super::fabric::RECEIVE != 0;
             into.push(match (queue, receive) {
-                (_, true) if wc.status != IBV_WC_SUCCESS => Completion::Spoiled(wc.wr_id as u32, wc.status),
+                (_, true) if wc.status != IBV_WC_SUCCESS => {
+                    Completion::Spoiled(wc.wr_id as u32, wc.status)
+                }
                 (None, true) => Completion::Spoiled(wc.wr_id as u32, IBV_WC_SUCCESS),
                 (Some(queue), true) => Completion::Received {
                     queue,
@@ -535,7 +626,9 @@ impl Nic for Device {
                     bare: wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM,
                 },
                 (None, false) => continue,
-                (Some(queue), false) if wc.status == IBV_WC_SUCCESS => Completion::Done(queue, wc.wr_id),
+                (Some(queue), false) if wc.status == IBV_WC_SUCCESS => {
+                    Completion::Done(queue, wc.wr_id)
+                }
                 (Some(queue), false) => Completion::Failed(queue, wc.wr_id, wc.status),
             });
         }

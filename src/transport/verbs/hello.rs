@@ -56,7 +56,10 @@ impl Stage {
 
     /// The sender waits for a hello that comes of this one.
     pub(in crate::transport::verbs) fn wants_answer(self) -> bool {
-        matches!(self, Stage::Asks | Stage::Answers | Stage::Confirms | Stage::Seeks | Stage::Yields)
+        matches!(
+            self,
+            Stage::Asks | Stage::Answers | Stage::Confirms | Stage::Seeks | Stage::Yields
+        )
     }
 }
 
@@ -102,7 +105,12 @@ impl Hello {
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LEN);
         bytes.extend(MAGIC.to_ne_bytes());
-        bytes.extend([self.stage as u8, self.address.mtu, self.address.depth, self.connected.into()]);
+        bytes.extend([
+            self.stage as u8,
+            self.address.mtu,
+            self.address.depth,
+            self.connected.into(),
+        ]);
         self.name.0.iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
         bytes.extend(self.number.to_ne_bytes());
         bytes.extend(u32::from(self.address.lid).to_ne_bytes());
@@ -124,8 +132,10 @@ impl Hello {
         if bytes.len() != LEN || bytes[..4] != MAGIC.to_ne_bytes() {
             return None;
         }
-        let four = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let eight = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let four =
+            |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let eight =
+            |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let spot = |at: usize| Spot { at: eight(at), rkey: four(at + 8) };
         Some(Hello {
             stage: match bytes[4] {

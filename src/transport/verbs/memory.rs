@@ -110,7 +110,11 @@ pub(super) fn default_bound() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: room for the answer.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0;
-    let locked = if known && limit.rlim_cur != libc::RLIM_INFINITY && !may_lock() { limit.rlim_cur / 2 } else { u64::MAX };
+    let locked = if known && limit.rlim_cur != libc::RLIM_INFINITY && !may_lock() {
+        limit.rlim_cur / 2
+    } else {
+        u64::MAX
+    };
     locked.min(memory_here() / 16)
 }
 
@@ -119,13 +123,16 @@ fn may_lock() -> bool {
     const IPC_LOCK: u32 = 14;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let abilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    abilities.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|set| set >> IPC_LOCK & 1 == 1)
+    abilities
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|set| set >> IPC_LOCK & 1 == 1)
 }
 
 /// Bytes of memory that this machine has.
 fn memory_here() -> u64 {
     // SAFETY: two numbers of the system.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
@@ -189,7 +196,10 @@ impl Regions {
         self.hits.misses += 1;
         let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
         // Holes may be emptied by others while they are registered, who then have told it already.
-        let keep = sure && !(holes && self.emptied.meets(at, end)) && self.make_room(nic, end - at) && self.watch(at, end);
+        let keep = sure
+            && !(holes && self.emptied.meets(at, end))
+            && self.make_room(nic, end - at)
+            && self.watch(at, end);
         // What is given up to make room may overlap it.
         self.coming = keep.then_some((at, end));
         // SAFETY: the caller's promise; what shares a page with the memory is mapped as long. Holes are registered only if they are mapped,
@@ -236,19 +246,31 @@ impl Regions {
     ///
     /// # Errors
     /// As for `acquire`.
-    pub unsafe fn add(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<(RegionId, Registered), Failure> {
+    pub unsafe fn add(
+        &mut self,
+        nic: &mut dyn Nic,
+        at: usize,
+        end: usize,
+    ) -> Result<(RegionId, Registered), Failure> {
         let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
         // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
         // SAFETY: the caller's promise; what shares a page with the memory is mapped as long.
         let (registered, on_demand) = unsafe {
             if (end - at) as u64 > memory_here() / 2 {
-                let reason = |denied| Failure(format!("they are more than half of this machine's memory, and {denied}"));
+                let reason = |denied| {
+                    Failure(format!(
+                        "they are more than half of this machine's memory, and {denied}"
+                    ))
+                };
                 (nic.register(at, end - at, true).map_err(reason)?, true)
             } else {
                 self.register(nic, at, end)?
             }
         };
-        Ok((self.insert(at, end, registered, Kind { kept: false, holes: false, on_demand }), registered))
+        Ok((
+            self.insert(at, end, registered, Kind { kept: false, holes: false, on_demand }),
+            registered,
+        ))
     }
 
     /// An operation does not need it any more.
@@ -288,7 +310,12 @@ impl Regions {
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered, or be a hole.
-    unsafe fn register(&mut self, nic: &mut dyn Nic, at: usize, end: usize) -> Result<(Registered, bool), Failure> {
+    unsafe fn register(
+        &mut self,
+        nic: &mut dyn Nic,
+        at: usize,
+        end: usize,
+    ) -> Result<(Registered, bool), Failure> {
         loop {
             // SAFETY: the caller's promise.
             let registered = unsafe { nic.register(at, end - at, false) };
@@ -311,7 +338,16 @@ impl Regions {
             self.bytes += if on_demand { 0 } else { (end - at) as u64 };
         }
         self.longest = self.longest.max(end - at);
-        let region = Region { end, registered, users: 1, kept, stale: false, holes, on_demand, used: self.clock };
+        let region = Region {
+            end,
+            registered,
+            users: 1,
+            kept,
+            stale: false,
+            holes,
+            on_demand,
+            used: self.clock,
+        };
         self.regions.insert((at, registered.id), region);
         RegionId(at, registered.id)
     }
@@ -387,7 +423,10 @@ impl Regions {
     fn leave(&mut self, at: usize, end: usize) {
         let Watching::On(watch) = &self.watching else { return };
         let from = (at.saturating_sub(self.longest), 0);
-        let kept = self.regions.range(from..(end, 0)).filter(|(_, region)| region.is_watched() && region.end > at);
+        let kept = self
+            .regions
+            .range(from..(end, 0))
+            .filter(|(_, region)| region.is_watched() && region.end > at);
         let mut free = Ranges::default();
         free.add(at, end);
         kept.for_each(|(key, region)| free.remove(key.0, region.end));

@@ -187,7 +187,12 @@ pub trait Nic: Debug + Send {
     ///
     /// # Errors
     /// In words.
-    unsafe fn register(&mut self, at: usize, len: usize, on_demand: bool) -> Result<Registered, Denied>;
+    unsafe fn register(
+        &mut self,
+        at: usize,
+        len: usize,
+        on_demand: bool,
+    ) -> Result<Registered, Denied>;
 
     /// Ends a registration.
     fn unregister(&mut self, id: u64);
@@ -224,7 +229,13 @@ pub trait Nic: Debug + Send {
     ///
     /// # Errors
     /// In words.
-    unsafe fn receive(&mut self, receive: u32, at: usize, len: u32, lkey: u32) -> Result<(), Failure>;
+    unsafe fn receive(
+        &mut self,
+        receive: u32,
+        at: usize,
+        len: u32,
+        lkey: u32,
+    ) -> Result<(), Failure>;
 
     /// What has come to an end since the last call, in order for each queue, a bounded number. True if that may not be all.
     fn poll(&mut self, into: &mut Vec<Completion>) -> bool;

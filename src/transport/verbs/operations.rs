@@ -5,7 +5,9 @@ use super::fabric::{Asker, Change, Fabric, Hold, Local, Manner, State, What};
 use super::hello::Spot;
 use super::nic::{Act, Atomics};
 use super::words::{Block, OWN, place, signal_place, spot};
-use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Stage, Ticket, Word};
+use crate::engine::{
+    Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Stage, Ticket, Word,
+};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::copy;
 
@@ -13,7 +15,10 @@ impl Direct {
     /// Starts an operation, if it is one that the interface does; else (`None`) it is for a message.
     #[inline]
     pub fn post(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
-        if op.shape.is_some() || !matches!(op.kind, OpKind::Put | OpKind::Get) || !self.is_able(op.target) {
+        if op.shape.is_some()
+            || !matches!(op.kind, OpKind::Put | OpKind::Get)
+            || !self.is_able(op.target)
+        {
             return None;
         }
         let index = self.peer(op.target);
@@ -36,10 +41,20 @@ impl Direct {
         if !short {
             return Some(self.begin(index, op, ticket));
         }
-        Some(match put_short(&mut lock(&self.fabric), self.window, endpoint, far.memory, op, ticket, Act::Write) {
-            Ok(()) => Posted::Local,
-            Err(NoResource) => Posted::NoResource,
-        })
+        Some(
+            match put_short(
+                &mut lock(&self.fabric),
+                self.window,
+                endpoint,
+                far.memory,
+                op,
+                ticket,
+                Act::Write,
+            ) {
+                Ok(()) => Posted::Local,
+                Err(NoResource) => Posted::NoResource,
+            },
+        )
     }
 
     /// A short put goes with the notification that has been announced, in one request.
@@ -47,7 +62,12 @@ impl Direct {
     fn wait_for_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> bool {
         let peer = &mut self.peers[index as usize];
         let has_memory = peer.far.as_ref().is_some_and(Far::has_memory);
-        if !peer.announced || op.len == 0 || !has_memory || peer.held.is_some() || peer.feed.is_some() {
+        if !peer.announced
+            || op.len == 0
+            || !has_memory
+            || peer.held.is_some()
+            || peer.feed.is_some()
+        {
             return false;
         }
         peer.announced = false;
@@ -68,7 +88,8 @@ impl Direct {
                 Err(reason) => log::debug!("{} bytes are copied: {reason}", op.len),
             }
         }
-        self.peers[index as usize].feed = Some(Feed { op: *op, ticket, at: 0, region, shape: None, chunk: None, early: false });
+        self.peers[index as usize].feed =
+            Some(Feed { op: *op, ticket, at: 0, region, shape: None, chunk: None, early: false });
         self.pump(index);
         Posted::Pending
     }
@@ -77,7 +98,11 @@ impl Direct {
     pub(super) fn pump(&mut self, index: u32) -> bool {
         let Some(mut feed) = self.peers[index as usize].feed.take() else { return true };
         while feed.at < feed.op.len {
-            let gone = if feed.shape.is_some() { self.strided_piece(index, &mut feed) } else { self.piece(index, &mut feed) };
+            let gone = if feed.shape.is_some() {
+                self.strided_piece(index, &mut feed)
+            } else {
+                self.piece(index, &mut feed)
+            };
             if gone.is_err() {
                 self.peers[index as usize].feed = Some(feed);
                 return false;
@@ -122,7 +147,8 @@ impl Direct {
         let remote = Spot { at: far.memory.at + op.disp + feed.at, rkey: far.memory.rkey };
         let act = if is_put { Act::Write } else { Act::Read };
         // Buffers are few, and who gets something waits for it.
-        let manner = Manner { signalled: !is_put || buffer.is_some(), covers: !is_put, ..Manner::default() };
+        let manner =
+            Manner { signalled: !is_put || buffer.is_some(), covers: !is_put, ..Manner::default() };
         // SAFETY: the memory is the operation's or the buffer's until the request is complete.
         unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }?;
         feed.at += len;
@@ -131,11 +157,19 @@ impl Direct {
 
     /// A put that waited for its notification goes without. False if there is no room.
     pub(super) fn release_held(&mut self, index: u32) -> bool {
-        let Some(HeldPut { op, ticket }) = self.peers[index as usize].held.take() else { return true };
+        let Some(HeldPut { op, ticket }) = self.peers[index as usize].held.take() else {
+            return true;
+        };
         let gone = match self.reach(index) {
-            Some((endpoint, far)) => {
-                put_short(&mut lock(&self.fabric), self.window, endpoint, far.memory, &op, ticket, Act::Write)
-            }
+            Some((endpoint, far)) => put_short(
+                &mut lock(&self.fabric),
+                self.window,
+                endpoint,
+                far.memory,
+                &op,
+                ticket,
+                Act::Write,
+            ),
             None => Err(NoResource),
         };
         match gone {
@@ -176,7 +210,16 @@ impl Direct {
             return None;
         }
         let alone = !fabric.has_uncovered(endpoint);
-        put_short(&mut fabric, self.window, endpoint, far.memory, put, ticket, Act::WriteTelling(number)).ok()?;
+        put_short(
+            &mut fabric,
+            self.window,
+            endpoint,
+            far.memory,
+            put,
+            ticket,
+            Act::WriteTelling(number),
+        )
+        .ok()?;
         drop(fabric);
         self.list_told(index, alone);
         Some(Posted::Local)
@@ -194,19 +237,33 @@ impl Direct {
         if number.is_none() && self.release_held(index) {
             return None;
         }
-        let (Some(number), true) = (number, self.pump(index)) else { return Some(Posted::NoResource) };
+        let (Some(number), true) = (number, self.pump(index)) else {
+            return Some(Posted::NoResource);
+        };
         let held = self.peers[index as usize].held.take();
         let mut fabric = lock(&self.fabric);
         let alone = !fabric.has_uncovered(endpoint);
         let act = Act::WriteTelling(number);
         let gone = match &held {
             _ if fabric.is_exchanging(endpoint) => Err(NoResource),
-            Some(put) => put_short(&mut fabric, self.window, endpoint, far.memory, &put.op, put.ticket, act),
+            Some(put) => {
+                put_short(&mut fabric, self.window, endpoint, far.memory, &put.op, put.ticket, act)
+            }
             None => {
                 let manner = Manner { fence: true, ..Manner::default() };
                 let what = What::Put { ticket, told: true, hold: Hold::Nothing };
                 // SAFETY: nothing is moved.
-                unsafe { fabric.post(endpoint, self.window, act, Local::default(), Spot::default(), manner, what) }
+                unsafe {
+                    fabric.post(
+                        endpoint,
+                        self.window,
+                        act,
+                        Local::default(),
+                        Spot::default(),
+                        manner,
+                        what,
+                    )
+                }
             }
         };
         if gone.is_err() {
@@ -251,12 +308,15 @@ impl Direct {
             let inline = matches!(hold, Hold::Nothing);
             let manner = Manner { fence: true, urgent: true, inline, ..Manner::default() };
             // SAFETY: the bytes are copied now, or lie in the buffer.
-            unsafe { fabric.post(endpoint, self.window, Act::Write, local, to, manner, What::Piece(hold)) }?;
+            unsafe {
+                fabric.post(endpoint, self.window, Act::Write, local, to, manner, What::Piece(hold))
+            }?;
         } else {
             fabric.mark(endpoint, self.window);
             return Err(NoResource);
         }
-        self.peers[index as usize].signals[word as usize] = Signalled { value, last: fabric.last(endpoint) };
+        self.peers[index as usize].signals[word as usize] =
+            Signalled { value, last: fabric.last(endpoint) };
         Ok(())
     }
 
@@ -278,20 +338,37 @@ impl Direct {
     #[inline]
     #[must_use]
     pub fn observe(&self, rank: Rank, word: Word) -> u64 {
-        self.index.get(&rank).map_or(0, |index| self.words.look(self.peers[*index as usize].block, signal_place(word)))
+        self.index.get(&rank).map_or(0, |index| {
+            self.words.look(self.peers[*index as usize].block, signal_place(word))
+        })
     }
 
     /// Accesses a lock word, if those are the interface's ([`serves_locks`](Self::serves_locks)).
-    pub fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+    pub fn atomic(
+        &mut self,
+        home: Rank,
+        word: LockWord,
+        access: Atomic,
+        ticket: LockTicket,
+    ) -> Answer {
         // The interface's atomics are not the processor's, but what nobody else writes meanwhile needs none.
-        if home == self.me && (self.atomics == Atomics::Everything || matches!(access, Atomic::Load | Atomic::Store(_))) {
+        if home == self.me
+            && (self.atomics == Atomics::Everything
+                || matches!(access, Atomic::Load | Atomic::Store(_)))
+        {
             let block = self.block_of(word);
             return Answer::Now(self.words.access(block, place(word), access));
         }
         let Some(to) = self.find(home, word) else { return Answer::NoResource };
         let index = self.peer(home);
         let Some((endpoint, _)) = self.reach(index) else { return Answer::NoResource };
-        match lock(&self.fabric).access(endpoint, self.window, Asker::Lock(ticket), to, Change::Word(access)) {
+        match lock(&self.fabric).access(
+            endpoint,
+            self.window,
+            Asker::Lock(ticket),
+            to,
+            Change::Word(access),
+        ) {
             Ok(()) => Answer::Later,
             Err(NoResource) => Answer::NoResource,
         }
@@ -324,8 +401,12 @@ impl Direct {
         let index = self.peer(home);
         let (_, far) = self.reach(index)?;
         let block = match word {
-            LockWord::Next { target, .. } | LockWord::Grant { target } if target == self.me => far.pair,
-            LockWord::Next { target, .. } | LockWord::Grant { target } => self.words_of_third(home, target)?,
+            LockWord::Next { target, .. } | LockWord::Grant { target } if target == self.me => {
+                far.pair
+            }
+            LockWord::Next { target, .. } | LockWord::Grant { target } => {
+                self.words_of_third(home, target)?
+            }
             _ => far.words,
         };
         Some(spot(block, place(word)))

@@ -21,7 +21,8 @@ impl Pool {
     pub(super) fn new(nic: &mut dyn Nic, count: u32, size: usize) -> Result<Self, Failure> {
         let memory = vec![Piece([0; 64]); count as usize * size / 64].into_boxed_slice();
         // SAFETY: the memory is the pool's, which ends when the interface has.
-        let registered = unsafe { nic.register(memory.as_ptr() as usize, count as usize * size, false) }?;
+        let registered =
+            unsafe { nic.register(memory.as_ptr() as usize, count as usize * size, false) }?;
         Ok(Pool { memory, size, registered, free: (0..count).rev().collect() })
     }
 

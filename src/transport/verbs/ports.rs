@@ -35,7 +35,9 @@ impl<'a> Wanted<'a> {
         let mut number = |what: &str| match parts.next().map(str::parse::<u8>) {
             None => Ok(None),
             Some(Ok(number)) => Ok(Some(number)),
-            Some(Err(_)) => Err(Failure(format!("{text}: what stands for {what} is no number from 0 to 255"))),
+            Some(Err(_)) => {
+                Err(Failure(format!("{text}: what stands for {what} is no number from 0 to 255")))
+            }
         };
         let (port, gid) = (number("the port")?, number("the GID index")?);
         if parts.next().is_some() {
@@ -94,7 +96,12 @@ pub(super) unsafe fn candidates(
 
 /// # Safety
 /// A device of the list.
-unsafe fn ports_of(library: &Library, device: *mut ibv_device, name: &str, wanted: &Wanted<'_>) -> Result<Vec<Port>, Failure> {
+unsafe fn ports_of(
+    library: &Library,
+    device: *mut ibv_device,
+    name: &str,
+    wanted: &Wanted<'_>,
+) -> Result<Vec<Port>, Failure> {
     // SAFETY: the caller's promise; these members are public.
     let transport = unsafe { (*device).transport_type };
     // Queues of iWARP are not connected as those of the others are, and it has neither immediates nor atomics.
@@ -103,7 +110,8 @@ unsafe fn ports_of(library: &Library, device: *mut ibv_device, name: &str, wante
     }
     // SAFETY: a device of the list; its context is closed below.
     unsafe {
-        let context = NonNull::new((library.ibv_open_device)(device)).ok_or_else(|| failure("ibv_open_device"))?;
+        let context = NonNull::new((library.ibv_open_device)(device))
+            .ok_or_else(|| failure("ibv_open_device"))?;
         let found = active(library, context, name, wanted);
         (library.ibv_close_device)(context.as_ptr());
         found
@@ -114,7 +122,10 @@ unsafe fn ports_of(library: &Library, device: *mut ibv_device, name: &str, wante
 ///
 /// # Safety
 /// The context is open.
-pub(super) unsafe fn abilities(library: &Library, context: NonNull<ibv_context>) -> Result<ibv_device_attr, Failure> {
+pub(super) unsafe fn abilities(
+    library: &Library,
+    context: NonNull<ibv_context>,
+) -> Result<ibv_device_attr, Failure> {
     // SAFETY: numbers, any of which are valid.
     let mut attributes: ibv_device_attr = unsafe { std::mem::zeroed() };
     // SAFETY: an open context, and room for the answer.
@@ -165,7 +176,9 @@ unsafe fn look_at(
         return Err(Failure(format!("port {number} is not active")));
     }
     let ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
-    let indices = wanted.gid.map_or(0..attributes.gid_tbl_len.min(256), |gid| c_int::from(gid)..c_int::from(gid) + 1);
+    let indices = wanted
+        .gid
+        .map_or(0..attributes.gid_tbl_len.min(256), |gid| c_int::from(gid)..c_int::from(gid) + 1);
     // SAFETY: an open context.
     let gids = indices.filter_map(|index| unsafe { gid(library, context, number, index) });
     let best = if ethernet {
@@ -175,7 +188,9 @@ unsafe fn look_at(
     };
     let (gid_index, gid) = match (best, wanted.gid) {
         (Some((index, gid)), _) => (index as u8, gid),
-        (None, Some(index)) => return Err(Failure(format!("port {number} has no address with index {index}"))),
+        (None, Some(index)) => {
+            return Err(Failure(format!("port {number} has no address with index {index}")));
+        }
         (None, None) if ethernet => return Err(Failure(format!("port {number} has no address"))),
         (None, None) => (0, ibv_gid::default()),
     };
@@ -205,7 +220,8 @@ fn quality(name: &str, port: u8, index: c_int) -> (bool, bool) {
         std::fs::read_to_string(file).unwrap_or_default().trim().to_owned()
     };
     let interface = said("ndevs");
-    let is_here = !interface.is_empty() && std::path::Path::new("/sys/class/net").join(&interface).exists();
+    let is_here =
+        !interface.is_empty() && std::path::Path::new("/sys/class/net").join(&interface).exists();
     (is_here, said("types") == "RoCE v2")
 }
 
@@ -213,7 +229,12 @@ fn quality(name: &str, port: u8, index: c_int) -> (bool, bool) {
 ///
 /// # Safety
 /// The context is open.
-unsafe fn gid(library: &Library, context: NonNull<ibv_context>, port: u8, index: c_int) -> Option<(c_int, ibv_gid)> {
+unsafe fn gid(
+    library: &Library,
+    context: NonNull<ibv_context>,
+    port: u8,
+    index: c_int,
+) -> Option<(c_int, ibv_gid)> {
     let mut gid = ibv_gid::default();
     // SAFETY: the caller's promise.
     let code = unsafe { (library.ibv_query_gid)(context.as_ptr(), port, index, &raw mut gid) };
@@ -235,7 +256,9 @@ unsafe fn partition(
     let key = |index: &u16| {
         let mut key = 0_u16;
         // SAFETY: the caller's promise.
-        let code = unsafe { (library.ibv_query_pkey)(context.as_ptr(), port, c_int::from(*index), &raw mut key) };
+        let code = unsafe {
+            (library.ibv_query_pkey)(context.as_ptr(), port, c_int::from(*index), &raw mut key)
+        };
         if code == 0 { u16::from_be(key) } else { 0 }
     };
     let mut indices = 0..attributes.pkey_tbl_len;
@@ -256,8 +279,14 @@ mod tests {
     fn a_device_may_be_named_with_port_and_address() {
         let none = Wanted::default();
         assert_eq!(Wanted::read("mlx5_0"), Ok(Wanted { device: Some("mlx5_0"), ..none }));
-        assert_eq!(Wanted::read("mlx5_0:2"), Ok(Wanted { device: Some("mlx5_0"), port: Some(2), ..none }));
-        assert_eq!(Wanted::read("mlx5_0:1:3"), Ok(Wanted { device: Some("mlx5_0"), port: Some(1), gid: Some(3), ..none }));
+        assert_eq!(
+            Wanted::read("mlx5_0:2"),
+            Ok(Wanted { device: Some("mlx5_0"), port: Some(2), ..none })
+        );
+        assert_eq!(
+            Wanted::read("mlx5_0:1:3"),
+            Ok(Wanted { device: Some("mlx5_0"), port: Some(1), gid: Some(3), ..none })
+        );
         assert_eq!(Wanted::read(""), Ok(none));
         for wrong in ["mlx5_0:", "mlx5_0:x", "mlx5_0:1:256", "mlx5_0:1:2:3"] {
             let Err(Failure(reason)) = Wanted::read(wrong) else { panic!("{wrong} was taken") };

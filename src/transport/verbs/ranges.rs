@@ -10,7 +10,13 @@ impl Ranges {
     /// Adds a range.
     pub(super) fn add(&mut self, at: usize, end: usize) {
         let (mut at, mut end) = (at, end);
-        while let Some((from, to)) = self.0.range(..=end).next_back().map(|(from, to)| (*from, *to)).filter(|(_, to)| *to >= at) {
+        while let Some((from, to)) = self
+            .0
+            .range(..=end)
+            .next_back()
+            .map(|(from, to)| (*from, *to))
+            .filter(|(_, to)| *to >= at)
+        {
             self.0.remove(&from);
             (at, end) = (at.min(from), end.max(to));
         }
@@ -77,10 +83,15 @@ mod tests {
                     true => ranges.add(at, end),
                     false => ranges.remove(at, end),
                 }
-                let add = ranges.0.range(..=at).next_back().is_some_and(|(_, to)| *to >= end) && at < end;
+                let add =
+                    ranges.0.range(..=at).next_back().is_some_and(|(_, to)| *to >= end) && at < end;
                 model[at..end].fill(add);
                 let held: Vec<_> = ranges.all().collect();
-                assert!(held.iter().all(|(from, to)| from < to) && held.windows(2).all(|two| two[0].1 < two[1].0), "{held:?}");
+                assert!(
+                    held.iter().all(|(from, to)| from < to)
+                        && held.windows(2).all(|two| two[0].1 < two[1].0),
+                    "{held:?}"
+                );
                 assert_eq!(held.len(), ranges.len());
                 let (at, end) = (rng.usize(0..32), rng.usize(32..64));
                 let within = ranges.within(at, end);

@@ -16,7 +16,13 @@ use crate::transport::element::{native, native_extent, native_has, reduction};
 use crate::transport::kernel::Combine;
 
 /// A native element is never given to the host.
-unsafe fn no_foreign(_: crate::engine::Element, _: crate::engine::Reduction, _: *const u8, _: *mut u8, _: usize) {
+unsafe fn no_foreign(
+    _: crate::engine::Element,
+    _: crate::engine::Reduction,
+    _: *const u8,
+    _: *mut u8,
+    _: usize,
+) {
     debug_assert!(false, "the datatype is native");
 }
 
@@ -51,7 +57,13 @@ impl Direct {
         let mut fabric = lock(&self.fabric);
         let started = match fabric.is_exchanging(endpoint) {
             true => Err(NoResource),
-            false => fabric.access(endpoint, self.window, asker, Spot { at, rkey: far.memory.rkey }, change),
+            false => fabric.access(
+                endpoint,
+                self.window,
+                asker,
+                Spot { at, rkey: far.memory.rkey },
+                change,
+            ),
         };
         Some(match (started, has_result) {
             (Err(NoResource), _) => Posted::NoResource,
@@ -85,7 +97,12 @@ fn change_of(op: &Op) -> Option<Change> {
                 reduction::NO_OP => Change::Word(Atomic::Add(0)),
                 reduction::SUM if integer => Change::Word(Atomic::Add(word(op.origin))),
                 _ => {
-                    let combine = Combine { element: op.element, reduction: op.reduction, extent: 8, foreign: no_foreign };
+                    let combine = Combine {
+                        element: op.element,
+                        reduction: op.reduction,
+                        extent: 8,
+                        foreign: no_foreign,
+                    };
                     Change::Reduce(combine, word(op.origin))
                 }
             })

@@ -76,7 +76,15 @@ impl Direct {
         self.list(index);
         let region = self.gathered(at, side, op.len);
         let early = region.is_none() && op.kind == OpKind::Put;
-        let feed = Feed { op: *op, ticket, at: 0, region, shape: Some(Box::new(shape.clone())), chunk: None, early };
+        let feed = Feed {
+            op: *op,
+            ticket,
+            at: 0,
+            region,
+            shape: Some(Box::new(shape.clone())),
+            chunk: None,
+            early,
+        };
         self.peers[index as usize].feed = Some(feed);
         if self.pump(index) {
             return Some(if early { Posted::Local } else { Posted::Pending });
@@ -91,13 +99,18 @@ impl Direct {
     fn gathered(&mut self, at: usize, side: &Side, len: u64) -> Option<(RegionId, u32)> {
         let (low, high) = side.bounds();
         let extent = high.checked_sub(low).and_then(|extent| u64::try_from(extent).ok())?;
-        if len < REGISTERED_FROM || extent > len.saturating_mul(SPREAD) || extent > usize::MAX as u64 {
+        if len < REGISTERED_FROM
+            || extent > len.saturating_mul(SPREAD)
+            || extent > usize::MAX as u64
+        {
             return None;
         }
         runs(side, (len / GATHERED).max(1))?;
         let holes = side.run().is_none();
         // SAFETY: the buffers are the library's, and mapped, until the operation is complete [EP-8].
-        match unsafe { lock(&self.fabric).acquire(at.wrapping_add_signed(low as isize), extent as usize, holes) } {
+        match unsafe {
+            lock(&self.fabric).acquire(at.wrapping_add_signed(low as isize), extent as usize, holes)
+        } {
             Ok(found) => Some(found),
             Err(reason) => {
                 log::debug!("{len} bytes in {extent} are copied: {reason}");
@@ -132,7 +145,10 @@ impl Direct {
         let shape = feed.shape.as_deref().expect("an operation with a shape");
         let (here, side) = near(op, shape).expect("a put or get");
         let there = shape.target.walk(feed.at).next_runs(self.message).expect("data are left");
-        let remote = Spot { at: far.memory.at.wrapping_add_signed(shape.disp + there.at), rkey: far.memory.rkey };
+        let remote = Spot {
+            at: far.memory.at.wrapping_add_signed(shape.disp + there.at),
+            rkey: far.memory.rkey,
+        };
         let mut parts: SmallVec<[Part; 16]> = SmallVec::new();
         let (mut local, mut hold, mut unpack) = (Local::default(), Hold::Nothing, None);
         let len;
@@ -144,12 +160,20 @@ impl Direct {
                 let runs = walk.next_runs(there.len - gathered).expect("as many data as there");
                 for run in 0..runs.count.min((most - parts.len()) as u64) {
                     let at = runs.at.wrapping_add((run as i64).wrapping_mul(runs.stride));
-                    parts.push(Part { at: here.wrapping_add_signed(at as isize), len: runs.len as u32 });
+                    parts.push(Part {
+                        at: here.wrapping_add_signed(at as isize),
+                        len: runs.len as u32,
+                    });
                     gathered += runs.len;
                 }
             }
             len = gathered;
-            local = Local { at: parts[0].at, len: len as u32, lkey, parts: if parts.len() > 1 { &parts } else { &[] } };
+            local = Local {
+                at: parts[0].at,
+                len: len as u32,
+                lkey,
+                parts: if parts.len() > 1 { &parts } else { &[] },
+            };
             if feed.at + len == op.len {
                 hold = Hold::Region(id);
             }
@@ -161,7 +185,15 @@ impl Direct {
                     let to = op.len.min(feed.at + PACKET as u64);
                     if is_put {
                         // SAFETY: the origin's buffers are valid until the operation is complete [EP-8]; the buffer has room.
-                        unsafe { moves::pack(here as *const u8, side, feed.at, at, (to - feed.at) as usize) };
+                        unsafe {
+                            moves::pack(
+                                here as *const u8,
+                                side,
+                                feed.at,
+                                at,
+                                (to - feed.at) as usize,
+                            )
+                        };
                     }
                     *feed.chunk.insert(Chunk { piece, at: at as usize, lkey, from: feed.at, to })
                 }
@@ -172,7 +204,9 @@ impl Direct {
             if feed.at + len == chunk.to {
                 feed.chunk = None;
                 hold = Hold::Buffer(chunk.piece);
-                unpack = (!is_put).then(|| Box::new((side.clone(), chunk.from, (chunk.to - chunk.from) as usize)));
+                unpack = (!is_put).then(|| {
+                    Box::new((side.clone(), chunk.from, (chunk.to - chunk.from) as usize))
+                });
             }
         }
         let ticket = (feed.at + len == op.len).then_some(feed.ticket);

@@ -4,7 +4,10 @@
 //! and want its headers when they are built.) What is used is the part of the interface that has been the same since version 1.1 of its symbols; the
 //! layouts are compared with the header in `tests/verbs/layout.rs`, wherever there is one.
 
-#![allow(missing_docs, reason = "the names are those of <infiniband/verbs.h>, which documents them")]
+#![allow(
+    missing_docs,
+    reason = "the names are those of <infiniband/verbs.h>, which documents them"
+)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -28,7 +31,8 @@ pub struct ibv_pd {
 }
 
 type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
-type PostSrqRecv = unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
+type PostSrqRecv =
+    unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
 
 /// Calls that the header makes inline, through this table.
@@ -68,7 +72,8 @@ pub struct verbs_context {
     pub context: ibv_context,
 }
 
-type QueryDeviceEx = unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
+type QueryDeviceEx =
+    unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
 
 /// What a device can do beyond the old attributes; 0 where it does not say.
 #[repr(C)]
@@ -100,14 +105,29 @@ pub unsafe fn odp_caps(context: NonNull<ibv_context>) -> Option<ibv_odp_caps> {
     if unsafe { (*context.as_ptr()).abi_compat } as usize != usize::MAX {
         return None;
     }
-    let around = context.as_ptr().wrapping_byte_sub(std::mem::offset_of!(verbs_context, context)).cast::<verbs_context>();
+    let around = context
+        .as_ptr()
+        .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
+        .cast::<verbs_context>();
     // SAFETY: it lies within one that is as long as it says; its length stands right before the context.
-    let query =
-        unsafe { if (&raw const (*around).sz).read() < size_of::<verbs_context>() { None } else { (*around).query_device_ex } };
+    let query = unsafe {
+        if (&raw const (*around).sz).read() < size_of::<verbs_context>() {
+            None
+        } else {
+            (*around).query_device_ex
+        }
+    };
     // SAFETY: numbers, any of which are valid.
     let mut attributes: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
     // SAFETY: the function of that name, whose type the header gives; the device writes no more than it is told that there is room for.
-    let code = unsafe { query?(context.as_ptr(), std::ptr::null(), &raw mut attributes, size_of::<ibv_device_attr_ex>()) };
+    let code = unsafe {
+        query?(
+            context.as_ptr(),
+            std::ptr::null(),
+            &raw mut attributes,
+            size_of::<ibv_device_attr_ex>(),
+        )
+    };
     (code == 0).then_some(attributes.odp_caps)
 }
 
@@ -515,7 +535,9 @@ impl Library {
         LOADED
             .get_or_init(|| {
                 // SAFETY: a library of the system, loaded in the ordinary way.
-                let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+                let handle = unsafe {
+                    libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
+                };
                 match NonNull::new(handle) {
                     Some(handle) => Library::find(handle),
                     // SAFETY: what the call before has to say; the text stays until this thread's next such call.

@@ -20,11 +20,19 @@ impl Model {
                 }
             }
             Word::Fence => {
-                assert!(value <= self.of(from).fences, "[completion] rank {from} signals fence {value}, which it has not called");
+                assert!(
+                    value <= self.of(from).fences,
+                    "[completion] rank {from} signals fence {value}, which it has not called"
+                );
                 // This process's own operations of the epochs before are part of what the hop announces.
                 for (_, ops) in self.fence_ops.range(..value) {
-                    let open = ops.iter().find(|&&op| self.ops[op].rank == from && self.ops[op].remote.is_none());
-                    assert!(open.is_none(), "[completion] rank {from} signals fence {value} over an operation in flight [FE-1]");
+                    let open = ops
+                        .iter()
+                        .find(|&&op| self.ops[op].rank == from && self.ops[op].remote.is_none());
+                    assert!(
+                        open.is_none(),
+                        "[completion] rank {from} signals fence {value} over an operation in flight [FE-1]"
+                    );
                 }
             }
         }
@@ -63,7 +71,8 @@ impl Model {
             Meaning::Flush { local, covers, .. } => {
                 for &op in covers {
                     let record = &self.ops[op];
-                    let reached = if *local { record.local.or(record.remote) } else { record.remote };
+                    let reached =
+                        if *local { record.local.or(record.remote) } else { record.remote };
                     assert!(
                         reached.is_some(),
                         "[completion] a flush of rank {rank} is complete before an older operation [FL-1]"
@@ -71,11 +80,17 @@ impl Model {
                 }
             }
             Meaning::Operation(op) => {
-                assert!(self.ops[*op].local.is_some(), "[completion] an R-form request completes too early")
+                assert!(
+                    self.ops[*op].local.is_some(),
+                    "[completion] an R-form request completes too early"
+                )
             }
             Meaning::Counters { first, number, sum } => {
                 let risen = (*first..first + number).any(|index| self.counter(rank, index) >= *sum);
-                assert!(risen, "[completion] rank {rank} was told of notifications that have not come: {meaning:?}");
+                assert!(
+                    risen,
+                    "[completion] rank {rank} was told of notifications that have not come: {meaning:?}"
+                );
             }
         }
     }
@@ -96,7 +111,9 @@ impl Model {
     /// Notifications that have come to a counter.
     pub fn counter(&self, rank: Rank, index: u32) -> u64 {
         let came = |op: &&super::OpRecord| {
-            op.target == rank && op.notifies == Some((OpKind::Notify, index.into())) && op.remote.is_some()
+            op.target == rank
+                && op.notifies == Some((OpKind::Notify, index.into()))
+                && op.remote.is_some()
         };
         self.ops.iter().filter(came).count() as u64
     }
@@ -107,7 +124,8 @@ impl Model {
         match &e.kind {
             Kind::Exposure(_) => {
                 for &(origin, ordinal) in &e.ordinals {
-                    let accesses = self.accesses.get(&(origin, e.rank)).map_or(&[][..], |list| list);
+                    let accesses =
+                        self.accesses.get(&(origin, e.rank)).map_or(&[][..], |list| list);
                     let access = accesses.get(ordinal as usize - 1).copied();
                     let access = access.unwrap_or_else(|| {
                         panic!("[completion] exposure {ordinal} of {} to {origin} complete, never accessed [EP-3]", e.rank)
@@ -124,7 +142,11 @@ impl Model {
                 self.assert_ops_remote(epoch, None, "complete");
                 for &(target, ordinal) in &e.ordinals {
                     let done = self.dones.get(&(e.rank, target)).copied().unwrap_or(0);
-                    assert!(done >= ordinal, "[completion] access {ordinal} of {} to {target} complete with done {done}", e.rank);
+                    assert!(
+                        done >= ordinal,
+                        "[completion] access {ordinal} of {} to {target} complete with done {done}",
+                        e.rank
+                    );
                 }
             }
             _ => self.assert_ops_remote(epoch, None, "unlock"),
@@ -145,7 +167,11 @@ impl Model {
     }
 
     pub(super) fn assert_fence_ops_remote(&self, up_to: u64) {
-        let open = self.fence_ops.range(..=up_to).flat_map(|(_, ops)| ops).find(|&&op| self.ops[op].remote.is_none());
+        let open = self
+            .fence_ops
+            .range(..=up_to)
+            .flat_map(|(_, ops)| ops)
+            .find(|&&op| self.ops[op].remote.is_none());
         assert!(
             open.is_none(),
             "[completion] fence {up_to}+1 is passed over an operation in flight: {:?} [FE-1]",
@@ -155,7 +181,11 @@ impl Model {
 
     /// Nothing that the application closed is left over.
     pub fn assert_finished(&self) {
-        assert!(self.unposted.is_empty(), "[leak] operations were never posted: {:?}", self.unposted);
+        assert!(
+            self.unposted.is_empty(),
+            "[leak] operations were never posted: {:?}",
+            self.unposted
+        );
         for op in &self.ops {
             assert!(op.remote.is_some(), "[leak] an operation never ended: {op:?}");
         }

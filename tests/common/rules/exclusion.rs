@@ -26,7 +26,8 @@ impl Model {
             !(e.is_closed() && e.ops.iter().all(|&op| self.ops[op].remote.is_some()))
         });
         for &other in holders.iter().filter(|&&other| other != epoch) {
-            let conflict = self.epochs[epoch].holds_exclusively() || self.epochs[other].holds_exclusively();
+            let conflict =
+                self.epochs[epoch].holds_exclusively() || self.epochs[other].holds_exclusively();
             let (a, b) = (&self.epochs[epoch], &self.epochs[other]);
             assert!(
                 !conflict,
@@ -50,9 +51,16 @@ impl Model {
         let (sequence, writer) = ((node >> 32) as usize, node & 1 == 1);
         let requests = self.requests.get(&(rank, target)).map_or(&[][..], |list| list);
         let Some(&epoch) = sequence.checked_sub(1).and_then(|at| requests.get(at)) else {
-            panic!("[exclusion] rank {rank} makes lock request {sequence} of {target} and has opened {}", requests.len());
+            panic!(
+                "[exclusion] rank {rank} makes lock request {sequence} of {target} and has opened {}",
+                requests.len()
+            );
         };
-        assert_eq!(self.epochs[epoch].holds_exclusively(), writer, "[exclusion] rank {rank} asks {target} for another lock");
+        assert_eq!(
+            self.epochs[epoch].holds_exclusively(),
+            writer,
+            "[exclusion] rank {rank} asks {target} for another lock"
+        );
         self.queues.entry(target).or_default().push_back(Queued { epoch, writer, held: false });
     }
 
@@ -68,7 +76,10 @@ impl Model {
         // An earlier epoch of the same process may have held it and ended in this very call, which is not reported yet.
         let rank = self.epochs[epoch].rank;
         let others = |before: &&Queued| self.epochs[before.epoch].rank != rank;
-        let passed = queue.range(..at).filter(others).find(|before| !before.held && (writer || before.writer));
+        let passed = queue
+            .range(..at)
+            .filter(others)
+            .find(|before| !before.held && (writer || before.writer));
         if let Some(passed) = passed {
             let (me, other) = (&self.epochs[epoch], &self.epochs[passed.epoch]);
             panic!(
@@ -76,7 +87,8 @@ impl Model {
                 me.rank, me.kind, other.rank, other.kind
             );
         }
-        while queue.front().is_some_and(|queued| queued.held && self.epochs[queued.epoch].complete) {
+        while queue.front().is_some_and(|queued| queued.held && self.epochs[queued.epoch].complete)
+        {
             queue.pop_front();
         }
     }

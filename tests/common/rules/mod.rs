@@ -195,14 +195,24 @@ impl Model {
                     ordinals.push((origin, list.len() as u64));
                 }
             }
-            &Kind::Lock { target, nocheck: false, .. } => self.requests.entry((rank, target)).or_default().push(id),
+            &Kind::Lock { target, nocheck: false, .. } => {
+                self.requests.entry((rank, target)).or_default().push(id)
+            }
             _ => {}
         }
         // A post takes only the local exposure part of the tentative epoch [EP-11].
         if !matches!(kind, Kind::Barrier(_) | Kind::Exposure(_)) {
             self.dissolve_fence(rank);
         }
-        self.epochs.push(Epoch { rank, kind, closed_as: None, complete: false, opened_after, ops: Vec::new(), ordinals });
+        self.epochs.push(Epoch {
+            rank,
+            kind,
+            closed_as: None,
+            complete: false,
+            opened_after,
+            ops: Vec::new(),
+            ordinals,
+        });
         self.of(rank).incomplete.insert(id);
         id
     }
@@ -216,7 +226,10 @@ impl Model {
     /// The tentative epoch after a fence goes at the next opening call [EP-11].
     fn dissolve_fence(&mut self, rank: Rank) {
         if let Some(fence) = self.of(rank).fence.take() {
-            assert!(self.epochs[fence].ops.is_empty(), "the script opens an epoch in a fence epoch with operations");
+            assert!(
+                self.epochs[fence].ops.is_empty(),
+                "the script opens an epoch in a fence epoch with operations"
+            );
             self.set_complete(fence);
         }
     }
@@ -251,8 +264,17 @@ impl Model {
             .or(me.fence)
             .expect("the script issues an operation outside any epoch");
         let id = self.ops.len();
-        let notifies = matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged).then_some((op.kind, op.disp));
-        self.ops.push(OpRecord { rank, target: op.target, epoch, notifies, posted: None, local: None, remote: None });
+        let notifies =
+            matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged).then_some((op.kind, op.disp));
+        self.ops.push(OpRecord {
+            rank,
+            target: op.target,
+            epoch,
+            notifies,
+            posted: None,
+            local: None,
+            remote: None,
+        });
         self.epochs[epoch].ops.push(id);
         if let Kind::Fence(number) = self.epochs[epoch].kind {
             self.fence_ops.entry(number).or_default().push(id);
@@ -272,7 +294,9 @@ impl Model {
             .iter()
             .flat_map(|&e| &self.epochs[e].ops)
             .copied()
-            .filter(|&op| target.is_none_or(|t| self.ops[op].target == t) && self.ops[op].remote.is_none())
+            .filter(|&op| {
+                target.is_none_or(|t| self.ops[op].target == t) && self.ops[op].remote.is_none()
+            })
             .collect();
         Meaning::Flush { local, covers, epochs }
     }

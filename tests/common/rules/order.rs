@@ -9,7 +9,9 @@ impl Model {
     /// Finds the operation and checks that it may take effect now.
     pub fn check_post(&mut self, rank: Rank, op: &Op) -> OpId {
         let waiting = self.unposted.get(&key(rank, op)).and_then(|list| list.front().copied());
-        let id = waiting.unwrap_or_else(|| panic!("[order] rank {rank} posts an operation never issued, or twice: {op:?}"));
+        let id = waiting.unwrap_or_else(|| {
+            panic!("[order] rank {rank} posts an operation never issued, or twice: {op:?}")
+        });
         let (epoch, target) = (self.ops[id].epoch, op.target);
         match &self.epochs[epoch].kind {
             Kind::Access(_) => {
@@ -28,7 +30,10 @@ impl Model {
             Kind::Fence(number) => {
                 let (number, called) = (*number, |r: &RankModel| r.fences);
                 let late = self.ranks.iter().position(|r| called(r) < number);
-                assert!(late.is_none(), "[order] an operation after fence {number} before rank {late:?} called it [FE-1]");
+                assert!(
+                    late.is_none(),
+                    "[order] an operation after fence {number} before rank {late:?} called it [FE-1]"
+                );
                 self.assert_fence_ops_remote(number - 1);
             }
             Kind::Lock { .. } | Kind::LockAll { .. } => self.hold(epoch, target),
@@ -44,7 +49,8 @@ impl Model {
                 Late::Posted(op) => self.assert_activatable(self.ops[op].epoch, "operation"),
                 Late::Signalled { from, to, word, value } => match word {
                     Word::Grant => {
-                        let exposures = self.exposures.get(&(from, to)).map_or(&[][..], |list| list);
+                        let exposures =
+                            self.exposures.get(&(from, to)).map_or(&[][..], |list| list);
                         assert!(
                             value as usize <= exposures.len(),
                             "[order] grant {value} of {from} to {to}, never opened [MA-1]"
@@ -53,12 +59,21 @@ impl Model {
                     }
                     Word::Done => {
                         let access = self.accesses[&(from, to)][value as usize - 1];
-                        assert!(self.epochs[access].is_closed(), "[order] done {value} of {from} to {to} before complete [PR-3]");
+                        assert!(
+                            self.epochs[access].is_closed(),
+                            "[order] done {value} of {from} to {to} before complete [PR-3]"
+                        );
                         self.assert_activatable(access, "done");
                     }
                     Word::Fence => {
-                        let barrier = self.epochs.iter().position(|e| e.rank == from && e.kind == Kind::Barrier(value));
-                        self.assert_activatable(barrier.expect("checked at the signal"), "barrier hop");
+                        let barrier = self
+                            .epochs
+                            .iter()
+                            .position(|e| e.rank == from && e.kind == Kind::Barrier(value));
+                        self.assert_activatable(
+                            barrier.expect("checked at the signal"),
+                            "barrier hop",
+                        );
                     }
                 },
             }
@@ -92,7 +107,8 @@ impl Model {
     /// AC-1 to AC-3, written a second time.
     fn may_overtake(&self, earlier: &Epoch, later: &Epoch) -> bool {
         let flags = self.flags[later.rank as usize];
-        let special = |e: &Epoch| matches!(e.kind, Kind::Barrier(_) | Kind::Fence(_) | Kind::LockAll { .. });
+        let special =
+            |e: &Epoch| matches!(e.kind, Kind::Barrier(_) | Kind::Fence(_) | Kind::LockAll { .. });
         if special(earlier) || special(later) {
             return false;
         }

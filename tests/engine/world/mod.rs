@@ -192,7 +192,9 @@ impl World {
     }
     /// When the request completed.
     pub fn done_at(&self, req: Req) -> Time {
-        self.requests[req.0].completed.unwrap_or_else(|| panic!("not complete: {:?}", self.requests[req.0]))
+        self.requests[req.0]
+            .completed
+            .unwrap_or_else(|| panic!("not complete: {:?}", self.requests[req.0]))
     }
     /// When the transport accepted the operation.
     pub fn posted(&self, op: OpId) -> Option<Time> {
@@ -240,13 +242,18 @@ impl World {
             assert!(request.completed.is_some(), "a request never completed: {request:?}");
         }
         for me in 0..self.size() {
-            let (tail, readers) = (self.net.lock_word(me, LockWord::Tail), self.net.lock_word(me, LockWord::Readers));
+            let (tail, readers) =
+                (self.net.lock_word(me, LockWord::Tail), self.net.lock_word(me, LockWord::Readers));
             assert_eq!(tail as u32, 0, "nobody queues at rank {me}");
             // Readers may be counted in one word and discounted in the other; the highest bit says to look at both.
             assert_eq!((tail << 1 >> 33).wrapping_add(readers), 0, "nobody reads at rank {me}");
         }
         let licences = (0..self.size()).filter(|me| self.is_licensed(*me)).count() as u64;
-        assert_eq!(self.net.lock_word(0, LockWord::Holders), licences << 32, "what is held is licences that nobody uses");
+        assert_eq!(
+            self.net.lock_word(0, LockWord::Holders),
+            licences << 32,
+            "what is held is licences that nobody uses"
+        );
     }
 
     // ---- bookkeeping behind every engine call ----
@@ -258,7 +265,10 @@ impl World {
             Outcome::Complete => self.mark_complete(req),
             Outcome::Pending(id) => {
                 self.highest_index = self.highest_index.max(id.index);
-                assert!(self.windows[rank as usize].is_pending(id), "a new request that is not pending");
+                assert!(
+                    self.windows[rank as usize].is_pending(id),
+                    "a new request that is not pending"
+                );
                 let previous = self.alive.insert((rank, id), req);
                 assert!(previous.is_none(), "request {id:?} of rank {rank} given out twice");
             }
@@ -280,7 +290,9 @@ impl World {
     fn check_flush_granted(&self, rank: Rank, epochs: &[usize]) {
         let window = &self.windows[rank as usize];
         let model = &self.net.model;
-        for &epoch in epochs.iter().filter(|&&e| !model.epochs[e].is_closed() && !model.epochs[e].nocheck()) {
+        for &epoch in
+            epochs.iter().filter(|&&e| !model.epochs[e].is_closed() && !model.epochs[e].nocheck())
+        {
             let granted = match &model.epochs[epoch].kind {
                 model::Kind::Lock { target, .. } => window.holds_lock(*target),
                 _ => window.holds_lock_all(),
@@ -292,7 +304,8 @@ impl World {
     fn after_call(&mut self, me: Rank) {
         while let Some(id) = self.windows[me as usize].next_completed() {
             let req = self.alive.remove(&(me, id));
-            let req = req.unwrap_or_else(|| panic!("rank {me} completes {id:?}, which is not alive"));
+            let req =
+                req.unwrap_or_else(|| panic!("rank {me} completes {id:?}, which is not alive"));
             assert!(!self.windows[me as usize].is_pending(id), "completed and still pending");
             self.mark_complete(req);
         }
@@ -310,14 +323,20 @@ impl World {
             if window.holds_lock(target) {
                 held.push((epoch, target));
             } else if !model.epochs[epoch].nocheck() {
-                assert!(!model.has_posted(epoch), "rank {me} operates on {target} and does not hold its lock");
+                assert!(
+                    !model.has_posted(epoch),
+                    "rank {me} operates on {target} and does not hold its lock"
+                );
             }
         }
         if let Some(epoch) = state.lock_all {
             if window.holds_lock_all() {
                 held.extend((0..self.windows.len() as u32).map(|target| (epoch, target)));
             } else if !model.epochs[epoch].nocheck() {
-                assert!(!model.has_posted(epoch), "rank {me} operates under a lock_all that it does not hold");
+                assert!(
+                    !model.has_posted(epoch),
+                    "rank {me} operates under a lock_all that it does not hold"
+                );
             }
         }
         for (epoch, target) in held {

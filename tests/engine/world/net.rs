@@ -42,13 +42,25 @@ pub struct Link {
 impl Default for Link {
     /// Signals are faster than operations, so a signal that leaves too early is seen too early.
     fn default() -> Self {
-        Link { mode: Mode::Pending, op_latency: 10, local_latency: 5, signal_latency: 2, credits: u32::MAX }
+        Link {
+            mode: Mode::Pending,
+            op_latency: 10,
+            local_latency: 5,
+            signal_latency: 2,
+            credits: u32::MAX,
+        }
     }
 }
 
 impl Link {
     pub fn immediate() -> Self {
-        Link { mode: Mode::Immediate, op_latency: 0, local_latency: 0, signal_latency: 1, ..Self::default() }
+        Link {
+            mode: Mode::Immediate,
+            op_latency: 0,
+            local_latency: 0,
+            signal_latency: 1,
+            ..Self::default()
+        }
     }
     pub fn with_mode(mode: Mode) -> Self {
         if mode == Mode::Immediate { Self::immediate() } else { Link { mode, ..Self::default() } }
@@ -64,7 +76,10 @@ impl Buf {
         Addr((self.0 + 1) << 32)
     }
     pub fn of(addr: Addr) -> Buf {
-        assert!(addr.0 >> 32 != 0 && addr.0 & 0xffff_ffff == 0, "not an address of this world: {addr:?}");
+        assert!(
+            addr.0 >> 32 != 0 && addr.0 & 0xffff_ffff == 0,
+            "not an address of this world: {addr:?}"
+        );
         Buf((addr.0 >> 32) - 1)
     }
 }
@@ -330,7 +345,8 @@ impl Net {
         match event {
             Event::Wake => self.waking = false,
             Event::Lock(number) => {
-                let LockAccess { by, home, word, access, ticket } = self.lock_accesses.remove(&number).expect("on its way");
+                let LockAccess { by, home, word, access, ticket } =
+                    self.lock_accesses.remove(&number).expect("on its way");
                 let old = self.access(by, home, word, access);
                 let at = self.now + self.lock_latency();
                 self.schedule(at, Event::Answer { by, ticket, old });
@@ -348,7 +364,9 @@ impl Net {
                         let data = self.read_origin(&record);
                         self.carried.insert(op, data);
                     }
-                    OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap => self.apply_fetching(&record),
+                    OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap => {
+                        self.apply_fetching(&record)
+                    }
                 }
                 self.model.op_local(op, self.now);
                 self.arrived[self.model.ops[op].rank as usize].push_back((ticket, Stage::Local));
@@ -367,7 +385,10 @@ impl Net {
     }
 
     fn lock_latency(&mut self) -> Time {
-        1 + self.chaos.as_mut().map_or(self.default_link.signal_latency, |chaos| chaos.rng.u64(0..=chaos.latency_max))
+        1 + self
+            .chaos
+            .as_mut()
+            .map_or(self.default_link.signal_latency, |chaos| chaos.rng.u64(0..=chaos.latency_max))
     }
 
     fn access(&mut self, by: Rank, home: Rank, word: LockWord, access: Atomic) -> u64 {
@@ -412,7 +433,8 @@ impl Net {
 
     fn apply_storing(&mut self, from: Rank, op: &Op, data: &[u8]) {
         if op.kind == OpKind::NotifyTagged {
-            self.tagged[op.target as usize].push_back(Arrival { source: from, tag: op.disp as u32 });
+            self.tagged[op.target as usize]
+                .push_back(Arrival { source: from, tag: op.disp as u32 });
             return;
         }
         if op.kind == OpKind::Notify {
@@ -432,7 +454,11 @@ impl Net {
         match op.kind {
             OpKind::Get => {}
             OpKind::GetAccumulate => {
-                let input = if op.reduction == reduction::NO_OP { Vec::new() } else { self.read_origin(op) };
+                let input = if op.reduction == reduction::NO_OP {
+                    Vec::new()
+                } else {
+                    self.read_origin(op)
+                };
                 Self::reduce(op, &mut self.mem[op.target as usize][Self::target_range(op)], &input);
             }
             OpKind::CompareAndSwap => {
@@ -495,7 +521,10 @@ impl LockMemory for RankPort<'_> {
             net.wake_soon();
             return Answer::NoResource;
         }
-        assert!(net.lock_tickets.insert((by, ticket)), "{ticket:?} of rank {by} has an access under way");
+        assert!(
+            net.lock_tickets.insert((by, ticket)),
+            "{ticket:?} of rank {by} has an access under way"
+        );
         let at = net.now + net.lock_latency();
         net.lock_accesses.insert(net.sequence, LockAccess { by, home, word, access, ticket });
         net.schedule(at, Event::Lock(net.sequence));
@@ -530,7 +559,8 @@ impl Port for RankPort<'_> {
         let atomic = !notifies && !matches!(op.kind, OpKind::Put | OpKind::Get);
         // A notification takes effect behind whatever was posted before it.
         let before = if notifies { &net.last_effect } else { &net.last_accumulate };
-        let ordered_after = if atomic || notifies { before.get(&pair).copied().unwrap_or(0) } else { 0 };
+        let ordered_after =
+            if atomic || notifies { before.get(&pair).copied().unwrap_or(0) } else { 0 };
         // Complete at once only where no older accumulate of the pair is still under way.
         if link.mode == Mode::Immediate && ordered_after <= net.now {
             if fetching {
@@ -601,7 +631,10 @@ impl Port for RankPort<'_> {
             at += chaos.rng.u64(0..=chaos.latency_max);
         }
         let (last, last_at) = net.sent.get(&(me, peer, word)).copied().unwrap_or((0, 0));
-        assert!(value >= last, "{word:?} from {me} to {peer} falls: {last}, then {value} [MA-1, MA-2]");
+        assert!(
+            value >= last,
+            "{word:?} from {me} to {peer} falls: {last}, then {value} [MA-1, MA-2]"
+        );
         at = at.max(last_at);
         net.sent.insert((me, peer, word), (value, at));
         net.signals.push(Signal { at: net.now, from: me, to: peer, word, value });

@@ -17,7 +17,11 @@ const NO_ASSERT: Assert = Assert { nocheck: false, noprecede: false, nosucceed: 
 const NOCHECK: Assert = Assert { nocheck: true, noprecede: false, nosucceed: false };
 
 impl RankMut<'_> {
-    fn opening(&mut self, kind: Kind, f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> Result<(), SyncError>) -> usize {
+    fn opening(
+        &mut self,
+        kind: Kind,
+        f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> Result<(), SyncError>,
+    ) -> usize {
         let epoch = self.world.net.model.open(self.me, kind);
         let result = self.world.raw(self.me, f);
         result.unwrap_or_else(|error| panic!("rank {} may not open: {error}", self.me));
@@ -40,14 +44,16 @@ impl RankMut<'_> {
         f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> Result<Outcome, SyncError>,
     ) -> Req {
         let result = self.world.raw(self.me, f);
-        let outcome = result.unwrap_or_else(|error| panic!("rank {}: {error} ({meaning:?})", self.me));
+        let outcome =
+            result.unwrap_or_else(|error| panic!("rank {}: {error} ({meaning:?})", self.me));
         let req = self.world.register(self.me, meaning, outcome);
         self.world.after_call(self.me);
         req
     }
 
     pub fn post(&mut self, group: &[Rank]) {
-        let epoch = self.opening(Kind::Exposure(group.to_vec()), |w, p| w.post(p, group, NO_ASSERT));
+        let epoch =
+            self.opening(Kind::Exposure(group.to_vec()), |w, p| w.post(p, group, NO_ASSERT));
         self.world.net.model.of(self.me).exposure = Some(epoch);
         self.world.after_call(self.me);
     }
@@ -87,7 +93,8 @@ impl RankMut<'_> {
         self.lock_all_with(NOCHECK);
     }
     fn lock_all_with(&mut self, assert: Assert) {
-        let epoch = self.opening(Kind::LockAll { nocheck: assert.nocheck }, |w, p| w.lock_all(p, assert));
+        let epoch =
+            self.opening(Kind::LockAll { nocheck: assert.nocheck }, |w, p| w.lock_all(p, assert));
         self.world.net.model.of(self.me).lock_all = Some(epoch);
         self.world.after_call(self.me);
     }
@@ -99,7 +106,8 @@ impl RankMut<'_> {
     /// `MPI_Win_test`: true closes the exposure.
     pub fn test(&mut self) -> bool {
         let result = self.world.raw(self.me, |w, p| w.test(p));
-        let closed = result.unwrap_or_else(|error| panic!("rank {} may not test: {error}", self.me));
+        let closed =
+            result.unwrap_or_else(|error| panic!("rank {} may not test: {error}", self.me));
         if closed {
             let epoch = self.world.net.model.of(self.me).exposure.take();
             let epoch = epoch.expect("test of an exposure that the script has not opened");
@@ -123,7 +131,9 @@ impl RankMut<'_> {
     }
     /// Waits for one of some counters that were never reset.
     pub fn await_counters(&mut self, first: u32, number: u32, sum: u64) -> Req {
-        self.with_request(Meaning::Counters { first, number, sum }, |w, p| Ok(w.await_counters(p, first, number, sum).0))
+        self.with_request(Meaning::Counters { first, number, sum }, |w, p| {
+            Ok(w.await_counters(p, first, number, sum).0)
+        })
     }
     pub fn counter(&mut self, index: u32) -> u64 {
         self.world.raw(self.me, |w, p| w.counter(p, index))
@@ -180,7 +190,8 @@ impl World {
     /// Any operation in its R-form.
     pub fn issue_request(&mut self, me: Rank, op: Op) -> (OpId, Req) {
         let id = self.net.model.issue(me, &op);
-        let req = self.rank(me).with_request(Meaning::Operation(id), |w, p| w.issue_request(p, &op));
+        let req =
+            self.rank(me).with_request(Meaning::Operation(id), |w, p| w.issue_request(p, &op));
         (id, req)
     }
 
@@ -212,27 +223,48 @@ impl World {
     pub fn add(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> OpId {
         let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
         let op = byte_op(OpKind::Accumulate, target, disp as u64, 8);
-        self.issue(me, Op { origin, element: native::U64, reduction: reduction::SUM, extent: 8, ..op })
+        self.issue(
+            me,
+            Op { origin, element: native::U64, reduction: reduction::SUM, extent: 8, ..op },
+        )
     }
     /// Accumulate with `MPI_REPLACE`.
     pub fn replace(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> OpId {
         let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
         let op = byte_op(OpKind::Accumulate, target, disp as u64, 8);
-        self.issue(me, Op { origin, element: native::U64, reduction: reduction::REPLACE, extent: 8, ..op })
+        self.issue(
+            me,
+            Op { origin, element: native::U64, reduction: reduction::REPLACE, extent: 8, ..op },
+        )
     }
     pub fn fetch_add(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> (OpId, Buf) {
         let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
         let result = self.net.allocate(vec![0xee; 8]);
         let op = byte_op(OpKind::GetAccumulate, target, disp as u64, 8);
-        let op = Op { origin, result: result.addr(), element: native::U64, reduction: reduction::SUM, extent: 8, ..op };
+        let op = Op {
+            origin,
+            result: result.addr(),
+            element: native::U64,
+            reduction: reduction::SUM,
+            extent: 8,
+            ..op
+        };
         (self.issue(me, op), result)
     }
-    pub fn compare_and_swap(&mut self, me: Rank, target: Rank, disp: usize, compare: u64, new: u64) -> (OpId, Buf) {
+    pub fn compare_and_swap(
+        &mut self,
+        me: Rank,
+        target: Rank,
+        disp: usize,
+        compare: u64,
+        new: u64,
+    ) -> (OpId, Buf) {
         let origin = self.net.allocate(new.to_le_bytes().to_vec()).addr();
         let compare = self.net.allocate(compare.to_le_bytes().to_vec()).addr();
         let result = self.net.allocate(vec![0xee; 8]);
         let op = byte_op(OpKind::CompareAndSwap, target, disp as u64, 8);
-        let op = Op { origin, compare, result: result.addr(), element: native::U64, extent: 8, ..op };
+        let op =
+            Op { origin, compare, result: result.addr(), element: native::U64, extent: 8, ..op };
         (self.issue(me, op), result)
     }
     /// A 64-bit buffer's value.

@@ -8,6 +8,9 @@ use crate::program::*;
 pub fn check(program: &Program, net: &Network) {
     for Count { window, rank, counter, raised } in &program.counts {
         let came = net.notifications(*window, *rank, *counter);
-        assert_eq!(came, *raised, "[count] counter {counter} of rank {rank} in window {window}: not as many as were called for");
+        assert_eq!(
+            came, *raised,
+            "[count] counter {counter} of rank {rank} in window {window}: not as many as were called for"
+        );
     }
 }

@@ -12,10 +12,25 @@ pub fn check<S: Script>(world: &mut World<S>) {
     for window in 0..world.net().windows() {
         for rank in 0..ranks {
             let engine = world.window(window, rank);
-            assert!(engine.is_quiet(), "[leak] window {window} of rank {rank} is not quiet: {}", engine.waits());
-            assert!(!engine.has_open_epoch(), "[leak] rank {rank} has an open epoch in window {window}");
-            assert_eq!(engine.requests_alive(), 0, "[leak] requests of rank {rank} in window {window}");
-            assert_eq!(engine.epochs_pending(), 0, "[leak] epochs of rank {rank} in window {window}");
+            assert!(
+                engine.is_quiet(),
+                "[leak] window {window} of rank {rank} is not quiet: {}",
+                engine.waits()
+            );
+            assert!(
+                !engine.has_open_epoch(),
+                "[leak] rank {rank} has an open epoch in window {window}"
+            );
+            assert_eq!(
+                engine.requests_alive(),
+                0,
+                "[leak] requests of rank {rank} in window {window}"
+            );
+            assert_eq!(
+                engine.epochs_pending(),
+                0,
+                "[leak] epochs of rank {rank} in window {window}"
+            );
         }
         let net = world.net();
         let word = |home, word| net.lock_word(window, home, word);
@@ -23,7 +38,10 @@ pub fn check<S: Script>(world: &mut World<S>) {
         for rank in 0..ranks {
             // Readers without a node are counted in either word, whose sum is what matters; the highest bit says to look at both.
             let (tail, readers) = (word(rank, LockWord::Tail), word(rank, LockWord::Readers));
-            assert_eq!(tail as u32, 0, "[leak] a node in the queue of rank {rank} in window {window}, with no lock held");
+            assert_eq!(
+                tail as u32, 0,
+                "[leak] a node in the queue of rank {rank} in window {window}, with no lock held"
+            );
             assert_eq!(
                 (tail << 1 >> 33).wrapping_add(readers),
                 0,
@@ -32,12 +50,22 @@ pub fn check<S: Script>(world: &mut World<S>) {
             match word(rank, LockWord::Licence) {
                 0 => {}
                 IDLE_LICENCE => licences += 1,
-                licence => panic!("[leak] licence {licence:#x} of rank {rank} in window {window}, with no lock held"),
+                licence => panic!(
+                    "[leak] licence {licence:#x} of rank {rank} in window {window}, with no lock held"
+                ),
             }
         }
-        assert_eq!(word(0, LockWord::Holders), licences << 32, "[leak] holders of window {window} beside {licences} licences");
+        assert_eq!(
+            word(0, LockWord::Holders),
+            licences << 32,
+            "[leak] holders of window {window} beside {licences} licences"
+        );
         let intent = word(0, LockWord::Intent);
-        assert_eq!(intent >> 32, intent & u64::from(u32::MAX), "[leak] lock_alls that wait in window {window}");
+        assert_eq!(
+            intent >> 32,
+            intent & u64::from(u32::MAX),
+            "[leak] lock_alls that wait in window {window}"
+        );
     }
     assert_eq!(world.net().shapes(), 0, "[leak] shapes of operations");
     assert_eq!(world.net().in_flight(), 0, "[leak] messages");

@@ -14,19 +14,29 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
     };
     let fetched_words = |id: OpId, plan: &Plan| {
         let (_, result) = buffers.borrow()[id].expect("every operation was issued");
-        let places =
-            plan.sides.map_or_else(|| Places::flat(plan.len / WORD), |which| program.sides[which as usize].result.clone());
+        let places = plan.sides.map_or_else(
+            || Places::flat(plan.len / WORD),
+            |which| program.sides[which as usize].result.clone(),
+        );
         let memory = net.private(owners[id], Addr(result.0 - places.before), places.span);
-        let word = |at: usize| u64::from_ne_bytes(memory[places.at(at)..][..WORD].try_into().expect("a word"));
+        let word = |at: usize| {
+            u64::from_ne_bytes(memory[places.at(at)..][..WORD].try_into().expect("a word"))
+        };
         let mut between = memory.to_vec();
         (0..places.words.len()).for_each(|at| between[places.at(at)..][..WORD].fill(UNFETCHED));
-        assert!(between.iter().all(|byte| *byte == UNFETCHED), "[memory] operation {id} wrote between its results: {plan:?}");
+        assert!(
+            between.iter().all(|byte| *byte == UNFETCHED),
+            "[memory] operation {id} wrote between its results: {plan:?}"
+        );
         (0..places.words.len()).map(word).collect::<Vec<u64>>()
     };
     for Region { window, rank, disp, bytes } in &program.regions {
         let there = &net.window(*window, *rank)[*disp..][..bytes.len()];
         if let Some(at) = there.iter().zip(bytes).position(|(one, other)| one != other) {
-            panic!("[memory] window {window} of rank {rank}, byte {at} from {disp} on is {} and not {}", there[at], bytes[at]);
+            panic!(
+                "[memory] window {window} of rank {rank}, byte {at} from {disp} on is {} and not {}",
+                there[at], bytes[at]
+            );
         }
     }
     for content in &program.end {
@@ -36,9 +46,15 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
         let found = match plan.expect {
             Expect::Open => continue,
             Expect::Exactly(value) => (vec![fetched(id)], vec![value]),
-            Expect::Words(which) => (fetched_words(id, plan), program.words[which as usize].clone()),
+            Expect::Words(which) => {
+                (fetched_words(id, plan), program.words[which as usize].clone())
+            }
         };
-        assert_eq!(found.0, found.1, "[memory] operation {id} of rank {} has fetched this: {plan:?}", owners[id]);
+        assert_eq!(
+            found.0, found.1,
+            "[memory] operation {id} of rank {} has fetched this: {plan:?}",
+            owners[id]
+        );
     }
     let cell = |content: &Content| {
         let bytes = &net.window(content.window, content.rank)[content.disp..][..8];
@@ -50,12 +66,18 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
                 let mut found: Vec<u64> = ops.iter().map(|id| fetched(*id)).collect();
                 found.sort_unstable();
                 let expected: Vec<u64> = (0..ops.len() as u64).collect();
-                assert_eq!(found, expected, "[memory] operations {ops:?} have not fetched one number each");
+                assert_eq!(
+                    found, expected,
+                    "[memory] operations {ops:?} have not fetched one number each"
+                );
             }
             Group::Sums { fetches, total } => {
                 for &(id, value) in fetches {
                     let found = fetched(id);
-                    assert!(found + value <= *total, "[memory] operation {id} has fetched {found}, and the sum is {total}");
+                    assert!(
+                        found + value <= *total,
+                        "[memory] operation {id} has fetched {found}, and the sum is {total}"
+                    );
                 }
             }
             Group::Election { cell: place, ops } => {
@@ -63,18 +85,31 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
                 for &(id, value) in ops {
                     let expected = if value == winner { 0 } else { winner };
                     let found = fetched(id);
-                    assert_eq!(found, expected, "[memory] compare-and-swap {id} to {value}, where {winner} has won");
+                    assert_eq!(
+                        found, expected,
+                        "[memory] compare-and-swap {id} to {value}, where {winner} has won"
+                    );
                 }
-                assert!(ops.iter().any(|(_, value)| *value == winner), "[memory] {winner} has won, and was not up for election");
+                assert!(
+                    ops.iter().any(|(_, value)| *value == winner),
+                    "[memory] {winner} has won, and was not up for election"
+                );
             }
             Group::Twins { cells, written, reads } => {
-                let pairs = reads.iter().map(|pair| pair.map(fetched)).chain([cells.each_ref().map(cell)]);
+                let pairs =
+                    reads.iter().map(|pair| pair.map(fetched)).chain([cells.each_ref().map(cell)]);
                 for [one, other] in pairs {
                     let known = one == 0 || written.contains(&one);
-                    assert!(one == other && known, "[memory] twins {one} and {other} under a lock; written were {written:?}");
+                    assert!(
+                        one == other && known,
+                        "[memory] twins {one} and {other} under a lock; written were {written:?}"
+                    );
                 }
                 let last = cell(&cells[0]);
-                assert!(written.is_empty() || last != 0, "[memory] twins were written, and are not");
+                assert!(
+                    written.is_empty() || last != 0,
+                    "[memory] twins were written, and are not"
+                );
             }
         }
     }

@@ -12,7 +12,8 @@ use mpix_rma::sim::{Script, Slot, Step, World};
 use crate::program::*;
 
 fn accepts(wanted: Wanted, arrival: Arrival) -> bool {
-    wanted.source.is_none_or(|source| source == arrival.source) && wanted.tag.is_none_or(|tag| tag == arrival.tag)
+    wanted.source.is_none_or(|source| source == arrival.source)
+        && wanted.tag.is_none_or(|tag| tag == arrival.tag)
 }
 
 /// One start of an expectation.
@@ -67,8 +68,14 @@ impl Tags {
     /// A rank makes a call.
     pub fn called(&mut self, rank: Rank, step: &Step) {
         match *step {
-            Step::Issue { window, ref op } | Step::IssueRequest { window, ref op, .. } if op.kind == OpKind::NotifyTagged => {
-                self.side(window, op.target).called.entry(rank).or_default().push_back(op.disp as u32);
+            Step::Issue { window, ref op } | Step::IssueRequest { window, ref op, .. }
+                if op.kind == OpKind::NotifyTagged =>
+            {
+                self.side(window, op.target)
+                    .called
+                    .entry(rank)
+                    .or_default()
+                    .push_back(op.disp as u32);
             }
             Step::Expect { window, wanted, expected, place } => {
                 self.side(window, rank).made.insert(place, (wanted, expected));
@@ -76,7 +83,8 @@ impl Tags {
             Step::StartExpecting { window, place } => {
                 let side = self.side(window, rank);
                 let (wanted, expected) = side.made[&place];
-                let mut start = Start { place, wanted, expected, matched: Vec::new(), settled: false };
+                let mut start =
+                    Start { place, wanted, expected, matched: Vec::new(), settled: false };
                 side.unexpected.retain(|arrival| {
                     let takes = !start.is_met() && accepts(wanted, *arrival);
                     if takes {
@@ -89,7 +97,10 @@ impl Tags {
             Step::Abandon { window, place } => {
                 let side = self.side(window, rank);
                 side.made.remove(&place);
-                side.starts.iter_mut().filter(|start| start.place == place).for_each(|start| start.settled = true);
+                side.starts
+                    .iter_mut()
+                    .filter(|start| start.place == place)
+                    .for_each(|start| start.settled = true);
             }
             _ => {}
         }
@@ -102,14 +113,16 @@ impl Tags {
         let side = self.side(window, op.target);
         *side.came.entry((arrival.source, arrival.tag)).or_insert(0) += 1;
         let called = side.called.get_mut(&source).expect("what comes was called for");
-        let at = called.iter().position(|tag| *tag == arrival.tag).expect("what comes was called for");
+        let at =
+            called.iter().position(|tag| *tag == arrival.tag).expect("what comes was called for");
         assert!(
             at == 0 || !ordered,
             "[match] {arrival:?} comes to rank {} in window {window} before what its source had called for: {called:?}",
             op.target
         );
         called.remove(at);
-        match side.starts.iter_mut().find(|start| !start.is_met() && accepts(start.wanted, arrival)) {
+        match side.starts.iter_mut().find(|start| !start.is_met() && accepts(start.wanted, arrival))
+        {
             Some(start) => start.matched.push(arrival),
             None => side.unexpected.push(arrival),
         }
@@ -117,7 +130,11 @@ impl Tags {
 
     /// An engine tells that an expectation is met, and the last that it has taken.
     pub fn met(&mut self, window: u32, rank: Rank, place: Slot, last: Arrival) {
-        let start = self.side(window, rank).starts.iter_mut().find(|start| start.place == place && !start.settled);
+        let start = self
+            .side(window, rank)
+            .starts
+            .iter_mut()
+            .find(|start| start.place == place && !start.settled);
         let start = start.expect("what is waited for was started");
         assert!(
             start.is_met() && start.matched.last() == Some(&last),
@@ -128,7 +145,12 @@ impl Tags {
 
     /// An engine tells the oldest that is wanted and not taken.
     pub fn probed(&mut self, window: u32, rank: Rank, wanted: Wanted, found: Option<Arrival>) {
-        let first = self.side(window, rank).unexpected.iter().copied().find(|arrival| accepts(wanted, *arrival));
+        let first = self
+            .side(window, rank)
+            .unexpected
+            .iter()
+            .copied()
+            .find(|arrival| accepts(wanted, *arrival));
         assert_eq!(found, first, "[match] rank {rank} looks for {wanted:?} in window {window}");
     }
 
@@ -138,9 +160,14 @@ impl Tags {
         for (source, calls) in (0..).zip(&program.calls) {
             for call in calls {
                 if let Call::Op(id) | Call::Request(id, _) = call
-                    && let Plan { kind: OpKind::NotifyTagged, window, target, disp, .. } = program.plans[*id]
+                    && let Plan { kind: OpKind::NotifyTagged, window, target, disp, .. } =
+                        program.plans[*id]
                 {
-                    *called.entry((window, target)).or_default().entry((source, disp as u32)).or_insert(0) += 1;
+                    *called
+                        .entry((window, target))
+                        .or_default()
+                        .entry((source, disp as u32))
+                        .or_insert(0) += 1;
                 }
             }
         }
@@ -149,15 +176,27 @@ impl Tags {
                 let left = world.take_unexpected(window, rank);
                 let side = self.side(window, rank);
                 let open = side.starts.iter().find(|start| !start.is_met());
-                assert!(open.is_none(), "[match] an expectation of rank {rank} in window {window} was never met: {open:?}");
-                assert_eq!(left, side.unexpected, "[match] what nobody has taken from rank {rank} in window {window}");
+                assert!(
+                    open.is_none(),
+                    "[match] an expectation of rank {rank} in window {window} was never met: {open:?}"
+                );
+                assert_eq!(
+                    left, side.unexpected,
+                    "[match] what nobody has taken from rank {rank} in window {window}"
+                );
                 let mut all: BTreeMap<(Rank, u32), u64> = BTreeMap::new();
                 for arrival in side.starts.iter().flat_map(|start| &start.matched).chain(&left) {
                     *all.entry((arrival.source, arrival.tag)).or_insert(0) += 1;
                 }
                 let called = called.remove(&(window, rank)).unwrap_or_default();
-                assert_eq!(all, called, "[match] rank {rank} in window {window}: not those that were called for");
-                assert_eq!(side.came, called, "[match] rank {rank} in window {window}: others have come than were called for");
+                assert_eq!(
+                    all, called,
+                    "[match] rank {rank} in window {window}: not those that were called for"
+                );
+                assert_eq!(
+                    side.came, called,
+                    "[match] rank {rank} in window {window}: others have come than were called for"
+                );
             }
         }
     }

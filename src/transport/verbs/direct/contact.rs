@@ -48,7 +48,8 @@ impl Direct {
 
     /// A queue that leads back.
     fn contact_myself(&mut self, index: u32) {
-        let (words, pair) = (self.words.spot(OWN), self.words.spot(self.peers[index as usize].block));
+        let (words, pair) =
+            (self.words.spot(OWN), self.words.spot(self.peers[index as usize].block));
         let made = lock(&self.fabric).loop_back();
         match made {
             Ok(None) => {}
@@ -74,7 +75,8 @@ impl Direct {
         }
         let fabric = lock(&self.fabric);
         let unknown = Stand { generation: Hello::UNKNOWN, number: 0, connected: false };
-        let Stand { generation, number, connected } = peer.endpoint.map_or(unknown, |endpoint| fabric.stand_of(endpoint));
+        let Stand { generation, number, connected } =
+            peer.endpoint.map_or(unknown, |endpoint| fabric.stand_of(endpoint));
         let hello = Hello {
             stage,
             name: fabric.name(),
@@ -103,7 +105,10 @@ impl Direct {
         }
         match hello.stage {
             Said::Seeks if hello.about >= self.ranks => {
-                self.lose(index, "it has asked for words of a process that the window does not have".into());
+                self.lose(
+                    index,
+                    "it has asked for words of a process that the window does not have".into(),
+                );
                 return self.say(index, Said::Declines);
             }
             Said::Seeks => {
@@ -144,7 +149,12 @@ impl Direct {
                 return self.say(index, Said::Declines);
             }
         };
-        let far = Far { window: hello.window, memory: hello.memory, words: hello.words, pair: hello.pair };
+        let far = Far {
+            window: hello.window,
+            memory: hello.memory,
+            words: hello.words,
+            pair: hello.pair,
+        };
         self.peers[index as usize].far = Some(far);
         match hello.stage {
             Said::Asks | Said::Yields => self.say(index, answer),
@@ -159,7 +169,9 @@ impl Direct {
         let endpoint = lock(&self.fabric).endpoint(hello.name);
         self.peers[index as usize].endpoint = Some(endpoint);
         if self.by_endpoint.insert(endpoint, index).is_none() {
-            let (ripe, early) = std::mem::take(&mut self.early).into_iter().partition(|(other, _)| *other == endpoint);
+            let (ripe, early) = std::mem::take(&mut self.early)
+                .into_iter()
+                .partition(|(other, _)| *other == endpoint);
             self.early = early;
             let ripe: Vec<(u32, Event)> = ripe;
             ripe.into_iter().for_each(|(_, event)| self.take(event));
@@ -168,7 +180,11 @@ impl Direct {
     }
 
     /// Where the words of `home` are that concern `target`, which is another process; asks for it the first time.
-    pub(in crate::transport::verbs) fn words_of_third(&mut self, home: Rank, target: Rank) -> Option<Spot> {
+    pub(in crate::transport::verbs) fn words_of_third(
+        &mut self,
+        home: Rank,
+        target: Rank,
+    ) -> Option<Spot> {
         if let Some(known) = self.third.get(&(home, target)) {
             return *known;
         }

@@ -216,8 +216,13 @@ impl Direct {
         if own.bytes > 0 {
             // SAFETY: the caller's promise.
             match unsafe { held.keep(own.base.0, own.bytes as usize) } {
-                Ok((id, rkey)) => (memory, region) = (Spot { at: own.base.0 as u64, rkey }, Some(id)),
-                Err(reason) => log::warn!("peers reach {} bytes of a window by messages only: {reason}", own.bytes),
+                Ok((id, rkey)) => {
+                    (memory, region) = (Spot { at: own.base.0 as u64, rkey }, Some(id))
+                }
+                Err(reason) => log::warn!(
+                    "peers reach {} bytes of a window by messages only: {reason}",
+                    own.bytes
+                ),
             }
         }
         let (message, atomics) = (held.message(), held.atomics());
@@ -406,7 +411,8 @@ impl Direct {
     #[cold]
     pub fn probe(&mut self) {
         let mut fabric = lock(&self.fabric);
-        for endpoint in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.endpoint) {
+        for endpoint in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.endpoint)
+        {
             fabric.probe(endpoint, self.window);
         }
     }
@@ -418,7 +424,9 @@ impl Direct {
         let fabric = lock(&self.fabric);
         let mut text = String::new();
         for peer in self.peers.iter().take(NAMED) {
-            let queue = peer.endpoint.map_or_else(|| "not met".into(), |endpoint| fabric.standing(endpoint));
+            let queue = peer
+                .endpoint
+                .map_or_else(|| "not met".into(), |endpoint| fabric.standing(endpoint));
             let feeds = if peer.feed.is_some() { ", an operation goes in pieces" } else { "" };
             text.push_str(&format!("; process {}: {queue}{feeds}", peer.rank));
         }
@@ -446,7 +454,10 @@ impl Direct {
                 at += 1;
                 continue;
             }
-            let covered = gone && peer.endpoint.is_none_or(|endpoint| lock(&self.fabric).cover(endpoint, self.window));
+            let covered = gone
+                && peer
+                    .endpoint
+                    .is_none_or(|endpoint| lock(&self.fabric).cover(endpoint, self.window));
             if covered || peer.lost {
                 self.peers[index as usize].listed = false;
                 self.dirty.swap_remove(at);
@@ -573,12 +584,24 @@ impl Direct {
             return false;
         }
         // SAFETY: a packet, which stays until it is handed over.
-        let Ok((local, hold)) = (unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }) else { return false };
+        let Ok((local, hold)) = (unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }) else {
+            return false;
+        };
         // What a packet says may be that reads are over. Buffers are few: the end of one is told at once.
         let inline = matches!(hold, Hold::Nothing);
         let manner = Manner { inline, fence: true, signalled: !inline, ..Manner::default() };
         // SAFETY: the bytes are copied now, or lie in the buffer.
-        unsafe { fabric.post(endpoint, self.window, Act::Send(far.window), local, Spot::default(), manner, What::Piece(hold)) }
-            .is_ok()
+        unsafe {
+            fabric.post(
+                endpoint,
+                self.window,
+                Act::Send(far.window),
+                local,
+                Spot::default(),
+                manner,
+                What::Piece(hold),
+            )
+        }
+        .is_ok()
     }
 }

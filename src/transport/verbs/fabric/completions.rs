@@ -117,13 +117,16 @@ impl Fabric {
             return self.heard_last(endpoint);
         }
         let len = (len as usize).min(PACKET);
-        let Some(Some(inbox @ Inbox { closed: false, .. })) = self.inboxes.get_mut(number as usize) else {
+        let Some(Some(inbox @ Inbox { closed: false, .. })) = self.inboxes.get_mut(number as usize)
+        else {
             return log::warn!("verbs: a packet for a window that this process does not have");
         };
         let mut bytes = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(PACKET));
         bytes.clear();
         // SAFETY: the interface has written so many bytes there.
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(self.receives.at(receive), len) });
+        bytes.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(self.receives.at(receive), len)
+        });
         inbox.events.push_back(Event::Packet(endpoint, bytes));
     }
 
@@ -134,13 +137,18 @@ impl Fabric {
         held.done = held.done.max(number);
         held.signalled = held.signalled.saturating_sub(1);
         let mut covered = 0;
-        while let Some(flying) = self.endpoints[endpoint as usize].flying.pop_front_if(|first| first.number <= number) {
+        while let Some(flying) =
+            self.endpoints[endpoint as usize].flying.pop_front_if(|first| first.number <= number)
+        {
             if flying.covers {
                 covered = flying.number;
             }
             self.complete(endpoint, flying);
         }
-        while let Some(put) = self.endpoints[endpoint as usize].uncovered.pop_front_if(|first| first.number <= covered) {
+        while let Some(put) = self.endpoints[endpoint as usize]
+            .uncovered
+            .pop_front_if(|first| first.number <= covered)
+        {
             self.tell(put.window, Event::Finished(put.ticket, Stage::Remote));
             self.settled(put.window);
         }
@@ -163,7 +171,11 @@ impl Fabric {
                 if !told {
                     self.tell(window, Event::Finished(ticket, Stage::Local));
                 }
-                self.endpoints[endpoint as usize].uncovered.push_back(Uncovered { number, window, ticket });
+                self.endpoints[endpoint as usize].uncovered.push_back(Uncovered {
+                    number,
+                    window,
+                    ticket,
+                });
                 // It stays under way until it is covered.
                 return;
             }
@@ -173,7 +185,9 @@ impl Fabric {
                 } else if let (Hold::Buffer(piece), Some(unpack)) = (&hold, unpack) {
                     let (side, from, len) = *unpack;
                     // SAFETY: as below.
-                    unsafe { moves::unpack(self.buffers.at(*piece), to as *mut u8, &side, from, len) };
+                    unsafe {
+                        moves::unpack(self.buffers.at(*piece), to as *mut u8, &side, from, len)
+                    };
                 } else if let Hold::Buffer(piece) = &hold {
                     // SAFETY: the interface has filled the buffer; the result buffer is the operation's until it is complete [EP-8].
                     unsafe { copy(self.buffers.at(*piece), to as *mut u8, len) };
@@ -190,16 +204,23 @@ impl Fabric {
     }
 
     pub(super) fn name_of(&self, endpoint: u32, number: u64) -> String {
-        let flying = self.endpoints[endpoint as usize].flying.iter().find(|flying| flying.number >= number);
+        let flying =
+            self.endpoints[endpoint as usize].flying.iter().find(|flying| flying.number >= number);
         match flying.map(|flying| &flying.what) {
             Some(What::Put { .. }) => "a put (RDMA write)".into(),
             Some(What::Get { .. }) => "a get (RDMA read)".into(),
             Some(What::Piece(_)) => "a packet, signal or part of a put".into(),
             Some(What::Access(piece)) => match self.accesses[*piece as usize] {
-                Some(Access { asker: Asker::Operation(..), .. }) => "an accumulate (RDMA atomic)".into(),
+                Some(Access { asker: Asker::Operation(..), .. }) => {
+                    "an accumulate (RDMA atomic)".into()
+                }
                 Some(Access { asker: Asker::Signal, .. }) => "a signal (RDMA atomic)".into(),
-                Some(Access { change: Change::Word(Atomic::Load), .. }) => "a read of a word".into(),
-                Some(Access { change: Change::Word(Atomic::Store(_)), .. }) => "a write of a word".into(),
+                Some(Access { change: Change::Word(Atomic::Load), .. }) => {
+                    "a read of a word".into()
+                }
+                Some(Access { change: Change::Word(Atomic::Store(_)), .. }) => {
+                    "a write of a word".into()
+                }
                 _ => "an atomic access to a word of the lock service".into(),
             },
             None => "a request".into(),
@@ -211,9 +232,16 @@ impl Fabric {
     pub(in crate::transport::verbs) fn give_up(&mut self, window: u32) {
         for endpoint in 0..self.endpoints.len() as u32 {
             let held = &self.endpoints[endpoint as usize];
-            let mut windows = held.flying.iter().map(|flying| flying.window).chain(held.uncovered.iter().map(|put| put.window));
+            let mut windows = held
+                .flying
+                .iter()
+                .map(|flying| flying.window)
+                .chain(held.uncovered.iter().map(|put| put.window));
             if windows.any(|other| other == window) {
-                self.fail(endpoint, "it does not answer, and a window that it shares has lost a process");
+                self.fail(
+                    endpoint,
+                    "it does not answer, and a window that it shares has lost a process",
+                );
             }
         }
     }
@@ -224,10 +252,13 @@ impl Fabric {
         // After this the interface reads and writes nothing of it.
         self.drop_queue(endpoint);
         let held = &mut self.endpoints[endpoint as usize];
-        let (flying, uncovered) = (std::mem::take(&mut held.flying), std::mem::take(&mut held.uncovered));
+        let (flying, uncovered) =
+            (std::mem::take(&mut held.flying), std::mem::take(&mut held.uncovered));
         for Flying { window, what, .. } in flying {
             match what {
-                What::Put { hold, .. } | What::Get { hold, .. } | What::Piece(hold) => self.let_go(hold),
+                What::Put { hold, .. } | What::Get { hold, .. } | What::Piece(hold) => {
+                    self.let_go(hold)
+                }
                 What::Access(piece) => self.end_access(piece),
             }
             self.settled(window);
@@ -236,7 +267,10 @@ impl Fabric {
             self.settled(put.window);
         }
         for piece in std::mem::take(&mut self.again) {
-            if self.accesses[piece as usize].as_ref().is_some_and(|access| access.endpoint != endpoint) {
+            if self.accesses[piece as usize]
+                .as_ref()
+                .is_some_and(|access| access.endpoint != endpoint)
+            {
                 self.again.push(piece);
             } else {
                 self.end_access(piece);

@@ -77,7 +77,13 @@ pub(super) enum What {
     Put { ticket: Ticket, told: bool, hold: Hold },
     /// A piece of a get; with the ticket, the last one. A buffer is copied to `to`, or taken apart: a side that begins there, from which of its bytes
     /// on, and how many.
-    Get { ticket: Option<Ticket>, to: usize, len: usize, hold: Hold, unpack: Option<Box<(Side, u64, usize)>> },
+    Get {
+        ticket: Option<Ticket>,
+        to: usize,
+        len: usize,
+        hold: Hold,
+        unpack: Option<Box<(Side, u64, usize)>>,
+    },
     /// A piece of a put that is not its end, or a packet.
     Piece(Hold),
     /// An access to a word.
@@ -169,7 +175,8 @@ impl Default for Endpoint {
 impl Endpoint {
     /// Both sides have said their last packets on the queue, and nothing is under way.
     fn is_over(&self) -> bool {
-        matches!(self.state, State::Leaving { said: true, heard: Some(_) }) && self.flying.is_empty()
+        matches!(self.state, State::Leaving { said: true, heard: Some(_) })
+            && self.flying.is_empty()
     }
 }
 
@@ -312,7 +319,9 @@ impl Fabric {
         let words = Pool::new(&mut *nic, ANSWERS, 64)?;
         while let Some(piece) = incoming.take() {
             // SAFETY: the piece is the interface's until it comes back.
-            unsafe { nic.receive(piece, incoming.at(piece) as usize, PACKET as u32, incoming.key()) }?;
+            unsafe {
+                nic.receive(piece, incoming.at(piece) as usize, PACKET as u32, incoming.key())
+            }?;
         }
         Ok(Fabric {
             regions: Regions::new(default_bound()),
@@ -374,8 +383,9 @@ impl Fabric {
     /// For the log: how far the queue to a peer is.
     pub(super) fn standing(&self, endpoint: u32) -> String {
         let held = &self.endpoints[endpoint as usize];
-        let first =
-            held.flying.front().map_or_else(String::new, |first| format!(", the first {}", self.name_of(endpoint, first.number)));
+        let first = held.flying.front().map_or_else(String::new, |first| {
+            format!(", the first {}", self.name_of(endpoint, first.number))
+        });
         let Endpoint { number, state, posted, done, signalled, uncovered, .. } = held;
         let uncovered = uncovered.len();
         format!(
@@ -424,7 +434,9 @@ impl Fabric {
         // What has come for it must not be taken for another's.
         while self.take_batch() != Batch::Empty {}
         match &mut self.inboxes[window as usize] {
-            Some(inbox) if inbox.under_way > 0 => *inbox = Inbox { closed: true, under_way: inbox.under_way, ..Inbox::default() },
+            Some(inbox) if inbox.under_way > 0 => {
+                *inbox = Inbox { closed: true, under_way: inbox.under_way, ..Inbox::default() }
+            }
             _ => self.free_window(window),
         }
     }
@@ -448,7 +460,8 @@ impl Fabric {
 
     /// True if a poll would find something, for this window or another one.
     pub(super) fn stirs(&mut self, window: u32) -> bool {
-        self.inboxes[window as usize].as_ref().is_some_and(|inbox| !inbox.events.is_empty()) || self.nic.stirs()
+        self.inboxes[window as usize].as_ref().is_some_and(|inbox| !inbox.events.is_empty())
+            || self.nic.stirs()
     }
 
     pub(super) fn keep_packet(&mut self, window: u32, bytes: Vec<u8>) {
@@ -478,7 +491,11 @@ impl Fabric {
     ///
     /// # Safety
     /// It must stay mapped until it is [let go](Self::let_go).
-    pub(super) unsafe fn keep(&mut self, at: usize, len: usize) -> Result<(RegionId, u32), Failure> {
+    pub(super) unsafe fn keep(
+        &mut self,
+        at: usize,
+        len: usize,
+    ) -> Result<(RegionId, u32), Failure> {
         // SAFETY: the caller's promise.
         let (id, registered) = unsafe { self.regions.add(&mut *self.nic, at, at + len) }?;
         Ok((id, registered.rkey))
@@ -488,7 +505,12 @@ impl Fabric {
     ///
     /// # Safety
     /// It must stay mapped until it is released, by the end of the request that holds it or by [`let_go`](Self::let_go).
-    pub(super) unsafe fn acquire(&mut self, at: usize, len: usize, holes: bool) -> Result<(RegionId, u32), Failure> {
+    pub(super) unsafe fn acquire(
+        &mut self,
+        at: usize,
+        len: usize,
+        holes: bool,
+    ) -> Result<(RegionId, u32), Failure> {
         // SAFETY: the caller's promise.
         let (id, registered) = unsafe { self.regions.acquire(&mut *self.nic, at, len, holes) }?;
         Ok((id, registered.lkey))
@@ -514,7 +536,10 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         let Hits { hits, misses, .. } = self.regions.hits();
         let percent = 100 * hits / (hits + misses).max(1);
-        log::debug!("verbs: {percent} % of the buffers were registered already; {:?}", self.meter());
+        log::debug!(
+            "verbs: {percent} % of the buffers were registered already; {:?}",
+            self.meter()
+        );
         self.regions.end(&mut *self.nic);
     }
 }

@@ -59,7 +59,15 @@ pub(super) struct Count {
 
 impl Count {
     pub(super) fn new(queues: u32) -> Self {
-        Count { held: 0, most: queues.max(1), leaving: Vec::new(), wanted: Vec::new(), polls: 0, short: false, told: false }
+        Count {
+            held: 0,
+            most: queues.max(1),
+            leaving: Vec::new(),
+            wanted: Vec::new(),
+            polls: 0,
+            short: false,
+            told: false,
+        }
     }
 }
 
@@ -100,7 +108,8 @@ impl Fabric {
         let next = self.endpoints.len() as u32;
         let index = *self.names.entry(peer).or_insert(next);
         if index == next {
-            self.endpoints.push(super::Endpoint { is_above: self.name > peer, ..super::Endpoint::default() });
+            self.endpoints
+                .push(super::Endpoint { is_above: self.name > peer, ..super::Endpoint::default() });
         }
         index
     }
@@ -113,13 +122,21 @@ impl Fabric {
         let held = &self.endpoints[endpoint as usize];
         Stand {
             generation: held.generation,
-            number: if matches!(held.state, State::Open | State::Connected | State::Ready) { held.number } else { 0 },
+            number: if matches!(held.state, State::Open | State::Connected | State::Ready) {
+                held.number
+            } else {
+                0
+            },
             connected: matches!(held.state, State::Connected | State::Ready),
         }
     }
 
     /// Does for the queue what a hello allows.
-    pub(in crate::transport::verbs) fn join(&mut self, endpoint: u32, hello: &Hello) -> Result<Joined, Failure> {
+    pub(in crate::transport::verbs) fn join(
+        &mut self,
+        endpoint: u32,
+        hello: &Hello,
+    ) -> Result<Joined, Failure> {
         let asks = hello.stage.wants_queue();
         let held = &self.endpoints[endpoint as usize];
         let known = hello.generation != Hello::UNKNOWN;
@@ -133,7 +150,9 @@ impl Fabric {
         let speaks = current && hello.number != 0;
         let super::Endpoint { state, is_above, .. } = self.endpoints[endpoint as usize];
         match state {
-            State::Vacant if asks && self.count.short && is_above && hello.number == 0 => return Ok(Joined::YoursFirst),
+            State::Vacant if asks && self.count.short && is_above && hello.number == 0 => {
+                return Ok(Joined::YoursFirst);
+            }
             // Nothing is to be done for it; and its sender may have taken leave of all by now, and never answer the last packet.
             State::Leaving { .. } if speaks && !asks => return Ok(Joined::Now),
             _ if !asks && !speaks => self.count.wanted.retain(|(other, _)| *other != endpoint),
@@ -171,7 +190,10 @@ impl Fabric {
             return Ok(false);
         }
         if too_many && !std::mem::replace(&mut self.count.told, true) {
-            log::info!("verbs: more than {} queues, since peers do not answer that are asked to leave theirs", self.count.most);
+            log::info!(
+                "verbs: more than {} queues, since peers do not answer that are asked to leave theirs",
+                self.count.most
+            );
         }
         match self.nic.open() {
             Ok((queue, number)) => {
@@ -179,7 +201,8 @@ impl Fabric {
                 self.count.held += u32::from(!is_loop);
                 self.meter.queues += 1;
                 let held = &mut self.endpoints[endpoint as usize];
-                (held.queue, held.number, held.state, held.used) = (Some(queue), number, State::Open, now);
+                (held.queue, held.number, held.state, held.used) =
+                    (Some(queue), number, State::Open, now);
                 self.queues.insert(queue, endpoint);
                 Ok(true)
             }
@@ -206,8 +229,10 @@ impl Fabric {
             if free + self.count.leaving.len() >= self.count.wanted.len() {
                 return;
             }
-            let candidates = (0..self.endpoints.len() as u32).filter(|index| self.may_leave(*index));
-            let Some(oldest) = candidates.min_by_key(|index| self.endpoints[*index as usize].used) else {
+            let candidates =
+                (0..self.endpoints.len() as u32).filter(|index| self.may_leave(*index));
+            let Some(oldest) = candidates.min_by_key(|index| self.endpoints[*index as usize].used)
+            else {
                 return;
             };
             if self.endpoints[oldest as usize].state == State::Open {
@@ -228,7 +253,9 @@ impl Fabric {
         }
         let age = self.count.polls - held.used;
         match held.state {
-            State::Ready => (held.posted + held.heard > 0 || age >= SETTLING) && self.is_idle(endpoint),
+            State::Ready => {
+                (held.posted + held.heard > 0 || age >= SETTLING) && self.is_idle(endpoint)
+            }
             // It waits for the peer, which may wait for another one in the same way, and so on: not round to this process if each waits for a higher
             // name, and who waits for a lower one gives way.
             State::Open => age >= if held.is_above { HASTE } else { PATIENCE / 2 },
@@ -239,7 +266,11 @@ impl Fabric {
     /// Nothing of this process's is under way on a queue whose end does not come with that of the last packet.
     fn is_idle(&self, endpoint: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];
-        let waits = |piece: &u32| self.accesses[*piece as usize].as_ref().is_some_and(|access| access.endpoint == endpoint);
+        let waits = |piece: &u32| {
+            self.accesses[*piece as usize]
+                .as_ref()
+                .is_some_and(|access| access.endpoint == endpoint)
+        };
         held.uncovered.is_empty()
             && held.flying.iter().all(|flying| matches!(flying.what, What::Piece(_)))
             && !self.again.iter().any(waits)
@@ -273,21 +304,33 @@ impl Fabric {
     fn go_on_leaving(&mut self, endpoint: u32) {
         match self.endpoints[endpoint as usize].state {
             // If the last packet is all that is under way, then a failure is its own: the peer may have closed its queue before it has acknowledged it.
-            State::Leaving { said: false, .. } if !self.endpoints[endpoint as usize].flying.is_empty() => {
+            State::Leaving { said: false, .. }
+                if !self.endpoints[endpoint as usize].flying.is_empty() =>
+            {
                 self.mark(endpoint, NOBODY);
             }
             State::Leaving { said: false, heard } if self.is_idle(endpoint) => {
                 let manner = Manner { signalled: true, urgent: true, ..Manner::default() };
                 let what = What::Piece(Hold::Nothing);
                 // SAFETY: nothing is moved.
-                let said =
-                    unsafe { self.post(endpoint, NOBODY, Act::Send(LAST), Local::default(), Spot::default(), manner, what) };
+                let said = unsafe {
+                    self.post(
+                        endpoint,
+                        NOBODY,
+                        Act::Send(LAST),
+                        Local::default(),
+                        Spot::default(),
+                        manner,
+                        what,
+                    )
+                };
                 if said.is_ok() {
                     self.endpoints[endpoint as usize].state = State::Leaving { said: true, heard };
                 }
             }
             State::Leaving { heard: Some(since), .. }
-                if self.endpoints[endpoint as usize].is_over() && self.count.polls - since >= ANSWERING =>
+                if self.endpoints[endpoint as usize].is_over()
+                    && self.count.polls - since >= ANSWERING =>
             {
                 self.vacate(endpoint);
             }
@@ -316,7 +359,11 @@ impl Fabric {
     pub(super) fn vacate(&mut self, endpoint: u32) {
         self.drop_queue(endpoint);
         let held = &mut self.endpoints[endpoint as usize];
-        *held = super::Endpoint { generation: held.generation + 1, is_above: held.is_above, ..super::Endpoint::default() };
+        *held = super::Endpoint {
+            generation: held.generation + 1,
+            is_above: held.is_above,
+            ..super::Endpoint::default()
+        };
     }
 
     /// A request has failed. True if nothing was lost by it: it was the last packet of a queue, of which the peer knows by now.
@@ -344,7 +391,13 @@ impl Fabric {
     }
 
     /// The peer has said where its queue is, and eight bytes that may be read.
-    fn connect(&mut self, endpoint: u32, number: u32, address: &Address, ground: Spot) -> Result<(), Failure> {
+    fn connect(
+        &mut self,
+        endpoint: u32,
+        number: u32,
+        address: &Address,
+        ground: Spot,
+    ) -> Result<(), Failure> {
         let held = &mut self.endpoints[endpoint as usize];
         let (State::Open, Some(queue)) = (&held.state, held.queue) else { return Ok(()) };
         held.ground = ground;
@@ -361,9 +414,11 @@ impl Fabric {
             if !self.want(endpoint)? {
                 return Ok(None);
             }
-            let (number, address, ground) = (self.stand_of(endpoint).number, self.address(), self.ground());
+            let (number, address, ground) =
+                (self.stand_of(endpoint).number, self.address(), self.ground());
             // Or the next one who asks would find a queue that nobody connects.
-            self.connect(endpoint, number, &address, ground).inspect_err(|_| self.vacate(endpoint))?;
+            self.connect(endpoint, number, &address, ground)
+                .inspect_err(|_| self.vacate(endpoint))?;
             self.made_ready(endpoint);
         }
         Ok(Some(endpoint))

@@ -2,7 +2,9 @@
 
 use super::super::hello::Spot;
 use super::super::nic::{Act, Failure, Work};
-use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Local, Manner, NOBODY, State, What};
+use super::{
+    Access, Asker, Change, Event, Fabric, Flying, Hold, Local, Manner, NOBODY, State, What,
+};
 use crate::engine::{Atomic, NoResource, Stage, Ticket};
 use crate::transport::kernel::copy;
 
@@ -42,13 +44,15 @@ impl Fabric {
             State::Leaving { said, .. } => !said && manner.urgent,
             _ => false,
         };
-        let (Some(queue), true, false) = (held.queue, open && (self.limits.fences || !fence), full) else {
+        let (Some(queue), true, false) = (held.queue, open && (self.limits.fences || !fence), full)
+        else {
             self.meter.refused += 1;
             return Err(self.refuse(what));
         };
         let number = held.posted + 1;
         // So that places become free though nobody waits.
-        let signalled = manner.signalled || number - held.last_signalled >= u64::from(self.limits.queue) / 4;
+        let signalled =
+            manner.signalled || number - held.last_signalled >= u64::from(self.limits.queue) / 4;
         let work = Work {
             act,
             number,
@@ -124,7 +128,8 @@ impl Fabric {
 
     /// True if a request is not refused, but for a queue that fails.
     pub(in crate::transport::verbs) fn has_room(&mut self, endpoint: u32) -> bool {
-        let room = self.endpoints[endpoint as usize].state == State::Ready && self.places(endpoint, 0, false) > 0;
+        let room = self.endpoints[endpoint as usize].state == State::Ready
+            && self.places(endpoint, 0, false) > 0;
         self.meter.refused += u64::from(!room);
         room
     }
@@ -149,7 +154,10 @@ impl Fabric {
         len: usize,
     ) -> Result<(Local<'static>, Hold), NoResource> {
         if len as u64 <= self.inline() {
-            return Ok((Local { at: at as usize, len: len as u32, ..Local::default() }, Hold::Nothing));
+            return Ok((
+                Local { at: at as usize, len: len as u32, ..Local::default() },
+                Hold::Nothing,
+            ));
         }
         let (piece, buffer, lkey) = self.buffer().ok_or(NoResource)?;
         // SAFETY: the caller's promise; a buffer has room for so many.
@@ -158,7 +166,12 @@ impl Fabric {
     }
 
     /// Another operation is complete, and covered, with the request that was handed over last.
-    pub(in crate::transport::verbs) fn join_last(&mut self, endpoint: u32, window: u32, ticket: Ticket) {
+    pub(in crate::transport::verbs) fn join_last(
+        &mut self,
+        endpoint: u32,
+        window: u32,
+        ticket: Ticket,
+    ) {
         let held = &mut self.endpoints[endpoint as usize];
         let what = What::Put { ticket, told: true, hold: Hold::Nothing };
         held.flying.push_back(Flying { number: held.posted, window, what, covers: false });
@@ -214,7 +227,9 @@ impl Fabric {
             return true;
         }
         let ground = held.ground;
-        let posted = self.access(endpoint, window, Asker::Nobody, ground, Change::Word(Atomic::Load)).is_ok();
+        let posted = self
+            .access(endpoint, window, Asker::Nobody, ground, Change::Word(Atomic::Load))
+            .is_ok();
         self.meter.covers += u64::from(posted);
         posted
     }
@@ -260,7 +275,8 @@ impl Fabric {
         if self.start_access(piece).is_ok() {
             return;
         }
-        let Access { endpoint, generation, .. } = self.accesses[piece as usize].expect("an access under way");
+        let Access { endpoint, generation, .. } =
+            self.accesses[piece as usize].expect("an access under way");
         if self.endpoints[endpoint as usize].generation == generation {
             self.again.push(piece);
         } else {
@@ -276,7 +292,9 @@ impl Fabric {
         let act = match (change.from(guess), change) {
             (Some(new), _) => Act::CompareSwap { expected: guess, new },
             (_, Change::Word(Atomic::Add(delta))) => Act::Add(delta),
-            (_, Change::Word(Atomic::CompareSwap { expected, new })) => Act::CompareSwap { expected, new },
+            (_, Change::Word(Atomic::CompareSwap { expected, new })) => {
+                Act::CompareSwap { expected, new }
+            }
             _ => Act::Read,
         };
         let local = Local { at: at as usize, len: 8, lkey: self.words.key(), parts: &[] };
@@ -288,9 +306,20 @@ impl Fabric {
             }
             // SAFETY: the piece is this access's.
             unsafe { at.cast::<u64>().write(value) };
-            let manner = Manner { inline: self.limits.inline >= 8, urgent: true, ..Manner::default() };
+            let manner =
+                Manner { inline: self.limits.inline >= 8, urgent: true, ..Manner::default() };
             // SAFETY: as below.
-            unsafe { self.post(endpoint, window, Act::Write, local, word, manner, What::Piece(Hold::Nothing)) }?;
+            unsafe {
+                self.post(
+                    endpoint,
+                    window,
+                    Act::Write,
+                    local,
+                    word,
+                    manner,
+                    What::Piece(Hold::Nothing),
+                )
+            }?;
         }
         let fence = matches!(asker, Asker::Signal);
         let manner = Manner { signalled: true, covers: true, urgent: true, fence, inline: false };

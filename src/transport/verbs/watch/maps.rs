@@ -31,17 +31,20 @@ const SHARED: u64 = 8;
 /// True if all of a range is private memory without a file behind it: only that is given back by none but the calls that are told. A file, and
 /// memory that is one in the kernel, may be truncated by anybody who has it open.
 pub(super) fn is_anonymous(at: usize, end: usize) -> bool {
-    File::open("/proc/self/maps").is_ok_and(|maps| asked(&maps, at, end).unwrap_or_else(|| read(maps, at, end)))
+    File::open("/proc/self/maps")
+        .is_ok_and(|maps| asked(&maps, at, end).unwrap_or_else(|| read(maps, at, end)))
 }
 
 /// The answer of a kernel that can be asked for one mapping at a time.
 fn asked(maps: &File, at: usize, end: usize) -> Option<bool> {
     let mut place = at;
     while place < end {
-        let mut query = Query { size: size_of::<Query>() as u64, address: place as u64, ..Query::default() };
+        let mut query =
+            Query { size: size_of::<Query>() as u64, address: place as u64, ..Query::default() };
         // SAFETY: the argument is of the size that it says.
         if unsafe { libc::ioctl(maps.as_raw_fd(), QUERY as libc::Ioctl, &raw mut query) } != 0 {
-            return (std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)).then_some(false);
+            return (std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT))
+                .then_some(false);
         }
         if query.inode != 0 || query.mapping & SHARED != 0 || query.end as usize <= place {
             return Some(false);
@@ -63,7 +66,10 @@ fn listed(text: &str, at: usize, end: usize) -> bool {
         let mut words = line.split_ascii_whitespace();
         let range = words.next().and_then(|range| range.split_once('-'));
         let number = |text: &str| usize::from_str_radix(text, 16).ok();
-        let Some((from, to)) = range.and_then(|(from, to)| Some((number(from)?, number(to)?))) else { return false };
+        let Some((from, to)) = range.and_then(|(from, to)| Some((number(from)?, number(to)?)))
+        else {
+            return false;
+        };
         if to <= place {
             continue;
         }

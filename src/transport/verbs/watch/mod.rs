@@ -97,14 +97,20 @@ impl Common {
         self.started.wait();
         let mut messages = [Message::default(); BATCH];
         loop {
-            let mut polled =
-                [self.uffd.fd(), self.end.as_raw_fd()].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+            let mut polled = [self.uffd.fd(), self.end.as_raw_fd()].map(|fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            });
             // SAFETY: two entries.
             unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
             let mut told = self.told();
             loop {
                 let count = self.uffd.read(&mut messages);
-                messages[..count].iter().filter_map(Message::change).for_each(|change| told.push(change));
+                messages[..count]
+                    .iter()
+                    .filter_map(Message::change)
+                    .for_each(|change| told.push(change));
                 if count == 0 {
                     break;
                 }
@@ -146,11 +152,17 @@ impl Watch {
         let common = Arc::new(Common { uffd, end, told, some, started: Barrier::new(2) });
         let shared = Arc::clone(&common);
         let thread = without_signals(|| {
-            let thread = std::thread::Builder::new().name("mpix-rma-memory".into()).stack_size(STACK);
+            let thread =
+                std::thread::Builder::new().name("mpix-rma-memory".into()).stack_size(STACK);
             thread.spawn(move || shared.listen())
         })?;
         common.started.wait();
-        Ok(Watch { common, thread: Some(thread), taken: Box::new(Told::new()), process: std::process::id() })
+        Ok(Watch {
+            common,
+            thread: Some(thread),
+            taken: Box::new(Told::new()),
+            process: std::process::id(),
+        })
     }
 
     /// Watches whole pages. False if they may be given back by other calls than those that are told; they are watched nevertheless.
@@ -212,7 +224,9 @@ impl Drop for Watch {
         }
         let one = 1_u64;
         // SAFETY: eight bytes, as an eventfd takes them.
-        unsafe { libc::write(self.common.end.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        unsafe {
+            libc::write(self.common.end.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
+        };
         if thread.join().is_err() {
             log::error!("the thread that watches memory has panicked");
         }

@@ -110,7 +110,9 @@ impl Uffd {
 
     fn call<T>(&self, request: u64, argument: &mut T) -> io::Result<()> {
         // SAFETY: each request is made with its own argument, of the size that its number has.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, std::ptr::from_mut(argument)) } {
+        match unsafe {
+            libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, std::ptr::from_mut(argument))
+        } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -131,13 +133,15 @@ impl Uffd {
     pub(super) fn is_changing(&self) -> bool {
         // Of nothing, which is refused; but first of all it is refused for this.
         let mut nothing = WriteProtect { range: Range { start: 0, len: 0 }, mode: 0 };
-        self.call(WRITE_PROTECT, &mut nothing).is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
+        self.call(WRITE_PROTECT, &mut nothing)
+            .is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
     }
 
     /// Reads the messages that there are. Who caused one goes on when it is read.
     pub(super) fn read(&self, into: &mut [Message]) -> usize {
         // SAFETY: room for so many bytes, any of which are valid.
-        let got = unsafe { libc::read(self.0.as_raw_fd(), into.as_mut_ptr().cast(), size_of_val(into)) };
+        let got =
+            unsafe { libc::read(self.0.as_raw_fd(), into.as_mut_ptr().cast(), size_of_val(into)) };
         usize::try_from(got).unwrap_or(0) / size_of::<Message>()
     }
 
