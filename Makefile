@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency latency-netns overhead notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-verbs test-small test-schedule test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps build install demo latency latency-netns overhead ab idle notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-verbs test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,7 +29,9 @@ help: ## this list
 	@echo "  MPICC    compiler wrapper of the MPI library that make install builds for ($(MPICC))"
 	@echo "  CARGO, PYTHON, JOBS"
 	@echo "  DEMO     options of microbench/demo.py, e.g. DEMO='--delay-us 2000 --iterations 20'"
-	@echo "  LATENCY, OVERHEAD, NOTIFY, LU, TRANSACTIONS, SIMULATE  options of microbench/latency.py, overhead.py, notify.py, lu.py, transactions.py, simulate.py"
+	@echo "  BASE     revision that make ab compares with; AB are further options of microbench/ab.py"
+	@echo "  LATENCY, OVERHEAD, IDLE, NOTIFY, LU, TRANSACTIONS, SIMULATE"
+	@echo "           options of microbench/latency.py, overhead.py, idle.py, notify.py, lu.py, transactions.py, simulate.py"
 	@echo "  SIMULATE options of microbench/simulate.py, e.g. SIMULATE='--only lu'"
 	@echo "  ONLY     regular expression: make test-c and test-conformance run these entries only; FULL=1: test-conformance runs all"
 
@@ -69,6 +71,12 @@ latency-netns: deps prefixes ## the same between two nodes over TCP (network nam
 
 overhead: deps prefixes ## what being preloaded costs messages, collectives, and windows of the host
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(OVERHEAD)
+
+ab: deps prefixes ## this revision beside BASE=rev: latency, notify and overhead with both libraries in turns
+	$(PYTHON) microbench/ab.py $(BENCH_HOSTS) --base $(or $(BASE),$(error BASE=rev names the other revision)) $(AB)
+
+idle: deps prefixes ## what 100 to 10,000 idle windows cost calls that wait
+	$(PYTHON) microbench/idle.py $(BENCH_HOSTS) $(IDLE)
 
 notify: deps prefixes ## notified puts beside messages and puts with flags
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(NOTIFY)
@@ -128,6 +136,7 @@ test-small: prefixes simulator test-schedule ## the benchmarks in a small size, 
 	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) --quick --no-figures --results target/results-small
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) --quick --results target/results-small
+	$(PYTHON) microbench/idle.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) --quick --results target/results-small
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) --quick --results target/results-small

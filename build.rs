@@ -1,5 +1,6 @@
-//! Builds what feature `host` needs of the MPI library: bindings of its `mpi.h` and the shim of constants; and what feature `sim`
-//! needs of the benchmarks: their schedules in C. Without these features nothing is looked for.
+//! Builds what feature `host` needs of the MPI library: bindings of its `mpi.h` and the shim of
+//! constants; and what feature `sim` needs of the benchmarks: their schedules in C. Without these
+//! features nothing is looked for.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -259,8 +260,8 @@ mod host {
         }
     }
 
-    /// Makes the functions of the bindings ones that look up the host's (`src/mpi/host.rs`). Those with a variable list of arguments
-    /// cannot be passed on, and are left out.
+    /// Makes the functions of the bindings ones that look up the host's (`src/mpi/host.rs`). Those
+    /// with a variable list of arguments cannot be passed on, and are left out.
     fn through_places(bindings: &str) -> String {
         let mut text = String::new();
         let mut rest = bindings;
@@ -305,7 +306,8 @@ mod host {
                 ),
             ));
         }
-        // `MPICH_VERSION` is a string constant on two lines in some bindgen versions: the number is enough.
+        // `MPICH_VERSION` is a string constant on two lines in some bindgen versions: the number is
+        // enough.
         let number: u64 = value("MPICH_NUMVERSION")?.parse().ok()?;
         Some((
             "mpich",

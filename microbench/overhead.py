@@ -37,10 +37,7 @@ def parse():
 def run(host, options, environment, arguments):
     """Medians by name of one run, and which are collectives."""
     sizes = ["-b", 3, "-t", 50] if options.quick else ["-b", options.batches]
-    words = [f"{name}={value}" for name, value in environment.items()]
-    command = host.command(2, "overhead-plain", *sizes, *arguments)
-    program = command.index(str(host.folder / "overhead-plain"))
-    command[program:program] = ["env", *words]
+    command = host.command(2, "overhead-plain", *sizes, *arguments, environment=environment)
     found = {}
     for line in hosts.results_of(command):
         if not line["verified"]:
@@ -51,7 +48,6 @@ def run(host, options, environment, arguments):
 
 def measure(host, options, bar):
     """Rows of one host: per setting and figure the medians of A and B, and the median of their ratios."""
-    preload = {"LD_PRELOAD": host.prefix / "lib" / "libmpix_rma.so"}
     rows = []
     for setting, (environment, arguments) in SETTINGS.items():
         pairs = {}
@@ -60,7 +56,7 @@ def measure(host, options, bar):
                 both = {}
                 for which in order:
                     bar.show(f"{host.label}, {setting}")
-                    both[which] = run(host, options, {**preload, **environment} if which == "b" else {}, arguments)
+                    both[which] = run(host, options, {**host.preload(), **environment} if which == "b" else {}, arguments)
                     bar.step(host.label)
                 for name, (plain, collective) in both["a"].items():
                     pairs.setdefault((name, collective), []).append((plain, both["b"][name][0]))

@@ -178,7 +178,7 @@
  * The standard's keys. MPI_Win_set_info may change all but the last two; values that they do not take are passed over.
  * MPI_Win_get_info gives what is in force, beside the keys of the host and mpix_rma_progress (section 4).
  *
- *   no_locks                      locks then give MPI_ERR_RMA_SYNC
+ *   no_locks                      a lock is served all the same; the log warns once per window
  *   accumulate_ordering           taken note of: all four orders are always kept
  *   accumulate_ops                taken note of: any mix of operations is atomic
  *   same_size, same_disp_unit     taken note of
@@ -236,22 +236,28 @@
  *   MPI_ERR_LOCKTYPE   neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE
  *   MPI_ERR_ASSERT     an assertion that the call does not know
  *   MPI_ERR_DISP       negative displacement           (communication calls)
- *   MPI_ERR_RMA_RANGE  beyond the target's window, or memory that the target has not attached (communication calls)
+ *   MPI_ERR_RMA_RANGE  beyond the target's window, or memory that the target has not attached
+ *                      (communication calls). Only data that are moved count: a transfer of no bytes may
+ *                      point anywhere
+ *   MPI_ERR_TRUNCATE   the data that are sent do not fit where they go; room to spare is no error
+ *   MPI_ERR_OP         op is not a predefined one, is not defined for the datatype, or the host MPI library
+ *                      cannot carry it out on this datatype (sums of MPI_REAL16, say)
  *   MPI_ERR_RMA_ATTACH memory that is attached already, or at MPI_Win_detach was not; or no room to attach more
  *   MPI_ERR_RMA_FLAVOR MPI_Win_attach and MPI_Win_detach on a window that is not dynamic, MPI_Win_shared_query on one that is
  *   MPI_ERR_COMM       an intercommunicator            (window creation)
  *   MPI_ERR_RMA_SYNC   the call does not fit the epochs that are open: complete without start, wait without
  *                      post, unlock without lock, a second lock of one target, start within an access epoch,
  *                      post within an exposure epoch, flush outside a lock or lock_all epoch, communication
- *                      outside an epoch that covers the target, MPI_Win_free with an open epoch, a lock on a
- *                      window with no_locks=true
+ *                      outside an epoch that covers the target, MPI_Win_free with an open epoch (calls that
+ *                      wait for a request of the window are no obstacle)
  *   MPI_ERR_INTERN     a message of a peer was refused: what waits in that window, in any process that it has met, is
  *                      ended with this, in calls or in requests; the log names the peer
  *   MPI_ERR_OTHER      a peer cannot be reached any more by RDMA: what waits in windows that have it is ended with this,
  *                      in calls or in requests; MPI_Error_string names the peer, the operation and what RDMA says.
  *                      As after MPI_ERR_INTERN, tests that find nothing give it too, and MPI_Win_free takes the window
  *                      whatever is open on it
- *   MPI_ERR_NO_MEM     too many requests are alive, see section 9
+ *   MPI_ERR_NO_MEM     too many requests are alive, see section 9; or the system has no memory for a window that
+ *                      allocates it, in some process (an error in all)
  *   MPI_ERR_INFO_VALUE a value of section 6 that is none (window creation, MPI_Win_set_info)
  *   MPI_ERR_UNSUPPORTED_OPERATION
  *                      the window is not served by this library (section 6 and 7)

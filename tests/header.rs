@@ -1,7 +1,9 @@
-//! Prototypes in `mpix_rma.h`, exported symbols, and MPIX/PMPIX pairs agree; every host call that is taken over exists.
+//! Prototypes in `mpix_rma.h`, exported symbols, and MPIX/PMPIX pairs agree; every host call that
+//! is taken over exists.
 //!
-//! The symbols are those of the libraries that `make` has built (`target/HOST/release/libmpix_rma.so`). Where there is
-//! none, that part says so and is skipped: the library's own tests build without any MPI.
+//! The symbols are those of the libraries that `make` has built
+//! (`target/HOST/release/libmpix_rma.so`). Where there is none, that part says so and is skipped:
+//! the library's own tests build without any MPI.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -113,7 +115,8 @@ fn the_library_exports_what_the_header_promises_and_nothing_else_of_mpix() {
             .into_iter()
             .filter(|name| name.starts_with("MPIX_") || name.starts_with("PMPIX_"))
             .collect();
-        // Hosts have MPIX_ calls of their own (grequests with a poll function); none may be taken over by accident.
+        // Hosts have MPIX_ calls of their own (grequests with a poll function); none may be taken
+        // over by accident.
         assert_eq!(
             ours,
             promised,
@@ -161,7 +164,8 @@ fn each_call_taken_over_exists_in_the_host() {
     }
 }
 
-/// Fortran wrappers and tools call `PMPI_*`: one window must not be served under one name by us and under the other by the host.
+/// Fortran wrappers and tools call `PMPI_*`: one window must not be served under one name by us and
+/// under the other by the host.
 #[test]
 fn each_call_taken_over_has_both_names() {
     for library in built() {
@@ -182,8 +186,9 @@ fn each_call_taken_over_has_both_names() {
     }
 }
 
-/// A tool that defines `MPI_Put` and calls `PMPI_Put` must not be called again by the latter, nor must our own calls come back to us:
-/// no name of MPI is looked up by the dynamic linker but the one that ties us to the host (`src/mpi/host.rs`).
+/// A tool that defines `MPI_Put` and calls `PMPI_Put` must not be called again by the latter, nor
+/// must our own calls come back to us: no name of MPI is looked up by the dynamic linker but the
+/// one that ties us to the host (`src/mpi/host.rs`).
 #[test]
 fn no_call_goes_by_a_name_that_others_may_define() {
     for library in built() {

@@ -1,7 +1,8 @@
-//! All interleavings of those who raise a counter and the one who reads, resets and waits, within bounds: the production engine over
-//! words of loom.
+//! All interleavings of those who raise a counter and the one who reads, resets and waits, within
+//! bounds: the production engine over words of loom.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_counters`; `LOOM_MAX_PREEMPTIONS` raises the bound.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_counters`;
+//! `LOOM_MAX_PREEMPTIONS` raises the bound.
 #![cfg(loom)]
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -102,7 +103,8 @@ fn no_count_is_lost_between_resets_and_adders() {
     });
 }
 
-/// Whoever has seen both counts may read what both have put: the second addition does not hide what came before the first.
+/// Whoever has seen both counts may read what both have put: the second addition does not hide what
+/// came before the first.
 #[test]
 fn observing_a_count_is_an_acquire_for_the_data() {
     loom::model(|| {

@@ -1,7 +1,9 @@
-//! The queue lock under loom [LK-1 to LK-4]: every interleaving, up to a bound on preemptions, of two or three processes that
-//! share nothing but lock words, with the orderings that shared memory gives them.
+//! The queue lock under loom [LK-1 to LK-4]: every interleaving, up to a bound on preemptions, of
+//! two or three processes that share nothing but lock words, with the orderings that shared memory
+//! gives them.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_lock`; `LOOM_MAX_PREEMPTIONS` raises the bound.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_lock`; `LOOM_MAX_PREEMPTIONS`
+//! raises the bound.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
@@ -27,9 +29,10 @@ struct Words {
     grant: Vec<AtomicU64>,
     licence: Vec<AtomicU64>,
     next_licensed: Vec<AtomicU64>,
-    /// A process that waits rests here until a word that it may wait for is written: a lost hand-over is then a deadlock, which
-    /// loom reports, and several may wait at once. `None`: it looks again and again, and nothing but the lock words orders memory;
-    /// loom brings that to an end where one process at a time waits.
+    /// A process that waits rests here until a word that it may wait for is written: a lost
+    /// hand-over is then a deadlock, which loom reports, and several may wait at once. `None`: it
+    /// looks again and again, and nothing but the lock words orders memory; loom brings that to an
+    /// end where one process at a time waits.
     bell: Option<Vec<Notify>>,
 }
 
@@ -66,7 +69,8 @@ impl Words {
         }
     }
 
-    /// When everybody has left nothing is held. (Readers may be counted in one word and discounted in another: the sum counts.)
+    /// When everybody has left nothing is held. (Readers may be counted in one word and discounted
+    /// in another: the sum counts.)
     fn assert_free(&self) {
         let get = |word: &AtomicU64| word.load(Ordering::SeqCst);
         assert_eq!(get(&self.tail) as u32, 0, "nobody queues");
@@ -154,7 +158,8 @@ impl LockMemory for Memory {
     }
 }
 
-/// What the lock protects: loom finds a write beside any other access, and a read that does not see what was written before.
+/// What the lock protects: loom finds a write beside any other access, and a read that does not see
+/// what was written before.
 struct Protected(UnsafeCell<u64>);
 
 // SAFETY: the lock under test keeps writers alone; where it does not, loom fails the test.
@@ -213,7 +218,8 @@ fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool
     }
 }
 
-/// One epoch: in, work, out. Release never waits: a bounded number of accesses, whatever the others do [LK-3].
+/// One epoch: in, work, out. Release never waits: a bounded number of accesses, whatever the others
+/// do [LK-3].
 fn epoch(mem: &mut Memory, data: &Protected, mode: LockMode, sequence: u32) {
     let mut request = request(mode, sequence);
     let turn = enqueue(mem, &mut request);
@@ -322,8 +328,9 @@ fn both_processes_come_back() {
     contend(2, &[&[S, S], &[X, X]]);
 }
 
-/// Neighbouring readers are let in together [LK-1], though the first of them does nothing for the second [LK-3]: each leaves
-/// only when both have been in. A hand-over that is lost, or that waits for the first reader's help, never ends.
+/// Neighbouring readers are let in together [LK-1], though the first of them does nothing for the
+/// second [LK-3]: each leaves only when both have been in. A hand-over that is lost, or that waits
+/// for the first reader's help, never ends.
 #[test]
 fn neighbouring_readers_are_a_batch() {
     model(3, || {
@@ -352,7 +359,8 @@ fn neighbouring_readers_are_a_batch() {
     });
 }
 
-/// First come, first served: a writer that queues behind a holder is before a reader that comes after it.
+/// First come, first served: a writer that queues behind a holder is before a reader that comes
+/// after it.
 #[test]
 fn the_order_of_arrival_is_kept() {
     model(3, || {

@@ -1,6 +1,8 @@
-//! Shortcuts under loom: a reader never mixes the places of two targets, and never finds one behind its closing.
+//! Shortcuts under loom: a reader never mixes the places of two targets, and never finds one behind
+//! its closing.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_shortcut`; `LOOM_MAX_PREEMPTIONS` raises the bound.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_shortcut`;
+//! `LOOM_MAX_PREEMPTIONS` raises the bound.
 #![cfg(loom)]
 
 use loom::sync::Arc;

@@ -21,7 +21,8 @@ struct Shared {
     head: AtomicU64,
     used: AtomicU64,
     slots: Vec<Slot>,
-    /// What each producer puts before it notifies, in places of its own: loom reports every access that is not ordered.
+    /// What each producer puts before it notifies, in places of its own: loom reports every access
+    /// that is not ordered.
     data: Vec<UnsafeCell<u64>>,
 }
 
@@ -72,7 +73,8 @@ impl Shared {
     }
 }
 
-/// One producer that goes round the ring: order, nothing lost, nothing twice, slots used again only when they were read.
+/// One producer that goes round the ring: order, nothing lost, nothing twice, slots used again only
+/// when they were read.
 #[test]
 fn one_producer_goes_round_the_ring() {
     loom::model(|| {
@@ -92,7 +94,8 @@ fn one_producer_goes_round_the_ring() {
     });
 }
 
-/// Two producers in one ring with room for all: each keeps its order, and nothing is lost or comes twice.
+/// Two producers in one ring with room for all: each keeps its order, and nothing is lost or comes
+/// twice.
 #[test]
 fn two_producers_share_the_ring() {
     loom::model(|| {
@@ -124,7 +127,8 @@ fn two_producers_share_the_ring() {
     });
 }
 
-/// Two producers that each try once while a place of a full ring becomes free: one at most finds it, and what it says is there.
+/// Two producers that each try once while a place of a full ring becomes free: one at most finds
+/// it, and what it says is there.
 #[test]
 fn a_place_that_becomes_free_is_given_once() {
     loom::model(|| {

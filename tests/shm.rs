@@ -91,7 +91,8 @@ fn pipelined_puts_and_gets() {
         for gets in [false, true] {
             let mut posted = Flight::default();
             for i in 0..COUNT {
-                // Lengths of 1 to 16 bytes, mostly inside a slot's own line, in places that do not overlap.
+                // Lengths of 1 to 16 bytes, mostly inside a slot's own line, in places that do not
+                // overlap.
                 let len = 1 + i % 16;
                 let disp = 16 * i as u64;
                 let origin = Addr(&raw const from[16 * i] as usize);
@@ -125,7 +126,8 @@ fn one_target_for_many_origins() {
     });
 }
 
-/// Where a window is far longer than memory, places beyond 4 GiB are reached. Only the touched pages exist.
+/// Where a window is far longer than memory, places beyond 4 GiB are reached. Only the touched
+/// pages exist.
 #[test]
 fn displacements_beyond_4_gib() {
     const SIZE: usize = 6 << 30;
@@ -256,5 +258,93 @@ fn votes() {
             };
             assert_eq!(Some(verdict), (0..4).map(says).max(), "round {round}");
         }
+    });
+}
+
+/// Posts an operation, as often as there is no room for it.
+fn post(w: &mut ShmWindow, op: &Op) -> Posted {
+    loop {
+        match w.post(op, Ticket(7)) {
+            Posted::NoResource => _ = w.poll(),
+            posted => return posted,
+        }
+    }
+}
+
+/// An armed window is disarmed by whatever a peer sends it, once, and the doorbell says which
+/// window it is.
+#[test]
+fn a_contact_disarms_and_rings() {
+    let long = bytes(100_000, 1);
+    for kind in [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::NotifyTagged] {
+        everywhere(2, 1 << 20, |world, mut w| {
+            // Only a notification needs the owner of memory that is mapped.
+            let contacts = w.describe() != "shared memory" || kind == OpKind::NotifyTagged;
+            let lengths = if kind == OpKind::NotifyTagged { vec![0] } else { vec![8, long.len()] };
+            for len in lengths {
+                if world.rank == 0 {
+                    while !w.arm() {
+                        w.poll();
+                        while w.next_arrival().is_some() {}
+                    }
+                    assert!(w.is_armed() && !is_rung());
+                }
+                world.barrier();
+                if world.rank == 1 {
+                    let mut back = vec![0; len];
+                    let buffers = (Addr(long.as_ptr() as usize), Addr(back.as_mut_ptr() as usize));
+                    let op = Op {
+                        origin: buffers.0,
+                        result: buffers.1,
+                        element: U8,
+                        ..op(kind, 0, 5, len)
+                    };
+                    if post(&mut w, &op) != Posted::Complete {
+                        while w.next_finished().is_none_or(|(_, stage)| stage != Stage::Remote) {
+                            w.poll();
+                        }
+                    }
+                } else if contacts {
+                    while w.is_armed() {
+                        std::thread::yield_now();
+                    }
+                    while !is_rung() {
+                        std::thread::yield_now();
+                    }
+                    let mut rung = Vec::new();
+                    take_rung(|slot| rung.push(slot));
+                    assert_eq!(
+                        rung,
+                        [doorbell::slot(w.number().unwrap())],
+                        "{kind:?} of {len} bytes"
+                    );
+                }
+                // Serves rank 1 until it has come here.
+                barrier(&mut w);
+                if world.rank == 0 && kind == OpKind::NotifyTagged {
+                    assert_eq!(std::iter::from_fn(|| w.next_arrival()).count(), 1);
+                }
+                assert!(contacts || world.rank == 1 || w.is_armed());
+                world.barrier();
+            }
+        });
+    }
+}
+
+/// What was published before keeps a window from being armed.
+#[test]
+fn nothing_is_armed_over_what_has_come() {
+    everywhere(2, 4096, |world, mut w| {
+        if world.rank == 1 {
+            assert_ne!(post(&mut w, &op(OpKind::NotifyTagged, 0, 5, 0)), Posted::NoResource);
+        }
+        world.barrier();
+        if world.rank == 0 {
+            assert!(!w.arm() && !w.is_armed());
+            w.poll();
+            assert!(w.next_arrival().is_some() && w.next_arrival().is_none());
+            assert!(w.arm() && w.is_armed());
+        }
+        barrier(&mut w);
     });
 }

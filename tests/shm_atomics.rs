@@ -1,4 +1,5 @@
-//! Atomic operations of the shared-memory transport: arithmetic, order, atomicity, and who does the work.
+//! Atomic operations of the shared-memory transport: arithmetic, order, atomicity, and who does the
+//! work.
 
 #![cfg(not(loom))]
 #![allow(
@@ -79,8 +80,8 @@ fn reference(element: Element, reduction: Reduction, target: &[u8], origin: &[u8
     }
 }
 
-/// Random elements: numbers for floating point (no NaN, whose sign is nobody's promise), bits for the rest,
-/// with zeros among them for the logical reductions.
+/// Random elements: numbers for floating point (no NaN, whose sign is nobody's promise), bits for
+/// the rest, with zeros among them for the logical reductions.
 fn elements(element: Element, count: usize, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = Vec::new();
@@ -114,7 +115,8 @@ fn every_datatype_and_reduction_against_a_plain_reference() {
                         continue;
                     }
                     let width = usize::from(extent(element));
-                    // One element; an odd number from an odd place; more than a piece, a block and a hold.
+                    // One element; an odd number from an odd place; more than a piece, a block and
+                    // a hold.
                     for (count, disp, target) in
                         [(1, 8, 1), (3, 5, 1), (1, 8, 0), (9000, 3, 1), (70_000 / width, 3, 0)]
                     {
@@ -222,7 +224,8 @@ fn compare_and_swap_of_every_width() {
     }
 }
 
-/// [AT-1] All origins, the target itself too, on one counter: nothing is lost, no value is seen twice.
+/// [AT-1] All origins, the target itself too, on one counter: nothing is lost, no value is seen
+/// twice.
 #[test]
 fn counters_under_contention() {
     const EACH: u64 = 2000;
@@ -262,7 +265,8 @@ fn counters_under_contention() {
     }
 }
 
-/// Accumulates of one origin on one place take effect in the order of the calls, short and long ones mixed.
+/// Accumulates of one origin on one place take effect in the order of the calls, short and long
+/// ones mixed.
 #[test]
 fn accumulates_keep_their_order() {
     const COUNT: usize = 3000;
@@ -366,7 +370,8 @@ fn a_target_that_never_polls() {
     });
 }
 
-/// [PR-3] After `settle` nothing is in flight, though the target never polls and this process does not either.
+/// [PR-3] After `settle` nothing is in flight, though the target never polls and this process does
+/// not either.
 #[test]
 fn settling_leaves_nothing_in_flight() {
     run(2, |world| {
@@ -407,7 +412,8 @@ fn settling_leaves_nothing_in_flight() {
     });
 }
 
-/// The target polls now and then while the origins help themselves: every operation is applied exactly once.
+/// The target polls now and then while the origins help themselves: every operation is applied
+/// exactly once.
 #[test]
 fn target_and_origins_at_once() {
     const COUNT: u64 = 20_000;
@@ -473,8 +479,8 @@ fn target_and_origins_at_once() {
     });
 }
 
-/// Random operations of all kinds and sizes, several in flight, against a model of the target's memory;
-/// the target polls, is away, or both in turn.
+/// Random operations of all kinds and sizes, several in flight, against a model of the target's
+/// memory; the target polls, is away, or both in turn.
 #[test]
 fn random_operations_against_a_model() {
     const SIZE: usize = 1 << 20;

@@ -70,7 +70,13 @@ fn failure(make: impl Fn(&World) -> Result<ShmWindow, SetupError> + Sync) -> Set
 
 #[test]
 fn one_answer_everywhere_and_nothing_left() {
+    // The memory of the process itself, with its doorbell, is made with the first window and stays.
+    run(2, |world| {
+        let mut w = world.allocate(8);
+        barrier(&mut w);
+    });
     let (maps, fds) = (mappings(), descriptors());
+    assert_eq!(maps, 1);
 
     for flavour in FLAVOURS {
         run(4, |world| {
@@ -90,7 +96,8 @@ fn one_answer_everywhere_and_nothing_left() {
         assert_eq!((mappings(), descriptors()), (maps, fds));
     }
 
-    released_segments_serve_again(maps, fds);
+    dynamic_windows_have_no_descriptors();
+    released_segments_serve_again(mappings(), fds);
     one_process_without_attach_is_enough();
     let maps = mappings();
 
@@ -205,8 +212,9 @@ fn one_answer_everywhere_and_nothing_left() {
     assert_eq!((mappings(), descriptors()), (maps, fds));
 }
 
-/// A released segment is the next window's, as good as new; where not all have it, a new one is made.
-/// Processes that were started apart may have other settings; all do without what one of them does without.
+/// A released segment is the next window's, as good as new; where not all have it, a new one is
+/// made. Processes that were started apart may have other settings; all do without what one of them
+/// does without.
 fn one_process_without_attach_is_enough() {
     run(3, |world| {
         let mut memory = [0u8; 100];
@@ -295,4 +303,35 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
         assert!((maps + 1..=maps + 4).contains(&mappings()), "{} mappings", mappings());
         assert_eq!(descriptors(), fds);
     }
+}
+
+/// Many dynamic windows, some with more regions than their segments have room for: none takes a
+/// descriptor.
+fn dynamic_windows_have_no_descriptors() {
+    let fds = descriptors();
+    run(2, |world| {
+        let mut windows: Vec<_> =
+            (0..50).map(|_| world.try_window(Memory::Dynamic, true).unwrap()).collect();
+        let memory = vec![0u8; 1000];
+        let base = memory.as_ptr() as usize;
+        for (at, w) in windows.iter_mut().enumerate() {
+            for region in 0..if at % 10 == 0 { 1000 } else { 1 } {
+                w.attach(Addr(base + region), 1).unwrap();
+            }
+        }
+        let mut bases = [0; 16];
+        world.clone().allgather(&base.to_ne_bytes(), &mut bases);
+        let peer = 1 - world.rank;
+        let theirs = u64::from_ne_bytes(bases[8 * peer as usize..][..8].try_into().unwrap());
+        for (at, w) in windows.iter().enumerate() {
+            assert_eq!(w.reaches(peer, theirs, 2), Ok(at % 10 == 0), "window {at}");
+            assert_eq!(w.reaches(peer, theirs, 1), Ok(true), "window {at}");
+        }
+        world.barrier();
+        if world.rank == 0 {
+            assert_eq!(descriptors(), fds);
+        }
+        windows.iter_mut().for_each(barrier);
+    });
+    assert_eq!(descriptors(), fds);
 }

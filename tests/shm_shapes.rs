@@ -1,4 +1,5 @@
-//! Operations with shapes on the shared-memory transport: every way that they go, mixed with plain ones, in order.
+//! Operations with shapes on the shared-memory transport: every way that they go, mixed with plain
+//! ones, in order.
 
 #![cfg(not(loom))]
 #![allow(
@@ -102,7 +103,8 @@ fn shaped_and_plain_operations_against_a_model() {
                 let from: Vec<u8> = (0..SIZE).map(|_| random.u8(..)).collect();
                 let mut back = vec![0xeeu8; SIZE];
                 let mut expected = back.clone();
-                // Buffers of one round lie one after the other; target places are used again, atomic ones in the same round.
+                // Buffers of one round lie one after the other; target places are used again,
+                // atomic ones in the same round.
                 let mut at = 0;
                 while random.u8(0..24) != 0 {
                     let words = random.usize(4..8) << random.u32(0..11);
@@ -176,7 +178,8 @@ fn shaped_and_plain_operations_against_a_model() {
     }
 }
 
-/// An operation that is refused for now keeps its shape; one that will never be posted gives it back.
+/// An operation that is refused for now keeps its shape; one that will never be posted gives it
+/// back.
 #[test]
 fn a_refused_operation_keeps_its_shape() {
     run(2, |world| {

@@ -1,6 +1,6 @@
-//! The transport's own speed, between two processes, and a check that it works between processes at all.
-//! Tiny under `cargo test`; by hand:
-//! `cargo test --release --test shm_speed -- --ignored --nocapture --test-threads 1`.
+//! The transport's own speed, between two processes, and a check that it works between processes at
+//! all. Tiny under `cargo test`; by hand: `cargo test --release --test shm_speed -- --ignored
+//! --nocapture --test-threads 1`.
 
 #![cfg(not(loom))]
 #![allow(
@@ -60,7 +60,8 @@ impl Bootstrap for Forked {
     }
 }
 
-/// Runs `body` in two processes, pinned to a processor each. The second one is a child that must succeed.
+/// Runs `body` in two processes, pinned to a processor each. The second one is a child that must
+/// succeed.
 fn two_processes(body: impl Fn(Forked)) {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let page = unsafe {

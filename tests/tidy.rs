@@ -1,7 +1,6 @@
-//! The house rules, each with its reason in the message. `docs/ARCHITECTURE.md` has the picture.
+//! The house rules, each with its reason in the message. ``docs/ARCHITECTURE.md` has the picture.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -355,87 +354,88 @@ fn tests_do_not_sleep() {
     );
 }
 
-/// Requirements that no code, or neither code nor test, can quote, with the reason.
-const EXEMPT: &[(&str, &str, &str)] = &[
-    ("EP-2", "code", "no code makes it true: a blocking call is the nonblocking one and a wait"),
-    ("EP-3", "code", "follows from the counters of MA-1, which is quoted"),
-    (
-        "LK-7",
-        "code and test",
-        "a choice between the CPU's and a NIC's atomics; shared memory has the CPU's alone",
-    ),
-    ("PR-2", "code and test", "the optional progress thread does not exist yet"),
-];
+/// The rules that `docs/SPEC.md` states, by its headings: `### EP-1 Opening calls never block`.
+fn stated_rules() -> BTreeSet<String> {
+    let spec = read("docs/SPEC.md");
+    let headings =
+        spec.lines().filter_map(|line| line.strip_prefix("### ")?.split_whitespace().next());
+    let mut stated = BTreeSet::new();
+    for id in headings {
+        assert!(stated.insert(id.to_owned()), "docs/SPEC.md states {id} twice");
+    }
+    stated
+}
+
+/// Everything in a text that looks like the id of a rule of one of these families; `LK-1 to LK-6`
+/// cites all six.
+fn cited_rules(text: &str, families: &BTreeSet<&str>) -> BTreeSet<String> {
+    let number_of = |word: &str| {
+        let (family, number) = word.split_once('-')?;
+        Some((*families.get(family)?, number.parse::<u32>().ok()?)).filter(|_| number.len() < 3)
+    };
+    let words: Vec<&str> = text
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let mut cited = BTreeSet::new();
+    for (at, word) in words.iter().enumerate() {
+        let Some((family, first)) = number_of(word) else { continue };
+        let range = match words.get(at + 1..at + 3) {
+            Some(["to", last]) => number_of(last).filter(|(other, _)| *other == family),
+            _ => None,
+        };
+        let last = range.map_or(first, |(_, last)| last);
+        cited.extend((first..=last).map(|number| format!("{family}-{number}")));
+    }
+    cited
+}
 
 #[test]
-fn requirements_are_quoted_beside_code_and_test() {
-    let all: BTreeMap<&str, u32> = [
-        ("EP", 11),
-        ("AC", 3),
-        ("MA", 3),
-        ("LK", 7),
-        ("FL", 1),
-        ("FE", 2),
-        ("AT", 1),
-        ("PR", 5),
-        ("RQ", 5),
-    ]
-    .into();
-    let quoted = |folder: &str, endings: &[&str]| -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        for path in files(folder, endings).iter().filter(|path| *path != "tests/tidy.rs") {
-            let text = read(path);
-            for (kind, count) in &all {
-                for number in 1..=*count {
-                    let id = format!("{kind}-{number}");
-                    if mentions(&text, &id) || range_holds(&text, kind, number) {
-                        found.insert(id);
-                    }
+fn rules_are_cited_where_they_are_kept_and_tested() {
+    let stated = stated_rules();
+    let families: BTreeSet<&str> = stated.iter().filter_map(|id| id.split('-').next()).collect();
+    let (mut kept, mut tested, mut unknown) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    for (folder, endings) in [
+        ("src", &["rs", "c"][..]),
+        ("tests", &["rs", "c", "h", "cpp", "inc", "f90", "F90", "py", "md"]),
+        ("mpix-headers", &["h", "f90"]),
+        ("microbench", &["c", "h", "py", "md"]),
+        ("docs", &["md"]),
+    ] {
+        for path in files(folder, endings)
+            .iter()
+            .filter(|path| !["tests/tidy.rs", "docs/SPEC.md"].contains(&path.as_str()))
+        {
+            for id in cited_rules(&read(path), &families) {
+                if !stated.contains(&id) {
+                    unknown.push(format!("{path}: [{id}]"));
                 }
-            }
-        }
-        found
-    };
-    let (code, tests) = (quoted("src", &["rs"]), quoted("tests", &["rs", "c", "h", "cpp"]));
-    let mut missing = Vec::new();
-    for (kind, count) in &all {
-        for id in (1..=*count).map(|number| format!("{kind}-{number}")) {
-            let exempt =
-                EXEMPT.iter().find(|(known, ..)| *known == id).map_or("", |(_, from, _)| from);
-            let mut places = String::new();
-            if !code.contains(&id) && !exempt.contains("code") {
-                let _ = write!(places, " in no file of src");
-            }
-            if !tests.contains(&id) && !exempt.contains("test") {
-                let _ = write!(places, " in no test");
-            }
-            if !places.is_empty() {
-                missing.push(format!("[{id}]{places}"));
+                match folder {
+                    "src" => kept.insert(id),
+                    "tests" => tested.insert(id),
+                    _ => true,
+                };
             }
         }
     }
     report(
-        "each requirement is quoted beside the code that meets it and the test that checks it",
+        "every rule that is cited stands in docs/SPEC.md",
+        "else nobody can look it up",
+        &unknown,
+    );
+    let mut missing: Vec<String> =
+        stated.difference(&kept).map(|id| format!("[{id}] in no file of src")).collect();
+    missing.extend(stated.difference(&tested).map(|id| format!("[{id}] in no test")));
+    report(
+        "every rule is cited beside the code that keeps it and a test that checks it",
         "else nobody finds either",
         &missing,
     );
 }
 
-/// True for `LK-1 to LK-6` and the like.
-fn range_holds(text: &str, kind: &str, number: u32) -> bool {
-    text.match_indices(" to ").any(|(at, _)| {
-        let number_of =
-            |part: &str| part.strip_prefix(kind)?.strip_prefix('-')?.parse::<u32>().ok();
-        let is_id = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        let first = text[..at].rsplit(|c| !is_id(c)).next().and_then(number_of);
-        let last = text[at + 4..].split(|c| !is_id(c)).next().and_then(number_of);
-        matches!((first, last), (Some(first), Some(last)) if first <= number && number <= last)
-    })
-}
-
-/// Rows of the README's table of settings: name, values, default.
-fn settings_of_readme() -> Vec<(String, String, String)> {
-    read("README.md")
+/// Rows of the table of settings in `docs/user/settings.md`: name, values, default.
+fn documented_settings() -> Vec<(String, String, String)> {
+    read("docs/user/settings.md")
         .lines()
         .filter(|line| line.starts_with("| `MPIX_RMA"))
         .map(|line| {
@@ -462,10 +462,17 @@ fn the_settings_are_documented_as_they_are() {
         })
         .collect();
     assert_eq!(
-        settings_of_readme(),
+        documented_settings(),
         source,
-        "README.md's table of settings must agree with src/runtime/config.rs (left: README)"
+        "the table in docs/user/settings.md must agree with src/runtime/config.rs (left: table)"
     );
+    let page = read("docs/user/settings.md");
+    for (name, _, _) in &source {
+        assert!(
+            page.lines().any(|line| line == format!("### {name}")),
+            "docs/user/settings.md must describe {name} under a heading of its own"
+        );
+    }
     let header = read("mpix-headers/mpix_rma.h");
     for (name, _, default) in &source {
         assert!(
@@ -476,6 +483,82 @@ fn the_settings_are_documented_as_they_are() {
             "mpix_rma.h, section ENVIRONMENT, must name {name} and its default {default} on one line"
         );
     }
+}
+
+/// The pages that a user reads first.
+fn user_pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    pages.extend(files("docs/user", &["md"]));
+    pages
+}
+
+/// The lines of a page that are text, and those in fenced blocks.
+fn text_and_code(page: &str) -> (Vec<String>, Vec<String>) {
+    let (mut text, mut code, mut fenced) = (Vec::new(), Vec::new(), false);
+    for line in read(page).lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else {
+            if fenced { &mut code } else { &mut text }.push(line.to_owned());
+        }
+    }
+    (text, code)
+}
+
+/// The anchor that a heading gets.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
+    heading.to_lowercase().chars().filter(kept).collect::<String>().trim().replace(' ', "-")
+}
+
+#[test]
+fn links_of_user_pages_lead_somewhere() {
+    let mut found = Vec::new();
+    for page in user_pages() {
+        let folder = Path::new(&page).parent().expect("a folder").to_owned();
+        let text = text_and_code(&page).0.join("\n");
+        for rest in text.split("](").skip(1) {
+            let link = rest.split(')').next().unwrap_or_default();
+            if link.contains("://") {
+                continue;
+            }
+            let (path, wanted) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { PathBuf::from(&page) } else { folder.join(path) };
+            let exists = root().join(&target).exists();
+            let leads = exists
+                && (wanted.is_empty()
+                    || text_and_code(target.to_str().expect("a name")).0.iter().any(|line| {
+                        line.starts_with('#')
+                            && anchor(line.trim_start_matches('#').trim()) == wanted
+                    }));
+            if !leads {
+                found.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    report(
+        "links of README.md and docs/user lead to files and headings",
+        "a reader follows them",
+        &found,
+    );
+}
+
+#[test]
+fn readme_quotes_the_example() {
+    let example = text_and_code("docs/user/getting-started.md").1;
+    let readme = read("README.md");
+    let quoted = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let wrong: Vec<String> = quoted
+        .expect("README.md must show some C")
+        .lines()
+        .filter(|line| !example.iter().any(|known| known.trim() == line.trim()))
+        .map(str::to_owned)
+        .collect();
+    report(
+        "each line of C in README.md is in the example of docs/user/getting-started.md",
+        "that one is compiled and run",
+        &wrong,
+    );
 }
 
 #[test]
@@ -507,5 +590,7 @@ fn the_stripper_strips() {
     assert!(!code[0].contains("unsafe"), "{code:?}");
     assert!(code[1].contains("unsafe { }"), "{code:?}");
     assert!(mentions("use std::time;", "std::time") && !mentions("my_log!(1)", "log"));
-    assert!(range_holds("[LK-1 to LK-6]", "LK", 5) && !range_holds("[LK-1 to LK-6]", "LK", 7));
+    let cited =
+        cited_rules("[LK-1 to LK-3], [EP-1]; not XLK-9, LK-4x or EP-2014", &["EP", "LK"].into());
+    assert_eq!(cited, ["EP-1", "LK-1", "LK-2", "LK-3"].map(str::to_owned).into());
 }

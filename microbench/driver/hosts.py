@@ -54,9 +54,15 @@ class Host:
             if os.geteuid() == 0:
                 self.mpiexec = self.mpiexec + ["--allow-run-as-root"]
 
-    def command(self, ranks, program, *arguments):
-        """The command line that launches a program of this host."""
-        return [*self.mpiexec, "-n", str(ranks), str(self.folder / program), *map(str, arguments)]
+    def command(self, ranks, program, *arguments, environment=None):
+        """The command line that launches a program of this host, with more variables in its environment."""
+        words = [f"{name}={value}" for name, value in (environment or {}).items()]
+        setting = ["env", *words] if words else []
+        return [*self.mpiexec, "-n", str(ranks), *setting, str(self.folder / program), *map(str, arguments)]
+
+    def preload(self):
+        """The variable that preloads our library."""
+        return {"LD_PRELOAD": self.prefix / "lib" / "libmpix_rma.so"}
 
 
 def add_options(parser):

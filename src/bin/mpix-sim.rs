@@ -1,4 +1,5 @@
-//! Worlds in virtual time, from the command line: figures of the paper, and curves of our own. One JSON object per line.
+//! Worlds in virtual time, from the command line: figures of the paper, and curves of our own. One
+//! JSON object per line.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -24,7 +25,8 @@ struct Arguments {
     /// Each rank has a second core that makes progress while the first computes.
     #[arg(long, global = true)]
     progress_thread: bool,
-    /// Parameters of the machine that differ from the profile's, NAME=VALUE: ns, bytes, ps per byte.
+    /// Parameters of the machine that differ from the profile's, NAME=VALUE: ns, bytes, ps per
+    /// byte.
     #[arg(long, global = true, value_delimiter = ',')]
     set: Vec<String>,
     #[command(subcommand)]

@@ -1,5 +1,6 @@
-//! The calls of `MPIX_*` for Fortran: every argument by address, handles as integers, an error code at the end. Programs with `mpif.h`
-//! or `use mpi` call these names; the module `mpix_rma_f08` (mpix-headers) gives them the types of `mpi_f08`.
+//! The calls of `MPIX_*` for Fortran: every argument by address, handles as integers, an error code
+//! at the end. Programs with `mpif.h` or `use mpi` call these names; the module `mpix_rma_f08`
+//! (mpix-headers) gives them the types of `mpi_f08`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -37,7 +38,8 @@ mod handles {
     macro_rules! converted {
         ($($name:ident($from:ty) -> $to:ty = $host:ident;)*) => {$(
             pub(super) unsafe fn $name(handle: $from) -> $to {
-                // SAFETY: the host answers a wrong number with a handle that is none; what it has made has a number.
+                // SAFETY: the host answers a wrong number with a handle that is none; what it has
+                // made has a number.
                 unsafe { $host(handle) }
             }
         )*};
@@ -154,7 +156,8 @@ impl Argument for Request {
     }
 }
 
-/// A status that the call fills, or one that is ignored. In Fortran it has the bytes of C's, which may lie at any integer.
+/// A status that the call fills, or one that is ignored. In Fortran it has the bytes of C's, which
+/// may lie at any integer.
 struct Status {
     place: *mut Fint,
     made: MPI_Status,
@@ -166,7 +169,8 @@ impl Argument for Status {
     type C = *mut MPI_Status;
     unsafe fn enter(place: *mut Fint) -> Self {
         let ignored = is_ignored(place);
-        // SAFETY: the caller's promise, but for a place that means something else; a status is integers, so any bits are one.
+        // SAFETY: the caller's promise, but for a place that means something else; a status is
+        // integers, so any bits are one.
         let made = unsafe {
             if ignored { std::mem::zeroed() } else { place.cast::<MPI_Status>().read_unaligned() }
         };
@@ -183,7 +187,8 @@ impl Argument for Status {
     }
 }
 
-/// True of Fortran's `MPI_STATUS_IGNORE`, in whichever way the host has it: a variable of a known name, or where one of these leads.
+/// True of Fortran's `MPI_STATUS_IGNORE`, in whichever way the host has it: a variable of a known
+/// name, or where one of these leads.
 fn is_ignored(place: *mut Fint) -> bool {
     const NAMES: [&CStr; 4] = [
         c"mpi_fortran_status_ignore_",
@@ -209,7 +214,8 @@ macro_rules! fortran {
     ($($call:ident $name:literal $bare:literal ($($arg:ident: $kind:ident),*);)*) => {$(
         const _: () = {
             /// # Safety
-            /// As Fortran calls it: each argument is there, but for an error code that is not wanted.
+            /// As Fortran calls it: each argument is there, but for an error code that is not
+            /// wanted.
             #[inline(always)]
             #[allow(clippy::too_many_arguments, reason = "those of the call")]
             unsafe fn body($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {

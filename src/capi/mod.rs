@@ -1,8 +1,9 @@
-//! The C interface of our own: `MPIX_*`, and the `PMPIX_*` twins for tools that interpose the former.
+//! The C interface of our own: `MPIX_*`, and the `PMPIX_*` twins for tools that interpose the
+//! former.
 //!
-//! Every call takes the parameters of the blocking call, then a place for a request. Opening calls give a request that
-//! is complete [EP-1]; closing calls and flushes one that completes when the blocking call would return. `mpix_rma.h` is
-//! the documentation for users.
+//! Every call takes the parameters of the blocking call, then a place for a request. Opening calls
+//! give a request that is complete [EP-1]; closing calls and flushes one that completes when the
+//! blocking call would return. `mpix_rma.h` is the documentation for users.
 // Exported by their symbols, not by their paths.
 #![allow(non_snake_case, unreachable_pub)]
 
@@ -20,15 +21,19 @@ use crate::mpi::sync::{self, Checked};
 use crate::mpi::sys::*;
 use crate::runtime::{Scope, Window};
 
-/// A call that opens an epoch: its request is born complete.
+/// A call that opens an epoch, to the processes of `group` if it takes one: its request is born
+/// complete.
 #[inline(always)]
 fn opening(
     call: &'static str,
     window: MPI_Win,
     request: *mut MPI_Request,
-    _: Option<u32>,
+    group: Option<MPI_Group>,
     body: impl FnOnce(&mut Window) -> Done,
 ) -> c_int {
+    if let Some(code) = sync::invalid_group(group) {
+        return code;
+    }
     on_our_window(call, window, |guard, mut ours| {
         place_for(request)?;
         // SAFETY: found under this guard, and no other reference to it is alive.
@@ -65,8 +70,9 @@ macro_rules! calls {
         $(#[$doc])*
         ///
         /// # Safety
-        /// `win` is a window handle, and `request` is NULL (an error) or has room for a request. Buffers of the epoch's
-        /// operations stay the library's until the request of the call that closes it is complete [EP-8].
+        /// `win` is a window handle, and `request` is NULL (an error) or has room for a request.
+        /// Buffers of the epoch's operations stay the library's until the request of the call that
+        /// closes it is complete [EP-8].
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request) -> c_int {
             $form(stringify!($name), win, request, $target, $body)
@@ -77,26 +83,32 @@ macro_rules! calls {
 
 calls! {
     /// Opens an exposure epoch to the processes of `group`.
-    MPIX_Win_ipost(group: MPI_Group, assert: c_int) as opening(None, |window| sync::post(window, group, assert));
+    MPIX_Win_ipost(group: MPI_Group, assert: c_int) as opening(Some(group), |window| sync::post(window, group, assert));
     /// Opens an access epoch to the processes of `group`.
-    MPIX_Win_istart(group: MPI_Group, assert: c_int) as opening(None, |window| sync::start(window, group, assert));
+    MPIX_Win_istart(group: MPI_Group, assert: c_int) as opening(Some(group), |window| sync::start(window, group, assert));
     /// Closes the access epoch; complete when its operations are.
     MPIX_Win_icomplete() as closing(None, sync::complete);
     /// Closes the exposure epoch; complete when every origin has completed its access.
     MPIX_Win_iwait() as closing(sync::NOWHERE, sync::wait);
-    /// Closes a fence epoch and opens the next; complete when the operations before it are, and all processes have called.
+    /// Closes a fence epoch and opens the next; complete when the operations before it are, and all
+    /// processes have called.
     MPIX_Win_ifence(assert: c_int) as closing(None, |window| sync::fence(window, assert));
     /// Opens a lock epoch.
-    MPIX_Win_ilock(lock_type: c_int, rank: c_int, assert: c_int) as opening(None, |window| sync::lock(window, lock_type, rank, assert).map(|_| ()));
+    MPIX_Win_ilock(lock_type: c_int, rank: c_int, assert: c_int) as opening(None, |window| {
+        sync::lock(window, "MPIX_Win_ilock", lock_type, rank, assert).map(|_| ())
+    });
     /// Closes a lock epoch; complete when its operations are, at the target too.
     MPIX_Win_iunlock(rank: c_int) as closing(Some(rank as u32), |window| sync::unlock(window, rank));
     /// Opens a shared lock epoch to all processes.
-    MPIX_Win_ilock_all(assert: c_int) as opening(None, |window| sync::lock_all(window, assert));
+    MPIX_Win_ilock_all(assert: c_int) as opening(None, |window| {
+        sync::lock_all(window, "MPIX_Win_ilock_all", assert)
+    });
     /// Closes it; complete when its operations are, at their targets too.
     MPIX_Win_iunlock_all() as closing(None, sync::unlock_all);
     /// Complete when the operations to `rank` that were called before are, there too.
     MPIX_Win_iflush(rank: c_int) as closing(Some(rank as u32), |window| sync::flush(window, rank, false));
-    /// Complete when the buffers of the operations to `rank` that were called before may be used again.
+    /// Complete when the buffers of the operations to `rank` that were called before may be used
+    /// again.
     MPIX_Win_iflush_local(rank: c_int) as closing(Some(rank as u32), |window| sync::flush(window, rank, true));
     /// Complete when all operations that were called before are, at their targets too.
     MPIX_Win_iflush_all() as closing(None, |window| sync::flush_all(window, false));

@@ -97,7 +97,8 @@ fn start(
         ours.engine.await_counters(port, range.first, range.number, range.expected)
     });
     match (outcome, found) {
-        // SAFETY: the application's places, of which it has been said that they are written by the end of the request.
+        // SAFETY: the application's places, of which it has been said that they are written by the
+        // end of the request.
         (_, Some(found)) => unsafe { places.write(found) },
         (Outcome::Pending(id), None) => ours.promise(id, places),
         (Outcome::Complete, None) => {}
@@ -177,7 +178,8 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Collective: gives this process `num` counters, and every other one as many as it asks for. All begin at 0.
+    /// Collective: gives this process `num` counters, and every other one as many as it asks for.
+    /// All begin at 0.
     MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard, window| {
         let _ = info;
         set_number(guard, window, num)
@@ -242,7 +244,8 @@ calls! {
         unsafe { flag.write(c_int::from(found.is_some())) };
         Ok(())
     };
-    /// Complete when one of `num` counters from `first` on is not 0; `idx` and `value` then tell which, and what it was.
+    /// Complete when one of `num` counters from `first` on is not 0; `idx` and `value` then tell
+    /// which, and what it was.
     MPIX_Win_notify_iwaitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count, request: *mut MPI_Request) =
         |guard, window| {
             admit(request)?;

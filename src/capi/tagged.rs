@@ -24,7 +24,8 @@ fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, 
     Ok(Some(Wanted { source, tag }))
 }
 
-/// Makes a persistent request for `expected_count` tagged notifications from `source` with `tag`, each of which may be any.
+/// Makes a persistent request for `expected_count` tagged notifications from `source` with `tag`,
+/// each of which may be any.
 ///
 /// # Safety
 /// `win` is a window handle; `request` is NULL (an error) or has room for a request.
@@ -84,7 +85,8 @@ fn probed(window: &mut Window, wanted: Option<Wanted>) -> Option<Option<Arrival>
 /// Tells whether a tagged notification is there that no request has taken; it stays.
 ///
 /// # Safety
-/// `win` is a window handle; `flag` is NULL (an error) or has room for an int; `status` is a place for a status or ignored.
+/// `win` is a window handle; `flag` is NULL (an error) or has room for an int; `status` is a place
+/// for a status or ignored.
 #[inline(never)]
 pub unsafe extern "C" fn MPIX_Notify_iprobe(
     win: MPI_Win,

@@ -34,8 +34,8 @@ impl Class {
     }
 }
 
-/// May an epoch of class `later` overtake one of class `earlier` [AC-1]? Never a fence or a lock_all, nor an exposure and a
-/// lock on self each other [AC-2].
+/// May an epoch of class `later` overtake one of class `earlier` [AC-1]? Never a fence or a
+/// lock_all, nor an exposure and a lock on self each other [AC-2].
 fn relaxed(flags: ReorderFlags, earlier: Class, later: Class) -> bool {
     use Class::{Access, Exposure, Fence, Lock, LockAll, OwnLock};
     match (earlier, later) {
@@ -48,8 +48,9 @@ fn relaxed(flags: ReorderFlags, earlier: Class, later: Class) -> bool {
     }
 }
 
-/// Closed epochs that may still be incomplete, per class in the order of their closings.
-/// Only the front of each queue is ever looked at, so the predicate costs the same with one or a million pending.
+/// Closed epochs that may still be incomplete, per class in the order of their closings. Only the
+/// front of each queue is ever looked at, so the predicate costs the same with one or a million
+/// pending.
 #[derive(Debug)]
 pub(super) struct Ledger {
     closed: [VecDeque<(u64, Key)>; CLASSES.len()],
@@ -103,8 +104,9 @@ pub(super) enum BlockedBy {
 
 /// May `epoch`, the oldest deferred one [EP-4], be activated? The ledger must be tidy.
 ///
-/// Every earlier epoch that is incomplete is active. One that was closed after `epoch` was opened overlaps it and does not
-/// count, now or ever [EP-7]; what counts of the others is the oldest of each class that the flags do not relax.
+/// Every earlier epoch that is incomplete is active. One that was closed after `epoch` was opened
+/// overlaps it and does not count, now or ever [EP-7]; what counts of the others is the oldest of
+/// each class that the flags do not relax.
 pub(super) fn may_activate(
     epoch: &Epoch,
     ledger: &Ledger,

@@ -1,9 +1,9 @@
 //! Every input and output of the engine, on one page.
 //!
 //! Inputs are the methods of [`Window`](super::Window); outputs are the methods of [`Port`], which
-//! the engine calls and a transport answers at once. An answer may be "not yet" ([`Posted::Pending`])
-//! or "no resource now" ([`Posted::NoResource`], [`NoResource`]): both are normal and driven again by
-//! [`Window::progress`](super::Window::progress).
+//! the engine calls and a transport answers at once. An answer may be "not yet"
+//! ([`Posted::Pending`]) or "no resource now" ([`Posted::NoResource`], [`NoResource`]): both are
+//! normal and driven again by [`Window::progress`](super::Window::progress).
 
 use std::num::NonZeroU32;
 
@@ -29,9 +29,11 @@ pub enum OpKind {
     GetAccumulate,
     /// result = target; if target == compare then target = origin
     CompareAndSwap,
-    /// counter `disp` of the target += 1, behind all that was posted to this target before [`Port::counter`]
+    /// counter `disp` of the target += 1, behind all that was posted to this target before
+    /// [`Port::counter`]
     Notify,
-    /// the target is told the tag `disp`, behind all that was posted to this target before [`Port::next_arrival`]
+    /// the target is told the tag `disp`, behind all that was posted to this target before
+    /// [`Port::next_arrival`]
     NotifyTagged,
 }
 
@@ -72,8 +74,8 @@ pub struct Element(pub u8);
 #[repr(transparent)]
 pub struct Reduction(pub u8);
 
-/// Names the places of an operation's data where they are not one run of bytes on each side (`transport::shape`); opaque to the
-/// engine.
+/// Names the places of an operation's data where they are not one run of bytes on each side
+/// (`transport::shape`); opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Shaped(pub NonZeroU32);
@@ -87,7 +89,8 @@ pub struct Op {
     pub result: Addr,
     /// Compare buffer of compare_and_swap.
     pub compare: Addr,
-    /// Displacement in the target's window, in bytes from its base. 0 for a shaped operation, whose shape has it.
+    /// Displacement in the target's window, in bytes from its base. 0 for a shaped operation, whose
+    /// shape has it.
     pub disp: u64,
     /// Bytes moved.
     pub len: u64,
@@ -137,7 +140,8 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoResource;
 
-/// A word of a pair of processes: written by one side alone, read by the other, only ever rising [MA-1, MA-2].
+/// A word of a pair of processes: written by one side alone, read by the other, only ever rising
+/// [MA-1, MA-2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Word {
@@ -145,14 +149,16 @@ pub enum Word {
     Grant = 0,
     /// Accesses of the writer to the reader that are done, in order.
     Done = 1,
-    /// Last fence for which the writer's barrier hop has been made [FE-1]. A pair has one distance, so one round.
+    /// Last fence for which the writer's barrier hop has been made [FE-1]. A pair has one distance,
+    /// so one round.
     Fence = 2,
 }
 
 /// A word of the lock service [LK-1 to LK-6].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockWord {
-    /// At rank 0: holders of lock_all in the low 32 bits, rights to hold exclusive locks in the high 32 bits.
+    /// At rank 0: holders of lock_all in the low 32 bits, rights to hold exclusive locks in the
+    /// high 32 bits.
     Holders,
     /// At rank 0: waiting lock_alls that arrived (low 32 bits) and that were served (high 32 bits).
     Intent,
@@ -162,13 +168,16 @@ pub enum LockWord {
     Licence,
     /// At each licensed process: the value of `Licensed` below it.
     NextLicensed,
-    /// At each target: the last node of its queue; without a node, readers that hold the lock (high 32 bits).
+    /// At each target: the last node of its queue; without a node, readers that hold the lock (high
+    /// 32 bits).
     Tail,
-    /// At each target: active readers not counted in `Tail`, and a flag that a writer waits for the last of them.
+    /// At each target: active readers not counted in `Tail`, and a flag that a writer waits for the
+    /// last of them.
     Readers,
     /// At each target: the node of that writer.
     NextWriter,
-    /// At each origin, per target: meeting point with the successor of the request with this parity.
+    /// At each origin, per target: meeting point with the successor of the request with this
+    /// parity.
     Next {
         /// Target of the lock request that owns the node.
         target: Rank,
@@ -182,7 +191,8 @@ pub enum LockWord {
     },
 }
 
-/// One access to a word of the lock service. Loads acquire, stores release, and the others are sequentially consistent.
+/// One access to a word of the lock service. Loads acquire, stores release, and the others are
+/// sequentially consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
     /// Reads.
@@ -255,12 +265,13 @@ pub enum Change {
 
 /// What the engine asks of a transport, for one window in one process.
 pub trait Port: LockMemory {
-    /// The transport says what has changed ([`next_change`](Self::next_change)). Else the engine reads every word that it waits for,
-    /// which costs the more the more peers it waits for.
+    /// The transport says what has changed ([`next_change`](Self::next_change)). Else the engine
+    /// reads every word that it waits for, which costs the more the more peers it waits for.
     const NAMES_CHANGES: bool = false;
 
-    /// A signal is seen by its peer after every operation to that peer that was *posted* before it, and not only after those that
-    /// have finished. Then a done may follow its transfers at once, and leaves while this process computes [PR-3, FE-2].
+    /// A signal is seen by its peer after every operation to that peer that was *posted* before it,
+    /// and not only after those that have finished. Then a done may follow its transfers at once,
+    /// and leaves while this process computes [PR-3, FE-2].
     const SIGNALS_FOLLOW: bool = false;
 
     /// [`SIGNALS_FOLLOW`](Self::SIGNALS_FOLLOW) for one peer, where that is not the same for all.
@@ -269,35 +280,39 @@ pub trait Port: LockMemory {
         Self::SIGNALS_FOLLOW
     }
 
-    /// Starts an operation. Called only for a target that has granted access. A shape is the transport's to end, when the
-    /// operation has; until it is posted it stays.
-    /// Operations of one origin on one target take effect in the order of these calls where they are accumulates.
+    /// Starts an operation. Called only for a target that has granted access. A shape is the
+    /// transport's to end, when the operation has; until it is posted it stays. Operations of one
+    /// origin on one target take effect in the order of these calls where they are accumulates.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
 
-    /// Starts a put and the [notification](OpKind::Notify) behind it as one operation, of which the put's ticket and stages are told. `None` if
-    /// that cannot be done, or not now: then they are two.
+    /// Starts a put and the [notification](OpKind::Notify) behind it as one operation, of which the
+    /// put's ticket and stages are told. `None` if that cannot be done, or not now: then they are
+    /// two.
     #[inline]
     fn post_notified(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
         let _ = (put, notification, ticket);
         None
     }
 
-    /// Writes `value` to `word` at `peer`, after every operation to `peer` that is [`Posted::Complete`] or
-    /// [`Stage::Remote`] has become visible there (release). `peer` may be this process.
+    /// Writes `value` to `word` at `peer`, after every operation to `peer` that is
+    /// [`Posted::Complete`] or [`Stage::Remote`] has become visible there (release). `peer` may be
+    /// this process.
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource>;
 
     /// Reads the word that `peer` writes in this process (acquire). 0 before the first signal.
     fn observe(&mut self, peer: Rank, word: Word) -> u64;
 
-    /// Reads a counter of this process (acquire): how many [`OpKind::Notify`] have come in for it. What this process's peers have posted
-    /// before them, to this process, has taken effect: puts are visible, gets have read. 0 where the port has no counters.
+    /// Reads a counter of this process (acquire): how many [`OpKind::Notify`] have come in for it.
+    /// What this process's peers have posted before them, to this process, has taken effect: puts
+    /// are visible, gets have read. 0 where the port has no counters.
     fn counter(&mut self, index: u32) -> u64 {
         let _ = index;
         0
     }
 
-    /// The next tagged notification that has come to this process ([`OpKind::NotifyTagged`]), acquired like a counter. Those of one
-    /// origin come in the order in which they were posted. `None` where the port has none.
+    /// The next tagged notification that has come to this process ([`OpKind::NotifyTagged`]),
+    /// acquired like a counter. Those of one origin come in the order in which they were posted.
+    /// `None` where the port has none.
     fn next_arrival(&mut self) -> Option<Arrival> {
         None
     }
@@ -308,17 +323,20 @@ pub trait Port: LockMemory {
     /// The next stage that a pending operation has reached since the last call.
     fn next_finished(&mut self) -> Option<(Ticket, Stage)>;
 
-    /// The next pending operation that was not done, since its target has refused it. Its stages are told all the same, later.
+    /// The next pending operation that was not done, since its target has refused it. Its stages
+    /// are told all the same, later.
     fn next_failed(&mut self) -> Option<Ticket> {
         None
     }
 
-    /// The next access to a lock word that was answered [`Answer::Later`] and is done, with the word's old value.
+    /// The next access to a lock word that was answered [`Answer::Later`] and is done, with the
+    /// word's old value.
     fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
         None
     }
 
-    /// The next change since the last call; several of one word may be told as one. `None` for ever unless [`NAMES_CHANGES`](Self::NAMES_CHANGES).
+    /// The next change since the last call; several of one word may be told as one. `None` for ever
+    /// unless [`NAMES_CHANGES`](Self::NAMES_CHANGES).
     fn next_change(&mut self) -> Option<Change> {
         None
     }
@@ -336,7 +354,8 @@ pub enum LockMode {
 /// The assertions of MPI-4.1 section 12.5.5 that the engine uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assert {
-    /// `MPI_MODE_NOCHECK`: on a lock, no conflicting lock is held or will be. Without effect on start and post [MA-3].
+    /// `MPI_MODE_NOCHECK`: on a lock, no conflicting lock is held or will be. Without effect on
+    /// start and post [MA-3].
     pub nocheck: bool,
     /// `MPI_MODE_NOPRECEDE`: the fence ends no epoch with local operations.
     pub noprecede: bool,

@@ -17,7 +17,8 @@ enum FlushStage {
 }
 
 impl Window {
-    /// `MPI_Win_post`: opens an exposure epoch to the processes of `group`, which are distinct ranks of the window.
+    /// `MPI_Win_post`: opens an exposure epoch to the processes of `group`, which are distinct
+    /// ranks of the window.
     ///
     /// # Errors
     /// If an exposure epoch, or a fence epoch with operations, is open.
@@ -34,7 +35,8 @@ impl Window {
         if matches!(self.fence_view, FenceView::Real(_)) {
             return Err(SyncError::FenceOpen);
         }
-        // A tentative fence epoch loses its exposure part only: a later operation still makes its access part real [EP-11].
+        // A tentative fence epoch loses its exposure part only: a later operation still makes its
+        // access part real [EP-11].
         let epoch = self.open(Kind::Exposure);
         self.epochs[epoch].origins = SmallVec::from_slice(group);
         self.exposure_open = Some(epoch);
@@ -42,7 +44,8 @@ impl Window {
         Ok(())
     }
 
-    /// `MPI_Win_start`: opens an access epoch to the processes of `group`, which are distinct ranks of the window.
+    /// `MPI_Win_start`: opens an access epoch to the processes of `group`, which are distinct ranks
+    /// of the window.
     ///
     /// # Errors
     /// If an access, lock or lock_all epoch, or a fence epoch with operations, is open.
@@ -114,7 +117,8 @@ impl Window {
         Ok(())
     }
 
-    /// `MPI_Win_complete`: the request completes when every operation of the epoch is complete and every done has left.
+    /// `MPI_Win_complete`: the request completes when every operation of the epoch is complete and
+    /// every done has left.
     ///
     /// # Errors
     /// If no access epoch is open.
@@ -132,7 +136,8 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_test`: closes the exposure epoch if every origin is done, else leaves it open. A deferred one gives false [RQ-4].
+    /// `MPI_Win_test`: closes the exposure epoch if every origin is done, else leaves it open. A
+    /// deferred one gives false [RQ-4].
     ///
     /// # Errors
     /// If no exposure epoch is open (one closed by `wait` is not).
@@ -148,8 +153,9 @@ impl Window {
         Ok(true)
     }
 
-    /// `MPI_Win_fence`: closes the fence epoch before it, if any, and opens the next one tentatively [EP-11]. The request completes
-    /// when this process's operations are complete and every process has called the fence [EP-5, FE-1].
+    /// `MPI_Win_fence`: closes the fence epoch before it, if any, and opens the next one
+    /// tentatively [EP-11]. The request completes when this process's operations are complete and
+    /// every process has called the fence [EP-5, FE-1].
     ///
     /// # Errors
     /// If an access, exposure, lock or lock_all epoch is open.
@@ -176,7 +182,8 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_unlock`: the request completes when the operations are complete at the target and the lock is released.
+    /// `MPI_Win_unlock`: the request completes when the operations are complete at the target and
+    /// the lock is released.
     ///
     /// # Errors
     /// If this process has not locked the target.
@@ -205,8 +212,8 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_flush`, or `MPI_Win_flush_all` (`None`): complete when all older calls are complete at their targets, never before
-    /// the lock is held [FL-1, EP-1].
+    /// `MPI_Win_flush`, or `MPI_Win_flush_all` (`None`): complete when all older calls are complete
+    /// at their targets, never before the lock is held [FL-1, EP-1].
     ///
     /// # Errors
     /// If no passive-target epoch covers the target (for `None`: none is open).
@@ -218,7 +225,8 @@ impl Window {
         self.flush_stage(port, target, FlushStage::Remote)
     }
 
-    /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` (`None`): as [`flush`](Self::flush), complete at the origin.
+    /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` (`None`): as [`flush`](Self::flush),
+    /// complete at the origin.
     ///
     /// # Errors
     /// If no passive-target epoch covers the target (for `None`: none is open).

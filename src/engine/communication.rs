@@ -23,7 +23,8 @@ impl Window {
         }
     }
 
-    /// Issues an operation and the notification behind it as one, if the port does that and nothing is in the way. False: nothing was done.
+    /// Issues an operation and the notification behind it as one, if the port does that and nothing
+    /// is in the way. False: nothing was done.
     pub fn issue_notified(&mut self, port: &mut impl Port, op: &Op, notification: &Op) -> bool {
         if !self.finds_direct_way(op.target) {
             return false;
@@ -45,15 +46,15 @@ impl Window {
         }
     }
 
-    /// True if an operation to this target goes to the transport at once, and leaves nothing here if that completes it: as long as
-    /// nothing opens, closes or queues.
+    /// True if an operation to this target goes to the transport at once, and leaves nothing here
+    /// if that completes it: as long as nothing opens, closes or queues.
     #[inline]
     pub fn goes_directly(&self, target: Rank) -> bool {
         matches!(self.route, Some(route) if route.direct && route.target == target)
     }
 
-    /// The same, with the way of an epoch's first operation to this target looked for and kept. It opens nothing: the first
-    /// operation of a fence epoch goes by [`issue`](Self::issue).
+    /// The same, with the way of an epoch's first operation to this target looked for and kept. It
+    /// opens nothing: the first operation of a fence epoch goes by [`issue`](Self::issue).
     #[inline]
     pub fn finds_direct_way(&mut self, target: Rank) -> bool {
         match self.route {
@@ -87,7 +88,8 @@ impl Window {
         self.route_by(epoch, route.target).expect("a lock epoch has a way to its target")
     }
 
-    /// The way of operations to `target` by an epoch, from now on. `None` if it is no target of the epoch.
+    /// The way of operations to `target` by an epoch, from now on. `None` if it is no target of the
+    /// epoch.
     fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
         let held = &mut self.epochs[epoch];
         let leg = match held.kind {
@@ -100,7 +102,8 @@ impl Window {
         self.route
     }
 
-    /// The R-form of a communication call. Its request completes when the origin's buffers may be reused and results are in place.
+    /// The R-form of a communication call. Its request completes when the origin's buffers may be
+    /// reused and results are in place.
     ///
     /// # Errors
     /// If no open epoch covers the target.
@@ -124,7 +127,8 @@ impl Window {
         Ok(request.map_or(Outcome::Complete, Outcome::Pending))
     }
 
-    /// The open epoch whose operations may go to `target`; makes a tentative fence epoch real [EP-11].
+    /// The open epoch whose operations may go to `target`; makes a tentative fence epoch real
+    /// [EP-11].
     fn epoch_covering(&mut self, port: &mut impl Port, target: Rank) -> Result<Key, SyncError> {
         if let Some(epoch) = self.lock_all_open.or(self.access_open) {
             return Ok(epoch);
@@ -144,8 +148,9 @@ impl Window {
         }
     }
 
-    /// Accounts for an operation by the transport's answer; queues it on its leg if there was no resource (or no access yet).
-    /// Gives the request that was wanted, if the local stage is still outstanding.
+    /// Accounts for an operation by the transport's answer; queues it on its leg if there was no
+    /// resource (or no access yet). Gives the request that was wanted, if the local stage is still
+    /// outstanding.
     fn account_for(
         &mut self,
         epoch: Key,
@@ -200,7 +205,8 @@ impl Window {
         }
     }
 
-    /// Posts what a granted leg has queued, in order, until the transport has no resource. Never completes the epoch.
+    /// Posts what a granted leg has queued, in order, until the transport has no resource. Never
+    /// completes the epoch.
     pub(super) fn pump(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
         loop {
             let held = &mut self.epochs[epoch].legs[leg];
@@ -261,7 +267,8 @@ impl Window {
             let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
             ages[1].retire(account.age_remote, |flush| satisfied.push(flush));
             if held.remote == 0 {
-                // Nothing is outstanding, so no flush waits here: ages begin anew with the next one that has to.
+                // Nothing is outstanding, so no flush waits here: ages begin anew with the next one
+                // that has to.
                 held.ages = None;
             }
             satisfied.into_iter().for_each(|flush| self.flush_waits_once_less(flush));

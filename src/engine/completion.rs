@@ -10,7 +10,8 @@ use super::slab::Key;
 use super::window::Window;
 
 impl Window {
-    /// Activates deferred epochs in their order, until the first that is blocked [EP-4]; again while epochs complete by it.
+    /// Activates deferred epochs in their order, until the first that is blocked [EP-4]; again
+    /// while epochs complete by it.
     #[inline]
     pub(super) fn run(&mut self, port: &mut impl Port) {
         if self.recheck {
@@ -64,7 +65,8 @@ impl Window {
         }
     }
 
-    /// A_i = ++a for each target; access i may proceed iff A_i <= g [MA-1], with NOCHECK too [MA-3].
+    /// A_i = ++a for each target; access i may proceed iff A_i <= g [MA-1], with NOCHECK too
+    /// [MA-3]. So accesses match exposures in order [EP-3].
     fn activate_access<P: Port>(&mut self, port: &mut P, epoch: Key) {
         let legs = self.epochs[epoch].legs.len();
         self.epochs[epoch].awaited = legs;
@@ -150,7 +152,8 @@ impl Window {
         self.settle(port, epoch, leg);
     }
 
-    /// Looks at an epoch that the application has closed: goes as far towards completion as possible.
+    /// Looks at an epoch that the application has closed: goes as far towards completion as
+    /// possible.
     pub(super) fn closed(&mut self, port: &mut impl Port, epoch: Key) {
         let held = &self.epochs[epoch];
         debug_assert!(held.closed);
@@ -197,7 +200,8 @@ impl Window {
         if leg.finished {
             return self.end_access(epoch);
         }
-        // [PR-3]: this target does not wait for the others; nor for its transfers, where the done cannot overtake them.
+        // [PR-3]: this target does not wait for the others; nor for its transfers, where the done
+        // cannot overtake them.
         if if port.signals_follow(leg.target) { leg.head != NIL } else { leg.remote > 0 } {
             return;
         }
@@ -240,7 +244,8 @@ impl Window {
         }
     }
 
-    /// Sends the present value of a word. If there is no resource (false), a sweep sends what is then the present value.
+    /// Sends the present value of a word. If there is no resource (false), a sweep sends what is
+    /// then the present value.
     pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) -> bool {
         let peer = &mut self.peers[index];
         let value = match word {

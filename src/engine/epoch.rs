@@ -42,7 +42,8 @@ pub(super) enum Held {
 pub(super) enum Locking {
     /// Not requested, or its request is on its way.
     No,
-    /// Behind waiting lock_alls that arrived before; `served` must reach this count, once it is known [LK-6].
+    /// Behind waiting lock_alls that arrived before; `served` must reach this count, once it is
+    /// known [LK-6].
     Gate(Option<u32>),
     /// In the target's queue; once first there, it asks for its right.
     Queued(LockRequest),
@@ -179,9 +180,11 @@ pub(super) struct Epoch {
     pub(super) phase: Phase,
     /// By the application [EP-9].
     pub(super) closed: bool,
-    /// Operations may leave: fence and NOCHECK epochs when active, locks when held. Access epochs grant per leg.
+    /// Operations may leave: fence and NOCHECK epochs when active, locks when held. Access epochs
+    /// grant per leg.
     pub(super) granted: bool,
-    /// The window's count of closings when this epoch was opened: what was closed later overlaps it [EP-7].
+    /// The window's count of closings when this epoch was opened: what was closed later overlaps it
+    /// [EP-7].
     pub(super) opened_at: u64,
     /// Of the closing call, if it had to wait.
     pub(super) request: Option<RequestId>,

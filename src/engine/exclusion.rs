@@ -1,21 +1,25 @@
 //! Exclusive locks against lock_all, by words of the window [LK-4, LK-6].
 //!
-//! A lock_all is held, or a right to hold exclusive locks is out: `Holders`, at rank 0, counts both, and neither begins while the other
-//! is there. A right is one of two:
-//! - a *registration*: one per exclusive lock, made when the lock's request is first in its queue, passed on to an exclusive successor,
-//!   and given back with the lock;
-//! - a *licence*: a registration that a process keeps between its locks. Using it is one atomic on a word of its own, so exclusive
-//!   locks of many processes do not meet in one word. Licences are rare where lock_alls are frequent: each revocation doubles the
-//!   number of registrations after which the process asks for the next one.
+//! A lock_all is held, or a right to hold exclusive locks is out: `Holders`, at rank 0, counts
+//! both, and neither begins while the other is there. A right is one of two:
+//! - a *registration*: one per exclusive lock, made when the lock's request is first in its queue,
+//!   passed on to an exclusive successor, and given back with the lock;
+//! - a *licence*: a registration that a process keeps between its locks. Using it is one atomic on
+//!   a word of its own, so exclusive locks of many processes do not meet in one word. Licences are
+//!   rare where lock_alls are frequent: each revocation doubles the number of registrations after
+//!   which the process asks for the next one.
 //!
-//! A lock_all that waits revokes licences: those that are idle at once, without their owners' CPU; those in use end with the last use.
-//! To be found, licensed processes form a stack: its top is `Licensed` at rank 0, links are `NextLicensed` words. One exchange puts a process
-//! on it, however many do so at once; the link is written after it, and until then nobody takes that process off. A value of `Licensed` names the
-//! process and counts its pushes, so that a top that was taken away and came back is not mistaken for the old one.
+//! A lock_all that waits revokes licences: those that are idle at once, without their owners' CPU;
+//! those in use end with the last use. To be found, licensed processes form a stack: its top is
+//! `Licensed` at rank 0, links are `NextLicensed` words. One exchange puts a process on it, however
+//! many do so at once; the link is written after it, and until then nobody takes that process off.
+//! A value of `Licensed` names the process and counts its pushes, so that a top that was taken away
+//! and came back is not mistaken for the old one.
 //!
-//! A `Licence` word holds flags: [`IN_USE`] while locks of its owner are held by it; [`PENDING`] on its way to the stack; [`HELD`];
-//! [`REVOKED`]: it may not be taken into use. Who removes the registration after a revocation: who revoked if it was not in use, else the
-//! owner when it has left use. Only then is the word 0 again and may the owner ask for the next.
+//! A `Licence` word holds flags: [`IN_USE`] while locks of its owner are held by it; [`PENDING`] on
+//! its way to the stack; [`HELD`]; [`REVOKED`]: it may not be taken into use. Who removes the
+//! registration after a revocation: who revoked if it was not in use, else the owner when it has
+//! left use. Only then is the word 0 again and may the owner ask for the next.
 
 use super::alphabet::{LockMemory, LockWord, Rank};
 use super::lock::LockRequest;
@@ -64,9 +68,11 @@ pub(super) enum Claimed {
 pub(super) struct Licensing {
     /// It has one, unless it was revoked since.
     licensed: bool,
-    /// A procedure on its word is under way: it is asked for, or its use begins or ends. Locks that need a right wait for that.
+    /// A procedure on its word is under way: it is asked for, or its use begins or ends. Locks that
+    /// need a right wait for that.
     changing: bool,
-    /// Locks held by it. The first takes it into use, the last gives it back; those between cost nothing.
+    /// Locks held by it. The first takes it into use, the last gives it back; those between cost
+    /// nothing.
     uses: u32,
     waiting: Vec<(Key, LockRequest)>,
     registrations: u32,
@@ -107,8 +113,8 @@ impl Licensing {
         }
     }
 
-    /// A licence was revoked, perhaps before it was there: the next one is to wait, or its owner and a lock_all that revokes as fast as
-    /// it is asked for would run in circles.
+    /// A licence was revoked, perhaps before it was there: the next one is to wait, or its owner
+    /// and a lock_all that revokes as fast as it is asked for would run in circles.
     pub(super) fn revoked(&mut self) {
         self.registrations = 0;
         self.threshold = self.threshold.saturating_mul(2);
@@ -146,7 +152,8 @@ impl Licensing {
         Way::Register(Some(self.pushes))
     }
 
-    /// True if the licence is idle and nobody else asks for a right: then [`begin_use`] is under way.
+    /// True if the licence is idle and nobody else asks for a right: then [`begin_use`] is under
+    /// way.
     #[inline(always)]
     pub(super) fn begins(&mut self, mem: &mut impl LockMemory) -> bool {
         let begins = !self.changing && self.uses == 0 && is_licensed(mem);
@@ -184,7 +191,8 @@ impl Licensing {
     }
 }
 
-/// True if this process has a licence that is not revoked, so that no lock_all has been waiting since before.
+/// True if this process has a licence that is not revoked, so that no lock_all has been waiting
+/// since before.
 #[inline]
 pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
     mem.look(LockWord::Licence) & (HELD | REVOKED) == HELD
@@ -207,8 +215,8 @@ pub(super) fn end_use(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
     Ok(())
 }
 
-/// It is registered instead. With `push`, the number of times that this process has done so, the registration becomes a licence, and
-/// the lock its first use.
+/// It is registered instead. With `push`, the number of times that this process has done so, the
+/// registration becomes a licence, and the lock its first use.
 pub(super) fn register(
     s: &mut Steps<'_, impl LockMemory>,
     push: Option<u32>,

@@ -24,8 +24,9 @@ impl Barrier {
         ((u64::from(me) + size - self.distance % size) % size) as Rank
     }
 
-    /// Goes as far as it can; true when everybody has arrived. Every hop is an acquire (observe) followed by a release (signal),
-    /// so what any process did before its fence is visible after it [FE-2].
+    /// Goes as far as it can; true when everybody has arrived. Every hop is an acquire (observe)
+    /// followed by a release (signal), so what any process did before its fence is visible after it
+    /// [FE-2].
     pub(super) fn advance(&mut self, port: &mut impl Port, me: Rank, size: u32) -> bool {
         let size = u64::from(size);
         while self.distance < size {

@@ -1,8 +1,9 @@
 //! Ages of operations, and the flushes that wait for older ones [FL-1].
 //!
-//! Calls between two flushes share an age. A flush stamps the current age and opens the next; it is complete at one
-//! target when no call of its age or older is outstanding there. A call that completes touches its own age's count alone, so
-//! the cost does not grow with the number of pending flushes, and calls may complete in any order.
+//! Calls between two flushes share an age. A flush stamps the current age and opens the next; it is
+//! complete at one target when no call of its age or older is outstanding there. A call that
+//! completes touches its own age's count alone, so the cost does not grow with the number of
+//! pending flushes, and calls may complete in any order.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,11 @@
 //! Folded epochs: a lock or lock_all epoch that needs no record.
 //!
-//! Most lock epochs are alone in their window: the lock is free, its operations are done as soon as they are posted, and the unlock
-//! finds nothing to wait for. Such an epoch is kept as two words, *folded*, and nothing of it enters the lists of epochs.
-//! As soon as something happens that needs more (another epoch is opened, an operation does not complete at once), it is
-//! *unfolded*: an epoch like all others, in the state that it would have had. While one is folded there is no other epoch.
+//! Most lock epochs are alone in their window: the lock is free, its operations are done as soon as
+//! they are posted, and the unlock finds nothing to wait for. Such an epoch is kept as two words,
+//! *folded*, and nothing of it enters the lists of epochs. As soon as something happens that needs
+//! more (another epoch is opened, an operation does not complete at once), it is *unfolded*: an
+//! epoch like all others, in the state that it would have had. While one is folded there is no
+//! other epoch.
 
 use super::alphabet::{LockMode, Outcome, Port, Rank};
 use super::epoch::{Epoch, Held, Kind, Leg, Locking, Phase};
@@ -37,13 +39,15 @@ impl Folded {
 }
 
 impl Window {
-    /// True if an epoch that is opened now is the only one, and nothing of earlier ones is under way.
+    /// True if an epoch that is opened now is the only one, and nothing of earlier ones is under
+    /// way.
     #[inline(always)]
     fn has_room_to_fold(&self) -> bool {
         self.folded.is_none() && self.epochs.len() == 0 && self.procedures.is_empty()
     }
 
-    /// Opens a lock epoch in its short form; where the lock is not free at once, as an epoch that waits for it. False if nothing was done.
+    /// Opens a lock epoch in its short form; where the lock is not free at once, as an epoch that
+    /// waits for it. False if nothing was done.
     #[inline(always)]
     pub(super) fn lock_folded(
         &mut self,
@@ -152,7 +156,8 @@ impl Window {
         self.close_folded(port, Folded::is_lock_all).then_some(Outcome::Complete)
     }
 
-    /// True if there is a folded epoch, and operations to `target` (`None`: any) belong to it. They are complete.
+    /// True if there is a folded epoch, and operations to `target` (`None`: any) belong to it. They
+    /// are complete.
     #[inline(always)]
     pub(super) fn is_folded_over(&self, target: Option<Rank>) -> bool {
         self.folded.is_some_and(|folded| target.is_none_or(|target| folded.covers(target)))

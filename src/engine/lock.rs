@@ -1,25 +1,28 @@
 //! The queue lock of one target, by remote atomics alone [LK-1 to LK-4].
 //!
-//! A list-based reader-writer lock after Mellor-Crummey and Scott (fair variant), changed in two ways.
-//! Nobody spins for a neighbour: a releaser and its successor meet in one exchange on the releaser's node, and
-//! the second to arrive does the hand-over [LK-3]. And whoever lets a reader in walks on and lets the readers behind it
-//! in as well, because their processes may be computing [LK-1].
+//! A list-based reader-writer lock after Mellor-Crummey and Scott (fair variant), changed in two
+//! ways. Nobody spins for a neighbour: a releaser and its successor meet in one exchange on the
+//! releaser's node, and the second to arrive does the hand-over [LK-3]. And whoever lets a reader
+//! in walks on and lets the readers behind it in as well, because their processes may be computing
+//! [LK-1].
 //!
-//! While nobody queues, readers own no node: `Tail` counts them, one compare-and-swap in and one out. Whoever queues exchanges that
-//! count away and adds it to `Readers`; a reader that leaves takes itself off whichever of the two holds a count. Readers are
-//! alike, so their sum is what matters: it is right at every moment but for a count on its way, during which `Readers`
-//! may be below 0, and nobody but the one who carries the count looks at it then.
+//! While nobody queues, readers own no node: `Tail` counts them, one compare-and-swap in and one
+//! out. Whoever queues exchanges that count away and adds it to `Readers`; a reader that leaves
+//! takes itself off whichever of the two holds a count. Readers are alike, so their sum is what
+//! matters: it is right at every moment but for a count on its way, during which `Readers` may be
+//! below 0, and nobody but the one who carries the count looks at it then.
 //!
-//! Each other request owns a node at its origin, named by (origin, sequence number). A node's `Next` word holds
+//! Each other request owns a node at its origin, named by (origin, sequence number). A node's
+//! `Next` word holds
 //! - [`EMPTY`]: no successor has linked itself; its owner waits, or holds exclusively;
 //! - [`READER_ACTIVE`]: its owner holds shared, no successor has linked itself;
 //! - [`RELEASED`]: its owner has left; the successor lets itself in;
 //! - a node: the successor.
 //!
-//! Who may touch what: the owner until it is in the queue; then one exchange by the successor (linking), one
-//! compare-and-swap by whoever lets the owner in (before the grant is written), and the owner again when it
-//! releases. Two nodes in turn are enough: the request after next of one origin is let in only behind the successor
-//! of the first, which has then linked itself.
+//! Who may touch what: the owner until it is in the queue; then one exchange by the successor
+//! (linking), one compare-and-swap by whoever lets the owner in (before the grant is written), and
+//! the owner again when it releases. Two nodes in turn are enough: the request after next of one
+//! origin is let in only behind the successor of the first, which has then linked itself.
 
 use super::alphabet::{LockMemory, LockMode, LockWord, Rank};
 use super::steps::{Later, Steps};
@@ -35,7 +38,8 @@ const ONE_READER: u64 = 1 << 32;
 /// How often a reader tries to be counted in `Tail` before it queues.
 const TRIES: usize = 3;
 
-/// In `Tail` without a node: readers with nodes may be left behind, counted in `Readers`. Else nobody need look there.
+/// In `Tail` without a node: readers with nodes may be left behind, counted in `Readers`. Else
+/// nobody need look there.
 const LEFT_BEHIND: u64 = 1 << 63;
 
 /// Readers counted in a `Tail` that holds no node.
@@ -43,7 +47,8 @@ fn counted(tail: u64) -> u64 {
     (tail & !LEFT_BEHIND) >> 32
 }
 
-/// A request in the queue: sequence number (high 32 bits), rank + 1, mode (lowest bit). Its low 32 bits are never 0.
+/// A request in the queue: sequence number (high 32 bits), rank + 1, mode (lowest bit). Its low 32
+/// bits are never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node(u64);
 
@@ -77,7 +82,8 @@ impl Node {
     }
 }
 
-/// One process's request at one target. Two numbers, which stay in registers: requests are made and kept on the shortest paths.
+/// One process's request at one target. Two numbers, which stay in registers: requests are made and
+/// kept on the shortest paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRequest {
     target: Rank,
@@ -89,8 +95,8 @@ const EXCLUSIVE: u32 = 1;
 const QUEUED: u32 = 2;
 
 impl LockRequest {
-    /// `sequence` counts the process's requests at this target; its lowest bit chooses the node. Of the rest it matters only that
-    /// neighbours differ.
+    /// `sequence` counts the process's requests at this target; its lowest bit chooses the node. Of
+    /// the rest it matters only that neighbours differ.
     #[inline(always)]
     pub fn new(target: Rank, mode: LockMode, sequence: u32) -> Self {
         LockRequest {
@@ -99,7 +105,8 @@ impl LockRequest {
         }
     }
 
-    /// The same, as [`enqueue`] has placed it: `queued` if it owns a node, else a reader counted in `Tail`.
+    /// The same, as [`enqueue`] has placed it: `queued` if it owns a node, else a reader counted in
+    /// `Tail`.
     #[inline(always)]
     pub fn placed(self, queued: bool) -> Self {
         LockRequest { bits: self.bits & !QUEUED | if queued { QUEUED } else { 0 }, ..self }
@@ -136,7 +143,8 @@ impl LockRequest {
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The queue lets it in. `inherited`: the predecessor's exclusive registration came with the hand-over.
+    /// The queue lets it in. `inherited`: the predecessor's exclusive registration came with the
+    /// hand-over.
     In {
         /// See [`release`].
         inherited: bool,
@@ -165,7 +173,8 @@ pub struct Released {
     pub next_reader: Option<Node>,
 }
 
-/// Asks for the lock. A free lock is granted at once: by one exchange on `Tail`, or one compare-and-swap for a reader.
+/// Asks for the lock. A free lock is granted at once: by one exchange on `Tail`, or one
+/// compare-and-swap for a reader.
 #[inline(always)]
 pub fn enqueue(
     s: &mut Steps<'_, impl LockMemory>,
@@ -193,7 +202,8 @@ pub fn enqueue(
         }
         // The predecessor reads: when it leaves it names us as the next writer.
         (READER_ACTIVE, LockMode::Exclusive) => stands(Turn::Waiting),
-        // Nobody is before us in the queue; readers that left it out of order, or were counted in `Tail`, may be active.
+        // Nobody is before us in the queue; readers that left it out of order, or were counted in
+        // `Tail`, may be active.
         (_, LockMode::Exclusive) => {
             if carried == 0 && (!left_behind || s.load(target, LockWord::Readers)? == 0) {
                 return stands(IN);
@@ -236,8 +246,8 @@ pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
     }
 }
 
-/// Leaves; never waits for anybody. An exclusive holder that is `registered` in `Holders` passes its
-/// registration on if the successor is exclusive too; else it must deregister itself.
+/// Leaves; never waits for anybody. An exclusive holder that is `registered` in `Holders` passes
+/// its registration on if the successor is exclusive too; else it must deregister itself.
 #[inline(always)]
 pub fn release(
     s: &mut Steps<'_, impl LockMemory>,
@@ -284,8 +294,9 @@ pub fn release(
     }
 }
 
-/// A reader without a node leaves: off `Tail` if readers are counted there, else, or if there is much traffic, off `Readers`.
-/// (Then `Tail` counts one too many and `Readers` one too few, until somebody queues and adds them up: the sum is right.)
+/// A reader without a node leaves: off `Tail` if readers are counted there, else, or if there is
+/// much traffic, off `Readers`. (Then `Tail` counts one too many and `Readers` one too few, until
+/// somebody queues and adds them up: the sum is right.)
 #[inline(always)]
 fn discount_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(), Later> {
     let mut tail = ONE_READER;
@@ -314,8 +325,8 @@ fn leave_readers(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(),
     Ok(())
 }
 
-/// Lets in a reader that stands directly behind one that was let in. Gives the next such reader: whoever lets one in walks on,
-/// one reader a procedure.
+/// Lets in a reader that stands directly behind one that was let in. Gives the next such reader:
+/// whoever lets one in walks on, one reader a procedure.
 pub fn let_reader_in(
     s: &mut Steps<'_, impl LockMemory>,
     target: Rank,
@@ -324,7 +335,8 @@ pub fn let_reader_in(
     admit(s, target, reader, 0, true)
 }
 
-/// `carried`: readers that this one took off `Tail`. `tell`: write its grant (it is not the caller). Gives a reader behind it.
+/// `carried`: readers that this one took off `Tail`. `tell`: write its grant (it is not the
+/// caller). Gives a reader behind it.
 fn admit(
     s: &mut Steps<'_, impl LockMemory>,
     target: Rank,

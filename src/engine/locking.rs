@@ -1,10 +1,12 @@
 //! The way of a lock or lock_all epoch to its lock, and back [LK-1 to LK-6].
 //!
-//! An exclusive lock is held when its request is first in the target's queue, no reader is left, and it has a right that excludes lock_alls
-//! ([`exclusion`](super::exclusion)). It asks for the right only once it is first: a right keeps new lock_alls out, so it waits for those
-//! that are held and for nobody else. A lock_all that finds a right waits holding nothing. So that it does not wait for ever, a process
-//! that holds no lock of the window, and no licence, lets the lock_alls pass that were waiting before it *enters a queue* (the
-//! gate); once in a queue nobody is held back by a waiting lock_all.
+//! An exclusive lock is held when its request is first in the target's queue, no reader is left,
+//! and it has a right that excludes lock_alls ([`exclusion`](super::exclusion)). It asks for the
+//! right only once it is first: a right keeps new lock_alls out, so it waits for those that are
+//! held and for nobody else. A lock_all that finds a right waits holding nothing. So that it does
+//! not wait for ever, a process that holds no lock of the window, and no licence, lets the
+//! lock_alls pass that were waiting before it *enters a queue* (the gate); once in a queue nobody
+//! is held back by a waiting lock_all.
 
 use super::alphabet::{LockMode, Port, Rank};
 use super::epoch::{Held, Kind, Locking};
@@ -39,7 +41,8 @@ impl Window {
         is_licensed(port)
     }
 
-    /// Makes the lock requests that may be made, in the order in which their epochs were activated [EP-10].
+    /// Makes the lock requests that may be made, in the order in which their epochs were activated
+    /// [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
             let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
@@ -61,7 +64,8 @@ impl Window {
         }
     }
 
-    /// The first at the gate finds out which lock_alls arrived and were served: those that waited when it came go first [LK-6].
+    /// The first at the gate finds out which lock_alls arrived and were served: those that waited
+    /// when it came go first [LK-6].
     pub(super) fn look_at_intent(&mut self, port: &mut impl Port, epoch: Key) {
         let steps = self.attempt(port, Procedure::LookAtIntent(epoch), |s| exclusion::intent(s));
         let Some((arrived, served)) = steps else { return };

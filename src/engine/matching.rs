@@ -1,13 +1,17 @@
-//! Matching of tagged notifications with the expectations of this process: a data structure, no more.
+//! Matching of tagged notifications with the expectations of this process: a data structure, no
+//! more.
 //!
-//! It follows the rules of message matching. A notification goes to the expectation that was started first, of those that accept
-//! its source and tag; an expectation takes those that came before it was started first, in the order in which they came. Those that
-//! nobody expects yet are kept in that order.
+//! It follows the rules of message matching. A notification goes to the expectation that was
+//! started first, of those that accept its source and tag; an expectation takes those that came
+//! before it was started first, in the order in which they came. Those that nobody expects yet are
+//! kept in that order.
 //!
-//! Neither side is searched. Expectations that want the same stand in one queue ([`Group`]), found by what they want; a
-//! notification looks at up to four of these: its own source and tag, either one with a wildcard, or two wildcards. Notifications that wait are
-//! chained by arrival, and also by source and tag, by source, or by tag as soon as somebody looks for them in that way. Neighbours that are
-//! equal are one entry with a count, so a flood of equal notifications takes no memory.
+//! Neither side is searched. Expectations that want the same stand in one queue ([`Group`]), found
+//! by what they want; a notification looks at up to four of these: its own source and tag, either
+//! one with a wildcard, or two wildcards. Notifications that wait are chained by arrival, and also
+//! by source and tag, by source, or by tag as soon as somebody looks for them in that way.
+//! Neighbours that are equal are one entry with a count, so a flood of equal notifications takes no
+//! memory.
 
 use std::collections::VecDeque;
 
@@ -331,7 +335,8 @@ impl Matcher {
         debug_assert_eq!(held.standing, Standing::Idle);
         let group = &mut self.groups[held.group];
         let mut missing = held.expected;
-        // Those that were started before have taken what there was; then nothing is left for this one.
+        // Those that were started before have taken what there was; then nothing is left for this
+        // one.
         while missing > 0
             && group.started.is_empty()
             && let Some((arrival, taken)) = self.unexpected.take(group.wanted, missing)
@@ -459,8 +464,9 @@ mod tests {
         assert_eq!(m.unexpected(), 1);
     }
 
-    /// An expectation in the middle of what it waits for, and one of the same kind started behind it: the first has no part of the
-    /// second's, and nothing that was left over is taken out of order.
+    /// An expectation in the middle of what it waits for, and one of the same kind started behind
+    /// it: the first has no part of the second's, and nothing that was left over is taken out of
+    /// order.
     #[test]
     fn equal_expectations_stand_in_line() {
         let mut m = Matcher::new();

@@ -1,9 +1,10 @@
-//! The engine: a pure state machine that decides when epochs are activated, when operations may leave
-//! and when requests are complete. No clock, thread, environment, I/O or `unsafe`.
+//! The engine: a pure state machine that decides when epochs are activated, when operations may
+//! leave and when requests are complete. No clock, thread, environment, I/O or `unsafe`.
 #![forbid(unsafe_code)]
 
 mod activation;
 mod alphabet;
+mod blocking;
 mod calls;
 mod communication;
 mod completion;
@@ -28,6 +29,7 @@ mod tagged;
 mod window;
 
 pub use alphabet::*;
+pub use blocking::{LockHeld, earlier_locks_first};
 pub use matching::Standing;
 pub use notify::{CounterBases, Notified};
 pub use report::Waits;

@@ -1,11 +1,13 @@
 //! Notifications: counters that operations raise at their target, and what waits for them there.
 //!
-//! A notification is an operation of its own ([`OpKind::Notify`](super::OpKind::Notify)), recorded and posted like any other; the port lets it
-//! take effect behind what was posted to the same target before it. So it needs no room in other operations' records, exists in
-//! every kind of epoch, and completes with its epoch.
+//! A notification is an operation of its own ([`OpKind::Notify`](super::OpKind::Notify)), recorded
+//! and posted like any other; the port lets it take effect behind what was posted to the same
+//! target before it. So it needs no room in other operations' records, exists in every kind of
+//! epoch, and completes with its epoch.
 //!
-//! The port's counters are only ever added to, by whoever is in their atomicity domain [LK-7]. What the application sees is
-//! the counter less a base of this process's own, and a reset moves the base: no count is lost between a reader and an adder.
+//! The port's counters are only ever added to, by whoever is in their atomicity domain [LK-7]. What
+//! the application sees is the counter less a base of this process's own, and a reset moves the
+//! base: no count is lost between a reader and an adder.
 
 use hashbrown::HashMap;
 
@@ -25,7 +27,8 @@ pub struct Notified {
 #[derive(Debug)]
 pub struct CounterBases(HashMap<u32, u64>);
 
-/// What waits for counters `first` to `first + number - 1`: for any of them to be at least `expected`.
+/// What waits for counters `first` to `first + number - 1`: for any of them to be at least
+/// `expected`.
 #[derive(Debug)]
 struct Watch {
     request: RequestId,
@@ -73,8 +76,8 @@ impl Notifications {
 }
 
 impl Window {
-    /// Value of a counter of this process: notifications since the last reset. What they follow is visible to whoever has seen
-    /// them.
+    /// Value of a counter of this process: notifications since the last reset. What they follow is
+    /// visible to whoever has seen them.
     #[inline]
     pub fn counter(&mut self, port: &mut impl Port, index: u32) -> u64 {
         self.notifications.value(port, index)
@@ -98,8 +101,9 @@ impl Window {
         self.notifications.look(port, first, number, expected)
     }
 
-    /// Waits, without blocking, until one of `number` counters from `first` on is at least `expected`. Gives what was found if it
-    /// is so already; else [`found`](Self::found) does once the request is reported complete.
+    /// Waits, without blocking, until one of `number` counters from `first` on is at least
+    /// `expected`. Gives what was found if it is so already; else [`found`](Self::found) does once
+    /// the request is reported complete.
     pub fn await_counters(
         &mut self,
         port: &mut impl Port,
@@ -120,8 +124,8 @@ impl Window {
         self.notifications.watches.iter().any(|watch| watch.request == request)
     }
 
-    /// Up to `looks` looks at what a pending wait waits for, and at nothing else. What is found is told here: the wait is over, and its
-    /// request not reported.
+    /// Up to `looks` looks at what a pending wait waits for, and at nothing else. What is found is
+    /// told here: the wait is over, and its request not reported.
     pub fn take_awaited(
         &mut self,
         port: &mut impl Port,
@@ -137,7 +141,8 @@ impl Window {
         Some(found)
     }
 
-    /// Ends pending waits that will never come to anything, whose requests are not reported: those that `ended` tells.
+    /// Ends pending waits that will never come to anything, whose requests are not reported: those
+    /// that `ended` tells.
     #[cold]
     pub fn withdraw_waits(&mut self, ended: impl Fn(RequestId) -> bool) {
         let requests = &mut self.requests;

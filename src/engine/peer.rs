@@ -1,4 +1,5 @@
-//! What one process remembers of another: ω = ⟨a, e, g⟩ of the paper's section VII.B, and who waits for it.
+//! What one process remembers of another: ω = ⟨a, e, g⟩ of the paper's section VII.B, and who waits
+//! for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,9 +34,11 @@ pub(super) struct Peer {
     pub(super) granted: u64,
     /// Exposures that the peer is done with, as last observed.
     pub(super) done_seen: u64,
-    /// The last of the accesses to the peer that are done without a gap: what `Done` is to say [MA-2].
+    /// The last of the accesses to the peer that are done without a gap: what `Done` is to say
+    /// [MA-2].
     pub(super) done: u64,
-    /// Accesses that are done but whose done has not left: it waits for an earlier one, or for the transport.
+    /// Accesses that are done but whose done has not left: it waits for an earlier one, or for the
+    /// transport.
     pub(super) dones_held: BTreeMap<u64, Key>,
     /// In order of access id.
     pub(super) access_waiters: VecDeque<AccessWaiter>,

@@ -80,7 +80,8 @@ impl Window {
         self.attempt_folded(port, |_| procedure, steps)
     }
 
-    /// As [`attempt`](Self::attempt), where only a procedure that waits needs an epoch: `procedure` makes it.
+    /// As [`attempt`](Self::attempt), where only a procedure that waits needs an epoch: `procedure`
+    /// makes it.
     #[inline(always)]
     pub(super) fn attempt_folded<P: Port, R>(
         &mut self,
@@ -116,7 +117,8 @@ impl Window {
         }
     }
 
-    /// Goes on with procedures whose answers have come, and with those that the transport had no resource for.
+    /// Goes on with procedures whose answers have come, and with those that the transport had no
+    /// resource for.
     pub(super) fn advance_procedures(&mut self, port: &mut impl Port) {
         while let Some((LockTicket(ticket), answer)) = port.next_answer() {
             let waiting = self

@@ -26,7 +26,8 @@ struct Record {
     kind: OpKind,
     element: Element,
     reduction: Reduction,
-    /// Extent in the low 6 bits; [`SHAPED`]; the top bit is set once the local stage has been reached.
+    /// Extent in the low 6 bits; [`SHAPED`]; the top bit is set once the local stage has been
+    /// reached.
     extent: u8,
     epoch: u32,
     age_local: u32,

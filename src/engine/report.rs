@@ -16,8 +16,8 @@ const NAMED: usize = 8;
 pub struct Waits<'a>(&'a Window);
 
 impl Window {
-    /// What keeps this window from being quiet, in words [EP-10]: a program that hangs because it counts on another MPI library's
-    /// laziness finds here who waits for whom.
+    /// What keeps this window from being quiet, in words [EP-10]: a program that hangs because it
+    /// counts on another MPI library's laziness finds here who waits for whom.
     pub fn waits(&self) -> Waits<'_> {
         Waits(self)
     }

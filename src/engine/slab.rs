@@ -30,8 +30,8 @@ pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: u32,
     len: usize,
-    /// One counter for all slots: never reused, so dropping the storage makes no old key valid again
-    /// (until it wraps after 2^32 insertions; a stale key lives far shorter).
+    /// One counter for all slots: never reused, so dropping the storage makes no old key valid
+    /// again (until it wraps after 2^32 insertions; a stale key lives far shorter).
     generation: NonZeroU32,
 }
 

@@ -1,10 +1,12 @@
 //! Accesses to lock words whose answers may come later.
 //!
-//! A procedure of the lock service (`lock`, `exclusion`) is written as one function that accesses words in turn through [`Steps`].
-//! Where the transport answers at once it runs through. Where an answer is still to come it ends with [`Later`]; what was answered
-//! until then is kept ([`Answers`]), and when the answer is there the function runs again from its beginning, the kept answers standing
-//! for the accesses that were made. So a procedure must depend on its arguments and answers alone, must not act on anything else
-//! before its end, and must have a bounded number of accesses.
+//! A procedure of the lock service (`lock`, `exclusion`) is written as one function that accesses
+//! words in turn through [`Steps`]. Where the transport answers at once it runs through. Where an
+//! answer is still to come it ends with [`Later`]; what was answered until then is kept
+//! ([`Answers`]), and when the answer is there the function runs again from its beginning, the kept
+//! answers standing for the accesses that were made. So a procedure must depend on its arguments
+//! and answers alone, must not act on anything else before its end, and must have a bounded number
+//! of accesses.
 
 use super::alphabet::{Answer, Atomic, LockMemory, LockTicket, LockWord, Rank};
 

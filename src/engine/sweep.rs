@@ -5,8 +5,9 @@ use super::peer::shrink;
 use super::window::Window;
 
 impl Window {
-    /// One sweep in the paper's order (section VII.D): completions first, then transfers, notifications, locks, and what completes
-    /// and is activated by them. Never blocks. True if anything moved.
+    /// One sweep in the paper's order (section VII.D): completions first, then transfers,
+    /// notifications, locks, and what completes and is activated by them. Never blocks. True if
+    /// anything moved.
     pub fn progress<P: Port>(&mut self, port: &mut P) -> bool {
         let before = self.moves;
         let mut moved = port.poll();
@@ -56,7 +57,8 @@ impl Window {
         moved || self.moves != before
     }
 
-    /// True if something waits for words of this process, which peers write without a word to the transport.
+    /// True if something waits for words of this process, which peers write without a word to the
+    /// transport.
     #[inline]
     pub fn watches_words(&self) -> bool {
         !self.grant_watch.is_empty()

@@ -1,5 +1,6 @@
-//! Tagged notifications: what has come is taken out of the port at every sweep, into memory of this process, so that its peers wait for its
-//! progress at most, and never for a call of its application; there it is matched with what is expected (`matching`).
+//! Tagged notifications: what has come is taken out of the port at every sweep, into memory of this
+//! process, so that its peers wait for its progress at most, and never for a call of its
+//! application; there it is matched with what is expected (`matching`).
 
 use super::alphabet::{Arrival, ExpectationId, Port, Wanted};
 use super::matching::Standing;
@@ -9,12 +10,14 @@ use super::window::Window;
 const PER_SWEEP: usize = 4096;
 
 impl Window {
-    /// Makes an expectation of `expected` tagged notifications, at least 1. It takes none before it is started.
+    /// Makes an expectation of `expected` tagged notifications, at least 1. It takes none before it
+    /// is started.
     pub fn expect(&mut self, wanted: Wanted, expected: u64) -> ExpectationId {
         self.matcher.expect(wanted, expected)
     }
 
-    /// Starts an expectation that is idle. It takes notifications that have come, the oldest first, and waits for the rest.
+    /// Starts an expectation that is idle. It takes notifications that have come, the oldest first,
+    /// and waits for the rest.
     pub fn start_expecting(&mut self, id: ExpectationId) -> Standing {
         self.moves += 1;
         self.matcher.start(id)
@@ -51,7 +54,8 @@ impl Window {
         self.matcher.unexpected()
     }
 
-    /// Takes out of the port what has come, and matches it: a part of a sweep, for callers that look often.
+    /// Takes out of the port what has come, and matches it: a part of a sweep, for callers that
+    /// look often.
     #[inline]
     pub fn take_arrivals(&mut self, port: &mut impl Port) {
         for _ in 0..PER_SWEEP {

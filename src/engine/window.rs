@@ -41,14 +41,16 @@ pub(super) struct Route {
 /// One window in one process.
 ///
 /// Methods are of four kinds, called in any order the standard allows:
-/// - opening calls (`post`, `start`, `lock`, `lock_all`): never block, are recorded if they cannot take effect [EP-1];
+/// - opening calls (`post`, `start`, `lock`, `lock_all`): never block, are recorded if they cannot
+///   take effect [EP-1];
 /// - communication (`issue`, `issue_request`);
-/// - closing calls and flushes (`wait`, `complete`, `fence`, `unlock`, `unlock_all`, `flush`, `flush_local`):
-///   give an [`Outcome`](super::Outcome);
+/// - closing calls and flushes (`wait`, `complete`, `fence`, `unlock`, `unlock_all`, `flush`,
+///   `flush_local`): give an [`Outcome`](super::Outcome);
 /// - `progress`, to be called until the outcomes are complete, then `next_completed`.
 ///
-/// A call that the standard forbids in the present state gives a [`SyncError`](super::SyncError) and changes nothing. Every
-/// call takes the window's port: the engine posts and signals at once what may go at once.
+/// A call that the standard forbids in the present state gives a [`SyncError`](super::SyncError)
+/// and changes nothing. Every call takes the window's port: the engine posts and signals at once
+/// what may go at once.
 #[derive(Debug)]
 pub struct Window {
     pub(super) me: Rank,
@@ -83,14 +85,15 @@ pub struct Window {
     pub(super) grant_watch: Vec<u32>,
     /// Peers with active exposure epochs.
     pub(super) done_watch: Vec<u32>,
-    /// Lock epochs whose request has not been made, oldest first: requests leave in opening order [EP-10].
+    /// Lock epochs whose request has not been made, oldest first: requests leave in opening order
+    /// [EP-10].
     pub(super) lock_gate: VecDeque<Key>,
     /// Lock and lock_all epochs that wait for something of which nobody tells.
     pub(super) lock_watch: Vec<Key>,
     /// Active lock and lock_all epochs that are not held yet.
     pub(super) locks_awaited: usize,
-    /// Lock epochs that are held and that the application has not closed: it may need another lock to close them, so such a process
-    /// passes every gate [LK-6].
+    /// Lock epochs that are held and that the application has not closed: it may need another lock
+    /// to close them, so such a process passes every gate [LK-6].
     pub(super) open_locks_held: usize,
     pub(super) licensing: Licensing,
     pub(super) procedures: Procedures,
@@ -177,7 +180,8 @@ impl Window {
         self.requests.alive()
     }
 
-    /// True if nothing waits for progress: no deferred or closed epoch, operation, lock request, flush, signal or expectation.
+    /// True if nothing waits for progress: no deferred or closed epoch, operation, lock request,
+    /// flush, signal or expectation.
     pub fn is_quiet(&self) -> bool {
         self.deferred.is_empty()
             && self.closed_incomplete == 0
@@ -196,6 +200,18 @@ impl Window {
             || self.exposure_open.is_some()
             || self.lock_all_open.is_some()
             || !self.locks_open.is_empty()
+    }
+
+    /// True if an open access epoch covers `target`: an operation to it would be accepted.
+    pub fn covers(&self, target: Rank) -> bool {
+        if self.is_folded_over(Some(target)) || self.lock_all_open.is_some() {
+            return true;
+        }
+        if let Some(epoch) = self.access_open {
+            return self.epochs[epoch].legs.find(target).is_some();
+        }
+        self.peers.find(target).is_some_and(|peer| peer.lock_open.is_some())
+            || self.fence_view != FenceView::Dissolved
     }
 
     /// True if the lock on `target` that the application has open is held [EP-1].
@@ -231,7 +247,8 @@ impl Window {
         self.epochs.len() + usize::from(self.folded.is_some())
     }
 
-    /// Opens an epoch: it is recorded, and activated by the caller's [`ready`](Self::ready) as soon as it may be.
+    /// Opens an epoch: it is recorded, and activated by the caller's [`ready`](Self::ready) as soon
+    /// as it may be.
     #[inline]
     pub(super) fn open(&mut self, kind: Kind) -> Key {
         self.route = None;
@@ -242,7 +259,8 @@ impl Window {
     #[inline]
     pub(super) fn ready(&mut self, port: &mut impl Port, epoch: Key) {
         if self.closed_incomplete == 0 && self.deferred.is_empty() && self.no_lock_is_left(epoch) {
-            // Every earlier epoch is complete or still open, so none can block this one [EP-6, EP-7].
+            // Every earlier epoch is complete or still open, so none can block this one [EP-6,
+            // EP-7].
             self.activate(port, epoch);
         } else {
             self.deferred.push_back(epoch);

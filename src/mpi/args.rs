@@ -1,4 +1,5 @@
-//! Arguments of communication calls, checked before anything moves, and the engine's record made of them.
+//! Arguments of communication calls, checked before anything moves, and the engine's record made of
+//! them.
 //!
 //! All arithmetic is in 64 bits and checked: a count is an int, but bytes may pass 2 GiB.
 
@@ -8,9 +9,10 @@ use super::datatype::{Predefined, is_comparable, is_defined, predefined, reducti
 use super::error::Fault;
 use super::shaped;
 use super::sys::*;
-use crate::engine::{Addr, Op, OpKind, Reduction};
+use crate::engine::{Addr, Op, OpKind, Reduction, SyncError};
 use crate::runtime::Window;
 use crate::transport::element::reduction;
+use crate::transport::shm::Unreachable;
 
 /// A buffer of the caller.
 #[derive(Clone, Copy)]
@@ -69,7 +71,7 @@ fn bytes(datatype: &Predefined, count: u64) -> Checked<u64> {
 #[inline(always)]
 fn place(window: &Window, rank: u32, disp: MPI_Aint, len: u64) -> Checked<u64> {
     let Ok(disp) = u64::try_from(disp) else {
-        return Err(Fault::new(MPI_ERR_DISP, "target_disp is negative"));
+        return Err(Fault::new(MPI_ERR_DISP, NEGATIVE_DISP));
     };
     let (size, unit) = window.port.extent_of(rank);
     match disp.checked_mul(u64::from(unit)) {
@@ -78,7 +80,8 @@ fn place(window: &Window, rank: u32, disp: MPI_Aint, len: u64) -> Checked<u64> {
     }
 }
 
-/// As [`place`], in a dynamic window: displacements are addresses, and the target must have attached what is there.
+/// As [`place`], in a dynamic window: displacements are addresses, and the target must have
+/// attached what is there.
 #[cold]
 #[inline(never)]
 fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64> {
@@ -88,13 +91,27 @@ fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64>
             "target_disp and target_count reach beyond the target's window",
         ));
     }
-    if !window.port.reaches(rank, at, len) {
-        return Err(Fault::new(
+    match window.port.reaches(rank, at, len) {
+        Ok(true) => Ok(at),
+        Ok(false) => Err(Fault::new(
             MPI_ERR_RMA_RANGE,
             "the target has not attached all of the memory at target_disp",
-        ));
+        )),
+        Err(unreachable) => Err(unseen(rank, unreachable)),
     }
-    Ok(at)
+}
+
+/// What the target has attached cannot be looked up here, by no fault of the caller's.
+#[cold]
+pub(super) fn unseen(rank: u32, unreachable: Unreachable) -> Fault {
+    log::error!(
+        "the table of memory that rank {rank} has attached cannot be mapped: {unreachable}"
+    );
+    let class = if unreachable.errno() == libc::ENOMEM { MPI_ERR_NO_MEM } else { MPI_ERR_OTHER };
+    Fault::new(
+        class,
+        "the target's table of attached memory cannot be mapped; standard error gives the errno",
+    )
 }
 
 #[inline(always)]
@@ -105,51 +122,78 @@ pub(super) fn present(address: *const c_void, text: &'static str) -> Checked<Add
     Ok(Addr(address as usize))
 }
 
-/// Bytes on both sides of a transfer, as the target counts them.
-#[inline(always)]
-fn agree(origin: &Buffer, target: &Target, from: &Predefined, to: &Predefined) -> Checked<u64> {
-    if origin.datatype == target.datatype && origin.count == target.count {
-        let count = count(origin.count, "origin_count is negative")?;
-        return bytes(from, count);
-    }
-    agree_apart(origin, target, from, to)
+/// Which side of a transfer sends. What it sends must fit into the other one, which may have room
+/// to spare (MPI-4.1 12.3.1 to 12.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The origin buffer; the target receives.
+    Origin,
+    /// The target; the origin buffer of a get receives.
+    Target,
+    /// The target; the result buffer receives.
+    TargetToResult,
 }
 
-/// Sides that are written differently: equal sizes are accepted, since MPI_BYTE matches everything.
-#[inline(never)]
-fn agree_apart(
-    origin: &Buffer,
+impl Sender {
+    #[inline(always)]
+    pub(super) fn of(kind: OpKind) -> Self {
+        if kind == OpKind::Put { Sender::Origin } else { Sender::Target }
+    }
+
+    /// Bytes that are moved, from the sizes of the near side (a buffer of the caller's) and of the
+    /// target's. `None` as a size: it passes 63 bits.
+    pub(super) fn moves(self, near: Option<u64>, there: Option<u64>) -> Checked<u64> {
+        let (Some(near), Some(there)) = (near, there) else {
+            return Err(Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"));
+        };
+        let (sent, room, text) = match self {
+            Sender::Origin => {
+                (near, there, "the origin's data is larger than target_count of target_datatype")
+            }
+            Sender::Target => {
+                (there, near, "the target's data is larger than origin_count of origin_datatype")
+            }
+            Sender::TargetToResult => {
+                (there, near, "the target's data is larger than result_count of result_datatype")
+            }
+        };
+        if sent > room { Err(Fault::new(MPI_ERR_TRUNCATE, text)) } else { Ok(sent) }
+    }
+}
+
+/// Bytes from the first to the last that a transfer moves, as the target counts them.
+#[inline(always)]
+fn agree(
+    sender: Sender,
+    near: &Buffer,
     target: &Target,
     from: &Predefined,
     to: &Predefined,
 ) -> Checked<u64> {
-    let origin_count = count(origin.count, "origin_count is negative")?;
-    let target_count = count(target.count, "target_count is negative")?;
-    same_size(
-        origin_count.checked_mul(u64::from(from.size)),
-        target_count.checked_mul(u64::from(to.size)),
-    )?;
-    bytes(to, target_count)
+    if near.datatype == target.datatype && near.count == target.count {
+        let count = count(near.count, "origin_count is negative")?;
+        return bytes(from, count);
+    }
+    agree_apart(sender, near, target, from, to)
 }
 
-/// The sizes of two sides. `None`: it passes what can be.
-pub(super) fn same_size(sent: Option<u64>, room: Option<u64>) -> Checked<u64> {
-    let (Some(sent), Some(room)) = (sent, room) else {
-        return Err(Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"));
-    };
-    if sent > room {
-        return Err(Fault::new(
-            MPI_ERR_TRUNCATE,
-            "the origin's data is larger than target_count of target_datatype",
-        ));
-    }
-    if sent < room {
-        return Err(Fault::new(
-            MPI_ERR_TYPE,
-            "the origin's data is smaller than target_count of target_datatype",
-        ));
-    }
-    Ok(room)
+/// Sides that are written differently. They may be of different datatypes, since `MPI_BYTE` matches
+/// everything.
+#[inline(never)]
+fn agree_apart(
+    sender: Sender,
+    near: &Buffer,
+    target: &Target,
+    from: &Predefined,
+    to: &Predefined,
+) -> Checked<u64> {
+    let near_count = count(near.count, "origin_count is negative")?;
+    let target_count = count(target.count, "target_count is negative")?;
+    let size = |count: u64, datatype: &Predefined| count.checked_mul(u64::from(datatype.size));
+    let moved = sender.moves(size(near_count, from), size(target_count, to))?;
+    // Datatypes with padding are moved as whole elements, and come here only where both sides have
+    // the same.
+    if to.is_dense() { Ok(moved) } else { bytes(to, moved / u64::from(to.size)) }
 }
 
 pub(super) fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Predefined) -> Op {
@@ -170,6 +214,18 @@ pub(super) fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Pred
 
 pub(super) const BEYOND: &str = "target_rank is outside the window's group";
 
+/// No operation, for a call that moves no data. It accesses nothing, so any displacement from 0 on
+/// is correct; but it needs an epoch like any other.
+#[cold]
+pub(super) fn nothing_at(window: &Window, rank: u32, disp: MPI_Aint) -> Checked<Option<Op>> {
+    if disp < 0 {
+        return Err(Fault::new(MPI_ERR_DISP, NEGATIVE_DISP));
+    }
+    if window.engine.covers(rank) { Ok(None) } else { Err(SyncError::NoAccessEpoch.into()) }
+}
+
+pub(super) const NEGATIVE_DISP: &str = "target_disp is negative";
+
 /// `MPI_Put` and `MPI_Get`. Nothing if nothing is to be moved.
 #[inline(always)]
 pub(crate) fn transfer(
@@ -184,12 +240,12 @@ pub(crate) fn transfer(
         return shaped::transfer(window, kind, origin, target);
     };
     let rank = rank(window, target.rank, BEYOND)?;
-    let len = agree(&origin, &target, from, datatype)?;
+    let len = agree(Sender::of(kind), &origin, &target, from, datatype)?;
     let Some(rank) = rank else { return Ok(None) };
-    let at = place(window, rank, target.disp, len)?;
     if len == 0 {
-        return Ok(None);
+        return nothing_at(window, rank, target.disp);
     }
+    let at = place(window, rank, target.disp, len)?;
     let address = present(origin.address, "origin_addr is NULL")?;
     let mut made = op(kind, rank, at, len, datatype);
     if kind == OpKind::Put {
@@ -207,6 +263,12 @@ pub(super) fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reductio
     };
     if !is_defined(code, datatype) {
         return Err(Fault::new(MPI_ERR_OP, "op is not defined for this datatype"));
+    }
+    if !datatype.has(code) {
+        return Err(Fault::new(
+            MPI_ERR_OP,
+            "the host MPI library cannot carry out op on this datatype",
+        ));
     }
     Ok(code)
 }
@@ -232,13 +294,13 @@ pub(crate) fn accumulate(
         return shaped::accumulate(window, origin, target, handle);
     };
     let rank = rank(window, target.rank, BEYOND)?;
-    let len = agree_elements(&origin, &target, from, datatype)?;
+    let len = agree_elements(Sender::Origin, &origin, &target, from, datatype)?;
     let code = changing(handle, datatype)?;
     let Some(rank) = rank else { return Ok(None) };
-    let at = place(window, rank, target.disp, len)?;
     if len == 0 {
-        return Ok(None);
+        return nothing_at(window, rank, target.disp);
     }
+    let at = place(window, rank, target.disp, len)?;
     let mut made = op(OpKind::Accumulate, rank, at, len, datatype);
     made.origin = present(origin.address, "origin_addr is NULL")?;
     made.reduction = code;
@@ -259,12 +321,13 @@ pub(super) fn changing(handle: MPI_Op, datatype: &Predefined) -> Checked<Reducti
 /// As [`agree`], for reductions: both sides have elements of one kind, if any.
 #[inline(always)]
 fn agree_elements(
-    origin: &Buffer,
+    sender: Sender,
+    near: &Buffer,
     target: &Target,
     from: &Predefined,
     to: &Predefined,
 ) -> Checked<u64> {
-    let len = agree(origin, target, from, to)?;
+    let len = agree(sender, near, target, from, to)?;
     if len != 0 && from.element != to.element {
         return Err(unlike());
     }
@@ -287,7 +350,12 @@ pub(super) fn of_result(fault: Fault) -> Fault {
     }
 }
 
-/// `MPI_Get_accumulate`, and `MPI_Fetch_and_op` with one element. With `MPI_NO_OP` the origin is not looked at.
+/// `MPI_Get_accumulate`. With `MPI_NO_OP` the origin is not looked at.
+///
+/// The result buffer receives all of the target's data, which must fit. The origin's data must fit
+/// into the target's, and may be less (MPI-4.1 12.3.4): then the first elements of the target are
+/// changed, and the rest is fetched only. Open MPI does the same; MPICH 4.0 reads past the end of
+/// the origin buffer.
 pub(crate) fn get_accumulate(
     window: &mut Window,
     origin: Buffer,
@@ -302,16 +370,22 @@ pub(crate) fn get_accumulate(
         return shaped::get_accumulate(window, origin, result, target, handle);
     };
     let rank = rank(window, target.rank, BEYOND)?;
-    let len = agree_elements(&result, &target, back, datatype).map_err(of_result)?;
-    if !fetches_only {
-        agree_elements(&origin, &target, from, datatype)?;
+    let len = agree_elements(Sender::TargetToResult, &result, &target, back, datatype)
+        .map_err(of_result)?;
+    let sent = if fetches_only {
+        len
+    } else {
+        agree_elements(Sender::Origin, &origin, &target, from, datatype)?
+    };
+    if sent < len {
+        return shaped::get_accumulate(window, origin, result, target, handle);
     }
     let code = defined_for(len, handle, datatype)?;
     let Some(rank) = rank else { return Ok(None) };
-    let at = place(window, rank, target.disp, len)?;
     if len == 0 {
-        return Ok(None);
+        return nothing_at(window, rank, target.disp);
     }
+    let at = place(window, rank, target.disp, len)?;
     let mut made = op(OpKind::GetAccumulate, rank, at, len, datatype);
     made.result = present(result.address, "result_addr is NULL")?;
     if !fetches_only {

@@ -16,7 +16,8 @@ pub(crate) type Done = Result<(), Fault>;
 
 /// Runs `body` if the window is ours; passes on to the host's function otherwise.
 ///
-/// `body` gets the guard and gives it up where it waits; the window is valid while the guard is held, or while it waits.
+/// `body` gets the guard and gives it up where it waits; the window is valid while the guard is
+/// held, or while it waits.
 #[inline(always)]
 pub(crate) fn on_window(
     call: &'static str,
@@ -82,11 +83,13 @@ fn not_a_window(call: &'static str) -> c_int {
     raise(call, Place::World, Fault::new(MPI_ERR_WIN, "win is not a window, or has been freed"))
 }
 
-/// Calls on a window that did not wait between two sweeps over the rest of the process: a program may do nothing else for long [PR-1].
+/// Calls on a window that did not wait between two sweeps over the rest of the process: a program
+/// may do nothing else for long [PR-1].
 pub(super) const CALLS_PER_SWEEP: u32 = 64;
 
-/// Ends a call that did not wait: one that communicates, or one that closes an epoch and finds it complete. A process that looks at its own
-/// memory under its own lock until a peer has changed it makes no other calls.
+/// Ends a call that did not wait: one that communicates, or one that closes an epoch and finds it
+/// complete. A process that looks at its own memory under its own lock until a peer has changed it
+/// makes no other calls.
 #[inline(always)]
 pub(crate) fn count_call(guard: &mut Guard, mut window: NonNull<Window>) {
     // SAFETY: found under this guard, and no other reference to it is alive.
@@ -97,7 +100,8 @@ pub(crate) fn count_call(guard: &mut Guard, mut window: NonNull<Window>) {
     }
 }
 
-/// Waits until the outcome is complete, and tells whether all that it stands for is done: at `target`, or everywhere.
+/// Waits until the outcome is complete, and tells whether all that it stands for is done: at
+/// `target`, or everywhere.
 #[inline(always)]
 pub(crate) fn block(
     mut guard: Guard,
@@ -147,8 +151,9 @@ fn broken_off(window: &Window) -> Fault {
     Fault::broken(window.port.lost().map(|(_, why)| why))
 }
 
-/// Ends a test that has found nothing: drives everything, since a program may do nothing else [PR-1]. If the window is broken there may never
-/// be anything to find, and a loop of tests ends as a wait would.
+/// Ends a test that has found nothing: drives everything, since a program may do nothing else
+/// [PR-1]. If the window is broken there may never be anything to find, and a loop of tests ends as
+/// a wait would.
 pub(crate) fn nothing_yet(guard: Guard, mut window: NonNull<Window>) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
@@ -160,7 +165,8 @@ pub(crate) fn nothing_yet(guard: Guard, mut window: NonNull<Window>) -> Done {
     Ok(())
 }
 
-/// Operations on memory that was not attached are told by the first call that completes them (MPI-4.1 12.2.4).
+/// Operations on memory that was not attached are told by the first call that completes them
+/// (MPI-4.1 12.2.4).
 #[inline(always)]
 fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     match window.port.take_fault(target) {
@@ -188,7 +194,8 @@ pub(crate) fn place_for(request: *mut MPI_Request) -> Done {
 /// Gives the caller a request for the outcome.
 ///
 /// # Safety
-/// `request` passed [`place_for`] and is the caller's to write; `window` was found under this guard.
+/// `request` passed [`place_for`] and is the caller's to write; `window` was found under this
+/// guard.
 #[inline(always)]
 pub(crate) unsafe fn deliver(
     mut guard: Guard,

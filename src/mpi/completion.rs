@@ -1,5 +1,6 @@
-//! The calls that take requests: those with persistent requests of ours among them are answered by `persistent`, and waits for generalized
-//! ones by `direct`; the others as if there were none. A process that has none pays a look at two numbers.
+//! The calls that take requests: those with persistent requests of ours among them are answered by
+//! `persistent`, and waits for generalized ones by `direct`; the others as if there were none. A
+//! process that has none pays a look at two numbers.
 
 use std::ffi::c_int;
 
@@ -71,7 +72,8 @@ macro_rules! completion {
     )*};
 }
 
-/// How many statuses a call has written that says so; no more than there are, since a call that was wrong has said nothing.
+/// How many statuses a call has written that says so; no more than there are, since a call that was
+/// wrong has said nothing.
 ///
 /// # Safety
 /// `count` is what the application gave for it.

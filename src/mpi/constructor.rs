@@ -10,14 +10,16 @@ pub(crate) struct Constructor {
     pub(crate) combiner: c_int,
     /// Arguments that are integers.
     pub(crate) integers: Vec<i64>,
-    /// Arguments that are addresses, or, of a large-count constructor, counts, which include displacements.
+    /// Arguments that are addresses, or, of a large-count constructor, counts, which include
+    /// displacements.
     pub(crate) wide: Vec<i64>,
     /// The integers that the large-count constructor takes as counts are in `wide`.
     pub(crate) large: bool,
     pub(crate) types: Vec<Inner>,
 }
 
-/// A datatype from which another one was made: a reference, given back when it is not needed any more.
+/// A datatype from which another one was made: a reference, given back when it is not needed any
+/// more.
 pub(crate) struct Inner(pub(crate) MPI_Datatype);
 
 impl Drop for Inner {
@@ -124,6 +126,14 @@ impl Constructor {
         };
         let integers = integers.into_iter().map(i64::from).collect();
         Ok(Constructor { combiner: envelope.combiner, integers, wide, large, types })
+    }
+
+    /// Whether member `at` of a structure has no blocks.
+    pub(crate) fn is_empty_member(&self, at: usize) -> bool {
+        let numbers = if self.large { &self.wide } else { &self.integers };
+        // The number of members stands before the numbers of their blocks.
+        [MPI_COMBINER_STRUCT, MPI_COMBINER_STRUCT_INTEGER].contains(&self.combiner)
+            && numbers.get(1 + at) == Some(&0)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Carries the packets and bulk messages of one window over the host's point-to-point messages.
 //!
-//! Each window that needs it has a communicator of its own, so nothing of the application can be mistaken for ours, and windows do
-//! not disturb each other. A few receives are always posted; they match in the order in which they were posted, so only the first is
-//! looked at. All requests are asked about in one call, which is also what drives the host.
+//! Each window that needs it has a communicator of its own, so nothing of the application can be
+//! mistaken for ours, and windows do not disturb each other. A few receives are always posted; they
+//! match in the order in which they were posted, so only the first is looked at. All requests are
+//! asked about in one call, which is also what drives the host.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -125,7 +126,8 @@ impl HostCourier {
         packet.bytes.reserve(PACKET);
         let mut request = MPI_REQUEST_NULL;
         let place = packet.bytes.as_mut_ptr().cast::<c_void>();
-        // SAFETY: the packet has room for so many bytes, and is not touched until the request is complete.
+        // SAFETY: the packet has room for so many bytes, and is not touched until the request is
+        // complete.
         let code = unsafe {
             PMPI_Irecv(
                 place,
@@ -169,7 +171,8 @@ impl HostCourier {
             self.statuses.resize(count.next_power_of_two(), blank());
         }
         let mut complete = 0;
-        // SAFETY: all lists have `count` entries; what the requests use lives in `work` or is the library's until they are complete.
+        // SAFETY: all lists have `count` entries; what the requests use lives in `work` or is the
+        // library's until they are complete.
         let code = unsafe {
             PMPI_Testsome(
                 count as c_int,
@@ -307,8 +310,9 @@ impl Courier for HostCourier {
             return;
         }
         let arrived = self.ask();
-        // One after the other, since only the first receive is looked at; no more than are posted. But each look drives the host, which over a
-        // network takes about a microsecond: a packet that comes alone is not kept waiting for a second look.
+        // One after the other, since only the first receive is looked at; no more than are posted.
+        // But each look drives the host, which over a network takes about a microsecond: a packet
+        // that comes alone is not kept waiting for a second look.
         if arrived && self.streaming {
             while self.arrived.len() < POSTED && self.ask() {}
         }
@@ -388,7 +392,8 @@ impl Courier for HostCourier {
         debug_assert!(self.vote.is_none(), "a second vote before the verdict on the first");
         let mut vote = Vote { request: MPI_REQUEST_NULL, numbers: Box::new([ballot as c_int, 0]) };
         let [mine, all] = &mut *vote.numbers;
-        // SAFETY: the two numbers live on the heap until the request is complete, and nobody else uses them.
+        // SAFETY: the two numbers live on the heap until the request is complete, and nobody else
+        // uses them.
         let code = unsafe {
             PMPI_Iallreduce(
                 (&raw const *mine).cast(),
@@ -441,7 +446,8 @@ impl Courier for HostCourier {
         if code == MPI_SUCCESS {
             let (mine, all) = ((&raw const *gather.mine).cast(), gather.all.as_mut_ptr().cast());
             let bytes = size_of::<u32>() as c_int;
-            // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses them; there is one for each process.
+            // SAFETY: the numbers live on the heap until the request is complete, and nobody else
+            // uses them; there is one for each process.
             gather.code = unsafe {
                 PMPI_Iallgather(
                     mine,
@@ -495,7 +501,8 @@ impl Courier for HostCourier {
         }
         for (mut request, packet) in receives {
             let mut flag = 0;
-            // SAFETY: the requests are receives that were posted here; nothing is under way that they could match.
+            // SAFETY: the requests are receives that were posted here; nothing is under way that
+            // they could match.
             unsafe {
                 if request != MPI_REQUEST_NULL {
                     PMPI_Cancel(&raw mut request);

@@ -1,4 +1,5 @@
-//! Derived datatypes as communication calls need them: flattened once, and kept as an attribute of the datatype.
+//! Derived datatypes as communication calls need them: flattened once, and kept as an attribute of
+//! the datatype.
 //!
 //! A layout is shared: an operation that is recorded keeps it, whatever becomes of the datatype.
 
@@ -9,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::datatype::{Predefined, predefined};
 use super::error::Fault;
 use super::flatten::{Elements, View, element, flatten};
-use super::request;
+use super::request::comm_in_use;
 use super::sys::*;
 use crate::transport::shape::Layout;
 
@@ -39,8 +40,6 @@ impl Datatype {
 
 /// The key of the attribute, as a number that is one more; 0 while there is none.
 static KEY: AtomicI64 = AtomicI64::new(0);
-/// A communicator of our own, on which the host returns errors; 0 while there is none.
-static QUIET: AtomicU64 = AtomicU64::new(0);
 
 fn key() -> c_int {
     KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int
@@ -63,31 +62,17 @@ fn prepare() {
             KEY.store(i64::from(key) + 1, Ordering::Relaxed);
         }
     }
-    if QUIET.load(Ordering::Relaxed) == 0 {
-        let mut comm = MPI_COMM_NULL;
-        // SAFETY: there is a window, so there is a communicator of this process alone; the place is ours.
-        unsafe {
-            if PMPI_Comm_dup(request::comm_in_use(), &raw mut comm) == MPI_SUCCESS {
-                PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-                QUIET.store(comm.key(), Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// Gives back what [`prepare`] made, before MPI ends.
 pub(crate) fn release() {
-    // SAFETY: made by `prepare`, and not used any more. Attributes that are still there are the host's to delete.
+    // SAFETY: made by `prepare`, and not used any more. Attributes that are still there are the
+    // host's to delete.
     unsafe {
         if KEY.load(Ordering::Relaxed) != 0 {
             let mut key = key();
             PMPI_Type_free_keyval(&raw mut key);
             KEY.store(0, Ordering::Relaxed);
-        }
-        let comm = QUIET.swap(0, Ordering::Relaxed);
-        if comm != 0 {
-            let mut comm = MPI_Comm::of(comm);
-            PMPI_Comm_free(&raw mut comm);
         }
     }
 }
@@ -101,7 +86,8 @@ unsafe extern "C" fn on_copy(
     copy: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: the attribute's value is one of `keep`, alive; the host gives places for the copy and the flag.
+    // SAFETY: the attribute's value is one of `keep`, alive; the host gives places for the copy and
+    // the flag.
     unsafe {
         Arc::increment_strong_count(value.cast::<Datatype>().cast_const());
         copy.cast::<*mut c_void>().write(value);
@@ -121,14 +107,17 @@ unsafe extern "C" fn on_delete(
     MPI_SUCCESS
 }
 
-/// What is known of a datatype that is not null. It may be used until the call that has got it returns: MPI forbids freeing it
-/// meanwhile.
+/// What is known of a datatype that is not null. It may be used until the call that has got it
+/// returns: MPI forbids freeing it meanwhile.
 ///
 /// # Errors
 /// It is not committed, or the host does not tell how it was made.
 pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     if let Some(predefined) = predefined(datatype) {
         return Ok(known_predefined(predefined));
+    }
+    if !is_datatype(datatype) {
+        return Err(Fault::new(MPI_ERR_TYPE, "a datatype is invalid or has been freed"));
     }
     if KEY.load(Ordering::Relaxed) == 0 {
         return keep(datatype);
@@ -154,9 +143,10 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     let made =
         Datatype::new(flatten(datatype, View::Data)?, || Ok(flatten(datatype, View::Elements)?.0))?;
     let value = Arc::into_raw(Arc::new(made));
-    // Without a key the host refuses, and the layout is never given back: no host was seen to have none.
-    // SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference. Calls on our windows hold the
-    // runtime's guard, so no other thread keeps the same datatype at the same time.
+    // Without a key the host refuses, and the layout is never given back: no host was seen to have
+    // none. SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference.
+    // Calls on our windows hold the runtime's guard, so no other thread keeps the same datatype at
+    // the same time.
     let status = unsafe { PMPI_Type_set_attr(datatype, key(), value.cast_mut().cast()) };
     if status != MPI_SUCCESS {
         log::debug!("a layout could not be kept as an attribute (error {status})");
@@ -167,14 +157,32 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
 
 /// True unless the host says that the datatype is not committed: asked by packing nothing.
 fn is_committed(datatype: MPI_Datatype) -> bool {
-    let comm = match QUIET.load(Ordering::Relaxed) {
-        0 => return true,
-        comm => MPI_Comm::of(comm),
-    };
     let (mut nothing, mut position) = ([0u8; 16], 0);
     let place = nothing.as_mut_ptr().cast::<c_void>();
-    // SAFETY: no data are packed.
-    unsafe { PMPI_Pack(place, 0, datatype, place, 0, &raw mut position, comm) == MPI_SUCCESS }
+    // SAFETY: no data are packed; there is a window, so there is a communicator, and errors return
+    // in it.
+    unsafe {
+        PMPI_Pack(place, 0, datatype, place, 0, &raw mut position, comm_in_use()) == MPI_SUCCESS
+    }
+}
+
+/// True unless the host says that this is no datatype: asked on a communicator in which errors
+/// return, but not again for the one that was asked about last. MPICH raises the errors of calls
+/// without a communicator on `MPI_COMM_WORLD`, whose handler is the application's; Open MPI cannot
+/// tell.
+#[inline]
+fn is_datatype(datatype: MPI_Datatype) -> bool {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    if cfg!(mpi_host = "openmpi") || LAST.load(Ordering::Relaxed) == datatype.key() {
+        return true;
+    }
+    let mut size = 0;
+    // SAFETY: as in `is_committed`.
+    let known = unsafe { PMPI_Pack_size(0, datatype, comm_in_use(), &raw mut size) } == MPI_SUCCESS;
+    if known {
+        LAST.store(datatype.key(), Ordering::Relaxed);
+    }
+    known
 }
 
 /// A predefined datatype, as a derived one.

@@ -1,8 +1,10 @@
 //! Waits for generalized requests of ours that do without the host.
 //!
-//! What such a request stands for is known here, so a call for one alone, or for a list of nothing else, waits as a blocking call would, and
-//! a look at counters costs what it costs there. The host is told nothing: [`request`](super::request) keeps what it takes for pending.
-//! A request that fails is told to the host after all, which then says so in its own way, and all other calls go to the host at once.
+//! What such a request stands for is known here, so a call for one alone, or for a list of nothing
+//! else, waits as a blocking call would, and a look at counters costs what it costs there. The host
+//! is told nothing: [`request`](super::request) keeps what it takes for pending. A request that
+//! fails is told to the host after all, which then says so in its own way, and all other calls go
+//! to the host at once.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -11,7 +13,7 @@ use super::request;
 use super::sys::*;
 use crate::engine::RequestId;
 use crate::runtime::progress::{step, wait_until};
-use crate::runtime::{HostRequest, Window, enter};
+use crate::runtime::{Guard, HostRequest, Window, enter};
 
 /// Looks at counters between two looks at everything, as blocking calls have.
 const LOOKS: u32 = 64;
@@ -43,6 +45,24 @@ impl Awaited {
     }
 }
 
+/// Waits for a request of `window`. `MPI_Win_free` may come meanwhile, since a request outlives its
+/// window: it completes the request and lets this call leave before the window goes. So `done` must
+/// look at nothing else that ends with the window.
+pub(super) fn wait_for_request(
+    guard: Guard,
+    mut window: NonNull<Window>,
+    done: impl FnMut(&mut Window) -> bool,
+) -> Guard {
+    // SAFETY: the window of a request that has not ended is live, the guard is held, and no other
+    // reference is alive.
+    unsafe { window.as_mut() }.request_waits += 1;
+    let guard = wait_until(guard, window, done);
+    // SAFETY: the guard has been held since the last look, up to which the wait has kept the
+    // window.
+    unsafe { window.as_mut() }.request_waits -= 1;
+    guard
+}
+
 /// Waits for a request at its place. False if the host has to say what has become of it.
 ///
 /// # Safety
@@ -51,7 +71,7 @@ unsafe fn wait_at(request: *mut MPI_Request) -> bool {
     let guard = enter();
     // SAFETY: the caller's promise.
     let Some(awaited) = Awaited::of(unsafe { *request }) else { return false };
-    drop(wait_until(guard, awaited.window, |window| awaited.look(window, LOOKS)));
+    drop(wait_for_request(guard, awaited.window, |window| awaited.look(window, LOOKS)));
     // SAFETY: as above.
     unsafe { take(awaited, request) }
 }
@@ -99,7 +119,8 @@ pub(super) unsafe fn test(
     let guard = enter();
     // SAFETY: the application's arguments.
     let mut awaited = Awaited::of(unsafe { *request })?;
-    // SAFETY: the window of a request that has not ended is live, the guard is held, and no other reference is alive.
+    // SAFETY: the window of a request that has not ended is live, the guard is held, and no other
+    // reference is alive.
     let mut ended = awaited.look(unsafe { awaited.window.as_mut() }, 1);
     if ended {
         drop(guard);

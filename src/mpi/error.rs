@@ -1,9 +1,11 @@
-//! Errors: MPI error codes with words of our own, delivered through the error handler of the window.
+//! Errors: MPI error codes with words of our own, delivered through the error handler of the
+//! window.
 //!
 //! A [`Fault`] is an MPI error class and a text that names the argument. Its error code is made by
-//! `MPI_Add_error_code` once per (class, call, text) and kept; the texts are fixed, so their number is bounded, and what
-//! varies (ranks, sizes) goes to the log. Hosts give no usable text for a code that belongs to a predefined class, so
-//! `MPI_Error_string` is interposed and answers for our codes; `MPI_Error_class` needs no help.
+//! `MPI_Add_error_code` once per (class, call, text) and kept; the texts are fixed, so their number
+//! is bounded, and what varies (ranks, sizes) goes to the log. Hosts give no usable text for a code
+//! that belongs to a predefined class, so `MPI_Error_string` is interposed and answers for our
+//! codes; `MPI_Error_class` needs no help.
 
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
@@ -53,7 +55,8 @@ impl Fault {
 impl From<SyncError> for Fault {
     #[cold]
     fn from(error: SyncError) -> Self {
-        // Each text stands here once more because a fault's text is fixed for the life of the process.
+        // Each text stands here once more because a fault's text is fixed for the life of the
+        // process.
         let (class, text) = match error {
             SyncError::NoAccessEpoch => {
                 (MPI_ERR_RMA_SYNC, "no access epoch is open for this target")
@@ -119,8 +122,8 @@ pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
     code
 }
 
-/// Delivers a fault through an error handler and gives the error code that the call returns. Not to be called with
-/// the runtime's guard held: the handler is the application's.
+/// Delivers a fault through an error handler and gives the error code that the call returns. Not to
+/// be called with the runtime's guard held: the handler is the application's.
 #[cold]
 #[inline(never)]
 pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
@@ -128,12 +131,13 @@ pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
     log::debug!("{call}: {} (error class {})", fault.text, fault.class);
     let mut told = code;
     if is_fatal(place) {
-        // The host ends the job with its own words: those of the class, since it has none for the code.
+        // The host ends the job with its own words: those of the class, since it has none for the
+        // code.
         eprintln!("mpix-rma: {}", Words { call, text: fault.text });
         told = fault.class;
     }
-    // SAFETY: the handles come from the application's call and name live objects (`call.rs` checks windows); a handler gets
-    // the object and the code alone.
+    // SAFETY: the handles come from the application's call and name live objects (`call.rs` checks
+    // windows); a handler gets the object and the code alone.
     unsafe {
         match place {
             Place::Window(window) => PMPI_Win_call_errhandler(window, told),
@@ -173,7 +177,8 @@ fn is_fatal(place: Place) -> bool {
     }
 }
 
-/// The boundary of every exported function: a panic becomes `MPI_ERR_INTERN` instead of unwinding into C.
+/// The boundary of every exported function: a panic becomes `MPI_ERR_INTERN` instead of unwinding
+/// into C.
 #[inline(always)]
 pub(crate) fn boundary(call: &'static str, body: impl FnOnce() -> c_int) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -222,7 +227,8 @@ pub unsafe extern "C" fn MPI_Error_string(
         let bytes = words.as_bytes();
         let most = (MPI_MAX_ERROR_STRING as usize).saturating_sub(1);
         let length = bytes.len().min(most);
-        // SAFETY: MPI gives `string` room for MPI_MAX_ERROR_STRING characters; `length` + 1 are written.
+        // SAFETY: MPI gives `string` room for MPI_MAX_ERROR_STRING characters; `length` + 1 are
+        // written.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), string, length);
             string.add(length).write(0);

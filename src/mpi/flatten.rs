@@ -1,7 +1,7 @@
 //! From a derived datatype of the host to a [`Layout`] of ours.
 //!
-//! The host tells how a datatype was made, and its bounds, which some constructors round up for alignment in ways of the
-//! host's own; where the bytes lie follows from MPI-4.1 chapter 5.
+//! The host tells how a datatype was made, and its bounds, which some constructors round up for
+//! alignment in ways of the host's own; where the bytes lie follows from MPI-4.1 chapter 5.
 
 use super::constructor::{Constructor, Envelope, refused};
 use super::datatype::{Kind, Predefined, predefined, unnamed};
@@ -43,22 +43,85 @@ fn too_large() -> Fault {
     Fault::new(MPI_ERR_TYPE, "a datatype reaches beyond 64-bit addresses")
 }
 
-/// The layout of a datatype, committed or not.
+/// A datatype whose constructor takes others, some of which have been flattened.
+struct Open {
+    datatype: MPI_Datatype,
+    how: Constructor,
+    inner: Vec<(Layout, Elements)>,
+}
+
+impl Open {
+    /// Passes over members that need not be walked: those of no blocks, and those that are the same
+    /// datatype as an earlier one. Otherwise a structure that has one below it twice at each of n
+    /// levels would be walked 2^n times. (Open MPI gives out a copy for each member, so there the
+    /// same datatype is not recognized.)
+    fn pass_known(&mut self) {
+        while let Some(wanted) = self.how.types.get(self.inner.len()) {
+            let at = self.inner.len();
+            let known = self.how.types[..at].iter().position(|earlier| earlier.0 == wanted.0);
+            match known {
+                _ if self.how.is_empty_member(at) => {
+                    self.inner.push((Layout::empty(), Elements::None))
+                }
+                Some(known) if !self.how.is_empty_member(known) => {
+                    self.inner.push(self.inner[known].clone())
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// The layout of a datatype, committed or not. Datatypes may be nested to any depth, so the open
+/// ones stand in a list and not on the stack.
 pub(crate) fn flatten(datatype: MPI_Datatype, view: View) -> Flat {
+    let mut open: Vec<Open> = Vec::new();
+    let mut next = datatype;
+    loop {
+        let mut flat = match flat_or_constructor(next, view)? {
+            Ok(flat) => Some(flat),
+            Err(how) => {
+                let inner = Vec::with_capacity(how.types.len());
+                let mut around = Open { datatype: next, how, inner };
+                around.pass_known();
+                open.push(around);
+                None
+            }
+        };
+        // Datatypes that are complete now, from the inside out.
+        loop {
+            let Some(around) = open.last_mut() else { return Ok(flat.expect("nothing is open")) };
+            around.inner.extend(flat.take());
+            around.pass_known();
+            if let Some(wanted) = around.how.types.get(around.inner.len()) {
+                next = wanted.0;
+                break;
+            }
+            let Open { datatype, how, inner } = open.pop().expect("the last one");
+            let (layout, elements) = made(&how, inner)?;
+            let (lower, extent) = bounds_of(datatype)?;
+            flat = Some((layout.resized(lower, extent), elements));
+        }
+    }
+}
+
+/// A datatype that is not made of others, flattened; or else how it was made.
+fn flat_or_constructor(
+    datatype: MPI_Datatype,
+    view: View,
+) -> Result<Result<(Layout, Elements), Constructor>, Fault> {
     if let Some(predefined) = predefined(datatype) {
-        return Ok((element(predefined, view), Elements::Alike(predefined)));
+        return Ok(Ok((element(predefined, view), Elements::Alike(predefined))));
     }
     let envelope = Envelope::of(datatype)?;
     if envelope.combiner == MPI_COMBINER_NAMED {
-        return named(datatype);
+        return named(datatype).map(Ok);
     }
     if envelope.is_unnamed_predefined() {
         let predefined = unnamed(envelope.combiner, size_of(datatype)?).ok_or_else(refused)?;
-        return Ok((element(predefined, view), Elements::Alike(predefined)));
+        return Ok(Ok((element(predefined, view), Elements::Alike(predefined))));
     }
-    let (layout, elements) = made(&Constructor::of(datatype, envelope)?, view)?;
-    let (lower, extent) = bounds_of(datatype)?;
-    Ok((layout.resized(lower, extent), elements))
+    Constructor::of(datatype, envelope).map(Err)
 }
 
 /// A predefined datatype.
@@ -104,14 +167,13 @@ fn bounds_of(datatype: MPI_Datatype) -> Result<(i64, i64), Fault> {
     if status == MPI_SUCCESS { Ok((lower, extent)) } else { Err(too_large()) }
 }
 
-/// What a constructor makes; the bounds are left to the host.
-fn made(how: &Constructor, view: View) -> Flat {
+/// What a constructor makes of its inner datatypes; the bounds are left to the host.
+fn made(how: &Constructor, inner: Vec<(Layout, Elements)>) -> Flat {
     let combiner = how.combiner;
     if [MPI_COMBINER_STRUCT, MPI_COMBINER_STRUCT_INTEGER].contains(&combiner) {
-        return structure(how, view);
+        return structure(how, &inner);
     }
-    let [inner] = &how.types[..] else { return Err(refused()) };
-    let (inner, elements) = flatten(inner.0, view)?;
+    let Ok([(inner, elements)]) = <[_; 1]>::try_from(inner) else { return Err(refused()) };
     let extent = inner.extent();
     let mut arguments = Arguments::of(how);
     let layout = if combiner == MPI_COMBINER_DUP || combiner == MPI_COMBINER_RESIZED {
@@ -147,13 +209,11 @@ fn made(how: &Constructor, view: View) -> Flat {
     Ok((layout.ok_or_else(too_large)?, elements))
 }
 
-fn structure(how: &Constructor, view: View) -> Flat {
+fn structure(how: &Constructor, inner: &[(Layout, Elements)]) -> Flat {
     let mut arguments = Arguments::of(how);
     let counts = arguments.counts()?;
     let displacements = arguments.displacements(counts.len())?;
-    let inner: Vec<(Layout, Elements)> =
-        how.types.iter().map(|inner| flatten(inner.0, view)).collect::<Result<_, _>>()?;
-    let members = || counts.iter().zip(displacements).zip(&inner);
+    let members = || counts.iter().zip(displacements).zip(inner);
     let elements = members()
         .filter(|((count, _), (layout, _))| **count > 0 && layout.size() > 0)
         .fold(Elements::None, |all, (_, (_, elements))| all.and(*elements));
@@ -202,7 +262,8 @@ fn fastest_first(dimensions: usize, order: i64) -> Vec<usize> {
     }
 }
 
-/// `MPI_Type_create_darray`: what of a distributed array one process has. The grid of processes is row-major in either order.
+/// `MPI_Type_create_darray`: what of a distributed array one process has. The grid of processes is
+/// row-major in either order.
 fn distributed(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<Layout>, Fault> {
     let (_, mut rank) = (arguments.plain()?, arguments.plain()?);
     let dimensions = arguments.plain_length()?;
@@ -242,7 +303,8 @@ fn distributed(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<La
     Ok(Some(layout))
 }
 
-/// Of `size` items those in blocks of `block` that go to process `me` of `processes`, dealt out in turn.
+/// Of `size` items those in blocks of `block` that go to process `me` of `processes`, dealt out in
+/// turn.
 fn cyclic(inner: &Layout, size: i64, block: i64, processes: i64, me: i64) -> Option<Layout> {
     let round = block.checked_mul(processes)?;
     let first = block.checked_mul(me)?;
@@ -259,7 +321,8 @@ fn cyclic(inner: &Layout, size: i64, block: i64, processes: i64, me: i64) -> Opt
     Layout::structure(parts.map(|(at, part)| (Block { count: 1, at }, part)))
 }
 
-/// The arguments of a constructor, in their order. Large-count constructors have counts and displacements in one list.
+/// The arguments of a constructor, in their order. Large-count constructors have counts and
+/// displacements in one list.
 struct Arguments<'a> {
     integers: &'a [i64],
     wide: &'a [i64],

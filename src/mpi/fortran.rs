@@ -1,8 +1,10 @@
-//! What Fortran needs beyond `PMPI_*`: the window attributes of MPI itself, as values instead of addresses [MPI-4.1 19.3.7].
+//! What Fortran needs beyond `PMPI_*`: the window attributes of MPI itself, as values instead of
+//! addresses [MPI-4.1 19.3.7].
 //!
-//! The hosts' Fortran wrappers call `PMPI_*` or `MPI_*` for everything else, and convert `MPI_BOTTOM`, `MPI_IN_PLACE`, ignored
-//! statuses and logicals themselves. Attributes they read by ways of their own, from the host's window behind our handle, where
-//! those that describe the memory are not what the application made. The host's function is called first all the same: it
+//! The hosts' Fortran wrappers call `PMPI_*` or `MPI_*` for everything else, and convert
+//! `MPI_BOTTOM`, `MPI_IN_PLACE`, ignored statuses and logicals themselves. Attributes they read by
+//! ways of their own, from the host's window behind our handle, where those that describe the
+//! memory are not what the application made. The host's function is called first all the same: it
 //! knows the errors, and what a Fortran logical is.
 
 use std::ffi::{c_int, c_void};
@@ -12,7 +14,8 @@ use super::host::host_functions;
 use super::sys::*;
 use super::window::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 
-/// An attribute of MPI itself as Fortran has it: an integer; of any window, ours or the host's. `None` if the key is another.
+/// An attribute of MPI itself as Fortran has it: an integer; of any window, ours or the host's.
+/// `None` if the key is another.
 fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
     let of_mpi =
         [MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL]
@@ -37,7 +40,8 @@ fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
     }
 }
 
-/// MPICH's Fortran wrappers, of all kinds, read attributes by one function, with keys of their own for those of MPI itself.
+/// MPICH's Fortran wrappers, of all kinds, read attributes by one function, with keys of their own
+/// for those of MPI itself.
 #[cfg(mpi_host = "mpich")]
 mod mpich {
     use super::*;
@@ -59,7 +63,8 @@ mod mpich {
         kind: c_int,
     ) -> c_int {
         boundary("MPI_Win_get_attr", || {
-            // A key of ours is one that the host does not know: the window and the places are shown to it with another.
+            // A key of ours is one that the host does not know: the window and the places are shown
+            // to it with another.
             let known = if is_ours(keyval) { MPI_WIN_SIZE + TO_FORTRAN } else { keyval };
             // SAFETY: the caller's arguments, passed on.
             let code = unsafe { MPII_Win_get_attr(win, known, attribute, flag, kind) };
@@ -76,8 +81,9 @@ mod mpich {
     }
 }
 
-/// All of Open MPI's Fortran comes to one of these names: programs with `mpif.h` and `use mpi` call the former kind, the module
-/// `mpi_f08` the latter. Which underscores there are depends on the compiler.
+/// All of Open MPI's Fortran comes to one of these names: programs with `mpif.h` and `use mpi` call
+/// the former kind, the module `mpi_f08` the latter. Which underscores there are depends on the
+/// compiler.
 #[cfg(mpi_host = "openmpi")]
 mod openmpi {
     use super::*;
@@ -128,7 +134,8 @@ mod openmpi {
             let (code, win, keyval) = unsafe {
                 // An `ierror` that is left out is a null address.
                 let mut code = MPI_SUCCESS;
-                // A key of ours is one that the host does not know: the window and the places are shown to it with another.
+                // A key of ours is one that the host does not know: the window and the places are
+                // shown to it with another.
                 let mut known = if is_ours(*keyval) { MPI_WIN_SIZE } else { *keyval };
                 pmpi_win_get_attr_(win, &raw mut known, attribute, flag, &raw mut code);
                 if !ierr.is_null() {

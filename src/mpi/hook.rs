@@ -6,10 +6,11 @@
 //! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
 //! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
 //!
-//! A hook is on while windows live. It runs inside calls of the host, so it never waits, never enters the runtime twice,
-//! and under `MPI_THREAD_MULTIPLE` never makes progress of the host itself: MPICH 5 ends the job for that. So messages are not taken in
-//! there, and a job that sends any waits in loops of its own (`drive`).
-//! All these functions are looked up at run time, so one build serves every version of a family.
+//! A hook is on while windows live. It runs inside calls of the host, so it never waits, never
+//! enters the runtime twice, and under `MPI_THREAD_MULTIPLE` never makes progress of the host
+//! itself: MPICH 5 ends the job for that. So messages are not taken in there, and a job that sends
+//! any waits in loops of its own (`drive`). All these functions are looked up at run time, so one
+//! build serves every version of a family.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -68,7 +69,8 @@ const ASYNC_DONE: c_int = 1;
 unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
     let address = host::find(name)?;
-    // SAFETY: the caller names the type; function pointers are as wide as object pointers on every platform with dlsym.
+    // SAFETY: the caller names the type; function pointers are as wide as object pointers on every
+    // platform with dlsym.
     Some(unsafe { std::mem::transmute_copy(&address) })
 }
 
@@ -88,7 +90,8 @@ fn optional() -> &'static Optional {
     })
 }
 
-/// `MPIX_Grequest_start` together with our poll and wait functions, where they are what drives pending requests.
+/// `MPIX_Grequest_start` together with our poll and wait functions, where they are what drives
+/// pending requests.
 pub(crate) fn polled_requests() -> Option<(GrequestStart, GrequestPoll, GrequestWait)> {
     if exists() {
         return None;
@@ -105,7 +108,8 @@ pub(crate) fn exists() -> bool {
         || (optional.opal_register.is_some() && optional.opal_unregister.is_some())
 }
 
-/// True if the host's hook may drive the host, so that messages of ours are taken in inside all of its calls.
+/// True if the host's hook may drive the host, so that messages of ours are taken in inside all of
+/// its calls.
 pub(crate) fn takes_messages() -> bool {
     exists() && !(optional().async_start.is_some() && multiple())
 }
@@ -207,7 +211,8 @@ unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
     ASYNC_AGAIN
 }
 
-/// A loop of ours (`blocking`) is driving already: the poll functions of its requests have nothing to add.
+/// A loop of ours (`blocking`) is driving already: the poll functions of its requests have nothing
+/// to add.
 static LOOPING: AtomicBool = AtomicBool::new(false);
 
 /// Marks that this process is inside a loop that drives everything; gives the mark before.
@@ -223,7 +228,8 @@ unsafe extern "C" fn poll_request(_: *mut c_void, _: *mut MPI_Status) -> c_int {
     MPI_SUCCESS
 }
 
-/// Called by MPICH's Wait calls, which make no progress of their own around it: one step of both, then back.
+/// Called by MPICH's Wait calls, which make no progress of their own around it: one step of both,
+/// then back.
 unsafe extern "C" fn wait_requests(
     _: c_int,
     _: *mut *mut c_void,
@@ -255,7 +261,7 @@ pub(crate) fn poke() {
             return;
         }
         // A look for messages that nobody sends; it makes the host look everywhere.
-        // SAFETY: the communicator lives until `use_comm` or `release` says otherwise.
+        // SAFETY: the communicator lives until `use_comm` says otherwise.
         unsafe {
             PMPI_Iprobe(
                 MPI_ANY_SOURCE,
@@ -274,28 +280,6 @@ static POKED: AtomicU64 = AtomicU64::new(NOWHERE);
 const NOWHERE: u64 = 0;
 
 /// Pokes the host on this communicator, which lives until another one is named.
-#[cfg(mpi_sessions)]
 pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
     POKED.store(comm.map_or(NOWHERE, MPI_Comm::key), Ordering::Relaxed);
-}
-
-/// At `MPI_Init`: makes what [`poke`] needs.
-pub(crate) fn prepare() {
-    let optional = optional();
-    let mut comm = MPI_COMM_SELF;
-    if optional.opal_progress.is_none() && optional.stream_progress.is_none() {
-        // SAFETY: MPI is initialised; the place is ours. If it fails, the communicator stays the application's, where a
-        // message of its own to itself would keep the host from looking further.
-        unsafe { PMPI_Comm_dup(MPI_COMM_SELF, &raw mut comm) };
-    }
-    POKED.store(comm.key(), Ordering::Relaxed);
-}
-
-/// Before `MPI_Finalize`: gives back what [`prepare`] made.
-pub(crate) fn release() {
-    let mut comm = MPI_Comm::of(POKED.swap(NOWHERE, Ordering::Relaxed));
-    if comm != MPI_COMM_SELF {
-        // SAFETY: made by `prepare`, and not used any more.
-        unsafe { PMPI_Comm_free(&raw mut comm) };
-    }
 }

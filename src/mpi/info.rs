@@ -1,11 +1,13 @@
-//! The info keys of a window: `mpix_rma`, the four reorder flags [AC-1], and the standard's (MPI-4.1 12.2).
+//! The info keys of a window: `mpix_rma`, the four reorder flags [AC-1], and the standard's
+//! (MPI-4.1 12.2).
 //!
-//! A wrong value of a key of ours is an error. The standard's keys are hints: a value that they do not take is passed over, as by
-//! both hosts.
+//! A wrong value of a key of ours is an error. The standard's keys are hints: a value that they do
+//! not take is passed over, as by both hosts.
 //!
-//! A reorder flag has four spellings: ours, the paper's, and the paper's abbreviation with and without our prefix. The
-//! short ones exist because Open MPI takes keys of at most 35 characters; there, `MPI_Info_set` and its kin are
-//! interposed to put the long spellings away under the short one, so that programs may use any on every host.
+//! A reorder flag has four spellings: ours, the paper's, and the paper's abbreviation with and
+//! without our prefix. The short ones exist because Open MPI takes keys of at most 35 characters;
+//! there, `MPI_Info_set` and its kin are interposed to put the long spellings away under the short
+//! one, so that programs may use any on every host.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -14,7 +16,8 @@ use crate::engine::ReorderFlags;
 use crate::runtime::Hints;
 use crate::runtime::config::Reach;
 
-/// A key of ours, and what is said of a wrong value: the texts of errors are fixed for the life of the process.
+/// A key of ours, and what is said of a wrong value: the texts of errors are fixed for the life of
+/// the process.
 struct Key {
     name: &'static CStr,
     wrong: &'static str,
@@ -41,7 +44,7 @@ static SERVE: Key = key!("mpix_rma");
 /// How peers are reached.
 static TRANSPORT: Key = Key {
     name: c"mpix_rma_transport",
-    wrong: "info key mpix_rma_transport takes auto, shm or host_mpi",
+    wrong: "info key mpix_rma_transport takes auto, shm, host_mpi or verbs",
 };
 
 /// Notification counters that a process will ask for at most.
@@ -50,7 +53,8 @@ static MAX_COUNTERS: Key = Key {
     wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not negative",
 };
 
-/// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of `read`.
+/// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of
+/// `read`.
 static FLAGS: [[Key; 4]; 4] = [
     [
         key!("mpix_win_access_after_access_reorder"),
@@ -292,8 +296,8 @@ fn in_reach(flag: &'static [Key; 4]) -> &'static Key {
     if flag[0].name.to_bytes().len() < MPI_MAX_INFO_KEY as usize { &flag[0] } else { &flag[SHORT] }
 }
 
-/// An info object without the standard's keys, for the host's window behind a handle of ours. The hosts do things with them that help
-/// nobody there, up to refusing the window.
+/// An info object without the standard's keys, for the host's window behind a handle of ours. The
+/// hosts do things with them that help nobody there, up to refusing the window.
 pub(crate) struct ForHost {
     info: MPI_Info,
     made: bool,
@@ -488,7 +492,8 @@ fn parse_counters(text: &[u8]) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// The spelling under which the host can hold a key: the short one where a key of ours is too long for it.
+/// The spelling under which the host can hold a key: the short one where a key of ours is too long
+/// for it.
 ///
 /// # Safety
 /// `key` is null or a C string.

@@ -1,4 +1,5 @@
-//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and the end of what is left.
+//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and the end of what is
+//! left.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
@@ -70,14 +71,15 @@ pub(super) fn look_up(name: &str) -> Option<String> {
 
 fn start_after(code: c_int) -> c_int {
     if code == MPI_SUCCESS {
-        // SAFETY: MPI has just been initialised by this thread, and no other may call before this one returns.
+        // SAFETY: MPI has just been initialised by this thread, and no other may call before this
+        // one returns.
         unsafe { start() };
     }
     code
 }
 
-/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a hook that does all, and the same with their sign changed, so that
-/// one maximum tells both ends.
+/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a
+/// hook that does all, and the same with their sign changed, so that one maximum tells both ends.
 const AGREED: usize = config::COUNT + 2;
 
 /// # Safety
@@ -103,15 +105,16 @@ unsafe fn start() {
         }
     }
     // SAFETY: MPI is initialised.
-    unsafe { datatype::fill() };
-    if settings.serve() != Serve::Off {
-        hook::prepare();
-    }
+    unsafe { datatype::fill(true) };
     request::set_most(settings.max_requests());
     super::verbs::set_most(settings.max_queues());
-    request::use_comm(Some(MPI_COMM_SELF));
-    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve best. Sessions that were
-    // opened before could not know what other processes say.
+    if settings.serve() != Serve::Off {
+        let own = private::open_own();
+        hook::use_comm(Some(own));
+        request::use_comm(Some(own));
+    }
+    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve
+    // best. Sessions that were opened before could not know what other processes say.
     drive::agree(loops && (settings.serve() != Serve::Off || sessions));
     WORLD.store(true, Ordering::Release);
     set_up(settings, level);
@@ -147,7 +150,8 @@ pub(crate) fn within_world(comm: MPI_Comm) -> bool {
         return false;
     }
     let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
-    // SAFETY: the communicators are live, the groups are given back, and both lists have `size` entries.
+    // SAFETY: the communicators are live, the groups are given back, and both lists have `size`
+    // entries.
     unsafe {
         PMPI_Comm_group(comm, &raw mut group);
         PMPI_Comm_group(MPI_COMM_WORLD, &raw mut world);
@@ -194,7 +198,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
     unsafe {
         PMPI_Query_thread(&raw mut level);
-        datatype::fill();
+        datatype::fill(false);
     }
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
     // Launchers tell how many there are on this node.
@@ -244,8 +248,8 @@ fn sessions(_: bool) -> bool {
     false
 }
 
-/// Settings of rank 0; whether calls are to be made in their nonblocking form, and whether there are sessions; and whether settings
-/// differed.
+/// Settings of rank 0; whether calls are to be made in their nonblocking form, and whether there
+/// are sessions; and whether settings differed.
 fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     let mut numbers = [0 as c_int; AGREED];
     for (number, value) in numbers.iter_mut().zip(mine.0) {
@@ -316,7 +320,8 @@ fn is_crowded() -> bool {
     let mut ranks = 1;
     // SAFETY: an all-zero set of CPUs is an empty one.
     let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: MPI is initialised, and every process comes here; the set is reduced as the ints of which it consists.
+    // SAFETY: MPI is initialised, and every process comes here; the set is reduced as the ints of
+    // which it consists.
     unsafe {
         libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores);
         if PMPI_Comm_split_type(
@@ -385,22 +390,29 @@ fn finish() {
     }
     complete_rest("MPI_Finalize");
     request::give_spare_back();
-    // Others may need this process until they have come here too. The host's own Finalize would not drive us.
-    // SAFETY: MPI is not finalised yet.
+    // Others may need this process until they have come here too. The host's own Finalize would not
+    // drive us. SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
     private::close();
     WORLD.store(false, Ordering::Release);
     derived::release();
     #[cfg(mpi_sessions)]
     if sessions(false) {
-        // The rest of the program goes on with what does not end now.
-        hook::release();
+        // The rest of the program goes on with what does not end now, on the communicator of a
+        // session.
+        hook::use_comm(None);
+        request::use_comm(None);
         super::session::settle();
+        private::close_own();
         return;
     }
     thread::stop();
     hook::see_off();
-    hook::release();
+    hook::use_comm(None);
+    // The delete functions of attributes run in the host's MPI_Finalize, and may still use a window
+    // that is not freed.
+    request::use_comm(Some(MPI_COMM_SELF));
+    private::close_own();
     enter().settings = None;
     super::verbs::close();
     drive::agree(false);
@@ -423,8 +435,8 @@ fn complete_rest(call: &str) {
                 "{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned"
             );
         }
-        // Closed epochs and freed requests end here. An open epoch may hold back others for ever, so with one open nothing
-        // is waited for.
+        // Closed epochs and freed requests end here. An open epoch may hold back others for ever,
+        // so with one open nothing is waited for.
         while epochs_open == 0 && !progress::all_quiet() {
             progress::sweep_from_hook();
             hook::poke();

@@ -1,8 +1,9 @@
 //! Windows some of whose peers are reached by messages or RDMA: how they are made.
 //!
-//! Between nodes each round of messages costs more than all else. So there are few: what the processes have to know of each other comes with
-//! the first gather of all, their communicator is a kept one where there is one ([`private`]), and whether all have what they
-//! need is found out while the host makes the window that is the handle.
+//! Between nodes each round of messages costs more than all else. So there are few: what the
+//! processes have to know of each other comes with the first gather of all, their communicator is a
+//! kept one where there is one ([`private`]), and whether all have what they need is found out
+//! while the host makes the window that is the handle.
 
 use std::ffi::c_int;
 
@@ -24,7 +25,8 @@ use crate::transport::verbs::{Direct, Own, Shared, VerbsCourier};
 /// Bytes of a card.
 pub(super) const CARD: usize = 24 + 8 + 4 + 4 + OFFER;
 
-/// What a process tells of itself: its node, its memory, what RDMA it has, and the communicator that it has kept.
+/// What a process tells of itself: its node, its memory, what RDMA it has, and the communicator
+/// that it has kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Card {
     /// Zeros if the process does not know its node.
@@ -104,7 +106,8 @@ struct Parts {
     direct: Result<Option<Direct>, ()>,
 }
 
-/// Begins a window some of whose peers are reached by messages or RDMA: all of them, unless each is to be reached in the best way.
+/// Begins a window some of whose peers are reached by messages or RDMA: all of them, unless each is
+/// to be reached in the best way.
 pub(super) fn begin(
     all: &mut Collectives,
     part: Part,
@@ -121,8 +124,8 @@ pub(super) fn begin(
         Reach::HostMpi => Table::new([0]),
         _ => Table::new(cards().map(|card| card.ability.unwrap_or_default())),
     };
-    // The processes of a node share a segment, whichever way operations go: programs may ask for memory that is allocated, and what is
-    // attached to a dynamic window is seen there.
+    // The processes of a node share a segment, whichever way operations go: programs may ask for
+    // memory that is allocated, and what is attached to a dynamic window is seen there.
     let shares = matches!(part.memory, Memory::Share { .. });
     // A process that does not know its node has none in common with anybody.
     let node = shm::node().filter(|node| *node != [0; 3]);
@@ -160,7 +163,8 @@ pub(super) fn begin(
     Ok(Pending { me, part, settings, private, extents, fabric, mates, parts, agreement })
 }
 
-/// The cards with what RDMA everybody has, and this process's device. One more gather, if some process has not looked for its own yet.
+/// The cards with what RDMA everybody has, and this process's device. One more gather, if some
+/// process has not looked for its own yet.
 fn with_devices(
     all: &mut Collectives,
     part: &Part,
@@ -225,12 +229,14 @@ impl Pending {
         }
         let failed = match lacking {
             Ok([false, refused]) => return Ok(self.assemble(refused)),
-            Ok([true, _]) if matches!(self.part.memory, Memory::Share { .. }) => {
-                Unmade::Unsuitable(SetupError::NotOneNode)
-            }
             Ok([true, _]) => {
                 let reason = "the memory of a process".into();
-                Unmade::Unsuitable(SetupError::System { call: "mmap", rank: self.me.0, reason })
+                Unmade::Unsuitable(SetupError::System {
+                    call: "mmap",
+                    rank: self.me.0,
+                    reason,
+                    memory: true,
+                })
             }
             Err(code) => Unmade::Host(code),
         };
@@ -275,7 +281,8 @@ impl Agreement {
         let mut agreement = Agreement { request: MPI_REQUEST_NULL, code: MPI_SUCCESS, numbers };
         let (mine, all) = agreement.numbers.split_at_mut(2);
         let (mine, all) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
-        // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses them.
+        // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses
+        // them.
         agreement.code = unsafe {
             PMPI_Iallreduce(mine, all, 2, MPI_INT, MPI_MAX, comm, &raw mut agreement.request)
         };
@@ -321,7 +328,7 @@ fn node_window(
     // SAFETY: the communicator is the window's own, and all of its processes come here.
     let code = unsafe {
         if !all.may_block() {
-            drive::assemble(comm);
+            drive::assemble(comm).ok()?;
         }
         PMPI_Comm_split(comm, mates[0] as c_int, all.rank() as c_int, &raw mut node)
     };

@@ -1,4 +1,5 @@
-//! The host glue: translates between the host MPI library and the runtime. The only readers of `mpi.h`.
+//! The host glue: translates between the host MPI library and the runtime. The only readers of
+//! `mpi.h`.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -16,9 +17,10 @@
 //! | `shaped`, `derived`, `flatten`, `constructor` | the same for derived datatypes: layouts, kept as attributes |
 //! | `call`, `error`, `request` | what calls have in common: errors, requests |
 //! | `hook`, `drive`, `blocking` | progress both ways [PR-1] |
+//! | `private` | communicators of the library's own |
 //!
-//! Every call on a window that is not ours goes on to the host's `PMPI_*`. Each call that is taken over is exported as `MPI_*` and as
-//! `PMPI_*`.
+//! Every call on a window that is not ours goes on to the host's `PMPI_*`. Each call that is taken
+//! over is exported as `MPI_*` and as `PMPI_*`.
 // Exported by their symbols, not by their paths.
 #![allow(non_snake_case, unreachable_pub)]
 

@@ -1,4 +1,5 @@
-//! Notifying forms of the communication calls: the plain call's operation, then one that raises a counter of its target.
+//! Notifying forms of the communication calls: the plain call's operation, then one that raises a
+//! counter of its target.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

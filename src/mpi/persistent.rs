@@ -1,10 +1,13 @@
 //! Persistent requests for tagged notifications, in every call of MPI that takes requests.
 //!
-//! The application holds a request of the host: a persistent receive from nobody, which is never started. It is a token, so that handles can be
-//! stored, compared and converted as any; what is asked about it is answered here. In a list with others, those of ours that are active are
-//! left out of what the host sees, and added to what it says. One that is not active is left to the host, for which it is not active either.
+//! The application holds a request of the host: a persistent receive from nobody, which is never
+//! started. It is a token, so that handles can be stored, compared and converted as any; what is
+//! asked about it is answered here. In a list with others, those of ours that are active are left
+//! out of what the host sees, and added to what it says. One that is not active is left to the
+//! host, for which it is not active either.
 //!
-//! So nothing of the host is needed to complete one, wherever that is noticed, and a wait for one alone costs a look at a table.
+//! So nothing of the host is needed to complete one, wherever that is noticed, and a wait for one
+//! alone costs a look at a table.
 
 #[cfg(mpi_status_lists)]
 pub(super) mod looks;
@@ -14,16 +17,18 @@ use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
+use super::direct::wait_for_request;
 use super::drive;
 use super::error::{Fault, Place, code_of, raise};
 use super::request;
 use super::sys::*;
 use crate::engine::{Arrival, ExpectationId, Standing};
 use crate::runtime::notices::{NotStarted, State, look};
-use crate::runtime::progress::{Often, step, wait_until};
+use crate::runtime::progress::{Often, step};
 use crate::runtime::{Guard, HostHandle, Window, enter};
 
-/// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host could not.
+/// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host
+/// could not.
 ///
 /// # Safety
 /// `request` is a place for a request.
@@ -35,7 +40,8 @@ pub(crate) unsafe fn make(
 ) -> Option<()> {
     let mut made = MPI_REQUEST_NULL;
     let comm = request::comm_in_use();
-    // SAFETY: no byte is received, and nothing is ever started; there is a window, so there is a communicator.
+    // SAFETY: no byte is received, and nothing is ever started; there is a window, so there is a
+    // communicator.
     let code = unsafe {
         PMPI_Recv_init(std::ptr::null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, &raw mut made)
     };
@@ -137,7 +143,7 @@ fn wait_for(request: MPI_Request) {
     let guard = enter();
     let Some((window, id)) = guard.notices.waits_on(request.key()) else { return };
     let mut often = Often::default();
-    drop(wait_until(guard, window, |window| {
+    drop(wait_for_request(guard, window, |window| {
         often.look(window, |window| {
             look(window);
             !matches!(window.engine.standing(id), Standing::Waiting(_))
@@ -168,7 +174,7 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
         return None;
     }
     let (mut met, mut often) = (None, Often::default());
-    drop(wait_until(guard, window, |window| {
+    drop(wait_for_request(guard, window, |window| {
         often.look(window, |window| {
             look(window);
             let Standing::Met(arrival) = window.engine.standing(id) else { return false };
@@ -287,8 +293,8 @@ impl Mixed {
         }
     }
 
-    /// Ends ours, none of which waits any more, and fills their statuses in a list of all. `code` is that of the host's call; gives that of
-    /// the whole.
+    /// Ends ours, none of which waits any more, and fills their statuses in a list of all. `code`
+    /// is that of the host's call; gives that of the whole.
     ///
     /// # Safety
     /// `statuses` has a status for each request, or is MPI_STATUSES_IGNORE.
@@ -386,7 +392,8 @@ pub(super) unsafe fn test_all(
     Some(code)
 }
 
-/// One look of `MPI_Waitany` and `MPI_Testany`: ours, then the host's. True with the call's code when one is complete.
+/// One look of `MPI_Waitany` and `MPI_Testany`: ours, then the host's. True with the call's code
+/// when one is complete.
 ///
 /// # Safety
 /// As [`wait_all`]; the list is `mixed`.
@@ -467,7 +474,8 @@ pub(super) unsafe fn test_any(
     }
 }
 
-/// One look of `MPI_Waitsome` and `MPI_Testsome`: the host's, then ours behind them. Gives how many are complete, and the call's code.
+/// One look of `MPI_Waitsome` and `MPI_Testsome`: the host's, then ours behind them. Gives how many
+/// are complete, and the call's code.
 ///
 /// # Safety
 /// As [`wait_all`]; the list is `mixed`.
@@ -558,7 +566,8 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
     raise(call, place, fault)
 }
 
-/// Starts the first `count` requests of a list, ours here and the others at the host; none if one of ours cannot be started. `None`: none is ours.
+/// Starts the first `count` requests of a list, ours here and the others at the host; none if one
+/// of ours cannot be started. `None`: none is ours.
 ///
 /// # Safety
 /// `requests` has `count` requests, or is NULL; as MPI says of the call.

@@ -1,13 +1,15 @@
 //! Communicators of the library's own, one for each window that sends messages.
 //!
-//! Making one takes hosts a few rounds of messages: between nodes longer than all else that a window needs. So the first few are kept when
-//! their windows end, for later windows of the same processes. All processes of a communicator keep it, or none: each says beforehand whether
-//! it has room, and the room is its own until the program ends. A kept communicator is used again only if all processes of the new
-//! window offer it, under the name that they gave it together; nothing is under way in it then, since each has offered it after the end
-//! of the window before.
+//! Making one takes hosts a few rounds of messages: between nodes longer than all else that a
+//! window needs. So the first few are kept when their windows end, for later windows of the same
+//! processes. All processes of a communicator keep it, or none: each says beforehand whether it has
+//! room, and the room is its own until the program ends. A kept communicator is used again only if
+//! all processes of the new window offer it, under the name that they gave it together; nothing is
+//! under way in it then, since each has offered it after the end of the window before.
 
 use std::ffi::c_int;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::sys::*;
@@ -83,7 +85,8 @@ impl Offer {
     }
 }
 
-/// A kept communicator of the processes of `comm`, if there is one, taken out; and what to say of that.
+/// A kept communicator of the processes of `comm`, if there is one, taken out; and what to say of
+/// that.
 pub(super) fn offer(comm: MPI_Comm) -> (Option<Private>, Offer) {
     let mut pool = pool();
     let at = match pool.free.is_empty() {
@@ -124,8 +127,9 @@ pub(super) fn put_back(kept: Option<Private>) {
     pool().free.extend(kept);
 }
 
-/// A communicator for a window of the processes of `all`, which have made these `offers`; `kept` is what this one has taken out. `keep`: it
-/// may be kept for later windows; all processes say the same. Collective where no kept one can be used.
+/// A communicator for a window of the processes of `all`, which have made these `offers`; `kept` is
+/// what this one has taken out. `keep`: it may be kept for later windows; all processes say the
+/// same. Collective where no kept one can be used.
 pub(super) fn make<I: Iterator<Item = Offer>>(
     all: &Collectives,
     kept: Option<Private>,
@@ -142,7 +146,7 @@ pub(super) fn make<I: Iterator<Item = Offer>>(
     let name = if keep && init::within_world(all.comm()) { Offer::name(offers()) } else { 0 };
     if !all.may_block() {
         // SAFETY: the communicator is live, and all of its processes come here.
-        unsafe { drive::assemble(all.comm()) };
+        unsafe { drive::assemble(all.comm()) }?;
     }
     let comm = create(all.comm())?;
     let mut pool = pool();
@@ -153,7 +157,38 @@ pub(super) fn make<I: Iterator<Item = Offer>>(
     Ok(Private { comm, name })
 }
 
-/// A communicator of the same processes. Not a duplicate, which would call the application's functions for attributes.
+/// The communicator of this process alone, as a key; 0 while there is none.
+static OWN: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a communicator of this process alone, for calls of the host in which errors must return:
+/// no error handler of the application's may run while the guard is held. Called by `MPI_Init`.
+pub(super) fn open_own() -> MPI_Comm {
+    match create(MPI_COMM_SELF) {
+        Ok(comm) => {
+            OWN.store(comm.key(), Ordering::Relaxed);
+            comm
+        }
+        Err(code) => {
+            log::warn!(
+                "the host cannot make a communicator of one process (error {code}); MPI_COMM_SELF is used"
+            );
+            MPI_COMM_SELF
+        }
+    }
+}
+
+/// Frees what [`open_own`] made. Nothing may use it any more.
+pub(super) fn close_own() {
+    let comm = OWN.swap(0, Ordering::Relaxed);
+    if comm != 0 {
+        let mut comm = MPI_Comm::of(comm);
+        // SAFETY: made by `open_own`; the caller's promise.
+        unsafe { PMPI_Comm_free(&raw mut comm) };
+    }
+}
+
+/// Makes a communicator of the same processes, in which errors return. `MPI_Comm_dup` would copy
+/// the attributes and so run the application's copy functions.
 fn create(of: MPI_Comm) -> Result<MPI_Comm, c_int> {
     let (mut group, mut comm) = (MPI_GROUP_NULL, MPI_COMM_NULL);
     // SAFETY: the communicator is live, and all of its processes come here.
@@ -177,7 +212,8 @@ impl Private {
         self.comm
     }
 
-    /// Gives it back: kept if nothing is under way in it (`clean`) and all have said so at its beginning.
+    /// Gives it back: kept if nothing is under way in it (`clean`) and all have said so at its
+    /// beginning.
     pub(super) fn end(&self, clean: bool) {
         let Private { mut comm, name } = *self;
         if clean && name != 0 {

@@ -1,13 +1,16 @@
 //! Requests: always the host's own [RQ-1].
 //!
-//! A request that is complete at birth is a null send (to `MPI_PROC_NULL`), which costs some ten nanoseconds and takes
-//! nothing of the host. A pending one is a generalized request, completed when the engine reports it
-//! ([`complete`](complete)). The application may free it before: the engine's side then still completes it, once, which
-//! is legal on every host [RQ-2]; the host's object goes away when both have happened.
+//! A request that is complete at birth is a null send (to `MPI_PROC_NULL`), which costs some ten
+//! nanoseconds and takes nothing of the host. A pending one is a generalized request, completed
+//! when the engine reports it ([`complete`](complete)). The application may free it before: the
+//! engine's side then still completes it, once, which is legal on every host [RQ-2]; the host's
+//! object goes away when both have happened.
 //!
-//! Making one, completing it and having the host find that out costs more than most of what is waited for. So a call that waits for one of
-//! ours, and sees it end, does not tell the host ([`mpi::direct`](super::direct)): for the host it stays pending, the application has
-//! `MPI_REQUEST_NULL` from then on, and it is given out again with the next request. Everywhere else it is what any generalized request is.
+//! Making one, completing it and having the host find that out costs more than most of what is
+//! waited for. So a call that waits for one of ours, and sees it end, does not tell the host
+//! ([`mpi::direct`](super::direct)): for the host it stays pending, the application has
+//! `MPI_REQUEST_NULL` from then on, and it is given out again with the next request. Everywhere
+//! else it is what any generalized request is.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -26,8 +29,9 @@ use crate::engine::slab::{Key, Slab};
 use crate::runtime::window::HandleHasher;
 use crate::runtime::{Ending, HostRequest, Window, process};
 
-/// Generalized requests that the application has, or that are pending, or still held by the host [RQ-3]. Spare ones are given out before
-/// another is made, so the host never has more than the cap.
+/// Generalized requests that the application has, or that are pending, or still held by the host
+/// [RQ-3]. Spare ones are given out before another is made, so the host never has more than the
+/// cap.
 static ALIVE: AtomicI64 = AtomicI64::new(0);
 /// The cap; set at `MPI_Init`.
 static MOST: AtomicI64 = AtomicI64::new(i64::MAX);
@@ -37,8 +41,9 @@ pub(crate) fn set_most(most: i64) {
     MOST.store(most, Ordering::Relaxed);
 }
 
-/// A generalized request. Held by the host (until it runs the free function) and by us (until completion): hosts differ in
-/// which of the two comes last when the application frees a pending request.
+/// A generalized request. Held by the host (until it runs the free function) and by us (until
+/// completion): hosts differ in which of the two comes last when the application frees a pending
+/// request.
 struct Held {
     request: MPI_Request,
     by_host: bool,
@@ -98,17 +103,20 @@ impl Contents {
 /// An empty table of more room gives its memory back.
 const KEPT: usize = 1024;
 
-/// All generalized requests of this process: a few bytes each, in memory that goes when none is left. The host runs the
-/// free function wherever the application is, also inside calls that we make with the runtime's guard held, so the table
-/// has a flag of its own, which nobody keeps while calling anything.
+/// All generalized requests of this process: a few bytes each, in memory that goes when none is
+/// left. The host runs the free function wherever the application is, also inside calls that we
+/// make with the runtime's guard held, so the table has a flag of its own, which nobody keeps while
+/// calling anything.
 struct Table {
     /// Somebody is inside: a lock under `MPI_THREAD_MULTIPLE`, unused below.
     inside: AtomicBool,
     contents: UnsafeCell<Contents>,
 }
 
-// SAFETY: `contents` is reached in `Table::with` alone, by one thread at a time: under MPI_THREAD_MULTIPLE by the one that has set
-// `inside` from false to true, below that level by the only one that MPI lets call. The host's handles may be used in any thread, and windows by whoever has the guard.
+// SAFETY: `contents` is reached in `Table::with` alone, by one thread at a time: under
+// MPI_THREAD_MULTIPLE by the one that has set `inside` from false to true, below that level by the
+// only one that MPI lets call. The host's handles may be used in any thread, and windows by whoever
+// has the guard.
 unsafe impl Sync for Table {}
 
 static TABLE: Table = Table {
@@ -132,7 +140,8 @@ impl Table {
                 std::thread::yield_now();
             }
         }
-        // SAFETY: this thread is the only one inside (see `Table`), and `body` cannot come back here.
+        // SAFETY: this thread is the only one inside (see `Table`), and `body` cannot come back
+        // here.
         let contents = unsafe { &mut *self.contents.get() };
         let result = body(contents);
         ALIVE.store((contents.slab.len() - contents.spare.len()) as i64, Ordering::Relaxed);
@@ -194,7 +203,8 @@ pub(crate) fn admit() -> Result<(), Fault> {
 #[inline]
 pub(crate) unsafe fn completed(request: *mut MPI_Request) -> c_int {
     let comm = MPI_Comm::of(COMM.load(Ordering::Relaxed));
-    // SAFETY: no byte is sent; the caller gives the place; there is a window, so there is a communicator (`use_comm`).
+    // SAFETY: no byte is sent; the caller gives the place; there is a window, so there is a
+    // communicator (`use_comm`).
     unsafe { PMPI_Isend(std::ptr::null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request) }
 }
 
@@ -223,7 +233,8 @@ pub(crate) unsafe fn pending(request: *mut MPI_Request) -> Result<HostRequest, c
     }
     let number = TABLE.insert();
     let held = std::ptr::without_provenance_mut::<c_void>(number.0.get() as usize);
-    // SAFETY: the callbacks live as long as the process; what they are given is a number, never a place.
+    // SAFETY: the callbacks live as long as the process; what they are given is a number, never a
+    // place.
     let status = unsafe {
         match hook::polled_requests() {
             Some((start, poll, wait)) => start(query, free, cancel, poll, wait, held, request),
@@ -267,7 +278,8 @@ pub(crate) fn complete(number: HostRequest, ending: Ending) {
 
 /// Completes a request for the host.
 fn tell_host(request: MPI_Request) {
-    // SAFETY: a generalized request lives until it is complete, even if the application has freed it.
+    // SAFETY: a generalized request lives until it is complete, even if the application has freed
+    // it.
     let status = unsafe { PMPI_Grequest_complete(request) };
     if status != MPI_SUCCESS {
         log::error!("MPI_Grequest_complete failed with {status}");
@@ -294,7 +306,8 @@ pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, NonNull<Windo
     })
 }
 
-/// From now on a request that ends is for a call of ours alone, which waits for it; or not any more.
+/// From now on a request that ends is for a call of ours alone, which waits for it; or not any
+/// more.
 pub(crate) fn set_awaited(number: HostRequest, awaited: bool) {
     TABLE.change(number, |held| held.awaited = awaited);
 }
@@ -309,8 +322,8 @@ pub(crate) fn end(number: HostRequest) {
     TABLE.change(number, |held| held.source = None);
 }
 
-/// An awaited request has ended, and the application's place for it is to be MPI_REQUEST_NULL. False if the host has to say what has become
-/// of it: it failed, or there are spare ones enough.
+/// An awaited request has ended, and the application's place for it is to be MPI_REQUEST_NULL.
+/// False if the host has to say what has become of it: it failed, or there are spare ones enough.
 pub(crate) fn put_by(number: HostRequest) -> bool {
     let put = TABLE.with(|contents| {
         let room = contents.spare.len() < SPARE;
@@ -353,7 +366,8 @@ pub(crate) unsafe fn fill_empty(status: *mut MPI_Status) {
     }
 }
 
-/// The status of a request of ours: MPI's empty status, and its error. Hosts may ask more than once.
+/// The status of a request of ours: MPI's empty status, and its error. Hosts may ask more than
+/// once.
 unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int {
     // SAFETY: the host gives a status of its own, never MPI_STATUS_IGNORE.
     unsafe { empty(status) };
@@ -370,14 +384,17 @@ unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int 
     code
 }
 
-/// The source in statuses of requests that have failed, on their way through MPICH; their tag is the error code. MPICH (4.0 to 5.0) gives that code from calls
-/// that return one, but in arrays of statuses it puts one of its own, of class `MPI_ERR_OTHER`.
+/// The source in statuses of requests that have failed, on their way through MPICH; their tag is
+/// the error code. MPICH (4.0 to 5.0) gives that code from calls that return one, but in arrays of
+/// statuses it puts one of its own, of class `MPI_ERR_OTHER`.
 const FAILED: c_int = -0x4d50_4958;
 
-/// Puts right what a call of the host, which has returned an error, says of requests of ours that have failed.
+/// Puts right what a call of the host, which has returned an error, says of requests of ours that
+/// have failed.
 ///
 /// # Safety
-/// `statuses` are what the application gave the call for statuses, and `count` of them have been written; `list`: in an array.
+/// `statuses` are what the application gave the call for statuses, and `count` of them have been
+/// written; `list`: in an array.
 #[cold]
 pub(crate) unsafe fn set_errors(statuses: *mut MPI_Status, count: c_int, list: bool) {
     if statuses.is_null() || statuses == MPI_STATUS_IGNORE || statuses == MPI_STATUSES_IGNORE {

@@ -1,4 +1,5 @@
-//! The interposed communication calls, with int counts and, where the host has them, with large ones.
+//! The interposed communication calls, with int counts and, where the host has them, with large
+//! ones.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

@@ -1,12 +1,14 @@
-//! MPI sessions (MPI-4.1 11.3): programs that use MPI without, before or after `MPI_Init` and `MPI_Finalize`.
+//! MPI sessions (MPI-4.1 11.3): programs that use MPI without, before or after `MPI_Init` and
+//! `MPI_Finalize`.
 //!
-//! A session is opened by one process alone, so nothing can be agreed then. What every process must do alike [PR-5] is therefore
-//! decided by what is alike: on a host without a progress hook, collectives are made in their nonblocking form from the first
-//! session on, whatever `MPIX_RMA` says. Which windows are ours is agreed when a window is made, as always.
+//! A session is opened by one process alone, so nothing can be agreed then. What every process must
+//! do alike [PR-5] is therefore decided by what is alike: on a host without a progress hook,
+//! collectives are made in their nonblocking form from the first session on, whatever `MPIX_RMA`
+//! says. Which windows are ours is agreed when a window is made, as always.
 //!
-//! `MPI_COMM_SELF` is not there without `MPI_Init`. The host needs a communicator all the same, to be driven and to make requests
-//! that are complete: one of this process alone, in a session of our own, made with the first window and given back before the
-//! application's last session ends.
+//! `MPI_COMM_SELF` is not there without `MPI_Init`. The host needs a communicator all the same, to
+//! be driven and to make requests that are complete: one of this process alone, in a session of our
+//! own, made with the first window and given back before the application's last session ends.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +40,8 @@ fn sessions() -> MutexGuard<'static, Sessions> {
     SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if the application has ever opened a session: then other processes may use MPI that have agreed on nothing with us.
+/// True if the application has ever opened a session: then other processes may use MPI that have
+/// agreed on nothing with us.
 pub(crate) fn ever() -> bool {
     EVER.load(Ordering::Acquire)
 }
@@ -113,7 +116,8 @@ exports! {
     MPI_Session_finalize(session: *mut MPI_Session);
 }
 
-/// Makes what the host needs without `MPI_COMM_SELF`, once. False if it cannot be made: then no window is ours.
+/// Makes what the host needs without `MPI_COMM_SELF`, once. False if it cannot be made: then no
+/// window is ours.
 pub(crate) fn settle() -> bool {
     let mut sessions = sessions();
     if sessions.own.is_none() {
@@ -123,7 +127,8 @@ pub(crate) fn settle() -> bool {
         }
     }
     let Some((_, comm)) = sessions.own else { return false };
-    // A process that is alone has nobody to be driven for, and MPICH 4.0 takes a signal when it is driven then.
+    // A process that is alone has nobody to be driven for, and MPICH 4.0 takes a signal when it is
+    // driven then.
     hook::use_comm((!sessions.single).then_some(comm));
     request::use_comm(Some(comm));
     true
@@ -160,7 +165,8 @@ fn alone() -> Option<(MPI_Session, MPI_Comm)> {
     None
 }
 
-/// This process's rank and the number of all that were started with it, for the log and for waiting.
+/// This process's rank and the number of all that were started with it, for the log and for
+/// waiting.
 fn place(session: *mut MPI_Session) -> (c_int, c_int) {
     let (mut rank, mut size) = (0, 1);
     let mut group = MPI_GROUP_NULL;

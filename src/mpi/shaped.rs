@@ -1,10 +1,13 @@
 //! Arguments of communication calls with derived datatypes, checked before anything moves.
 //!
-//! What turns out to be one run of bytes on each side becomes a plain operation. Everything else gets a shape.
+//! What turns out to be one run of bytes on each side becomes a plain operation. Everything else
+//! gets a shape.
+
+use std::cell::Cell;
 
 use super::args::{
-    BEYOND, Buffer, Target, changing, count, defined, of_result, op, present, rank, same_size,
-    unlike,
+    BEYOND, Buffer, NEGATIVE_DISP, Sender, Target, changing, count, defined, nothing_at, of_result,
+    op, present, rank, unlike, unseen,
 };
 use super::datatype::{Predefined, predefined, reduction_of};
 use super::derived::{self, Datatype};
@@ -81,14 +84,9 @@ impl<'a> Items<'a> {
         self.layout(view).size_of(self.count)
     }
 
-    fn side(&self, view: View) -> Side {
-        Side::items(self.layout(view).clone(), self.count)
-    }
-
-    /// First and last byte, as displacements.
-    fn bounds(&self, view: View) -> Checked<(i64, i64)> {
-        let too_large = || Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses");
-        self.layout(view).bounds_of(self.count).ok_or_else(too_large)
+    /// The first `len` bytes of the data.
+    fn side(&self, view: View, len: u64) -> Side {
+        Side::items(self.layout(view).clone(), self.count).first(len)
     }
 
     /// The one predefined datatype of which it is made.
@@ -102,65 +100,60 @@ impl<'a> Items<'a> {
             )),
         }
     }
-
-    /// Checks the address of a buffer: `MPI_BOTTOM` is null, and goes with displacements that are addresses.
-    fn address(&self, buffer: &Buffer, view: View, null: &'static str) -> Checked<Addr> {
-        let (low, _) = self.bounds(view)?;
-        if buffer.address.is_null() && low < FIRST_PAGE {
-            return present(buffer.address, null);
-        }
-        Ok(Addr(buffer.address as usize))
-    }
 }
 
-/// Displacement of the target's items in its window; all their bytes lie there.
+/// Checks the address of a buffer: `MPI_BOTTOM` is null, and goes with displacements that are
+/// addresses.
+fn address(buffer: &Buffer, side: &Side, null: &'static str) -> Checked<Addr> {
+    if buffer.address.is_null() && side.bounds().0 < FIRST_PAGE {
+        return present(buffer.address, null);
+    }
+    Ok(Addr(buffer.address as usize))
+}
+
+/// Displacement of the target's items in its window; the bytes that are accessed all lie there. The
+/// target's items may reach beyond the window where the data that are moved do not.
 #[allow(clippy::unnecessary_cast, reason = "addresses are not i64 on every host")]
-fn place(
-    window: &Window,
-    rank: u32,
-    disp: MPI_Aint,
-    target: &Items<'_>,
-    view: View,
-) -> Checked<i64> {
+fn place(window: &Window, rank: u32, disp: MPI_Aint, side: &Side) -> Checked<i64> {
     let disp = disp as i64;
     if disp < 0 {
-        return Err(Fault::new(MPI_ERR_DISP, "target_disp is negative"));
+        return Err(Fault::new(MPI_ERR_DISP, NEGATIVE_DISP));
     }
-    let (low, high) = target.bounds(view)?;
+    let (low, high) = side.bounds();
     let (size, unit) = window.port.extent_of(rank);
     let at = disp.checked_mul(i64::from(unit));
     let lies_within = |at: &i64| {
         let begins = at.checked_add(low).is_some_and(|first| first >= 0);
-        begins && at.checked_add(high).is_some_and(|end| end as u64 <= size) && *at as u64 <= size
+        begins && at.checked_add(high).is_some_and(|end| end as u64 <= size)
     };
     match at.filter(lies_within) {
         Some(at) => Ok(at),
-        None => attached_place(window, rank, disp, target, view),
+        None => attached_place(window, rank, disp, side),
     }
 }
 
-/// As [`place`], in a dynamic window: displacements are addresses, and the target must have attached what is there, which may be
-/// several regions.
+/// As [`place`], in a dynamic window: displacements are addresses, and the target must have
+/// attached what is there, which may be several regions.
 #[cold]
 #[inline(never)]
-fn attached_place(
-    window: &Window,
-    rank: u32,
-    at: i64,
-    target: &Items<'_>,
-    view: View,
-) -> Checked<i64> {
+fn attached_place(window: &Window, rank: u32, at: i64, side: &Side) -> Checked<i64> {
     if window.attributes.flavor != MPI_WIN_FLAVOR_DYNAMIC {
         let text = "target_disp, target_count and target_datatype reach beyond the target's window";
         return Err(Fault::new(MPI_ERR_RMA_RANGE, text));
     }
+    let failure = Cell::new(None);
     let reaches = |(low, high): (i64, i64)| {
         let (Some(first), Some(end)) = (at.checked_add(low), at.checked_add(high)) else {
             return false;
         };
-        first >= 0 && window.port.reaches(rank, first as u64, (end - first) as u64)
+        first >= 0
+            && window.port.reaches(rank, first as u64, (end - first) as u64).unwrap_or_else(
+                |unreachable| {
+                    failure.set(Some(unreachable));
+                    false
+                },
+            )
     };
-    let side = target.side(view);
     let mut walk = side.walk(0);
     // Each run by itself where not all of them lie in one region.
     let each = |runs: Runs| {
@@ -174,6 +167,8 @@ fn attached_place(
         || std::iter::from_fn(|| walk.next_runs(u64::MAX)).all(|runs| whole(&runs) || each(runs))
     {
         Ok(at)
+    } else if let Some(unreachable) = failure.get() {
+        Err(unseen(rank, unreachable))
     } else {
         Err(Fault::new(
             MPI_ERR_RMA_RANGE,
@@ -193,14 +188,14 @@ pub(super) fn transfer(
     let rank = rank(window, target.rank, BEYOND)?;
     let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
     let view = View::Data;
-    let len = same_size(here.size(view), there.size(view))?;
+    let len = Sender::of(kind).moves(here.size(view), there.size(view))?;
     let Some(rank) = rank else { return Ok(None) };
-    let disp = place(window, rank, target.disp, &there, view)?;
     if len == 0 {
-        return Ok(None);
+        return nothing_at(window, rank, target.disp);
     }
-    let address = here.address(&origin, view, "origin_addr is NULL")?;
-    let (near, far) = (here.side(view), there.side(view));
+    let (near, far) = (here.side(view, len), there.side(view, len));
+    let disp = place(window, rank, target.disp, &far)?;
+    let address = address(&origin, &near, "origin_addr is NULL")?;
     let mut made = Op { element: native::BYTE, extent: 1, len, ..op(kind, rank, 0, len, byte()) };
     let address = if let (Some(first), Some(at)) = (near.run(), far.run()) {
         made.disp = (disp + at) as u64;
@@ -230,24 +225,11 @@ pub(super) fn accumulate(
     let rank = rank(window, target.rank, BEYOND)?;
     let (here, there) = (Items::origin(&origin)?, Items::target(&target)?);
     let element = alike(&[&here, &there])?;
-    let len = same_size(here.size(View::Elements), there.size(View::Elements))?;
+    let len = Sender::Origin.moves(here.size(View::Elements), there.size(View::Elements))?;
     let Some(element) = element else { return nothing(handle) };
-    let code = changing(handle, element)?;
-    reduce(
-        window,
-        OpKind::Accumulate,
-        rank,
-        (&target, &there),
-        len,
-        element,
-        [Some((&origin, &here)), None],
-    )
-    .map(|made| {
-        made.map(|mut made| {
-            made.reduction = code;
-            made
-        })
-    })
+    let made =
+        Op { reduction: changing(handle, element)?, ..op(OpKind::Accumulate, 0, 0, len, element) };
+    reduce(window, made, rank, (&target, &there), [Some((&origin, &here, len)), None])
 }
 
 /// `MPI_Get_accumulate`. With `MPI_NO_OP` the origin is not looked at.
@@ -263,22 +245,21 @@ pub(super) fn get_accumulate(
     let fetches_only = reduction_of(handle) == Some(reduction::NO_OP);
     let (back, there) = (Items::result(&result)?, Items::target(&target)?);
     let here = if fetches_only { None } else { Some(Items::origin(&origin)?) };
-    let mut element = alike(&[&back, &there])?;
     let view = View::Elements;
-    let len = same_size(back.size(view), there.size(view))?;
+    let len = Sender::TargetToResult.moves(back.size(view), there.size(view))?;
+    let mut element = alike(&[&back, &there])?;
+    let mut sent = 0;
     if let Some(here) = &here {
         element = alike(&[here, &back, &there])?;
-        same_size(here.size(view), there.size(view))?;
+        sent = Sender::Origin.moves(here.size(view), there.size(view))?;
     }
     let Some(element) = element else { return nothing(handle) };
     let code = defined(handle, element)?;
-    let buffers = [here.as_ref().map(|here| (&origin, here)), Some((&result, &back))];
-    let made =
-        reduce(window, OpKind::GetAccumulate, rank, (&target, &there), len, element, buffers)?;
-    Ok(made.map(|mut made| {
-        made.reduction = code;
-        made
-    }))
+    // An origin without data changes nothing.
+    let origin = here.as_ref().filter(|_| sent > 0).map(|here| (&origin, here, sent));
+    let code = if origin.is_some() { code } else { reduction::NO_OP };
+    let made = Op { reduction: code, ..op(OpKind::GetAccumulate, 0, 0, len, element) };
+    reduce(window, made, rank, (&target, &there), [origin, Some((&result, &back, len))])
 }
 
 /// A reduction of datatypes that have no elements.
@@ -290,13 +271,14 @@ fn nothing(handle: MPI_Op) -> Checked<Option<Op>> {
     }
 }
 
-/// The predefined datatype of which all of them are made, if they have elements.
+/// The predefined datatype of which all of them are made, if they have elements. What has no data
+/// beside others that have is not looked at.
 fn alike(items: &[&Items<'_>]) -> Checked<Option<&'static Predefined>> {
-    // Of no data, they may differ.
-    let empty = items.iter().all(|items| items.size(View::Elements) == Some(0));
+    let has_none = |items: &Items<'_>| items.size(View::Elements) == Some(0);
+    let empty = items.iter().all(|items| has_none(items));
     let mut found: Option<&'static Predefined> = None;
-    for element in items.iter().filter_map(|items| items.element().transpose()) {
-        let element = element?;
+    for items in items.iter().filter(|items| empty || !has_none(items)) {
+        let Some(element) = items.element()? else { continue };
         match found {
             Some(known) if known.element != element.element && !empty => return Err(unlike()),
             Some(_) => {}
@@ -310,34 +292,38 @@ fn byte() -> &'static Predefined {
     predefined(MPI_BYTE).expect("every host has MPI_BYTE")
 }
 
-/// A reduction; `buffers`: what is sent, and where the result goes.
+/// A buffer of the caller, its items, and how many bytes of their data belong to the operation.
+type Part<'a> = (&'a Buffer, &'a Items<'a>, u64);
+
+/// Completes a reduction; `buffers`: what is sent, and where the result goes.
 fn reduce(
     window: &mut Window,
-    kind: OpKind,
+    mut made: Op,
     rank: Option<u32>,
     (target, there): (&Target, &Items<'_>),
-    len: u64,
-    element: &Predefined,
-    buffers: [Option<(&Buffer, &Items<'_>)>; 2],
+    buffers: [Option<Part<'_>>; 2],
 ) -> Checked<Option<Op>> {
     let view = View::Elements;
     let Some(rank) = rank else { return Ok(None) };
-    let disp = place(window, rank, target.disp, there, view)?;
-    if len == 0 {
-        return Ok(None);
+    made.target = rank;
+    if made.len == 0 {
+        return nothing_at(window, rank, target.disp);
     }
+    let far = there.side(view, made.len);
+    let disp = place(window, rank, target.disp, &far)?;
     let texts = ["origin_addr is NULL", "result_addr is NULL"];
     let mut addresses = [Addr(0); 2];
     let mut sides = [None, None];
-    for (at, (buffer, items)) in
+    for (at, (buffer, items, len)) in
         buffers.iter().enumerate().filter_map(|(at, given)| given.map(|given| (at, given)))
     {
-        addresses[at] = items.address(buffer, view, texts[at])?;
-        sides[at] = Some(items.side(view));
+        let side = items.side(view, len);
+        addresses[at] = address(buffer, &side, texts[at])?;
+        sides[at] = Some(side);
     }
-    let far = there.side(view);
-    let mut made = op(kind, rank, 0, len, element);
-    let runs = sides.each_ref().map(|side| side.as_ref().map_or(Some(0), Side::run));
+    // A plain operation has as much data on each side.
+    let alike = |side: &Side| side.run().filter(|_| side.size() == made.len);
+    let runs = sides.each_ref().map(|side| side.as_ref().map_or(Some(0), alike));
     if let ([Some(first), Some(second)], Some(at)) = (runs, far.run()) {
         made.disp = (disp + at) as u64;
         addresses = [

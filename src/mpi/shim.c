@@ -16,6 +16,7 @@ K(MPI_Group, MPI_GROUP_NULL)
 K(MPI_Request, MPI_REQUEST_NULL)
 K(MPI_Datatype, MPI_DATATYPE_NULL)
 K(MPI_Datatype, MPI_BYTE)
+K(MPI_Datatype, MPI_PACKED)
 K(MPI_Datatype, MPI_INT)
 K(MPI_Op, MPI_OP_NULL)
 K(MPI_Op, MPI_MAX)
@@ -116,6 +117,7 @@ enum { SIGNED, UNSIGNED, FLOATING, COMPLEX, LOGICAL, BYTE, CHARACTER, PAIR };
 struct mpix_type {
     MPI_Datatype handle;
     int kind;
+    int quad; /* made of numbers of 128 bits, which hosts mistake for their long double */
 };
 
 /* Every name is asked for: hosts differ in which of the optional ones they define, and one that is defined may still be
@@ -178,10 +180,10 @@ const struct mpix_type mpix_types[] = {
     {MPI_REAL8, FLOATING},
 #endif
 #ifdef MPI_REAL16
-    {MPI_REAL16, FLOATING},
+    {MPI_REAL16, FLOATING, 1},
 #endif
 #ifdef MPIX_C_FLOAT16
-    {MPIX_C_FLOAT16, FLOATING},
+    {MPIX_C_FLOAT16, CHARACTER}, /* any reduction of it ends the job on MPICH 4.0 */
 #endif
     {MPI_C_FLOAT_COMPLEX, COMPLEX},
     {MPI_C_DOUBLE_COMPLEX, COMPLEX},
@@ -198,7 +200,7 @@ const struct mpix_type mpix_types[] = {
     {MPI_COMPLEX16, COMPLEX},
 #endif
 #ifdef MPI_COMPLEX32
-    {MPI_COMPLEX32, COMPLEX},
+    {MPI_COMPLEX32, COMPLEX, 1},
 #endif
 #ifdef MPI_CXX_FLOAT_COMPLEX
     {MPI_CXX_FLOAT_COMPLEX, COMPLEX},
@@ -253,7 +255,7 @@ const struct mpix_type mpix_f90_types[] = {
     {MPI_REAL8, FLOATING},
 #endif
 #ifdef MPI_REAL16
-    {MPI_REAL16, FLOATING},
+    {MPI_REAL16, FLOATING, 1},
 #endif
 #ifdef MPI_COMPLEX8
     {MPI_COMPLEX8, COMPLEX},
@@ -262,7 +264,7 @@ const struct mpix_type mpix_f90_types[] = {
     {MPI_COMPLEX16, COMPLEX},
 #endif
 #ifdef MPI_COMPLEX32
-    {MPI_COMPLEX32, COMPLEX},
+    {MPI_COMPLEX32, COMPLEX, 1},
 #endif
     {MPI_FLOAT, FLOATING},
     {MPI_DOUBLE, FLOATING},

@@ -1,4 +1,5 @@
-//! Puts and gets that are copies: the short way through, for one thread and for many at once (`runtime::shortcut`).
+//! Puts and gets that are copies: the short way through, for one thread and for many at once
+//! (`runtime::shortcut`).
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -20,8 +21,9 @@ thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Does a put or get without entering the runtime in the usual way, if it is a copy into an epoch that is open and granted. False if
-/// nothing was done: then the call goes its usual way, and any fault of its arguments is found there.
+/// Does a put or get without entering the runtime in the usual way, if it is a copy into an epoch
+/// that is open and granted. False if nothing was done: then the call goes its usual way, and any
+/// fault of its arguments is found there.
 ///
 /// # Safety
 /// The arguments are those of an application's call, as MPI says of it.
@@ -43,7 +45,8 @@ pub(crate) unsafe fn transfer(
     .is_some()
 }
 
-/// A put or get that is a copy, as [`transfer`] does below `MPI_THREAD_MULTIPLE`, and then a counter of the target is raised.
+/// A put or get that is a copy, as [`transfer`] does below `MPI_THREAD_MULTIPLE`, and then a
+/// counter of the target is raised.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -69,12 +72,14 @@ pub(crate) unsafe fn notified(
     !multiple() && copy_and_tell().is_some()
 }
 
-/// Bytes up to which the place for a notification is claimed before the copy. Claiming is an atomic operation, which waits for all stores before
-/// it: behind the copy it would wait until the target's memory has come, and the notification's own way would begin only then. Those behind a
+/// Bytes up to which the place for a notification is claimed before the copy. Claiming is an atomic
+/// operation, which waits for all stores before it: behind the copy it would wait until the
+/// target's memory has come, and the notification's own way would begin only then. Those behind a
 /// claimed place wait for it, so a long copy goes first.
 const CLAIMED_FIRST: u64 = 512;
 
-/// As [`notified`], and then the target is told a tag. Where there is no room in the end, the call begins anew on the long way.
+/// As [`notified`], and then the target is told a tag. Where there is no room in the end, the call
+/// begins anew on the long way.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -93,7 +98,8 @@ pub(crate) unsafe fn told(
             let there = reach(origin, target, place, len)?;
             let early =
                 if len <= CLAIMED_FIRST { Some(ours.port.claim_tag(rank, tag)?) } else { None };
-            // SAFETY: the caller's promise; the place was checked, in memory that the port has mapped.
+            // SAFETY: the caller's promise; the place was checked, in memory that the port has
+            // mapped.
             unsafe { move_bytes(kind, origin, there, len) };
             match early {
                 Some(claimed) => claimed.publish(),
@@ -151,8 +157,8 @@ unsafe fn copy_alone(window: MPI_Win, kind: OpKind, origin: Buffer, target: Targ
     alone(window, rank, |_, place| unsafe { carry(kind, origin, target, place, len) })
 }
 
-/// Does `what` with a target of a window whose operations are copies just now. The shortest way through: it cannot panic, so nothing
-/// has to be caught, and its arguments stay in registers.
+/// Does `what` with a target of a window whose operations are copies just now. The shortest way
+/// through: it cannot panic, so nothing has to be caught, and its arguments stay in registers.
 #[inline(always)]
 fn alone(
     window: MPI_Win,
@@ -180,7 +186,8 @@ fn goes_directly_from_now(window: &mut Window, rank: u32) -> bool {
     window.port.is_mapped() && window.engine.finds_direct_way(rank)
 }
 
-/// Target and bytes of an operation that moves as many elements of one predefined datatype without padding as it finds.
+/// Target and bytes of an operation that moves as many elements of one predefined datatype without
+/// padding as it finds.
 #[inline(always)]
 fn dense(origin: Buffer, target: Target) -> Option<(u32, u64)> {
     let alike = origin.datatype == target.datatype && origin.count == target.count;
@@ -188,7 +195,8 @@ fn dense(origin: Buffer, target: Target) -> Option<(u32, u64)> {
     Some((u32::try_from(target.rank).ok()?, datatype.bytes(u64::try_from(target.count).ok()?)?))
 }
 
-/// Copies `len` bytes between the origin's buffer and the target's memory. Nothing if they would not lie within it.
+/// Copies `len` bytes between the origin's buffer and the target's memory. Nothing if they would
+/// not lie within it.
 ///
 /// # Safety
 /// As [`transfer`]; `place` is the target's memory, mapped here.
@@ -201,7 +209,8 @@ unsafe fn carry(
     len: u64,
 ) -> Option<()> {
     let there = reach(origin, target, place, len)?;
-    // SAFETY: the place in the target's memory was just checked; the origin's buffer is the application's for so many bytes.
+    // SAFETY: the place in the target's memory was just checked; the origin's buffer is the
+    // application's for so many bytes.
     unsafe { move_bytes(kind, origin, there, len) };
     Some(())
 }

@@ -1,6 +1,8 @@
-//! Synchronisation calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` do, and the interposed blocking forms.
+//! Synchronisation calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` do, and the interposed
+//! blocking forms.
 //!
-//! The functions of this module's first part check arguments and call the engine; they are shared by both forms.
+//! The functions of its first part check arguments and call the engine. Both forms share them, and
+//! may be mixed in one epoch [EP-2].
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -13,9 +15,10 @@ use super::call::{Done, block, nothing_yet, on_window, wait_unless_broken};
 use super::error::Fault;
 use super::host::exports;
 use super::sys::*;
-use crate::engine::{Assert, LockMode, Outcome};
+use crate::engine::{self, Assert, LockHeld, LockMode, Outcome};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::window::is_left_to_host;
 use crate::runtime::{Guard, HostHandle, Window, with_port};
 
 /// What a call of the engine comes to.
@@ -36,13 +39,23 @@ fn assertion(assert: c_int, allowed: c_int) -> Checked<Assert> {
 
 const OUTSIDE: &str = "rank is outside the window's group";
 
-/// Window ranks of a group's processes.
+/// Asks the host whether a group is valid, before the guard is taken: the host raises the error on
+/// a handler of the application's. Gives the host's error code if it is not.
+pub(crate) fn invalid_group(group: Option<MPI_Group>) -> Option<c_int> {
+    let group = group.filter(|group| *group != MPI_GROUP_NULL)?;
+    let mut size = 0;
+    // SAFETY: the handle is the application's; the host checks it.
+    let code = unsafe { PMPI_Group_size(group, &raw mut size) };
+    (code != MPI_SUCCESS).then_some(code)
+}
+
+/// Window ranks of the processes of a group that is valid or null.
 fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> {
     if group == MPI_GROUP_NULL {
         return Err(Fault::new(MPI_ERR_GROUP, "group is MPI_GROUP_NULL"));
     }
     let mut size = 0;
-    // SAFETY: the handle is the application's; the host checks it.
+    // SAFETY: the handle is that of a group (`invalid_group`).
     if unsafe { PMPI_Group_size(group, &raw mut size) } != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_GROUP, "group is not a group"));
     }
@@ -109,19 +122,30 @@ pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
-/// An application that has said `no_locks` contradicts itself by locking.
+/// An application that has said `no_locks` contradicts itself by locking. It is served, as by both
+/// hosts.
 #[inline(always)]
-fn permit_locks(window: &Window) -> Done {
-    if window.hints.no_locks {
-        return Err(Fault::new(MPI_ERR_RMA_SYNC, "the window has the info key no_locks=true"));
+fn note_lock(window: &mut Window, call: &str) {
+    if window.hints.no_locks && !window.warned_of_locks {
+        warn_of_lock(window, call);
     }
-    Ok(())
 }
 
-/// `MPI_Win_lock`, without waiting. Nothing for `MPI_PROC_NULL`.
+#[cold]
+#[inline(never)]
+fn warn_of_lock(window: &mut Window, call: &str) {
+    window.warned_of_locks = true;
+    let handle = window.handle.0;
+    log::warn!(
+        "{call}: window {handle:#x} has the info key no_locks=true; it is locked all the same"
+    );
+}
+
+/// `MPI_Win_lock`, without waiting, on behalf of `call`. Nothing for `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn lock(
     window: &mut Window,
+    call: &str,
     kind: c_int,
     rank: c_int,
     assert: c_int,
@@ -139,18 +163,19 @@ pub(crate) fn lock(
     };
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let Some(rank) = args::rank(window, rank, OUTSIDE)? else { return Ok(None) };
-    permit_locks(window)?;
     with_port!(&mut window.port, port => window.engine.lock(port, mode, rank, assert))?;
+    note_lock(window, call);
     Ok(Some(rank))
 }
 
-/// `MPI_Win_lock_all`, without waiting.
+/// `MPI_Win_lock_all`, without waiting, on behalf of `call`.
 #[inline(always)]
-pub(crate) fn lock_all(window: &mut Window, assert: c_int) -> Done {
+pub(crate) fn lock_all(window: &mut Window, call: &str, assert: c_int) -> Done {
     window.close_shortcuts();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
-    permit_locks(window)?;
-    Ok(with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?)
+    with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?;
+    note_lock(window, call);
+    Ok(())
 }
 
 /// `MPI_Win_unlock`.
@@ -208,7 +233,8 @@ fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Ou
 /// A call that completes no operation of this process.
 pub(crate) const NOWHERE: Option<u32> = Some(u32::MAX);
 
-/// A call that closes or flushes, in its blocking form; `target`: it completes operations to this process only.
+/// A call that closes or flushes, in its blocking form; `target`: it completes operations to this
+/// process only.
 #[inline(always)]
 fn blocking(
     call: &'static str,
@@ -230,15 +256,20 @@ fn blocking(
     )
 }
 
-/// A call that opens an epoch and never waits.
+/// A call that opens an epoch, to the processes of `group` if it takes one, and never waits.
 #[inline(always)]
 fn opening(
     call: &'static str,
     window: MPI_Win,
-    _: Option<u32>,
+    group: Option<MPI_Group>,
     body: impl FnOnce(&mut Window) -> Done,
     host: impl FnOnce() -> c_int,
 ) -> c_int {
+    if !is_left_to_host(HostHandle(window.key()))
+        && let Some(code) = invalid_group(group)
+    {
+        return code;
+    }
     on_window(
         call,
         window,
@@ -266,9 +297,11 @@ macro_rules! interpose {
 
 interpose! {
     /// Opens an exposure epoch [EP-1].
-    MPI_Win_post => PMPI_Win_post(group: MPI_Group, assert: c_int) as opening(None, |window| post(window, group, assert));
+    MPI_Win_post => PMPI_Win_post(group: MPI_Group, assert: c_int)
+        as opening(Some(group), |window| post(window, group, assert));
     /// Opens an access epoch [EP-1].
-    MPI_Win_start => PMPI_Win_start(group: MPI_Group, assert: c_int) as opening(None, |window| start(window, group, assert));
+    MPI_Win_start => PMPI_Win_start(group: MPI_Group, assert: c_int)
+        as opening(Some(group), |window| start(window, group, assert));
     /// Closes the access epoch.
     MPI_Win_complete => PMPI_Win_complete() as blocking(None, complete);
     /// Closes the exposure epoch.
@@ -289,19 +322,18 @@ interpose! {
     MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(None, |window| flush_all(window, true));
 }
 
-/// Waits until every lock that is open is held. A blocking lock asks for nothing before: a program whose processes all lock in
-/// one order must end, and would not if a later lock were held while an earlier one is waited for [EP-10].
+/// Waits until every open lock is held, where a blocking lock call must [EP-10].
 #[inline(always)]
-fn earlier_locks_first(mut guard: Guard) -> Guard {
-    while let Some(window) = guard.windows.awaiting_lock() {
+fn wait_for_earlier_locks(mut guard: Guard) -> Guard {
+    while engine::earlier_locks_first(multiple())
+        && let Some(window) = guard.windows.awaiting_lock()
+    {
         guard = wait_until(guard, window, |window| !window.awaits_open_lock());
     }
     guard
 }
 
-/// Locks a target. Returns when the lock is held if the target is reached by load and store, since the lock may
-/// protect those [EP-1]; else the next blocking lock waits for it. With many threads that one may be another thread's, which this
-/// one must not hold up, so then each waits for its own.
+/// Locks a target. [`LockHeld::after_lock`] says whether it returns before the lock is held [EP-1].
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -316,13 +348,18 @@ pub unsafe extern "C" fn MPI_Win_lock(
         "MPI_Win_lock",
         win,
         |guard, mut ours| {
-            let guard = if multiple() { guard } else { earlier_locks_first(guard) };
-            // SAFETY: found under a guard that is not given up below MPI_THREAD_MULTIPLE but to wait; no call of this thread can
-            // free the window meanwhile, and no other reference to it is alive.
+            let guard = wait_for_earlier_locks(guard);
+            // SAFETY: found under a guard that is not given up below MPI_THREAD_MULTIPLE but to
+            // wait; no call of this thread can free the window meanwhile, and no other reference to
+            // it is alive.
             let window = unsafe { ours.as_mut() };
-            let Some(target) = lock(window, lock_type, rank, assert)? else { return Ok(()) };
-            if multiple() || window.port.load_store(target) {
-                drop(wait_unless_broken(guard, ours, |window| window.engine.holds_lock(target))?);
+            let Some(target) = lock(window, "MPI_Win_lock", lock_type, rank, assert)? else {
+                return Ok(());
+            };
+            if let Some(held) =
+                LockHeld::after_lock(target, window.port.load_store(target), multiple())
+            {
+                drop(wait_unless_broken(guard, ours, |window| held.is_seen(&window.engine))?);
             }
             Ok(())
         },
@@ -331,7 +368,8 @@ pub unsafe extern "C" fn MPI_Win_lock(
     )
 }
 
-/// Locks all targets. Returns when the locks are held, since this process is one of the targets [EP-1].
+/// Locks all targets. Returns when the locks are held, since this process is one of the targets
+/// [EP-1].
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -341,10 +379,11 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
         "MPI_Win_lock_all",
         win,
         |guard, mut ours| {
-            let guard = if multiple() { guard } else { earlier_locks_first(guard) };
+            let guard = wait_for_earlier_locks(guard);
             // SAFETY: as in `MPI_Win_lock`.
-            lock_all(unsafe { ours.as_mut() }, assert)?;
-            drop(wait_unless_broken(guard, ours, |window| window.engine.holds_lock_all())?);
+            lock_all(unsafe { ours.as_mut() }, "MPI_Win_lock_all", assert)?;
+            let held = LockHeld::after_lock_all();
+            drop(wait_unless_broken(guard, ours, |window| held.is_seen(&window.engine))?);
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.

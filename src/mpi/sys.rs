@@ -1,5 +1,6 @@
-//! What `mpi.h` says: the host's types and `PMPI_*` functions (bindgen), and the constants that only a C compiler can
-//! evaluate (`shim.c`), under the names that they have in C. The functions are reached as `host` says.
+//! What `mpi.h` says: the host's types and `PMPI_*` functions (bindgen), and the constants that
+//! only a C compiler can evaluate (`shim.c`), under the names that they have in C. The functions
+//! are reached as `host` says.
 #![allow(
     non_camel_case_types,
     non_snake_case,
@@ -22,6 +23,7 @@ include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 pub struct ListedType {
     pub handle: MPI_Datatype,
     pub kind: c_int,
+    pub quad: c_int,
 }
 
 /// Declares constants of `shim.c`.
@@ -42,7 +44,7 @@ constants! {
     MPI_Info: MPI_INFO_NULL;
     MPI_Group: MPI_GROUP_NULL;
     MPI_Request: MPI_REQUEST_NULL;
-    MPI_Datatype: MPI_DATATYPE_NULL MPI_BYTE MPI_INT;
+    MPI_Datatype: MPI_DATATYPE_NULL MPI_BYTE MPI_INT MPI_PACKED;
     MPI_Op: MPI_OP_NULL MPI_MAX MPI_BOR;
     MPI_Errhandler: MPI_ERRORS_ARE_FATAL MPI_ERRORS_ABORT MPI_ERRORS_RETURN;
     *mut MPI_Status: MPI_STATUS_IGNORE MPI_STATUSES_IGNORE;

@@ -1,4 +1,5 @@
-//! A table from handles of the host to what we know of them: filled once at `MPI_Init`, read without a lock.
+//! A table from handles of the host to what we know of them: filled once at `MPI_Init`, read
+//! without a lock.
 
 use std::cell::UnsafeCell;
 
@@ -7,8 +8,8 @@ pub(crate) struct Table<T: Copy, const N: usize> {
     places: UnsafeCell<[(u64, T); N]>,
 }
 
-// SAFETY: written by `insert` alone, which is called only while MPI is being initialised, when no other thread may
-// call; from then on it is only read.
+// SAFETY: written by `insert` alone, which is called only while MPI is being initialised, when no
+// other thread may call; from then on it is only read.
 unsafe impl<T: Copy + Sync, const N: usize> Sync for Table<T, N> {}
 
 /// No handle of a host has all bits set.
@@ -46,7 +47,8 @@ impl<T: Copy, const N: usize> Table<T, N> {
         }
     }
 
-    /// Adds an entry unless the handle is known: names of the host may be synonyms. True if it was added.
+    /// Adds an entry unless the handle is known: names of the host may be synonyms. True if it was
+    /// added.
     ///
     /// # Safety
     /// Only while MPI is being initialised: nobody may read or write at the same time.

@@ -12,7 +12,8 @@ use super::sys::*;
 use crate::engine::{Op, OpKind};
 use crate::runtime::Window;
 
-/// A tag of a call that sends it: any int from 0 on, which is more than the tags of messages are on some hosts.
+/// A tag of a call that sends it: any int from 0 on, which is more than the tags of messages are on
+/// some hosts.
 #[inline(always)]
 pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
     u32::try_from(tag).map_err(|_| Fault::new(MPI_ERR_TAG, "tag is negative"))

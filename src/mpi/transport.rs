@@ -1,7 +1,8 @@
-//! Chooses and makes the transport of a window: for each peer, shared memory where both are on one node, else RDMA where both have a device for it,
-//! else messages.
+//! Chooses and makes the transport of a window: for each peer, shared memory where both are on one
+//! node, else RDMA where both have a device for it, else messages.
 //!
-//! Everything here is collective over the window's communicator, and comes to the same answer in every process.
+//! Everything here is collective over the window's communicator, and comes to the same answer in
+//! every process.
 
 use std::ffi::c_int;
 
@@ -35,18 +36,21 @@ pub(crate) struct Collectives {
     verdict: Option<Verdict>,
     /// Votes that came with a gather say that what it was for is not wanted.
     unwanted: bool,
-    /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros and is thrown away.
+    /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros
+    /// and is thrown away.
     failed: Option<c_int>,
     /// What this process puts in.
     part: Part,
-    /// What peers that this one sends messages to have to know of each process, as the first gather has brought it.
+    /// What peers that this one sends messages to have to know of each process, as the first gather
+    /// has brought it.
     cards: Vec<u8>,
     /// The kept communicator that this process has offered with it.
     offered: Option<Private>,
 }
 
 impl Collectives {
-    /// Over a live communicator, with what its processes are to agree on, and what this one puts in the window.
+    /// Over a live communicator, with what its processes are to agree on, and what this one puts in
+    /// the window.
     pub(crate) fn over(comm: MPI_Comm, rank: c_int, size: c_int, votes: Votes, part: Part) -> Self {
         Self {
             comm,
@@ -108,7 +112,8 @@ impl Collectives {
         code
     }
 
-    /// Everybody's card for messages and the kept communicator that was offered with them: taken out.
+    /// Everybody's card for messages and the kept communicator that was offered with them: taken
+    /// out.
     pub(super) fn take_cards(&mut self) -> (Vec<u8>, Option<Private>) {
         (std::mem::take(&mut self.cards), self.offered.take())
     }
@@ -207,7 +212,8 @@ impl Begun {
         matches!(self, Begun::Memory(_))
     }
 
-    /// Ends what is under way; to be called in any case. Before it the caller may make collective calls on other communicators.
+    /// Ends what is under way; to be called in any case. Before it the caller may make collective
+    /// calls on other communicators.
     ///
     /// # Errors
     /// As [`make`].

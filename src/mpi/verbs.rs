@@ -102,7 +102,8 @@ fn name() -> Result<Name, Failure> {
     }
 }
 
-/// The part of a process, of so many, of a new window, if it and another process have a device. `Err`: it failed, and the log has said why.
+/// The part of a process, of so many, of a new window, if it and another process have a device.
+/// `Err`: it failed, and the log has said why.
 ///
 /// # Safety
 /// The window's memory must stay mapped until the part is ended.

@@ -1,7 +1,8 @@
 //! The settings: one table, from which they are read, checked and documented.
 //!
-//! All are environment variables. They are read at `MPI_Init` and agreed over all processes of the job: a setting that
-//! differs between processes is taken from rank 0 of `MPI_COMM_WORLD`, with a warning [PR-5].
+//! All are environment variables. They are read at `MPI_Init` and agreed over all processes of the
+//! job: a setting that differs between processes is taken from rank 0 of `MPI_COMM_WORLD`, with a
+//! warning [PR-5].
 
 /// One setting.
 #[derive(Debug)]
@@ -174,8 +175,8 @@ impl Settings {
         Self(std::array::from_fn(|at| default(&SETTINGS[at])))
     }
 
-    /// Reads all settings through `look_up`, and the complaints about values that are not known; for such a setting
-    /// the default is used.
+    /// Reads all settings through `look_up`, and the complaints about values that are not known;
+    /// for such a setting the default is used.
     pub fn read(mut look_up: impl FnMut(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut complaints = Vec::new();
         let values = std::array::from_fn(|at| {

@@ -1,7 +1,8 @@
 //! Persistent requests that wait for tagged notifications.
 //!
-//! The host's request under which the application knows one is a token: it is never started, and all completion calls on it are answered here
-//! (`mpi::persistent`). A table by handle; where it is empty, nobody asks.
+//! The host's request under which the application knows one is a token: it is never started, and
+//! all completion calls on it are answered here (`mpi::persistent`). A table by handle; where it is
+//! empty, nobody asks.
 
 use std::hash::BuildHasherDefault;
 use std::ptr::NonNull;
@@ -69,8 +70,8 @@ impl Notice {
     fn state(&self) -> State {
         match self.source {
             Source::Window(window, id) => {
-                // SAFETY: the table is reached through the guard, windows that it names are live (`forget`), and no other reference is
-                // alive while a call asks.
+                // SAFETY: the table is reached through the guard, windows that it names are live
+                // (`forget`), and no other reference is alive while a call asks.
                 let window = unsafe { window.as_ref() };
                 match window.engine.standing(id) {
                     Standing::Idle => State::Idle,
@@ -163,13 +164,14 @@ impl Notices {
         }
     }
 
-    /// The application has been told that a request is complete: it may be started again, unless it has failed.
+    /// The application has been told that a request is complete: it may be started again, unless it
+    /// has failed.
     pub(crate) fn rest(&mut self, request: u64) {
         let state = self.state(request);
         let Some(notice) = self.table.get_mut(&request) else { return };
         match (state, notice.source) {
-            // SAFETY: as in `state`.
             (Some(State::Met(_)), Source::Window(mut window, id)) => {
+                // SAFETY: as in `state`.
                 unsafe { window.as_mut() }.engine.rest(id)
             }
             (Some(State::Failed(_)), Source::Window(mut window, id)) => {
@@ -193,7 +195,8 @@ impl Notices {
         true
     }
 
-    /// A window goes, on which nothing waits, or which is broken: its requests stay, and cannot be started again.
+    /// A window goes, on which nothing waits, or which is broken: its requests stay, and cannot be
+    /// started again.
     pub(crate) fn forget(&mut self, window: NonNull<Window>) {
         self.table.retain(|_, notice| {
             if matches!(notice.source, Source::Window(of, _) if of == window) {
@@ -204,7 +207,8 @@ impl Notices {
     }
 }
 
-/// Takes what has come to a window out and matches it, and nothing else: the shortest look of a wait.
+/// Takes what has come to a window out and matches it, and nothing else: the shortest look of a
+/// wait.
 #[inline]
 pub(crate) fn look(window: &mut Window) {
     with_port!(&mut window.port, port => window.engine.take_arrivals(port));

@@ -32,16 +32,17 @@ pub(crate) struct State {
 }
 
 struct Process {
-    /// Somebody is inside. A lock under `MPI_THREAD_MULTIPLE`; below it only a sign for hooks, which the host may
-    /// call from inside a call that we make.
+    /// Somebody is inside. A lock under `MPI_THREAD_MULTIPLE`; below it only a sign for hooks,
+    /// which the host may call from inside a call that we make.
     inside: AtomicBool,
     /// The application may call from many threads at once.
     multiple: AtomicBool,
     state: UnsafeCell<State>,
 }
 
-// SAFETY: `state` is reached through `Guard` alone. Under MPI_THREAD_MULTIPLE a guard exists only while its thread has
-// set `inside` from false to true with acquire ordering; below that level MPI forbids calls from two threads at once.
+// SAFETY: `state` is reached through `Guard` alone. Under MPI_THREAD_MULTIPLE a guard exists only
+// while its thread has set `inside` from false to true with acquire ordering; below that level MPI
+// forbids calls from two threads at once.
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process {
@@ -143,7 +144,8 @@ impl Deref for Guard {
     type Target = State;
     #[inline(always)]
     fn deref(&self) -> &State {
-        // SAFETY: the guard is the only way to the state, and there is one guard at a time (see `Process`).
+        // SAFETY: the guard is the only way to the state, and there is one guard at a time (see
+        // `Process`).
         unsafe { &*PROCESS.state.get() }
     }
 }

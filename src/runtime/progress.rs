@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
 use super::window::{Attended, Window, nothing_attended};
+use crate::transport::shm;
 
 /// Windows that we serve: read by hooks and waits without entering.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
-/// Those of them whose peers may tell this process something ([`Registry::attend_told`](super::window::Registry::attend_told)).
+/// Those of them whose peers may contact this process.
 static TELLABLE: AtomicUsize = AtomicUsize::new(0);
 /// Ranks of this node outnumber the cores that they may run on.
 static CROWDED: AtomicBool = AtomicBool::new(false);
@@ -22,26 +23,31 @@ pub(crate) fn note_live(state: &State) {
     }
 }
 
-/// True if a peer may tell this process something at any time, and then waits for it to be taken out: windows that wait for nothing
-/// themselves must be looked at now and then.
+/// True if a peer may contact this process at any time, and then waits for it: so a call that waits
+/// must sweep.
 #[inline]
 pub(crate) fn may_be_told() -> bool {
     TELLABLE.load(Ordering::Relaxed) != 0
 }
 
-/// Sweeps between two looks at windows that wait for nothing.
-const SWEEPS_PER_LOOK: u32 = 64;
+/// Sweeps between two looks at a window whose doorbell did not ring.
+const SWEEPS_PER_CHECK: u32 = 1024;
 static SWEEPS: AtomicU32 = AtomicU32::new(0);
 
-/// Counts a sweep. True if it is time to look at windows that wait for nothing.
+/// Counts a sweep. True if it is time for such a look, where any peer could want one.
 #[inline]
-fn must_look() -> bool {
+fn must_check() -> bool {
     if !may_be_told() {
         return false;
     }
     let sweeps = SWEEPS.load(Ordering::Relaxed).wrapping_add(1);
     SWEEPS.store(sweeps, Ordering::Relaxed);
-    sweeps.is_multiple_of(SWEEPS_PER_LOOK)
+    sweeps.is_multiple_of(SWEEPS_PER_CHECK)
+}
+
+/// Windows that we serve.
+pub(crate) fn live() -> usize {
+    LIVE.load(Ordering::Relaxed)
 }
 
 /// True if there is no window to drive.
@@ -61,8 +67,8 @@ pub(crate) fn crowded() -> bool {
     CROWDED.load(Ordering::Relaxed)
 }
 
-/// Windows with messages that one sweep looks at: each look drives the host, which on a busy machine gives the core away then. The
-/// next sweep goes on with the next ones.
+/// Windows with messages that one sweep looks at: each look drives the host, which on a busy
+/// machine gives the core away then. The next sweep goes on with the next ones.
 const FAR_PER_SWEEP: usize = 8;
 /// Windows with messages that the last sweep has met, and which of them it looks at first.
 static FAR: AtomicUsize = AtomicUsize::new(0);
@@ -105,15 +111,19 @@ impl Turns {
 pub(crate) fn sweep(state: &mut State) -> bool {
     let (mut at, mut any) = (0, false);
     let host = state.host;
-    if must_look() {
-        state.windows.attend_told();
+    if shm::is_rung() {
+        state.windows.attend_rung();
+    }
+    if must_check() {
+        any |= state.windows.check_next(&host);
     }
     let mut turns = Turns::begin();
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { mut window, moved } => {
-                // SAFETY: the window is live, and the guard (from which `state` comes) is the only way to it; callers keep
-                // pointers only across a sweep, so no other reference is alive.
+                // SAFETY: the window is live, and the guard (from which `state` comes) is the only
+                // way to it; callers keep pointers only across a sweep, so no other reference is
+                // alive.
                 let window = unsafe { window.as_mut() };
                 if !window.port.drives_host() || turns.next() {
                     any |= window.advance(&host);
@@ -129,24 +139,24 @@ pub(crate) fn sweep(state: &mut State) -> bool {
     any
 }
 
-/// Idle sweeps that follow one in which something moved, and sweeps at most, before the host gets the CPU back.
+/// Idle sweeps that follow one in which something moved, and sweeps at most, before the host gets
+/// the CPU back.
 const AFTER_A_MOVE: u32 = 16;
 const AT_MOST: u32 = 64;
 /// Idle sweeps that are still to follow, over the hook's calls.
 static EXPECTANT: AtomicU32 = AtomicU32::new(0);
 
-/// What a hook of the host calls: a sweep, unless somebody is inside already. One that moves something is followed by more: a
-/// peer that has just been answered asks again sooner than the host's own progress takes. True if anything moved.
+/// What a hook of the host calls: a sweep, unless somebody is inside already. One that moves
+/// something is followed by more: a peer that has just been answered asks again sooner than the
+/// host's own progress takes. True if anything moved.
 pub(crate) fn sweep_from_hook() -> bool {
-    if nothing_attended() && !must_look() {
+    if nothing_attended() && !shm::is_rung() && !must_check() {
         return false;
     }
     let Some(mut guard) = try_enter() else { return false };
-    if nothing_attended() {
-        guard.windows.attend_told();
-        if nothing_attended() {
-            return false;
-        }
+    if nothing_attended() && !shm::is_rung() {
+        let host = guard.host;
+        return guard.windows.check_next(&host);
     }
     let mut any = false;
     let mut expectant = EXPECTANT.load(Ordering::Relaxed);
@@ -164,8 +174,8 @@ pub(crate) fn sweep_from_hook() -> bool {
     any
 }
 
-/// True if a call of the host that blocks would leave something of ours undriven. With many threads, another one may
-/// start something while this one blocks.
+/// True if a call of the host that blocks would leave something of ours undriven. With many
+/// threads, another one may start something while this one blocks.
 #[cfg_attr(mpi_host = "openmpi", allow(dead_code))]
 pub(crate) fn must_drive() -> bool {
     if nothing_lives() {
@@ -177,7 +187,8 @@ pub(crate) fn must_drive() -> bool {
     let mut guard = enter();
     let host = guard.host;
     loop {
-        // Idle windows leave the list, so the first place is looked at until it is taken or the list is empty.
+        // Idle windows leave the list, so the first place is looked at until it is taken or the
+        // list is empty.
         match guard.windows.attended(0, &host) {
             Attended::Busy { .. } => return true,
             Attended::Idle { .. } => {}
@@ -204,7 +215,8 @@ impl Drop for Patience {
 
 /// Looks between two visits to the rest of the process (other windows, the host).
 const LOOKS_PER_ROUND: u32 = 32;
-/// Looks that follow one another without a pause: a look takes about as long as a pause, and the first ones find most hand-overs.
+/// Looks that follow one another without a pause: a look takes about as long as a pause, and the
+/// first ones find most hand-overs.
 const EAGER: u32 = 128;
 
 /// Threads of this process that wait, under `MPI_THREAD_MULTIPLE`.
@@ -213,10 +225,11 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 impl Patience {
     pub(crate) fn new() -> Self {
         let counted = multiple();
-        // One thread that spins drives for all of them; more would take the cores of those that they wait for.
+        // One thread that spins drives for all of them; more would take the cores of those that
+        // they wait for.
         let alone = !counted || WAITING.fetch_add(1, Ordering::Relaxed) == 0;
-        // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over takes; where ranks
-        // share cores, the one that is waited for may not be running at all.
+        // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over
+        // takes; where ranks share cores, the one that is waited for may not be running at all.
         let spins = if crowded() || !alone { 32 } else { 2_000 };
         Self { looks: 0, spins, counted }
     }
@@ -239,8 +252,9 @@ impl Patience {
     }
 }
 
-/// Waits until `done`, driving this window at each look, and the other windows and the host now and then [PR-1].
-/// The guard is given up between looks; the window is kept alive by its count of waiting calls.
+/// Waits until `done`, driving this window at each look, and the other windows and the host now and
+/// then [PR-1]. The guard is given up between looks; the window is kept alive by its count of
+/// waiting calls.
 pub(crate) fn wait_until(
     mut guard: Guard,
     mut window: NonNull<Window>,
@@ -285,7 +299,8 @@ pub(crate) fn wait_until(
     }
 }
 
-/// One step of everything, ours and the host's, for a call that does not wait: a program may do nothing else than such calls [PR-1].
+/// One step of everything, ours and the host's, for a call that does not wait: a program may do
+/// nothing else than such calls [PR-1].
 pub(crate) fn step(mut guard: Guard) {
     sweep(&mut guard);
     let poke = guard.host.poke;
@@ -293,8 +308,9 @@ pub(crate) fn step(mut guard: Guard) {
     poke();
 }
 
-/// Looks at one thing alone, which peers have told, between two looks at everything: it is what a blocking wait is for. Without pauses, which take
-/// longer on some processors than a notification takes to come.
+/// Looks at one thing alone, which peers have told, between two looks at everything: it is what a
+/// blocking wait is for. Without pauses, which take longer on some processors than a notification
+/// takes to come.
 #[derive(Debug, Default)]
 pub(crate) struct Often {
     rounds: u32,
@@ -308,7 +324,8 @@ impl Often {
         mut look: impl FnMut(&mut Window) -> bool,
     ) -> bool {
         const LOOKS: u32 = 64;
-        // A look at an interface takes as long as several at memory, but a round trip is over in a few hundred of them.
+        // A look at an interface takes as long as several at memory, but a round trip is over in a
+        // few hundred of them.
         const EAGER_ROUNDS: u32 = 4;
         self.rounds = self.rounds.saturating_add(1);
         let looks =

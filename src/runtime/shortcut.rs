@@ -1,14 +1,18 @@
 //! Puts and gets that do not enter the runtime.
 //!
-//! Under `MPI_THREAD_MULTIPLE` the runtime is entered by one thread at a time. But an operation that the transport completes by
-//! load and store, in an epoch that is open, granted and has nothing queued, changes nothing in the engine: it is a
-//! copy. So when one has gone that way, the window *opens a shortcut* to its target, and threads copy by it without entering.
-//! Whatever may end or replace an access epoch *closes* the window's shortcuts first, before it changes anything.
+//! Under `MPI_THREAD_MULTIPLE` the runtime is entered by one thread at a time. But an operation
+//! that the transport completes by load and store, in an epoch that is open, granted and has
+//! nothing queued, changes nothing in the engine: it is a copy. So when one has gone that way, the
+//! window *opens a shortcut* to its target, and threads copy by it without entering. Whatever may
+//! end or replace an access epoch *closes* the window's shortcuts first, before it changes
+//! anything.
 //!
-//! A copy that another thread makes at the same time as such a call is the application's error: nothing tells which of the two came first.
-//! What must hold is that nobody ever mixes two targets or two windows. A [`Lane`] is written by one thread at a time (the one that
-//! has entered), and its key is written last and erased first; a reader looks at the key before and after the rest. Loom
-//! checks it. Shortcuts are never given back to the system, only to the next window, so that a late look meets one.
+//! A copy that another thread makes at the same time as such a call is the application's error:
+//! nothing tells which of the two came first. What must hold is that nobody ever mixes two targets
+//! or two windows. A [`Lane`] is written by one thread at a time (the one that has entered), and
+//! its key is written last and erased first; a reader looks at the key before and after the rest.
+//! Loom checks it. Shortcuts are never given back to the system, only to the next window, so that a
+//! late look meets one.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -59,7 +63,8 @@ impl Lane {
     pub fn open(&self, target: u32, place: Place) {
         let version = (self.key.load(Ordering::Relaxed) >> 32).wrapping_add(1) << 32;
         self.key.store(version, Ordering::Relaxed);
-        // A reader that sees any of the following stores sees, behind its own fence, that the key has changed.
+        // A reader that sees any of the following stores sees, behind its own fence, that the key
+        // has changed.
         fence(Ordering::Release);
         self.base.store(place.base, Ordering::Relaxed);
         self.size.store(place.size, Ordering::Relaxed);
@@ -167,6 +172,7 @@ pub(crate) fn look(handle: u64, target: u32) -> Option<Place> {
     // SAFETY: null, or a shortcut, which lives as long as the process.
     let shortcut = unsafe { shortcut.as_ref() }?;
     let place = shortcut.lanes[target as usize % LANES].look(target)?;
-    // The lanes of another window's shortcut, or of the next one that got this, are not this window's.
+    // The lanes of another window's shortcut, or of the next one that got this, are not this
+    // window's.
     (shortcut.handle.load(Ordering::Acquire) == handle).then_some(place)
 }

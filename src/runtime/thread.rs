@@ -1,7 +1,9 @@
-//! The progress thread: sweeps while the application computes without calling MPI [PR-2]. Off unless `MPIX_RMA_PROGRESS=thread`.
+//! The progress thread: sweeps while the application computes without calling MPI [PR-2]. Off
+//! unless `MPIX_RMA_PROGRESS=thread`.
 //!
-//! It enters the runtime as a hook does, and never waits for whoever is inside: that one drives already. It completes requests
-//! of the host, and transports may make it call the host, so it exists at `MPI_THREAD_MULTIPLE` only.
+//! It enters the runtime as a hook does, and never waits for whoever is inside: that one drives
+//! already. It completes requests of the host, and transports may make it call the host, so it
+//! exists at `MPI_THREAD_MULTIPLE` only.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +17,13 @@ use super::progress::{crowded, nothing_lives, sweep_from_hook};
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Looks that find nothing and follow one another without a pause, where cores are free: some 20 µs, as waiting calls have.
+/// Looks that find nothing and follow one another without a pause, where cores are free: some 20
+/// µs, as waiting calls have.
 const SPINS: u32 = 2_000;
 /// Looks that then give the CPU away, before the thread begins to sleep.
 const YIELDS: u32 = 64;
-/// What a peer may wait for a process that was silent for long; 20,000 looks in a second take a few per cent of a core.
+/// What a peer may wait for a process that was silent for long; 20,000 looks in a second take a few
+/// per cent of a core.
 const NAP: Duration = Duration::from_micros(50);
 
 /// Starts the thread. Once, at `MPI_Init`.

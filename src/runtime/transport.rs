@@ -1,8 +1,9 @@
 //! The transport of one window: one of several, chosen when the window is made.
 //!
-//! The engine is generic over its port, so that each transport keeps its constants ([`Port::SIGNALS_FOLLOW`] and its like)
-//! and its inlined paths. A window therefore holds an enum of transports, and [`with_port!`](crate::runtime::with_port)
-//! runs a call of the engine in the version that was compiled for the one at hand: one predicted branch per call.
+//! The engine is generic over its port, so that each transport keeps its constants
+//! ([`Port::SIGNALS_FOLLOW`] and its like) and its inlined paths. A window therefore holds an enum
+//! of transports, and [`with_port!`](crate::runtime::with_port) runs a call of the engine in the
+//! version that was compiled for the one at hand: one predicted branch per call.
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
@@ -16,7 +17,7 @@ use crate::transport::host_mpi::{MessageWindow, OutOfReach};
 use crate::transport::regions::Refusal;
 use crate::transport::shape::Shape;
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{Counter, CounterStep, ShmWindow};
+use crate::transport::shm::{Counter, CounterStep, ShmWindow, Unreachable};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -28,7 +29,8 @@ pub(crate) enum Transport {
     Messages(Box<MessageWindow<Box<dyn Courier>>>),
 }
 
-/// Runs `$body` with `$port` bound to the port of a [`Transport`], whichever it is. `$body` is compiled once for each.
+/// Runs `$body` with `$port` bound to the port of a [`Transport`], whichever it is. `$body` is
+/// compiled once for each.
 macro_rules! with_port {
     ($transport:expr, $port:ident => $body:expr) => {
         match $transport {
@@ -42,7 +44,8 @@ macro_rules! with_port {
 }
 pub(crate) use with_port;
 
-/// A question of which each transport has its own method, of the same name and not of the trait of ports.
+/// A question of which each transport has its own method, of the same name and not of the trait of
+/// ports.
 macro_rules! either {
     ($transport:expr, $port:ident => $body:expr) => {
         match $transport {
@@ -64,9 +67,13 @@ impl Transport {
         either!(self, port => port.extent_of(rank))
     }
 
-    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic windows, whose extent is 0 and
-    /// whose memory is attached; the others are told by [`extent_of`](Self::extent_of).
-    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
+    /// Whether each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic
+    /// windows, whose extent is 0 and whose memory is attached; [`extent_of`](Self::extent_of)
+    /// answers for the others.
+    ///
+    /// # Errors
+    /// What `rank` has attached cannot be seen from here.
+    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
         either!(self, port => port.reaches(rank, at, len))
     }
 
@@ -80,12 +87,14 @@ impl Transport {
         with_port!(self, port => port.detach(base))
     }
 
-    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there
+    /// is any.
     pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
         either!(self, port => port.address_of(rank))
     }
 
-    /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
+    /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation
+    /// ends.
     #[inline]
     pub(crate) fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
         match self {
@@ -114,7 +123,8 @@ impl Transport {
         either!(self, port => port.alignment())
     }
 
-    /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it (documented in `mpix_rma.h`).
+    /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it
+    /// (documented in `mpix_rma.h`).
     pub(crate) fn progresses(&self) -> &'static CStr {
         either!(self, port => port.progresses())
     }
@@ -136,7 +146,7 @@ impl Transport {
         }
     }
 
-    /// True if peers wait for this process to poll.
+    /// True if operations of peers wait for this process to poll, or take longer until it does.
     pub(crate) fn needs_polling(&self) -> bool {
         either!(self, port => port.needs_polling())
     }
@@ -147,8 +157,8 @@ impl Transport {
         matches!(self, Transport::Messages(_))
     }
 
-    /// Waits for a moment, or until an interface has something to tell: a look at that alone is a small part of one at everything. At once over
-    /// where there is no interface.
+    /// Waits for a moment, or until an interface has something to tell: a look at that alone is a
+    /// small part of one at everything. At once over where there is no interface.
     #[inline]
     pub(crate) fn linger(&self) {
         if let Transport::Messages(port) = self {
@@ -156,7 +166,8 @@ impl Transport {
         }
     }
 
-    /// Takes in what peers have told past the messages, and nothing else. False if a look at everything may find more.
+    /// Takes in what peers have told past the messages, and nothing else. False if a look at
+    /// everything may find more.
     #[inline]
     pub(crate) fn hear(&mut self) -> bool {
         match self {
@@ -165,7 +176,8 @@ impl Transport {
         }
     }
 
-    /// Stays with operations that are on their way as long as they move. True if something has finished.
+    /// Stays with operations that are on their way as long as they move. True if something has
+    /// finished.
     #[inline]
     pub(crate) fn settle(&mut self) -> bool {
         with_port!(self, port => port.settle())
@@ -177,7 +189,8 @@ impl Transport {
         either!(self, port => port.counters_of(rank))
     }
 
-    /// A counter of a process that is raised by load and store, right behind operations that are so too.
+    /// A counter of a process that is raised by load and store, right behind operations that are so
+    /// too.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         match self {
@@ -186,7 +199,8 @@ impl Transport {
         }
     }
 
-    /// A place for a tagged notification that is told by load and store, to be published right behind an operation that is so too.
+    /// A place for a tagged notification that is told by load and store, to be published right
+    /// behind an operation that is so too.
     #[inline(always)]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         match self {
@@ -213,13 +227,29 @@ impl Transport {
         with_port!(self, port => port.counters_made(agreed));
     }
 
-    /// True if a tagged notification has come and was not taken out: of a window that nobody else looks at.
-    #[inline]
-    pub(crate) fn is_told(&self) -> bool {
+    /// The window's number at this process's doorbell; see [`ShmWindow::number`].
+    pub(crate) fn number(&self) -> Option<u32> {
         match self {
-            Transport::Shm(port) => port.is_told(),
-            // Always polled.
+            Transport::Shm(port) => port.number(),
+            Transport::Messages(_) => None,
+        }
+    }
+
+    /// Whether the window is armed; see [`ShmWindow::is_armed`].
+    #[inline]
+    pub(crate) fn is_armed(&self) -> bool {
+        match self {
+            Transport::Shm(port) => port.is_armed(),
             Transport::Messages(_) => false,
+        }
+    }
+
+    /// Arms the window where that is possible; see [`ShmWindow::arm`]. Messages come without a
+    /// doorbell.
+    pub(crate) fn arm(&mut self) -> bool {
+        match self {
+            Transport::Shm(port) => port.arm(),
+            Transport::Messages(port) => !port.needs_polling(),
         }
     }
 
@@ -233,7 +263,8 @@ impl Transport {
         with_port!(self, port => port.verdict())
     }
 
-    /// True if a message of a peer was refused, or one to a peer: what is under way may never end. The log has named the peer.
+    /// True if a message of a peer was refused, or one to a peer: what is under way may never end.
+    /// The log has named the peer.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {
         match self {
@@ -242,7 +273,8 @@ impl Transport {
         }
     }
 
-    /// The peer without which the window [is broken](Self::is_broken), and why it cannot be reached, if that is the reason.
+    /// The peer without which the window [is broken](Self::is_broken), and why it cannot be
+    /// reached, if that is the reason.
     #[cold]
     pub(crate) fn lost(&self) -> Option<(Rank, &'static str)> {
         match self {
@@ -251,7 +283,8 @@ impl Transport {
         }
     }
 
-    /// This process has waited for long: asks whether its peers are still there, and says for the log how it stands with them.
+    /// This process has waited for long: asks whether its peers are still there, and says for the
+    /// log how it stands with them.
     #[cold]
     pub(crate) fn probe(&mut self) -> String {
         match self {
@@ -260,7 +293,8 @@ impl Transport {
         }
     }
 
-    /// An operation on memory that its target has not attached, of which the application has not heard. The log has.
+    /// An operation on memory that its target has not attached, of which the application has not
+    /// heard. The log has.
     #[inline]
     pub(crate) fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
         match self {
@@ -269,7 +303,8 @@ impl Transport {
         }
     }
 
-    /// True if nothing of this process is under way to others, though all its operations are complete: asked before the last vote.
+    /// True if nothing of this process is under way to others, though all its operations are
+    /// complete: asked before the last vote.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Transport::Shm(_) => true,

@@ -12,6 +12,7 @@ use super::process::{Host, multiple};
 use super::shortcut::{self, Shortcut};
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
+use crate::transport::shm::{self, doorbell::slot};
 
 /// A window handle of the host, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,9 +27,11 @@ pub(crate) struct HostRequest(pub(crate) NonZeroU32);
 pub(crate) enum Ending {
     /// What it stands for is done.
     Done,
-    /// An operation was not done, since its target has not attached what it reaches. The log has said more.
+    /// An operation was not done, since its target has not attached what it reaches. The log has
+    /// said more.
     Unattached,
-    /// What it stands for may never be done: a peer cannot be reached any more, and this is why, or a message was refused. The log has named the peer.
+    /// What it stands for may never be done: a peer cannot be reached any more, and this is why, or
+    /// a message was refused. The log has named the peer.
     Broken(Option<&'static str>),
 }
 
@@ -41,7 +44,8 @@ pub(crate) enum Scope {
     Target(Option<Rank>),
 }
 
-/// What `MPI_Win_get_attr` tells of a window; MPI gives out the addresses of these, so they live in the window.
+/// What `MPI_Win_get_attr` tells of a window; MPI gives out the addresses of these, so they live in
+/// the window.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     /// `MPI_WIN_BASE`
@@ -58,13 +62,14 @@ pub(crate) struct Attributes {
     pub(crate) notification_num_sb: libc::c_int,
 }
 
-/// What `MPI_Win_get_info` tells of a window, and `MPI_Win_set_info` may change (MPI-4.1 12.2.1, 12.2.7).
+/// What `MPI_Win_get_info` tells of a window, and `MPI_Win_set_info` may change (MPI-4.1 12.2.1,
+/// 12.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
-    /// `no_locks`: locks are errors.
+    /// `no_locks`: a lock is served all the same, and the log warns once.
     pub(crate) no_locks: bool,
-    /// `accumulate_ordering`: which of rar, raw, war, waw the application relies on, in this order from the lowest bit. All are
-    /// kept in any case.
+    /// `accumulate_ordering`: which of rar, raw, war, waw the application relies on, in this order
+    /// from the lowest bit. All are kept in any case.
     pub(crate) ordering: u8,
     /// `accumulate_ops` is `same_op` and not `same_op_no_op`. Any mix is atomic here.
     pub(crate) same_op: bool,
@@ -76,13 +81,15 @@ pub(crate) struct Hints {
     pub(crate) noncontig: bool,
     /// `mpi_accumulate_granularity`: bytes; 0 if the application does not say.
     pub(crate) granularity: u64,
-    /// `acc_single_intrinsic`: every accumulate is of one element of a predefined datatype; kept from the window's beginning.
+    /// `acc_single_intrinsic`: every accumulate is of one element of a predefined datatype; kept
+    /// from the window's beginning.
     pub(crate) single: bool,
     /// `mpi_minimum_memory_alignment`: bytes, of memory that we allocate.
     pub(crate) alignment: u64,
     /// The reorder flags that the engine was given.
     pub(crate) flags: engine::ReorderFlags,
-    /// `mpi_assert_max_num_notify`: notification counters that this process will ask for at most; 0 if the application does not say.
+    /// `mpi_assert_max_num_notify`: notification counters that this process will ask for at most; 0
+    /// if the application does not say.
     pub(crate) max_counters: u32,
 }
 
@@ -142,8 +149,12 @@ pub(crate) struct Window {
     pub(crate) handle: HostHandle,
     /// Processes of the window.
     pub(crate) size: u32,
-    /// Progress of others needs our `poll`, even when the engine is quiet.
+    /// Operations of this process on others may stay in flight, so calls that close an epoch stay
+    /// with them.
     pub(crate) polls: bool,
+    /// Looks for which the window is still polled though it is idle: a peer has contacted it a
+    /// short while ago.
+    lingers: u32,
     /// The window's group at the host, made at the first post or start.
     pub(crate) group: Option<HostHandle>,
     /// See [`Attributes`].
@@ -152,6 +163,11 @@ pub(crate) struct Window {
     pub(crate) hints: Hints,
     /// Calls that wait in this window without holding the guard: it may not be freed under them.
     pub(crate) waiting: u32,
+    /// Those of [`waiting`](Self::waiting) that wait for a request: they leave by themselves when
+    /// it has ended.
+    pub(crate) request_waits: u32,
+    /// The log has said that the application locks a window with `no_locks=true`.
+    pub(crate) warned_of_locks: bool,
     /// Calls so far that did not wait, to sweep over the rest of the process now and then.
     pub(crate) calls: u32,
     /// Of allocated windows, under `MPI_THREAD_MULTIPLE`.
@@ -160,9 +176,11 @@ pub(crate) struct Window {
     attended: bool,
     /// Looks since the last one at the clock, whatever they moved.
     looks: u32,
-    /// Since when this window waits for something of its own, or when its peers were last asked whether they are still there.
+    /// Since when this window waits for something of its own, or when its peers were last asked
+    /// whether they are still there.
     waits_since: Option<Instant>,
-    /// Something has moved since then: of others, perhaps, so that it tells nothing of what is waited for.
+    /// Something has moved since then: of others, perhaps, so that it tells nothing of what is
+    /// waited for.
     stirred: bool,
     /// A test has found nothing since then: a loop of tests is a wait.
     tested: bool,
@@ -193,10 +211,13 @@ impl Window {
             handle,
             size,
             polls,
+            lingers: 0,
             group: None,
             attributes,
             hints,
             waiting: 0,
+            request_waits: 0,
+            warned_of_locks: false,
             calls: 0,
             shortcut,
             attended: false,
@@ -250,8 +271,8 @@ impl Window {
         }
     }
 
-    /// Up to `looks` looks at counters that a pending request waits for, and at nothing else. True if it has ended so: then its places are
-    /// written, and nothing reports it.
+    /// Up to `looks` looks at counters that a pending request waits for, and at nothing else. True
+    /// if it has ended so: then its places are written, and nothing reports it.
     #[inline]
     pub(crate) fn take_awaited(&mut self, id: RequestId, looks: u32) -> bool {
         let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id, looks));
@@ -291,7 +312,8 @@ impl Window {
             if let Some(found) = self.engine.found(id)
                 && let Some(places) = self.places.remove(&id.index)
             {
-                // SAFETY: the application's places, which are the library's until this request is complete, as the header says.
+                // SAFETY: the application's places, which are the library's until this request is
+                // complete, as the header says.
                 unsafe { places.write(found) };
             }
             // Blocking calls wait on requests of the engine that the host knows nothing of.
@@ -343,7 +365,12 @@ impl Window {
     pub(crate) fn advance(&mut self, host: &Host) -> bool {
         let moved = with_port!(&mut self.port, port => self.engine.progress(port));
         let moved = self.report(host) | moved;
-        self.stirred |= moved;
+        if moved {
+            self.stirred = true;
+            if !self.port.is_armed() {
+                self.lingers = LOOKS_BEFORE_ARMING;
+            }
+        }
         self.looks += 1;
         if self.looks >= LOOKS_PER_CLOCK {
             self.look_at_clock();
@@ -366,8 +393,9 @@ impl Window {
         self.looks += LOOKS_OF_A_TEST;
     }
 
-    /// Has the peers asked now and then, while this window waits, whether they are still there: also while others keep it busy, who may do so
-    /// for ever. Says in the log, once, what a wait in which nothing moves waits for [EP-10].
+    /// Has the peers asked now and then, while this window waits, whether they are still there:
+    /// also while others keep it busy, who may do so for ever. Says in the log, once, what a wait
+    /// in which nothing moves waits for [EP-10].
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
     fn look_at_clock(&mut self) {
@@ -375,7 +403,8 @@ impl Window {
         let quiet = self.engine.is_quiet();
         let waits = !quiet || self.waiting != 0 || self.engine.expectations_waiting() != 0;
         if !waits && !self.tested {
-            // A window that polls for others is looked at all the same: its own next wait begins anew.
+            // A window that polls for others is looked at all the same: its own next wait begins
+            // anew.
             self.waits_since = None;
             return;
         }
@@ -408,9 +437,9 @@ impl Window {
         }
     }
 
-    /// After a call that closes an epoch or starts a flush, when the application may compute for long: stays with operations
-    /// that are on their way as long as they move, so that the *done* need not wait for the next call [PR-3]. Gives what
-    /// became of the outcome.
+    /// After a call that closes an epoch or starts a flush, when the application may compute for
+    /// long: stays with operations that are on their way as long as they move, so that the *done*
+    /// need not wait for the next call [PR-3]. Gives what became of the outcome.
     #[inline]
     pub(crate) fn settle(&mut self, outcome: Outcome) -> Outcome {
         let Outcome::Pending(id) = outcome else { return outcome };
@@ -422,8 +451,9 @@ impl Window {
         if self.engine.is_pending(id) { outcome } else { Outcome::Complete }
     }
 
-    /// Looks a few times before a pending request gets one of the host, which costs more than what it often waits for: the neighbour
-    /// hands over a lock or posts at this moment. Not where the epoch stands behind others. True if the request is complete.
+    /// Looks a few times before a pending request gets one of the host, which costs more than what
+    /// it often waits for: the neighbour hands over a lock or posts at this moment. Not where the
+    /// epoch stands behind others. True if the request is complete.
     #[inline]
     pub(crate) fn completes_soon(&mut self, id: RequestId, host: &Host) -> bool {
         if self.engine.defers() {
@@ -439,23 +469,43 @@ impl Window {
         })
     }
 
-    /// True if the request was that of an operation that was not done. Asked at once after it was complete.
+    /// True if the request was that of an operation that was not done. Asked at once after it was
+    /// complete.
     pub(crate) fn has_failed(&mut self, id: RequestId) -> bool {
         self.failed.take() == Some(id)
     }
 
-    /// True if this window waits for progress, or others do that only we can make.
+    /// True if nobody need poll this window: it waits for nothing, and a peer will ring.
+    /// One that was contacted a short while ago is polled a little longer, since more may follow;
+    /// `briefly`: not even that.
     #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.polls && self.engine.is_quiet() && !self.port.is_told()
+    pub(crate) fn is_idle(&mut self, briefly: bool) -> bool {
+        self.engine.is_quiet() && (self.port.is_armed() || self.falls_idle(briefly))
+    }
+
+    #[inline(never)]
+    fn falls_idle(&mut self, briefly: bool) -> bool {
+        if self.lingers > 0 && !briefly {
+            self.lingers -= 1;
+            return false;
+        }
+        self.port.arm()
     }
 }
+
+/// Looks at a window that find nothing before it is armed: some 10 us, several round trips of a peer
+/// that uses it.
+const LOOKS_BEFORE_ARMING: u32 = 256;
+/// Windows that are polled for that long at a time: with more of them the polls would cost more
+/// than the doorbell.
+const LINGERING_MOST: usize = 4;
 
 /// More of them gain nothing.
 const LOOKS_BEFORE_A_REQUEST: u32 = 4;
 /// Places for requests that a window keeps when none is pending.
 const KEPT: usize = 1024;
-/// Looks between two looks at the clock: few, since on a busy machine each look that gives the CPU away may take milliseconds.
+/// Looks between two looks at the clock: few, since on a busy machine each look that gives the CPU
+/// away may take milliseconds.
 const LOOKS_PER_CLOCK: u32 = 1 << 8;
 /// Looks that a test counts for beside its own: a program may compute for long between two of them.
 const LOOKS_OF_A_TEST: u32 = LOOKS_PER_CLOCK / 4;
@@ -503,7 +553,8 @@ impl Hasher for HandleHasher {
     }
 }
 
-/// Freed handles that are remembered at most, so that a program that makes windows for ever does not grow.
+/// Freed handles that are remembered at most, so that a program that makes windows for ever does
+/// not grow.
 const FREED_MOST: usize = 1 << 16;
 
 /// All windows that passed through our constructors, by handle. Owns the windows that we serve.
@@ -513,8 +564,13 @@ pub(crate) struct Registry {
     entries: HashMap<u64, Entry, BuildHasherDefault<HandleHasher>>,
     /// Windows that we serve.
     live: Vec<NonNull<Window>>,
-    /// Those of them that were called since they were last found idle: all that a sweep has to look at.
+    /// Those of them that were called or contacted since they were last found idle: all that a
+    /// sweep has to look at.
     attended: Vec<NonNull<Window>>,
+    /// Those of them whose peers can ring, by their slot at the doorbell.
+    by_slot: HashMap<u32, Vec<NonNull<Window>>, BuildHasherDefault<HandleHasher>>,
+    /// Which of them is looked at next without having rung; see [`Registry::check_next`].
+    next_checked: usize,
     /// Entries that are [`Entry::Freed`].
     freed: usize,
 }
@@ -527,8 +583,8 @@ static LEFT_TO_HOST: AtomicU64 = AtomicU64::new(NOBODY);
 /// How many windows are attended.
 static ATTENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// True of the window that was last found to be left to the host. Asked before anything is entered: what such a window costs
-/// beside its plain host is this question.
+/// True of the window that was last found to be left to the host. Asked before anything is entered:
+/// what such a window costs beside its plain host is this question.
 #[inline(always)]
 pub(crate) fn is_left_to_host(handle: HostHandle) -> bool {
     LEFT_TO_HOST.load(Ordering::Acquire) == handle.0
@@ -547,12 +603,14 @@ impl Registry {
             entries: HashMap::with_hasher(BuildHasherDefault::new()),
             live: Vec::new(),
             attended: Vec::new(),
+            by_slot: HashMap::with_hasher(BuildHasherDefault::new()),
+            next_checked: 0,
             freed: 0,
         }
     }
 
-    /// The window of a handle, if we serve it, for a call on it. Valid while the guard is held or [`Window::waiting`] is
-    /// not 0.
+    /// The window of a handle, if we serve it, for a call on it. Valid while the guard is held or
+    /// [`Window::waiting`] is not 0.
     #[inline(always)]
     pub(crate) fn ours(&mut self, handle: HostHandle) -> Option<NonNull<Window>> {
         let window = if self.hot.0 == handle.0 { self.hot.1 } else { self.look_up(handle) }?;
@@ -563,30 +621,37 @@ impl Registry {
         Some(window)
     }
 
-    /// The window that was asked for last, if this is its handle. It is not attended for that: for calls that leave nothing behind.
+    /// The window that was asked for last, if this is its handle. It is not attended for that: for
+    /// calls that leave nothing behind.
     #[inline(always)]
     pub(crate) fn hot(&self, handle: HostHandle) -> Option<NonNull<Window>> {
         if self.hot.0 == handle.0 { self.hot.1 } else { None }
     }
 
     #[inline(never)]
-    fn attend(&mut self, mut window: NonNull<Window>) {
-        // SAFETY: as in `ours`.
-        unsafe { window.as_mut() }.attended = true;
-        self.attended.push(window);
+    fn attend(&mut self, window: NonNull<Window>) {
+        Self::add_attended(&mut self.attended, window);
         self.note_attended();
     }
 
-    /// The window at this place of the list that a sweep goes through, if it is not idle; an idle one leaves the list, and
-    /// another takes its place.
+    fn add_attended(attended: &mut Vec<NonNull<Window>>, mut window: NonNull<Window>) {
+        // SAFETY: as in `ours`.
+        unsafe { window.as_mut() }.attended = true;
+        attended.push(window);
+    }
+
+    /// The window at this place of the list that a sweep goes through, if it is not idle; an idle
+    /// one leaves the list, and another takes its place.
     #[inline]
     pub(crate) fn attended(&mut self, at: usize, host: &Host) -> Attended {
         let Some(mut found) = self.attended.get(at).copied() else { return Attended::End };
-        // SAFETY: as in `ours`; callers keep pointers only across a sweep, so no other reference is alive.
+        // SAFETY: as in `ours`; callers keep pointers only across a sweep, so no other reference is
+        // alive.
         let window = unsafe { found.as_mut() };
-        // A call may have completed a request without leaving anything to wait for, so reporting comes first.
+        // A call may have completed a request without leaving anything to wait for, so reporting
+        // comes first.
         let moved = window.report(host);
-        if window.is_idle() {
+        if window.is_idle(self.attended.len() > LINGERING_MOST) {
             window.attended = false;
             self.attended.swap_remove(at);
             self.note_attended();
@@ -595,16 +660,41 @@ impl Registry {
         Attended::Busy { window: found, moved }
     }
 
-    /// Attends the windows that peers have told something: they wait for room when it is not taken out.
-    pub(crate) fn attend_told(&mut self) {
-        for at in 0..self.live.len() {
-            let window = self.live[at];
-            // SAFETY: as in `ours`.
-            let found = unsafe { window.as_ref() };
-            if !found.attended && found.port.is_told() {
-                self.attend(window);
+    /// Attends the windows that peers have contacted since the last call.
+    #[cold]
+    pub(crate) fn attend_rung(&mut self) {
+        shm::take_rung(|slot| {
+            let Some(windows) = self.by_slot.get_mut(&slot) else { return };
+            for window in windows {
+                // SAFETY: as in `ours`.
+                let found = unsafe { window.as_mut() };
+                if !found.port.is_armed() {
+                    found.lingers = LOOKS_BEFORE_ARMING;
+                    if !found.attended {
+                        Self::add_attended(&mut self.attended, *window);
+                    }
+                }
             }
+        });
+        self.note_attended();
+    }
+
+    /// Looks at one window that nobody attends, another one each time: a peer that could not ring
+    /// is served in the end.
+    #[cold]
+    pub(crate) fn check_next(&mut self, host: &Host) -> bool {
+        if self.live.is_empty() {
+            return false;
         }
+        self.next_checked = (self.next_checked + 1) % self.live.len();
+        let mut window = self.live[self.next_checked];
+        // SAFETY: as in `attended`.
+        let found = unsafe { window.as_mut() };
+        let moved = !found.attended && found.advance(host);
+        if moved {
+            self.attend(window);
+        }
+        moved
     }
 
     /// Windows whose peers may tell this process something at any time.
@@ -647,9 +737,12 @@ impl Registry {
 
     /// Takes over a window that we serve.
     pub(crate) fn insert_ours(&mut self, window: Box<Window>) -> NonNull<Window> {
-        let handle = window.handle;
+        let (handle, number) = (window.handle, window.port.number());
         let window = NonNull::from(Box::leak(window));
         self.set(handle, Entry::Ours(window));
+        if let Some(number) = number {
+            self.by_slot.entry(slot(number)).or_default().push(window);
+        }
         self.live.push(window);
         self.attend(window);
         window
@@ -684,11 +777,17 @@ impl Registry {
         self.attended.retain(|other| *other != window);
         self.note_attended();
         // SAFETY: as in `ours`.
+        if let Some(number) = unsafe { window.as_ref() }.port.number()
+            && let Some(windows) = self.by_slot.get_mut(&slot(number))
+        {
+            windows.retain(|other| *other != window);
+        }
+        // SAFETY: as in `ours`.
         if let Some(shortcut) = unsafe { window.as_ref() }.shortcut {
             shortcut::give_back(shortcut);
         }
-        // SAFETY: `insert_ours` leaked this box and listed it as live; it was just taken from that list, so it comes
-        // back once.
+        // SAFETY: `insert_ours` leaked this box and listed it as live; it was just taken from that
+        // list, so it comes back once.
         unsafe { Box::from_raw(window.as_ptr()) }
     }
 

@@ -1,5 +1,5 @@
-//! The paper's section VIII.B in virtual time: LU decomposition and massive transactions, by the schedules of the programs on
-//! real ranks.
+//! The paper's section VIII.B in virtual time: LU decomposition and massive transactions, by the
+//! schedules of the programs on real ranks.
 
 use serde::Serialize;
 
@@ -144,8 +144,8 @@ pub struct Transactions {
     pub window: u64,
 }
 
-/// `count` transactions of each rank, after `warm_up` that do not count; at most `window` epochs pending (0: no bound), in any order
-/// or not.
+/// `count` transactions of each rank, after `warm_up` that do not count; at most `window` epochs
+/// pending (0: no bound), in any order or not.
 ///
 /// # Errors
 /// Wrong options, or a run that does not end.

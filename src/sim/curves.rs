@@ -8,7 +8,8 @@ use crate::engine::{Addr, Op, OpKind};
 use crate::transport::element::{native, reduction};
 use crate::transport::sim::US;
 
-/// Opens, fills and closes access epochs to a target that is late with all of them; or is that target.
+/// Opens, fills and closes access epochs to a target that is late with all of them; or is that
+/// target.
 struct PilesUp {
     epochs: u64,
     step: u64,
@@ -56,7 +57,8 @@ impl Script for PilesUp {
     }
 }
 
-/// So many closed access epochs with one put each are pending in one rank, and then complete one after the other.
+/// So many closed access epochs with one put each are pending in one rank, and then complete one
+/// after the other.
 ///
 /// # Errors
 /// If that does not end.

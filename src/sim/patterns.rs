@@ -1,8 +1,11 @@
-//! The paper's section VIII.A: its reference figure and its ten patterns, figures 2 to 11, as scripts.
+//! The paper's section VIII.A: its reference figure and its ten patterns, figures 2 to 11, as
+//! scripts.
 //!
-//! Every rank is on a node of its own. All meet in a barrier that costs nothing, which is time 0; who is late, or works, does so for
-//! 1000 µs. The series *blocking* and *nonblocking* are the paper's "New" and "New nonblocking"; the other pair is a reorder flag off and
-//! on, nonblocking calls only. Nothing but the calibration of the profile (one 1 MB put epoch) is taken from the paper.
+//! Every rank is on a node of its own. All meet in a barrier that costs nothing, which is time 0;
+//! who is late, or works, does so for 1000 µs. The series *blocking* and *nonblocking* are the
+//! paper's "New" and "New nonblocking"; the other pair is a reorder flag off and on, nonblocking
+//! calls only. Nothing but the calibration of the profile (one 1 MB put epoch) is taken from the
+//! paper.
 
 use serde::Serialize;
 
@@ -180,7 +183,8 @@ impl Pen {
             how,
         })
     }
-    /// Closes by `close` before or after 1000 µs of work: nonblocking closes can be early, blocking ones would forbid the overlap.
+    /// Closes by `close` before or after 1000 µs of work: nonblocking closes can be early, blocking
+    /// ones would forbid the overlap.
     fn work_and(self, slot: Slot, close: impl FnOnce(Self) -> Self) -> Self {
         if self.nonblocking { close(self).late().settle(slot) } else { close(self.late()) }
     }

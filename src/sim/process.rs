@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::script::{Slot, Step};
 use super::two_sided::Mail;
-use crate::engine::{Arrival, ExpectationId, Op, Rank, RequestId};
+use crate::engine::{Arrival, ExpectationId, LockHeld, Op, Rank, RequestId};
 use crate::transport::sim::Time;
 
 /// What a rank that waits needs before its script goes on.
@@ -13,8 +13,7 @@ pub(super) enum Wait {
     Request(u32, RequestId),
     Slot(Slot),
     AllSlots,
-    Lock(u32, Rank),
-    LockAll(u32),
+    Lock(u32, LockHeld),
     /// Locks asked for before; then the step that is put off.
     OlderLocks,
     /// The expectation in this place of a window.

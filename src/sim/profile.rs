@@ -11,8 +11,9 @@ pub struct Machine {
     pub network: Parameters,
     /// CPU time of any call, beside what it posts and handles.
     pub call: Time,
-    /// Floating-point operations per second of one core that updates a vector by another (two per element), all cores of its node
-    /// at the same, where the vectors updated stay in its part of the cache ...
+    /// Floating-point operations per second of one core that updates a vector by another (two per
+    /// element), all cores of its node at the same, where the vectors updated stay in its part of
+    /// the cache ...
     pub flops_cached: f64,
     /// ... and where they come from memory each time.
     pub flops_streaming: f64,
@@ -23,7 +24,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte: for asking what depends on what.
+    /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte: for asking what
+    /// depends on what.
     ///
     /// # Errors
     /// If there is none of that name, or the value does not fit.

@@ -1,4 +1,5 @@
-//! The schedules in C of `microbench/schedule`: the same steps that the programs on real ranks make by MPI calls.
+//! The schedules in C of `microbench/schedule`: the same steps that the programs on real ranks make
+//! by MPI calls.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -127,7 +128,8 @@ impl Schedule {
     pub fn lu(options: &LuOptions) -> Result<Self, String> {
         // SAFETY: the options are laid out as in schedule.h and only read.
         problem(unsafe { schedule_lu_problem(options) })?;
-        // SAFETY: the size is asked for before, and the memory is aligned for u64; the options have no problem.
+        // SAFETY: the size is asked for before, and the memory is aligned for u64; the options have
+        // no problem.
         let (state, opened) = unsafe {
             let mut state = memory(schedule_lu_size());
             let opened = schedule_lu_open(state.as_mut_ptr().cast(), options);
@@ -180,7 +182,8 @@ impl Schedule {
         }
     }
 
-    /// Where bytes are carried, a call has buffers of its own: an accumulate adds the amount and 1, an audit is remembered.
+    /// Where bytes are carried, a call has buffers of its own: an accumulate adds the amount and 1,
+    /// an audit is remembered.
     fn fill(&mut self, at: &mut Moment<'_>, step: &CStep, op: Op) -> Op {
         if !at.net.carries_bytes() {
             return op;
@@ -245,7 +248,8 @@ impl Script for Schedule {
             self.audit(at, request);
         }
         let mut step = CStep::default();
-        // SAFETY: the state was opened for this function and belongs to this schedule alone; the step is laid out as in schedule.h.
+        // SAFETY: the state was opened for this function and belongs to this schedule alone; the
+        // step is laid out as in schedule.h.
         let kind = unsafe { (self.next)(self.state.as_mut_ptr().cast(), &raw mut step) };
         let (window, peer) = (0, step.peer.max(0) as Rank);
         let group = if step.peer == OTHERS { Group::Others } else { Group::One(peer) };

@@ -3,7 +3,8 @@
 use crate::engine::{Arrival, Assert, LockMode, Op, Rank, Wanted};
 use crate::transport::sim::{Network, Time};
 
-/// A place for a request in a rank, chosen by its script. Small numbers: a rank keeps a table up to the largest.
+/// A place for a request in a rank, chosen by its script. Small numbers: a rank keeps a table up to
+/// the largest.
 pub type Slot = u32;
 
 /// How a call that may wait is made.
@@ -42,7 +43,8 @@ pub enum Step {
     Test { window: u32 },
     /// `MPI_Win_fence`
     Fence { window: u32, assert: Assert, how: How },
-    /// `MPI_Win_lock`. Blocking: waits for locks that the rank has asked for before, and for this one where the target is reached by load and store [EP-1].
+    /// `MPI_Win_lock`. Blocking: waits for locks that the rank has asked for before, and for this
+    /// one where the target is reached by load and store [EP-1].
     Lock { window: u32, mode: LockMode, target: Rank, assert: Assert, blocking: bool },
     /// `MPI_Win_lock_all`. Blocking: waits until it is held.
     LockAll { window: u32, assert: Assert, blocking: bool },
@@ -56,11 +58,13 @@ pub enum Step {
     AwaitCounters { window: u32, first: u32, number: u32, expected: u64, how: How },
     /// `MPIX_Win_reset_notify_value`; the next [`Moment::value`] tells what was taken.
     ResetCounter { window: u32, counter: u32 },
-    /// `MPIX_Notify_init`. Its request is named by a place of the rank's, which is like a [`Slot`] but of another table, and must be free.
+    /// `MPIX_Notify_init`. Its request is named by a place of the rank's, which is like a [`Slot`]
+    /// but of another table, and must be free.
     Expect { window: u32, wanted: Wanted, expected: u64, place: Slot },
     /// `MPI_Start` on the expectation in this place.
     StartExpecting { window: u32, place: Slot },
-    /// `MPI_Wait` on the expectation in this place, which was started; [`Moment::arrival`] tells its last notification, and it may be started again.
+    /// `MPI_Wait` on the expectation in this place, which was started; [`Moment::arrival`] tells
+    /// its last notification, and it may be started again.
     AwaitExpectation { window: u32, place: Slot },
     /// `MPI_Test` on it: [`Moment::flag`] tells the result; if it is true, as after the wait.
     TestExpectation { window: u32, place: Slot },
@@ -84,7 +88,8 @@ pub enum Step {
     Free(Slot),
     /// Computes for so long, without any call.
     Compute(Time),
-    /// Computes so many floating-point operations on so many bytes, at the machine's rate for what is or is not in cache.
+    /// Computes so many floating-point operations on so many bytes, at the machine's rate for what
+    /// is or is not in cache.
     Flops { flops: f64, bytes: u64 },
     /// `MPI_Send`
     Send { to: Rank, bytes: u64 },
@@ -106,7 +111,8 @@ pub struct Moment<'a> {
     pub flag: bool,
     /// What the last reset has taken.
     pub value: u64,
-    /// The last tagged notification of the last expectation that was met, or what the last probe has found.
+    /// The last tagged notification of the last expectation that was met, or what the last probe
+    /// has found.
     pub arrival: Option<Arrival>,
     /// The rank's memory is there, if the world carries bytes.
     pub net: &'a mut Network,

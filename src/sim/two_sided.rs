@@ -1,5 +1,5 @@
-//! Two-sided communication, as much of it as programs beside an epoch need: blocking send and receive, eager up to a size,
-//! beyond it with a handshake.
+//! Two-sided communication, as much of it as programs beside an epoch need: blocking send and
+//! receive, eager up to a size, beyond it with a handshake.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,12 @@
 //! Copies of more than a few words, between processes that share a cache or not.
 //!
-//! The C library's `memcpy` chooses by length alone. Measured on x86-64 servers, two choices are better for window memory:
-//! 32-byte registers up to a page (23 ns instead of 30), and `rep movsb` from an aligned destination above (1 MiB: 15 µs instead of 19
-//! alone, and instead of 26 if another processor has read the destination; 4 MiB: 77 instead of 82; 64 MiB: 3.5 ms instead of 4.8. String
-//! stores do not fetch the lines that they overwrite, which is also why registers are no good for more than a page, however fast they
-//! are within one cache). Elsewhere, and on processors without these, the C library's choice stands.
+//! The C library's `memcpy` chooses by length alone. Measured on x86-64 servers, two choices are
+//! better for window memory: 32-byte registers up to a page (23 ns instead of 30), and `rep movsb`
+//! from an aligned destination above (1 MiB: 15 µs instead of 19 alone, and instead of 26 if
+//! another processor has read the destination; 4 MiB: 77 instead of 82; 64 MiB: 3.5 ms instead of
+//! 4.8. String stores do not fetch the lines that they overwrite, which is also why registers are
+//! no good for more than a page, however fast they are within one cache). Elsewhere, and on
+//! processors without these, the C library's choice stands.
 
 /// Copies `len` bytes; the ranges may overlap.
 ///
@@ -48,7 +50,8 @@ mod x86 {
                 return by_string(from, to, len);
             }
             std::ptr::copy_nonoverlapping(from, to, len);
-            // [FE-2] Streaming stores, which the C library makes for long copies, are not ordered by the release that follows.
+            // [FE-2] Streaming stores, which the C library makes for long copies, are not ordered
+            // by the release that follows.
             if len > SHORT {
                 _mm_sfence();
             }
@@ -59,7 +62,8 @@ mod x86 {
     /// As [`copy_apart`].
     #[target_feature(enable = "avx2")]
     unsafe fn by_registers(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the first and the last register lie within the `len` bytes, the others between them.
+        // SAFETY: the first and the last register lie within the `len` bytes, the others between
+        // them.
         unsafe {
             let load = |at: usize| _mm256_loadu_si256(from.add(at).cast());
             let head = load(0);
@@ -87,14 +91,15 @@ mod x86 {
         }
     }
 
-    /// String stores are not ordered among themselves, but every store after the instruction is after them.
+    /// String stores are not ordered among themselves, but every store after the instruction is
+    /// after them.
     ///
     /// # Safety
     /// As [`copy_apart`].
     unsafe fn by_string(from: *const u8, to: *mut u8, len: usize) {
         let head = (LINE - to.addr() % LINE) % LINE;
-        // SAFETY: `head` is less than the shortest length; the string instruction moves exactly the rest, forwards (the
-        // direction flag is clear by the calling convention).
+        // SAFETY: `head` is less than the shortest length; the string instruction moves exactly the
+        // rest, forwards (the direction flag is clear by the calling convention).
         unsafe {
             std::ptr::copy_nonoverlapping(from, to, head);
             asm!(

@@ -1,11 +1,12 @@
 //! Codes of predefined datatypes and reductions, and the arithmetic behind accumulate.
 //!
-//! The codes are the same in every process of a job: an operation may be applied by the target or by the origin.
+//! The codes are the same in every process of a job: an operation may be applied by the target or
+//! by the origin.
 
 use crate::engine::{Element, Reduction};
 
-/// Datatypes with arithmetic of our own. Codes from [`FIRST_FOREIGN`] on are numbered by the host glue
-/// (its table of predefined datatypes) and reduced by the host through [`ForeignReduce`].
+/// Datatypes with arithmetic of our own. Codes from [`FIRST_FOREIGN`] on are numbered by the host
+/// glue (its table of predefined datatypes) and reduced by the host through [`ForeignReduce`].
 #[allow(missing_docs)]
 pub mod native {
     use super::Element;
@@ -37,8 +38,9 @@ pub fn native_extent(element: Element) -> Option<u8> {
     }
 }
 
-/// True if a native datatype has this reduction (MPI-4.1 section 6.9.2): no logical or bitwise operation on
-/// floating point, only bitwise ones on bytes, no minloc and maxloc. Replace and no_op exist for everything.
+/// True if a native datatype has this reduction (MPI-4.1 section 6.9.2): no logical or bitwise
+/// operation on floating point, only bitwise ones on bytes, no minloc and maxloc. Replace and no_op
+/// exist for everything.
 #[must_use]
 pub fn native_has(element: Element, reduction: Reduction) -> bool {
     let floating = matches!(element, native::F32 | native::F64);
@@ -73,8 +75,8 @@ pub mod reduction {
     pub const MAXLOC: Reduction = Reduction(13);
 }
 
-/// Reduces `count` elements, `inout = inout (op) input`, where `element` is foreign. The host glue gives
-/// `PMPI_Reduce_local`. Arguments: element, reduction, input, inout, count.
+/// Reduces `count` elements, `inout = inout (op) input`, where `element` is foreign. The host glue
+/// gives `PMPI_Reduce_local`. Arguments: element, reduction, input, inout, count.
 ///
 /// # Safety
 /// Both pointers must be valid for `count` elements of the datatype, and must not overlap.

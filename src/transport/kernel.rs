@@ -43,8 +43,8 @@ impl Combine {
     /// `inout = inout (op) input` over `len` bytes, whole elements.
     ///
     /// # Safety
-    /// `inout` must be valid for `len` bytes, `input` too unless the reduction is no_op. They must not
-    /// overlap. Nobody else may access `inout` meanwhile.
+    /// `inout` must be valid for `len` bytes, `input` too unless the reduction is no_op. They must
+    /// not overlap. Nobody else may access `inout` meanwhile.
     #[inline]
     pub(crate) unsafe fn apply(&self, input: *const u8, inout: *mut u8, len: usize) {
         // SAFETY: the caller's promise, divided by the extent where counts are meant.
@@ -67,7 +67,8 @@ impl Combine {
         }
     }
 
-    /// [`apply`](Self::apply) over `count` pieces of `len` bytes, that lie so many bytes apart on each side.
+    /// [`apply`](Self::apply) over `count` pieces of `len` bytes, that lie so many bytes apart on
+    /// each side.
     ///
     /// # Safety
     /// As [`apply`](Self::apply), for each piece.
@@ -125,11 +126,12 @@ impl Combine {
         }
     }
 
-    /// `inout, data = inout (op) data, inout` over `len` bytes, whole elements: as [`fetch_apply`](Self::fetch_apply)
-    /// where the result takes the input's place.
+    /// `inout, data = inout (op) data, inout` over `len` bytes, whole elements: as
+    /// [`fetch_apply`](Self::fetch_apply) where the result takes the input's place.
     ///
     /// # Safety
-    /// Both pointers must be valid for `len` bytes and must not overlap. Nobody else may access them meanwhile.
+    /// Both pointers must be valid for `len` bytes and must not overlap. Nobody else may access
+    /// them meanwhile.
     pub(crate) unsafe fn exchange_apply(&self, data: *mut u8, inout: *mut u8, len: usize) {
         let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
         let old = old.0.as_mut_ptr();
@@ -148,11 +150,13 @@ impl Combine {
     }
 }
 
-/// The largest whole number of elements of `extent` bytes in `bytes`, in bytes; at least one element.
+/// The largest whole number of elements of `extent` bytes in `bytes`, in bytes; at least one
+/// element.
 #[inline]
 pub(crate) fn whole(bytes: usize, extent: u8) -> usize {
     let extent = usize::from(extent.max(1));
-    // Extents are powers of two but for a few foreign ones; a division would cost more than the operation.
+    // Extents are powers of two but for a few foreign ones; a division would cost more than the
+    // operation.
     if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
 }
 
@@ -234,7 +238,8 @@ unsafe fn combine(
 /// Applies `f(inout, input)` element by element.
 ///
 /// # Safety
-/// Both pointers must be valid for all pieces, aligned or not, without overlap of one with the other.
+/// Both pointers must be valid for all pieces, aligned or not, without overlap of one with the
+/// other.
 #[inline(always)]
 unsafe fn each<T: Copy>(input: *const u8, inout: *mut u8, span: Span, f: impl Fn(T, T) -> T) {
     let (mut input, mut inout) = (input, inout);
@@ -332,12 +337,12 @@ where
     }
 }
 
-/// Compare and swap of one element of `len` bytes: `result = target`, and `target = origin` where it
-/// was equal to `compare`, byte by byte.
+/// Compare and swap of one element of `len` bytes: `result = target`, and `target = origin` where
+/// it was equal to `compare`, byte by byte.
 ///
 /// # Safety
-/// All pointers must be valid for `len` bytes; `result` overlaps none of the others, nobody else may
-/// access `target` meanwhile.
+/// All pointers must be valid for `len` bytes; `result` overlaps none of the others, nobody else
+/// may access `target` meanwhile.
 #[inline]
 pub(crate) unsafe fn compare_swap(
     target: *mut u8,
@@ -369,7 +374,8 @@ unsafe fn same(a: *const u8, b: *const u8, len: usize) -> bool {
     }
 }
 
-/// As [`compare_swap`], where the data are `origin` followed by `compare`, and the result takes their place.
+/// As [`compare_swap`], where the data are `origin` followed by `compare`, and the result takes
+/// their place.
 ///
 /// # Safety
 /// `data` must be valid for `2 * len` bytes, `target` for `len`, without overlap; `len` is at most

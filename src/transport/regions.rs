@@ -1,7 +1,7 @@
 //! The memory that a process has attached to a dynamic window.
 //!
-//! Pure bookkeeping: what may be attached and detached, and whether some bytes are covered. How others learn of it is the
-//! transport's business.
+//! Pure bookkeeping: what may be attached and detached, and whether some bytes are covered. How
+//! others learn of it is the transport's business.
 
 /// Attached memory: first byte, and the byte behind the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,13 @@ pub enum Refusal {
     NoRoom,
 }
 
-/// The attached memory of one process, in order of addresses. Regions never overlap, but may be neighbours.
+/// The attached memory of one process, in order of addresses. Regions never overlap, but may be
+/// neighbours.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     sorted: Vec<Region>,
-    /// Addresses at which memory of no bytes is attached: they cover nothing, but each is detached once.
+    /// Addresses at which memory of no bytes is attached: they cover nothing, but each is detached
+    /// once.
     empty: Vec<u64>,
 }
 
@@ -37,7 +39,8 @@ impl Regions {
         &self.sorted
     }
 
-    /// Attaches `len` bytes at `start`; gives the place of the new region, or nothing if it is empty.
+    /// Attaches `len` bytes at `start`; gives the place of the new region, or nothing if it is
+    /// empty.
     pub(crate) fn attach(&mut self, start: u64, len: u64) -> Result<Option<usize>, Refusal> {
         let end = start.checked_add(len).ok_or(Refusal::TooLong)?;
         if len == 0 {
@@ -52,8 +55,9 @@ impl Regions {
         Ok(Some(at))
     }
 
-    /// Detaches what was attached at `start`; gives the place where the region was, or nothing if it was empty. An empty one
-    /// can stand at the beginning of another: the other is taken first, as nobody can tell.
+    /// Detaches what was attached at `start`; gives the place where the region was, or nothing if
+    /// it was empty. An empty one can stand at the beginning of another: the other is taken first,
+    /// as nobody can tell.
     pub(crate) fn detach(&mut self, start: u64) -> Result<Option<usize>, Refusal> {
         if let Ok(at) = self.sorted.binary_search_by_key(&start, |region| region.start) {
             self.sorted.remove(at);
@@ -64,10 +68,41 @@ impl Regions {
         Ok(None)
     }
 
-    /// True if each of the `len` bytes at `start` is attached, in one region or in several neighbours.
+    /// True if each of the `len` bytes at `start` is attached, in one region or in several
+    /// neighbours.
     pub(crate) fn cover(&self, start: u64, len: u64) -> bool {
         covered(self.sorted.len(), start, len, |at| self.sorted[at]).is_some()
     }
+
+    /// True if each of `count` runs of `len` bytes is attached, the first at `start`, `stride`
+    /// apart.
+    pub(crate) fn cover_runs(&self, start: u64, len: u64, stride: i64, count: u64) -> bool {
+        runs_covered(start, len, stride, count, |at| {
+            covered(self.sorted.len(), at, len, |at| self.sorted[at])
+        })
+    }
+}
+
+/// [`Regions::cover_runs`], with a `look` at what covers a run. A region is looked for once,
+/// however many of the following runs it covers too. So there is at most one look more than
+/// regions.
+fn runs_covered(
+    start: u64,
+    len: u64,
+    stride: i64,
+    count: u64,
+    mut look: impl FnMut(u64) -> Option<Region>,
+) -> bool {
+    let mut run = 0;
+    while run < count {
+        let way = i64::try_from(run).ok().and_then(|run| stride.checked_mul(run));
+        let Some(at) = way.and_then(|way| start.checked_add_signed(way)) else { return false };
+        let Some(found) = look(at) else { return false };
+        let room = if stride < 0 { at - found.start } else { found.end - at - len };
+        let covered_too = room.checked_div(stride.unsigned_abs()).unwrap_or(count);
+        run = run.saturating_add(1).saturating_add(covered_too);
+    }
+    true
 }
 
 /// The region of `count` sorted ones, or the run of neighbours, that covers `len` bytes at `start`.
@@ -148,6 +183,51 @@ mod tests {
         }
         assert_eq!(regions.detach(150), Ok(Some(1)));
         assert!(!regions.cover(149, 2) && regions.cover(149, 1));
+    }
+
+    #[test]
+    fn runs_are_looked_for_once_in_each_region() {
+        let mut regions = Regions::default();
+        for start in [1000, 3000, 10_000] {
+            regions.attach(start, 1000).unwrap();
+        }
+        let looks = |start, len, stride, count| {
+            let mut looks = 0;
+            let look = |at| {
+                looks += 1;
+                covered(regions.sorted.len(), at, len, |at| regions.sorted[at])
+            };
+            let covered = runs_covered(start, len, stride, count, look);
+            assert_eq!(covered, regions.cover_runs(start, len, stride, count));
+            (covered, looks)
+        };
+        assert_eq!(looks(1000, 10, 10, 100), (true, 1));
+        assert_eq!(looks(1990, 10, -10, 100), (true, 1));
+        assert_eq!(looks(1000, 10, 10, 101), (false, 2));
+        assert_eq!(looks(1990, 10, -10, 101), (false, 2));
+        // Counts that no process has memory for.
+        assert_eq!(looks(1000, 10, 0, u64::MAX), (true, 1));
+        assert_eq!(looks(1000, 1, 1, u64::from(u32::MAX)), (false, 2));
+        assert_eq!(looks(1999, 1, -1, u64::from(u32::MAX)), (false, 2));
+        assert_eq!(looks(1000, 10, i64::MAX, 3), (false, 2));
+        assert_eq!(looks(1000, 10, i64::MIN, u64::MAX), (false, 1));
+        // From region to region, which lie in the gaps of the runs.
+        assert_eq!(looks(1000, 1000, 2000, 2), (true, 2));
+        assert_eq!(looks(1500, 500, 4250, 3), (false, 2));
+        // Run by run, against a plain walk.
+        for stride in [-900i64, -7, 0, 3, 500, 2000] {
+            for start in (900..4100).step_by(50) {
+                for count in 1..6u64 {
+                    let plain = (0..count as i64)
+                        .all(|run| regions.cover((start + run * stride) as u64, 20));
+                    assert_eq!(
+                        looks(start as u64, 20, stride, count).0,
+                        plain,
+                        "{start} {stride} {count}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -124,7 +124,9 @@ static void arguments(int t)
     BAD(MPI_ERR_COUNT, "count", MPI_Get_accumulate(&value, 2, MPI_INT64_T, &result, -2, MPI_INT64_T, t, 0, 1, pair, MPI_SUM, w.win));
     BAD(MPI_ERR_RANK, "rank", MPI_Put(&value, 2, MPI_INT64_T, ranks, 0, 1, pair, w.win));
     BAD(MPI_ERR_TRUNCATE, "larger", MPI_Put(&value, 3, MPI_INT64_T, t, 0, 1, pair, w.win));
-    BAD(MPI_ERR_TYPE, "smaller", MPI_Put(&value, 1, MPI_INT64_T, t, 0, 1, pair, w.win));
+    BAD(MPI_ERR_TRUNCATE, "larger", MPI_Get(&result, 1, MPI_INT64_T, t, 0, 1, pair, w.win));
+    BAD(MPI_ERR_TRUNCATE, "larger", MPI_Get(&result, 1, MPI_INT64_T, t, 0, 2, MPI_INT64_T, w.win));
+    BAD(MPI_ERR_TRUNCATE, "larger", MPI_Get_accumulate(&value, ONE, &result, ONE, t, 0, 2, MPI_INT64_T, MPI_SUM, w.win));
     BAD(MPI_ERR_TYPE, "datatype", MPI_Accumulate(&value, 2, MPI_DOUBLE, t, 0, 1, pair, MPI_SUM, w.win));
     BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, 2, MPI_INT64_T, t, 0, 1, pair, MPI_MAXLOC, w.win));
     BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, 2, MPI_INT64_T, t, 0, 1, pair, MPI_NO_OP, w.win));

@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static int me, ranks, failures;
@@ -119,13 +120,36 @@ __attribute__((unused)) static int test_end(void)
     return all != 0;
 }
 
-/* Ends the test in every process, saying why it cannot run here. The decision must be the same everywhere. */
+/*
+ * Ends the test in every process, saying why it cannot run here. The decision must be the same
+ * everywhere.
+ */
 __attribute__((unused)) static int test_skip(const char *why)
 {
     if (me == 0)
         printf("SKIP %s\n", why);
     MPI_Finalize();
     return 0;
+}
+
+/*
+ * Collective: whether every process sees that many bytes of memory that can be had, shared memory
+ * included. A test that needs more than a machine has would be killed by the system without a word.
+ */
+__attribute__((unused)) static int test_memory(long long bytes)
+{
+    char line[256];
+    long long kilobytes = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        sscanf(line, "MemAvailable: %lld", &kilobytes);
+    if (f)
+        fclose(f);
+    struct statvfs s;
+    int enough = kilobytes * 1024 >= bytes && statvfs("/dev/shm", &s) == 0 &&
+                 (long long)(s.f_bavail * s.f_frsize) >= bytes;
+    MPI_Allreduce(MPI_IN_PLACE, &enough, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return enough;
 }
 
 /* The two ways in which a window of ours gets its memory. */

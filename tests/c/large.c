@@ -1,25 +1,10 @@
 /*
- * One operation of more than 2 GiB, put and got, verified word by word; the window is larger than that, so that
- * displacements exceed 32 bits too. Needs about 10 GB of memory for a moment.
+ * One operation of more than 2 GiB, put and got, verified word by word; the window is larger than
+ * that, so that displacements exceed 32 bits too. Needs about 10 GB of memory for a moment.
  *
  *   large KIND
  */
 #include "check.h"
-#include <sys/statvfs.h>
-
-static long long available(void)
-{
-    char line[256];
-    long long kilobytes = 0;
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        sscanf(line, "MemAvailable: %lld", &kilobytes);
-    if (f)
-        fclose(f);
-    struct statvfs s;
-    long long shared = statvfs("/dev/shm", &s) == 0 ? (long long)s.f_bavail * s.f_frsize : 0;
-    return kilobytes * 1024 < shared ? kilobytes * 1024 : shared;
-}
 
 static uint64_t word(size_t i, int s) { return (i + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)s; }
 
@@ -27,9 +12,7 @@ int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
     REQUIRE(argc == 2 && ranks == 2);
-    long long room = available();
-    MPI(MPI_Bcast(&room, 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD));
-    if (room < 10ll << 30)
+    if (!test_memory(10ll << 30))
         return test_skip("less than 10 GB of memory available");
     const size_t words = (2300ull << 20) / 8, gap = 1 << 20; /* 2.25 GiB behind 1 MiB */
     Window w = window(strcmp(argv[1], "created") == 0, me == 1 ? (MPI_Aint)(words * 8 + 2 * gap) : 0, 1);

@@ -1,8 +1,8 @@
 /*
  * What the log says; the runner looks at it. Windows of every kind that is told apart, a wait that lasts more than
- * two seconds [EP-10], and epochs that are open when MPI_Finalize comes.
+ * two seconds [EP-10], epochs that are open when MPI_Finalize comes, and a lock of a window with no_locks=true.
  *
- *   log_lines CASE    CASE: windows | wait | open
+ *   log_lines CASE    CASE: windows | wait | open | locks (of 1 process)
  */
 #include "check.h"
 #include <time.h>
@@ -17,7 +17,7 @@ static double seconds(void)
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
-    REQUIRE(argc == 2 && ranks == 2);
+    REQUIRE(argc == 2 && ranks == (strcmp(argv[1], "locks") == 0 ? 1 : 2));
     if (strcmp(argv[1], "windows") == 0) {
         Window a = window(ALLOCATED, 64, 1), b = window(CREATED, 64, 1);
         MPI_Info info;
@@ -46,6 +46,19 @@ int main(int argc, char **argv)
             MPI(MPI_Win_complete(w.win));
         }
         MPI(MPI_Group_free(&other));
+        window_free(&w);
+    } else if (strcmp(argv[1], "locks") == 0) {
+        MPI_Info info;
+        MPI(MPI_Info_create(&info));
+        MPI(MPI_Info_set(info, "no_locks", "true"));
+        Window w = window_on(ALLOCATED, 64, 1, info, MPI_COMM_WORLD);
+        MPI(MPI_Info_free(&info));
+        for (int turn = 0; turn < 3; turn++) {
+            MPI(MPI_Win_lock_all(0, w.win));
+            MPI(MPI_Win_unlock_all(w.win));
+            MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
+            MPI(MPI_Win_unlock(me, w.win));
+        }
         window_free(&w);
     } else {
         Window w = window(ALLOCATED, 64, 1);

@@ -116,20 +116,32 @@ class Entry:
         return os.path.join(host.build, f"{self.name}.{self.mode}")
 
 
-def example_of_readme():
-    """The C program that README.md prints."""
-    text = open(os.path.join(ROOT, "README.md")).read()
-    block = re.search(r"^```c\n(.*?)^```", text, re.M | re.S)
-    if not block:
-        raise SystemExit("README.md prints no C program")
-    return block.group(1)
+# The complete programs that the user documentation prints: page, language, which of its programs.
+EXAMPLES = {
+    "example_fence": ("getting-started.md", "c", 0),
+    "example_fortran": ("getting-started.md", "fortran", 0),
+    "example_counters": ("notified-access.md", "c", 0),
+    "example_tags": ("notified-access.md", "c", 1),
+}
+
+
+def example(name):
+    """A complete program that a page of docs/user prints, and the ending of its file."""
+    page, language, number = EXAMPLES[name]
+    with open(os.path.join(ROOT, "docs", "user", page)) as f:
+        blocks = re.findall(rf"^```{language}\n(.*?)^```", f.read(), re.M | re.S)
+    programs = [b for b in blocks if re.search(r"\bint main\(|^program ", b, re.M)]
+    if number >= len(programs):
+        raise SystemExit(f"docs/user/{page} prints {len(programs)} complete {language} programs")
+    return programs[number], ".c" if language == "c" else ".f90"
 
 
 def source_of(entry, host):
-    if entry.name == "readme_example":
-        path = os.path.join(host.build, "readme_example.c")
+    if entry.name in EXAMPLES:
+        text, ending = example(entry.name)
+        path = os.path.join(host.build, entry.name + ending)
         with open(path, "w") as f:
-            f.write(example_of_readme())
+            f.write(text)
         return path
     for folder, ending in ((HERE, ".c"), (HERE, ".cpp"), (FORTRAN, ".F90"), (FORTRAN, ".f90")):
         path = os.path.join(folder, entry.name + ending)
@@ -144,7 +156,7 @@ def compile_line(entry, host, source, sanitize):
     line = shlex.split(host.mpicc)
     if source.endswith(".cpp"):
         line += ["-x", "c++", "-Wall", "-Wextra", "-Werror"]
-    elif entry.name == "readme_example":
+    elif entry.name in EXAMPLES:
         pass  # as printed
     else:
         line += FLAGS
@@ -156,7 +168,7 @@ def compile_line(entry, host, source, sanitize):
     else:
         # Linked in that order: with `alone`, libraries that nothing is taken from are left out, the wrapper's among them.
         line += ["-DPLAIN"] + (["-Wl,--as-needed"] if entry.mode == "alone" else [])
-    return line + ([] if entry.name == "readme_example" else ["-lpthread", "-ldl"])
+    return line + ([] if entry.name in EXAMPLES else ["-lpthread", "-ldl"])
 
 
 def compile_fortran(entry, host, source):
@@ -213,11 +225,35 @@ def processes_of(binary):
     return found
 
 
-def segments():
+def segments(of_hosts=False):
+    """The names of the segments in /dev/shm: those of the hosts, or all others."""
     try:
-        return {n for n in os.listdir("/dev/shm") if not HOST_SEGMENTS.match(n)}
+        return {n for n in os.listdir("/dev/shm") if bool(HOST_SEGMENTS.match(n)) == of_hosts}
     except OSError:
         return set()
+
+
+def sweep(before):
+    """Removes what a killed host left since then: windows of the tests that follow need the memory."""
+    left = segments(of_hosts=True) - before
+    if not left:
+        return
+    mapped = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            mapped.update(re.findall(r"/dev/shm/(\S+)", open(f"/proc/{pid}/maps").read()))
+        except OSError:
+            pass  # gone
+    for name in left - mapped:
+        try:
+            os.unlink(f"/dev/shm/{name}")
+        except OSError:
+            pass  # its host was slower than we thought
+
+
+def memory_available():
+    kilobytes = re.search(r"^MemAvailable: *(\d+)", open("/proc/meminfo").read(), re.M)
+    return f"{int(kilobytes[1]) / 2**20:.1f} GiB" if kilobytes else "unknown"
 
 
 def until(condition, seconds):
@@ -313,7 +349,7 @@ def run_one(entry, host, options):
         env[key] = value
     binary = os.path.realpath(entry.binary(host))
     limit = entry.limit * options.slowdown
-    before = segments()
+    before, before_of_hosts = segments(), segments(of_hosts=True)
     process = subprocess.Popen(
         host.command(entry.ranks, env, options.wrap, binary, entry.args),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, cwd=host.build)
@@ -344,6 +380,7 @@ def run_one(entry, host, options):
         kill_processes(binary)
     if not until(lambda: not segments() - before, 2):
         wrong.append("segments left behind: %s" % sorted(segments() - before))
+    sweep(before_of_hosts)
     skip = re.search(r"^SKIP (.*)$", output, re.M)
     if skip and code == 0 and not wrong:
         return "SKIP " + skip.group(1), output
@@ -438,6 +475,8 @@ def main():
                 for note in re.findall(r"^NOTE (.*)$", output, re.M):
                     print(f"     {note}", flush=True)
                 hung += "NOTE the host hung in its own MPI_Finalize" in output
+                if word == "FAIL":
+                    print(f"     | memory available now: {memory_available()}", flush=True)
                 if word == "FAIL" or options.verbose:
                     print("".join(f"     | {line}\n" for line in output.splitlines()[-40:]), end="", flush=True)
                 if word == "ok  ":

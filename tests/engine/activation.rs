@@ -1,4 +1,5 @@
-//! [EP-6], [AC-1] to [AC-3]: which epoch may overtake which. One table: every pair of kinds, every setting of the flags.
+//! [EP-6], [AC-1] to [AC-3]: which epoch may overtake which. One table: every pair of kinds, every
+//! setting of the flags.
 
 use mpix_rma::engine::*;
 
@@ -217,10 +218,12 @@ fn ac1_each_flag_relaxes_its_pair_of_kinds() {
     }
 }
 
-/// The flags hold against *every* earlier epoch that is still active, not only against the one just before.
+/// The flags hold against *every* earlier epoch that is still active, not only against the one just
+/// before.
 #[test]
 fn ac1_flags_count_against_every_earlier_active_epoch() {
-    // The access may overtake the exposure before it, which overtook an access that the later access may not overtake.
+    // The access may overtake the exposure before it, which overtook an access that the later
+    // access may not overtake.
     let flags = ReorderFlags {
         exposure_after_access: true,
         access_after_exposure: true,
@@ -248,7 +251,8 @@ fn ac1_flags_count_against_every_earlier_active_epoch() {
     w.finish();
 }
 
-/// [AC-2], the case that memory consistency needs: a lock on self is a local access under an exposure.
+/// [AC-2], the case that memory consistency needs: a lock on self is a local access under an
+/// exposure.
 #[test]
 fn ac2_an_exposure_and_a_lock_on_self_stay_in_order() {
     for bits in 0..16 {
@@ -273,7 +277,8 @@ fn ac2_no_flag_moves_a_fence_or_a_lock_all() {
     }
 }
 
-/// [AC-3]: with every flag on, a second shared lock on a target waits for the first, though nobody else is there.
+/// [AC-3]: with every flag on, a second shared lock on a target waits for the first, though nobody
+/// else is there.
 #[test]
 fn ac3_two_lock_epochs_on_one_target_are_never_active_together() {
     for (first, second) in
@@ -294,7 +299,8 @@ fn ac3_two_lock_epochs_on_one_target_are_never_active_together() {
     }
 }
 
-/// Deferred epochs are looked at again each time an epoch completes, as far as the first that is blocked.
+/// Deferred epochs are looked at again each time an epoch completes, as far as the first that is
+/// blocked.
 #[test]
 fn activation_goes_on_as_far_as_it_can() {
     let mut w = World::new(3);

@@ -18,8 +18,8 @@ fn count(bytes: i64) {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor unwinds (the thread-locals
-// are constant-initialised and have no destructor).
+// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor
+// unwinds (the thread-locals are constant-initialised and have no destructor).
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);

@@ -1,7 +1,9 @@
-//! Cost with many epochs pending: calls of the port and time per epoch, and memory [MA-1, DESIGN section 7].
+//! Cost with many epochs pending: calls of the port and time per epoch, and memory [MA-1, DESIGN
+//! section 7].
 //!
-//! Two windows over a port that answers at once and keeps no records of its own. The port's calls are counted and asserted;
-//! times are printed (`cargo test --release --test engine cost -- --nocapture`) and only their order of magnitude is asserted.
+//! Two windows over a port that answers at once and keeps no records of its own. The port's calls
+//! are counted and asserted; times are printed (`cargo test --release --test engine cost --
+//! --nocapture`) and only their order of magnitude is asserted.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -168,7 +170,8 @@ fn put(target: Rank) -> Op {
     }
 }
 
-/// How `n` epochs of process 0 come to be pending, and how they end. Gives the number of requests that must complete.
+/// How `n` epochs of process 0 come to be pending, and how they end. Gives the number of requests
+/// that must complete.
 type Scenario = fn(&mut Pair, u64) -> u64;
 
 /// Access epochs whose target posts only when all are there.
@@ -230,8 +233,9 @@ fn mixed(p: &mut Pair, n: u64) -> u64 {
     2 + n / 5 * 8
 }
 
-/// Processor time of this thread, in this program and in the kernel: unlike the clock, it does not run while others have the
-/// processor. The kernel's part is the price of fresh pages, which a few pending epochs do not need.
+/// Processor time of this thread, in this program and in the kernel: unlike the clock, it does not
+/// run while others have the processor. The kernel's part is the price of fresh pages, which a few
+/// pending epochs do not need.
 fn thread_time() -> (Duration, Duration) {
     // SAFETY: all zeros is a value of this plain structure.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -320,7 +324,8 @@ fn cost_per_epoch_is_flat_up_to_a_million_pending() {
             many.calls,
             few.calls
         );
-        // Quadratic behaviour would show as a factor of thousands; a loaded machine does not reach this.
+        // Quadratic behaviour would show as a factor of thousands; a loaded machine does not reach
+        // this.
         assert!(
             many.user_ns < 20.0 * few.user_ns.max(50.0),
             "{name}: {} ns per epoch, {} with few",
@@ -408,7 +413,8 @@ fn a_recorded_operation_takes_64_bytes() {
     assert!(alloc::live() - before < 128 << 10, "memory returns");
 }
 
-/// A put in an active, granted epoch allocates nothing, and neither does a warm lock epoch around it.
+/// A put in an active, granted epoch allocates nothing, and neither does a warm lock epoch around
+/// it.
 #[test]
 fn a_granted_put_allocates_nothing() {
     let mut pair = Pair::new(ReorderFlags::default());

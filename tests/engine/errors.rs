@@ -6,7 +6,8 @@ use crate::world::*;
 
 const NONE: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 
-/// What a wrong call must not change: nothing asked of the transport, nothing different about the window.
+/// What a wrong call must not change: nothing asked of the transport, nothing different about the
+/// window.
 fn snapshot(w: &World, me: Rank) -> impl PartialEq + std::fmt::Debug + use<> {
     let window = w.window(me);
     let held: Vec<bool> = (0..w.size())
@@ -52,6 +53,9 @@ fn refuse_any(w: &mut World, call: Call, errors: &[SyncError]) {
         0,
         &[1],
     );
+    if let Call::Put(target) | Call::RequestPut(target) = call {
+        assert!(!w.window(0).covers(target), "{call:?}");
+    }
     let result = w.raw(0, |win, p| match call {
         Call::Post => win.post(p, &[1], NONE),
         Call::Start => win.start(p, &[1], NONE),
@@ -202,7 +206,8 @@ fn in_a_fence_epoch_with_operations() {
     assert_eq!(w.mem(1, 0, 1), [5]);
 }
 
-/// Wrong calls are refused in deferred epochs as in active ones: they speak of the application's view.
+/// Wrong calls are refused in deferred epochs as in active ones: they speak of the application's
+/// view.
 #[test]
 fn behind_a_pending_epoch() {
     let mut w = World::new(3);

@@ -50,7 +50,8 @@ fn fe1_a_fence_is_a_barrier_with_noprecede_too() {
     }
 }
 
-/// The target may still be storing before its fence: operations of the next epoch leave only after the barrier.
+/// The target may still be storing before its fence: operations of the next epoch leave only after
+/// the barrier.
 #[test]
 fn fe1_operations_leave_only_after_the_barrier() {
     for assert in [Assert::default(), NOPRECEDE] {

@@ -17,7 +17,8 @@ fn fl1_later_operations_do_not_delay_a_flush() {
     w.finish();
 }
 
-/// A younger call that finishes first does not count for the flush (the paper's "younger" is a slip).
+/// A younger call that finishes first does not count for the flush (the paper's "younger" is a
+/// slip).
 #[test]
 fn fl1_younger_completions_do_not_satisfy_a_flush() {
     let mut w = World::new(2);
@@ -185,7 +186,8 @@ fn fl1_many_flushes_in_one_epoch() {
     w.finish();
 }
 
-/// With nothing outstanding a flush is complete, and asks nothing of the transport; the epoch of another target does not hold it up.
+/// With nothing outstanding a flush is complete, and asks nothing of the transport; the epoch of
+/// another target does not hold it up.
 #[test]
 fn a_flush_of_nothing_is_complete() {
     let mut w = World::new(3);

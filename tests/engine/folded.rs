@@ -1,4 +1,5 @@
-//! Lock epochs that are alone are kept in a short form: nothing may show it, whatever comes between lock and unlock.
+//! Lock epochs that are alone are kept in a short form: nothing may show it, whatever comes between
+//! lock and unlock.
 
 use mpix_rma::engine::*;
 
@@ -6,7 +7,8 @@ use crate::world::*;
 
 const NO_ASSERT: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 
-/// A lock_all, or a lock of rank 1 of either mode. The third exclusive lock of a process goes by its licence.
+/// A lock_all, or a lock of rank 1 of either mode. The third exclusive lock of a process goes by
+/// its licence.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Shared,

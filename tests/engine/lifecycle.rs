@@ -37,7 +37,8 @@ fn ep1_opening_calls_return_while_nothing_is_granted() {
     assert!(w.done(holder) && w.done(lock) && w.done(lock_all));
 }
 
-/// After a nonblocking lock, loads and stores are allowed once a flush has completed; it never completes before the grant.
+/// After a nonblocking lock, loads and stores are allowed once a flush has completed; it never
+/// completes before the grant.
 #[test]
 fn ep1_a_flush_tells_that_the_lock_is_held() {
     for mode in [LockMode::Shared, LockMode::Exclusive] {
@@ -169,7 +170,8 @@ fn ep3_accesses_and_exposures_match_in_order() {
     }
 }
 
-/// The example of the paper's section VII.B: the sixth access of P0 is the fifth to P1 and the second to P2.
+/// The example of the paper's section VII.B: the sixth access of P0 is the fifth to P1 and the
+/// second to P2.
 #[test]
 fn ep3_order_is_kept_per_pair() {
     let groups: [&[Rank]; 6] = [&[1], &[1], &[1], &[1], &[2], &[1, 2]];
@@ -346,7 +348,8 @@ fn ep7_overlap_is_remembered_through_deferral() {
     w.finish();
 }
 
-/// What was closed before the opening call binds, what was closed after it does not; one after both waits for both.
+/// What was closed before the opening call binds, what was closed after it does not; one after both
+/// waits for both.
 #[test]
 fn ep7_only_epochs_closed_before_the_opening_call_bind() {
     let mut w = World::new(4);
@@ -467,7 +470,8 @@ fn ep9_epochs_are_closed_before_they_are_activated() {
 
 // ---- EP-10 ----
 
-/// An early slow put and a late fast one to the same place, in epochs of every kind: the later epoch's value stays.
+/// An early slow put and a late fast one to the same place, in epochs of every kind: the later
+/// epoch's value stays.
 #[test]
 fn ep10_epochs_take_effect_in_the_order_of_the_blocking_form() {
     type Epoch = fn(&mut World, u8);
@@ -527,7 +531,8 @@ fn ep10_a_fence_comes_after_what_was_closed_before_it() {
 
 // ---- EP-11 ----
 
-/// `fence; put; fence; lock; put; unlock; post; wait; free`, with every way to end the program after the fence.
+/// `fence; put; fence; lock; put; unlock; post; wait; free`, with every way to end the program
+/// after the fence.
 #[test]
 fn ep11_the_tentative_epoch_dissolves() {
     type Call = fn(&mut World);

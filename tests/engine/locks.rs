@@ -1,5 +1,6 @@
-//! [LK-1] to [LK-6]: order, hand-over without the target, cost, and the two kinds of locks beside each other.
-//! Mutual exclusion is checked in every test by the world, at each operation and wherever a lock is seen to be held.
+//! [LK-1] to [LK-6]: order, hand-over without the target, cost, and the two kinds of locks beside
+//! each other. Mutual exclusion is checked in every test by the world, at each operation and
+//! wherever a lock is seen to be held.
 
 use mpix_rma::engine::*;
 
@@ -254,8 +255,8 @@ fn lk3_the_releaser_grants_neighbouring_readers_itself() {
 
 // ---- LK-4 ----
 
-/// An uncontended exclusive lock is two atomics: the window's word and the target's; for a process that locks often, a word of
-/// its own and the target's.
+/// An uncontended exclusive lock is two atomics: the window's word and the target's; for a process
+/// that locks often, a word of its own and the target's.
 #[test]
 fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
     for (me, target) in [(0, 1), (1, 0), (2, 2), (0, 0), (1, 2)] {
@@ -267,7 +268,8 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
             w.rank(me).exclusive(target);
             w.drive();
             assert!(w.holds(me, target));
-            // The third one gets the licence, by one exchange on a word of the window and one on its own.
+            // The third one gets the licence, by one exchange on a word of the window and one on
+            // its own.
             let more = if round == 2 { 2 } else { 0 };
             assert_eq!(
                 w.net.calls[me as usize].rmw() - before.rmw(),
@@ -369,8 +371,9 @@ fn lk5_acquisition_is_eager() {
 
 // ---- LK-6 ----
 
-/// A lock whose licence is revoked before its first use registers without asking for another one. Else a process that is slower than the
-/// lock_alls that wait could lose one licence after the other, and never take its second lock while they wait for its first.
+/// A lock whose licence is revoked before its first use registers without asking for another one.
+/// Else a process that is slower than the lock_alls that wait could lose one licence after the
+/// other, and never take its second lock while they wait for its first.
 #[test]
 fn lk6_a_licence_that_is_revoked_before_its_use_is_not_asked_for_again() {
     let (me, waits, held, wanted) = (1, 2, 0, 3);
@@ -401,7 +404,8 @@ fn lk6_a_licence_that_is_revoked_before_its_use_is_not_asked_for_again() {
     w.finish();
 }
 
-/// A waiting lock_all holds nothing: whoever holds a lock gets further locks, shared and exclusive, past it.
+/// A waiting lock_all holds nothing: whoever holds a lock gets further locks, shared and exclusive,
+/// past it.
 #[test]
 fn lk6_a_holder_is_never_queued_behind_a_waiting_lock_all() {
     for first in [LockMode::Exclusive, LockMode::Shared] {
@@ -428,7 +432,8 @@ fn lk6_a_holder_is_never_queued_behind_a_waiting_lock_all() {
     }
 }
 
-/// Two holders that wait for each other's targets in turn, with a lock_all waiting between: no deadlock.
+/// Two holders that wait for each other's targets in turn, with a lock_all waiting between: no
+/// deadlock.
 #[test]
 fn lk6_nested_locks_pass_waiting_lock_alls() {
     let mut w = World::new(5);
@@ -507,7 +512,8 @@ fn lk6_lock_alls_do_not_starve_an_exclusive_lock() {
     panic!("the exclusive lock starves");
 }
 
-/// Requests that have to let a lock_all pass leave in the order in which their epochs were opened [EP-10], shared ones too.
+/// Requests that have to let a lock_all pass leave in the order in which their epochs were opened
+/// [EP-10], shared ones too.
 #[test]
 fn lk6_requests_that_waited_for_a_lock_all_leave_in_order_of_opening() {
     let mut w = World::new(6);
@@ -535,7 +541,8 @@ fn lk6_requests_that_waited_for_a_lock_all_leave_in_order_of_opening() {
     w.finish();
 }
 
-/// Many lock_alls wait behind one exclusive lock and all are served; then the exclusive ones that came after them.
+/// Many lock_alls wait behind one exclusive lock and all are served; then the exclusive ones that
+/// came after them.
 #[test]
 fn lk6_waiting_lock_alls_and_later_exclusive_locks_all_end() {
     let mut w = World::new(8);

@@ -1,7 +1,9 @@
-//! The engine over an in-memory transport in virtual time: one named test, or more, per requirement.
+//! The engine over an in-memory transport in virtual time: one named test, or more, per
+//! requirement.
 //!
-//! Besides what a test asserts, [`world::World`] checks every operation, signal, lock and completion against what the
-//! application has called; `World::finish` checks that nothing is left over.
+//! Besides what a test asserts, [`world::World`] checks every operation, signal, lock and
+//! completion against what the application has called; `World::finish` checks that nothing is left
+//! over.
 //!
 //! | requirement | where |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Notifications: counters rise behind the data, in every kind of epoch, and waits for them end when they have.
+//! Notifications: counters rise behind the data, in every kind of epoch, and waits for them end
+//! when they have.
 
 use mpix_rma::engine::*;
 
@@ -109,7 +110,8 @@ fn closing_waits_for_notifications() {
     w.finish();
 }
 
-/// A reset gives what had come and moves the base: what comes later counts from 0, and nothing is lost between two resets.
+/// A reset gives what had come and moves the base: what comes later counts from 0, and nothing is
+/// lost between two resets.
 #[test]
 fn a_reset_loses_nothing() {
     let mut w = World::new(3);

@@ -1,5 +1,6 @@
-//! The ten patterns of the paper's section VIII.A in virtual time: a 1 MB transfer takes 340, the late process comes at 1000.
-//! Each is run as the paper runs it, blocking against nonblocking, or with its flag off and on.
+//! The ten patterns of the paper's section VIII.A in virtual time: a 1 MB transfer takes 340, the
+//! late process comes at 1000. Each is run as the paper runs it, blocking against nonblocking, or
+//! with its flag off and on.
 
 use mpix_rma::engine::*;
 

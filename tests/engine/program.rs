@@ -1,4 +1,5 @@
-//! Programs: a list of calls per process, blocking and nonblocking mixed, run side by side in a [`World`].
+//! Programs: a list of calls per process, blocking and nonblocking mixed, run side by side in a
+//! [`World`].
 
 use mpix_rma::engine::*;
 

@@ -1,4 +1,5 @@
-//! Whole programs that the standard allows, in blocking form, in nonblocking form, and mixed [EP-7, EP-10, EP-11].
+//! Whole programs that the standard allows, in blocking form, in nonblocking form, and mixed [EP-7,
+//! EP-10, EP-11].
 
 use mpix_rma::engine::*;
 
@@ -105,7 +106,8 @@ fn the_symmetric_program_ends_ten_thousand_times() {
     run_symmetric(3, 10_000, |_| [Blocking; 2], false, Mode::Immediate);
 }
 
-/// `fence; put; fence; lock; put; unlock; post; wait`, with the partner's `start; put; complete` [EP-11].
+/// `fence; put; fence; lock; put; unlock; post; wait`, with the partner's `start; put; complete`
+/// [EP-11].
 #[test]
 fn a_fence_may_be_followed_by_any_epoch() {
     for how in [Blocking, Nonblocking] {
@@ -176,9 +178,10 @@ fn an_exposure_overlaps_other_epochs_of_its_process() {
     }
 }
 
-/// Several locks at once, taken in a common order, opened and closed in every nesting. (In nonblocking form each process
-/// here enters all queues before another one runs: in general, locks that are granted independently [EP-7] need a blocking lock
-/// or a flush between them before a process may wait for anything while it holds them.)
+/// Several locks at once, taken in a common order, opened and closed in every nesting. (In
+/// nonblocking form each process here enters all queues before another one runs: in general, locks
+/// that are granted independently [EP-7] need a blocking lock or a flush between them before a
+/// process may wait for anything while it holds them.)
 #[test]
 fn locks_of_several_targets_nest_and_cross() {
     for how in [Blocking, Nonblocking] {
@@ -214,7 +217,8 @@ fn locks_of_several_targets_nest_and_cross() {
     }
 }
 
-/// Exclusive locks, shared locks and lock_alls of many processes at once: every one ends, and counts right.
+/// Exclusive locks, shared locks and lock_alls of many processes at once: every one ends, and
+/// counts right.
 #[test]
 fn locks_of_all_kinds_contend() {
     for ranks in [2, 3, 5, 8] {

@@ -1,10 +1,11 @@
 //! Small random programs, run in random order over a disorderly network, against a reference.
 //!
-//! A program is a list of transactions (fences, accesses, locks of every kind). Each process performs its part of each
-//! transaction in that one order, so that a program in blocking form under the strongest synchronisation ends; so must
-//! every mix of blocking and nonblocking calls [EP-10]. Every cell has one writer, or is added to, or is written under an
-//! exclusive lock; so the memory at the end is known. Most programs run with the reorder flags off [EP-10], some with some of
-//! them on.
+//! A program is a list of transactions (fences, accesses, locks of every kind). Each process
+//! performs its part of each transaction in that one order, so that a program in blocking form
+//! under the strongest synchronisation ends; so must every mix of blocking and nonblocking calls
+//! [EP-10]. Every cell has one writer, or is added to, or is written under an exclusive lock; so
+//! the memory at the end is known. Most programs run with the reorder flags off [EP-10], some with
+//! some of them on.
 //!
 //! To replay one program: `MPIX_WORLD_SEED=<seed> cargo test --test engine random -- --nocapture`.
 //! To run more of them: `MPIX_WORLD_PROGRAMS=<number>`.
@@ -123,7 +124,8 @@ impl Generator {
 
     /// Some operations of `me` to `target`; `flushes` in a passive epoch.
     fn operations(&mut self, me: Rank, target: Rank, flushes: bool) {
-        // With a flag on, epochs may take effect in another order: then cells are disjoint, as the flags demand.
+        // With a flag on, epochs may take effect in another order: then cells are disjoint, as the
+        // flags demand.
         if self.flags == ReorderFlags::default() && self.one_in(2) {
             self.values += 1;
             let (disp, value) = (LAST + 8 * me as usize, self.values);
@@ -227,8 +229,9 @@ impl Generator {
     fn locks(&mut self) {
         let me = self.any_rank();
         let mut targets = self.any_group();
-        // A lock that overtakes an earlier epoch may be held while the next one has to wait for that epoch: with a flag on,
-        // hold-and-wait is the program's own affair (EP-10 speaks of the flags off).
+        // A lock that overtakes an earlier epoch may be held while the next one has to wait for
+        // that epoch: with a flag on, hold-and-wait is the program's own affair (EP-10 speaks of
+        // the flags off).
         targets.truncate(if self.flags == ReorderFlags::default() { 2 } else { 1 });
         targets.sort();
         // The own window is not locked while it is exposed.
@@ -236,8 +239,9 @@ impl Generator {
             self.end_exposure(me);
         }
         for (i, &target) in targets.iter().enumerate() {
-            // Locks of different targets are granted independently [EP-7], so a common order of the calls alone is no
-            // protection against hold-and-wait: who blocks between lock and unlock must hold the earlier ones.
+            // Locks of different targets are granted independently [EP-7], so a common order of the
+            // calls alone is no protection against hold-and-wait: who blocks between lock and
+            // unlock must hold the earlier ones.
             let how = if i + 1 < targets.len() { How::Blocking } else { self.how() };
             let mode = self.any_mode();
             self.push(me, Step::Lock(mode, target, how));

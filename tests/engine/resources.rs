@@ -1,10 +1,12 @@
-//! "No resource now" is a normal answer, driven again by progress: operations keep their order, signals their latest value.
+//! "No resource now" is a normal answer, driven again by progress: operations keep their order,
+//! signals their latest value.
 
 use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// Refused operations leave in the order of the calls, later ones behind them: accumulates stay in order.
+/// Refused operations leave in the order of the calls, later ones behind them: accumulates stay in
+/// order.
 #[test]
 fn refused_operations_are_driven_again_in_order() {
     for mode in [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending] {
@@ -112,7 +114,8 @@ fn requests_of_refused_operations_wait() {
     w.finish();
 }
 
-/// A grant, a done, a barrier hop that the transport refuses is sent later; the rest of the program waits for it.
+/// A grant, a done, a barrier hop that the transport refuses is sent later; the rest of the program
+/// waits for it.
 #[test]
 fn refused_signals_are_driven_again() {
     for word in [Word::Grant, Word::Done, Word::Fence] {
@@ -143,8 +146,9 @@ fn refused_signals_are_driven_again() {
     }
 }
 
-/// An epoch is complete when its notifications have been sent, not before (the paper's section VI, "internal lifetime"):
-/// who has seen the request complete may compute for as long as it likes without delaying the target.
+/// An epoch is complete when its notifications have been sent, not before (the paper's section VI,
+/// "internal lifetime"): who has seen the request complete may compute for as long as it likes
+/// without delaying the target.
 #[test]
 fn an_access_is_not_complete_before_its_done_has_left() {
     let mut w = World::with_mode(2, Mode::Immediate);
@@ -188,7 +192,8 @@ fn refused_words_may_merge() {
     assert_eq!(w.signals(Word::Done).last().map(|s| s.value), Some(5));
 }
 
-/// A refused value that a later one has overtaken is not sent again: a word only rises, and a message costs.
+/// A refused value that a later one has overtaken is not sent again: a word only rises, and a
+/// message costs.
 #[test]
 fn an_overtaken_word_is_not_sent_twice() {
     let flags = ReorderFlags { exposure_after_exposure: true, ..Default::default() };

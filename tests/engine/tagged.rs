@@ -1,5 +1,5 @@
-//! Tagged notifications: they come behind their data in every kind of epoch, and meet what expects them. The matching itself is tested
-//! beside its code, against a search in lists.
+//! Tagged notifications: they come behind their data in every kind of epoch, and meet what expects
+//! them. The matching itself is tested beside its code, against a search in lists.
 
 use mpix_rma::engine::*;
 
@@ -68,7 +68,8 @@ fn a_tagged_notification_comes_behind_a_get() {
     w.finish();
 }
 
-/// Deferred epochs keep their notifications, and give them after activation, in order, each with its own tag.
+/// Deferred epochs keep their notifications, and give them after activation, in order, each with
+/// its own tag.
 #[test]
 fn deferred_epochs_tell_their_tags_after_they_are_activated() {
     let mut w = World::new(2);
@@ -129,7 +130,8 @@ fn every_kind_of_epoch_tells_tags() {
     w.finish();
 }
 
-/// A transport without room keeps notifications recorded at their origin: none is lost, none comes twice, and their order stays.
+/// A transport without room keeps notifications recorded at their origin: none is lost, none comes
+/// twice, and their order stays.
 #[test]
 fn a_full_transport_loses_nothing_and_keeps_the_order() {
     let mut w = World::new(2);

@@ -1,4 +1,5 @@
-//! Straight ways to the transport: found where an operation may leave at once, and nowhere else; looking for one opens nothing.
+//! Straight ways to the transport: found where an operation may leave at once, and nowhere else;
+//! looking for one opens nothing.
 
 use mpix_rma::engine::Rank;
 

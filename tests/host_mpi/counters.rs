@@ -134,8 +134,8 @@ fn an_announced_notification_may_stay_away() {
     }
 }
 
-/// [LK-7] Near peers raise a counter by an atomic addition, far ones through its process: one word, no count lost or doubled, whichever
-/// way the near ones go, also between resets.
+/// [LK-7] Near peers raise a counter by an atomic addition, far ones through its process: one word,
+/// no count lost or doubled, whichever way the near ones go, also between resets.
 #[test]
 fn near_and_far_peers_raise_one_counter() {
     let nodes: [Vec<Vec<Rank>>; 4] = [
@@ -228,7 +228,8 @@ fn near_and_far_peers_raise_one_counter() {
     }
 }
 
-/// Numbers are agreed: different ones, none, fewer and more again; counts that stay are kept. An objection at any step leaves all as it was.
+/// Numbers are agreed: different ones, none, fewer and more again; counts that stay are kept. An
+/// objection at any step leaves all as it was.
 #[test]
 fn numbers_of_counters_are_agreed() {
     let mut memories = vec![vec![0u8; 64]; 3];

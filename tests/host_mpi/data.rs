@@ -79,7 +79,8 @@ fn call(rng: &mut fastrand::Rng, me: Rank, ranks: u32, model: &mut [Vec<u8>]) ->
     call
 }
 
-/// Operations of one origin on one place are ordered where they are accumulates [AT-1]; others are waited for.
+/// Operations of one origin on one place are ordered where they are accumulates [AT-1]; others are
+/// waited for.
 #[test]
 fn operations_do_what_they_say() {
     for seed in 1..=60u64 {

@@ -1,6 +1,8 @@
-//! Messages that are not what they should be: refused with the peer's name, and nothing outside the window is touched.
+//! Messages that are not what they should be: refused with the peer's name, and nothing outside the
+//! window is touched.
 //!
-//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test host_mpi fuzz -- --nocapture`; to run more: `MPIX_FUZZ_SEEDS=<number>`.
+//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test host_mpi fuzz -- --nocapture`; to
+//! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::element::{native, reduction};
@@ -223,7 +225,44 @@ fn refusals_name_the_peer_and_the_reason() {
     assert_eq!(verdict(&[]), Some(Malformed::NotAPacket));
 }
 
-/// Random bytes, and packets that were right once: the victim neither panics nor touches what is not its window's.
+/// What one packet makes its target do is bounded: by the packet's bytes, and by those that it
+/// wants in replies.
+#[test]
+fn a_packet_asks_for_bounded_work() {
+    // Runs are no more than bytes of payload. A target that walked through so many would be busy
+    // for minutes.
+    for count in [u32::MAX, u32::MAX - 1, PAYLOAD as u32 + 1] {
+        let runs = Place { disp: 0, len: 1, stride: 1, count };
+        let no_op = How { element: native::BYTE, reduction: reduction::NO_OP, extent: 1 };
+        assert_eq!(verdict(&sealed(|packet| packet.get(runs, 0))), Some(Malformed::Lengths));
+        assert_eq!(
+            verdict(&sealed(|packet| _ = packet.fetch(runs, no_op, 0, false))),
+            Some(Malformed::Lengths)
+        );
+        assert_eq!(verdict(&sealed(|packet| packet.put_bulk(runs))), Some(Malformed::Lengths));
+        assert_eq!(verdict(&sealed(|packet| packet.get_bulk(runs))), Some(Malformed::Lengths));
+    }
+    let memory = vec![0u8; PAYLOAD];
+    let gets = |number| {
+        let (hub, mut w) = dynamic_windows(2, 1);
+        hub.lock().unwrap().delay = 0;
+        w[1].attach(Addr(memory.as_ptr() as usize), PAYLOAD as u64).unwrap();
+        let place = Place::flat(memory.as_ptr() as u64, PAYLOAD as u64);
+        hub.lock().unwrap().inject(
+            0,
+            1,
+            sealed(|packet| (0..number).for_each(|id| packet.get(place, id))),
+        );
+        w[1].poll();
+        w[1].next_refused().map(|refused| refused.reason)
+    };
+    // Origins never have more than 256 KiB and one record under way.
+    assert_eq!(gets(16), None);
+    assert_eq!(gets(300), Some(Malformed::TooMuch));
+}
+
+/// Random bytes, and packets that were right once: the victim neither panics nor touches what is
+/// not its window's.
 #[test]
 fn fuzz() {
     let only = std::env::var("MPIX_FUZZ_SEED")

@@ -1,4 +1,5 @@
-//! Couriers between windows in one process: messages go through memory, late and in any order that MPI allows.
+//! Couriers between windows in one process: messages go through memory, late and in any order that
+//! MPI allows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};

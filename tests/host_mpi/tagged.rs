@@ -1,4 +1,5 @@
-//! Tagged notifications: by messages and by shared memory in one window, behind the data, in the order of each origin.
+//! Tagged notifications: by messages and by shared memory in one window, behind the data, in the
+//! order of each origin.
 
 use mpix_rma::engine::{self, *};
 
@@ -8,8 +9,9 @@ use crate::world::*;
 const EACH: usize = 12;
 const ROOM: usize = 20_000;
 
-/// Everybody puts into places of its own and tells which; whoever is told finds the data there. None is lost, none comes twice, those of
-/// one origin keep their order, and all have the right source, whichever way they go.
+/// Everybody puts into places of its own and tells which; whoever is told finds the data there.
+/// None is lost, none comes twice, those of one origin keep their order, and all have the right
+/// source, whichever way they go.
 #[test]
 fn tags_come_in_order_behind_their_data() {
     let nodes: [Vec<Vec<Rank>>; 4] = [

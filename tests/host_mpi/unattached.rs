@@ -1,5 +1,5 @@
-//! Dynamic windows: what is not attached is not touched, the origin hears of it, and all else goes on (MPI-4.1 12.2.4). And what
-//! becomes of a window of which a message was refused.
+//! Dynamic windows: what is not attached is not touched, the origin hears of it, and all else goes
+//! on (MPI-4.1 12.2.4). And what becomes of a window of which a message was refused.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::element::{native, reduction};
@@ -148,8 +148,8 @@ fn invented_faults_are_refused() {
     }
 }
 
-/// All that this process has met hear that it takes nothing more, whoever sent what was refused; and nothing of what was under way
-/// touches its memory any more.
+/// All that this process has met hear that it takes nothing more, whoever sent what was refused;
+/// and nothing of what was under way touches its memory any more.
 #[test]
 fn a_refused_message_ends_the_window_for_all_that_were_met() {
     if !crate::carry::ALL_BY_MESSAGES {
@@ -160,7 +160,8 @@ fn a_refused_message_ends_the_window_for_all_that_were_met() {
     let mut memory = vec![5u8; 2 * LONG];
     let start = memory.as_ptr() as u64;
     w[2].attach(Addr(start as usize), 2 * LONG as u64).unwrap();
-    // Rank 0 has something under way from rank 2; rank 1 waits for a signal of rank 0; rank 3 knows nobody.
+    // Rank 0 has something under way from rank 2; rank 1 waits for a signal of rank 0; rank 3 knows
+    // nobody.
     let mut result = vec![0u8; LONG];
     let mut flight = Flight::default();
     let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 2, start, LONG) };

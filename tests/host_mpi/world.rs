@@ -112,7 +112,8 @@ pub fn mixed(
     (hub, windows.into_iter().map(|window| window.expect("each rank is on a node")).collect())
 }
 
-/// Gives the processes so many counters each; `objects` says who cannot, and at which step. True if they have them.
+/// Gives the processes so many counters each; `objects` says who cannot, and at which step. True if
+/// they have them.
 pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, CounterStep)>) -> bool {
     let mut objected = false;
     for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
@@ -163,7 +164,8 @@ pub fn settings() -> Settings {
     Settings { foreign_reduce, foreign }
 }
 
-/// A window of which all processes are reached by messages, each with memory of its own in `memories`.
+/// A window of which all processes are reached by messages, each with memory of its own in
+/// `memories`.
 pub fn windows(memories: &mut [Vec<u8>], seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let hub = Hub::new(memories.len() as u32, seed);
     let windows = windows_over(&hub, memories);

@@ -74,7 +74,8 @@ pub fn run(size: u32, body: impl Fn(World) + Sync) {
                 World { rank, size, barrier: Arc::clone(&barrier), buffer: Arc::clone(&buffer) };
             let body = &body;
             scope.spawn(move || {
-                // A rank that fails leaves the others at a barrier: end the test instead of hanging.
+                // A rank that fails leaves the others at a barrier: end the test instead of
+                // hanging.
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(world)));
                 if result.is_err() {
                     std::process::abort();

@@ -7,7 +7,8 @@ use mpix_rma::transport::sim::{Carry, Disorder, US};
 const SERIES: [(Series, bool); 3] =
     [(Series::Blocking, false), (Series::Nonblocking, false), (Series::Nonblocking, true)];
 
-/// Runs transactions with bytes and checks the sums, balances 0 and two updates per transaction, and what audits saw.
+/// Runs transactions with bytes and checks the sums, balances 0 and two updates per transaction,
+/// and what audits saw.
 fn conserved(
     ranks: u32,
     series: Series,
@@ -96,7 +97,8 @@ fn transactions_conserve_their_sums_in_disorder() {
     }
 }
 
-/// LU ends in every form; where there is computing to hide behind, the nonblocking series is faster.
+/// LU ends in every form; where there is computing to hide behind, the nonblocking series is
+/// faster.
 #[test]
 fn lu_is_faster_where_nothing_blocks() {
     let machine = profile("qdr-2014").unwrap();

@@ -1,4 +1,5 @@
-//! The simulator: its network against closed forms, its worlds against themselves, the paper's patterns against predictions.
+//! The simulator: its network against closed forms, its worlds against themselves, the paper's
+//! patterns against predictions.
 
 // A test binary exports nothing.
 #![allow(unreachable_pub)]

@@ -143,7 +143,8 @@ fn a_signal_takes_one_latency() {
     assert_eq!(net.call(1, |port| port.next_change()), None);
 }
 
-/// Bandwidth: bulk messages of one node follow one another, whoever sends them; a NIC is shared by its node.
+/// Bandwidth: bulk messages of one node follow one another, whoever sends them; a NIC is shared by
+/// its node.
 #[test]
 fn a_nodes_ranks_share_its_nic() {
     let mut net = Net::new(6, Parameters { ranks_per_node: 2, ..plain() });
@@ -186,7 +187,8 @@ fn an_incast_is_as_slow_as_the_targets_port() {
     assert_eq!(net.run().last().unwrap().2, POST + 8 * serial(100_000) + 2 * L);
 }
 
-/// A short message beside a long one waits for a packet at each port; the long one is behind by the short one's time.
+/// A short message beside a long one waits for a packet at each port; the long one is behind by the
+/// short one's time.
 #[test]
 fn a_short_message_waits_for_a_packet_of_a_long_one() {
     let mut net = Net::new(6, Parameters { ranks_per_node: 2, ..plain() });
@@ -218,7 +220,8 @@ fn one_connection_keeps_its_order() {
     );
 }
 
-/// The same under every disorder, for all kinds of messages, sizes and paths: a signal says how many puts and accumulates went before it.
+/// The same under every disorder, for all kinds of messages, sizes and paths: a signal says how
+/// many puts and accumulates went before it.
 #[test]
 fn disorder_keeps_the_order_of_a_connection() {
     for seed in 0..200 {
@@ -264,7 +267,8 @@ fn disorder_keeps_the_order_of_a_connection() {
             for from in 0..4usize {
                 for to in 0..4usize {
                     let told = net.call(to as u32, |port| port.observe(from as u32, Word::Done));
-                    // Gets are read at the target when they land there; nothing told is still to come.
+                    // Gets are read at the target when they land there; nothing told is still to
+                    // come.
                     assert!(
                         told <= landed[from][to],
                         "seed {seed}: {from} told {to} of {told}, {} landed",
@@ -280,7 +284,8 @@ fn disorder_keeps_the_order_of_a_connection() {
     }
 }
 
-/// Atomics on one NIC take effect at its rate, in order of arrival; each answer is the value before.
+/// Atomics on one NIC take effect at its rate, in order of arrival; each answer is the value
+/// before.
 #[test]
 fn atomics_take_effect_one_after_the_other() {
     let mut net = Net::new(9, plain());
@@ -409,7 +414,8 @@ fn the_local_stage_comes_when_the_last_byte_has_left() {
         && *at >= 2 * POST + serial(101) + 2 * L));
 }
 
-/// Every kind of operation does to memory what MPI says, near and far; buffers are read as late as allowed.
+/// Every kind of operation does to memory what MPI says, near and far; buffers are read as late as
+/// allowed.
 #[test]
 fn operations_carry_their_bytes() {
     for ranks_per_node in [1, 2] {

@@ -16,8 +16,9 @@ fn check(progress_thread: bool, name: &str) -> usize {
     compared
 }
 
-/// Figures 2 to 11 and the reference. Two of them let a process compute that has somebody to tell: of a lock that it gives back while a successor
-/// waits already, and of operations that a fence waits for. That takes its CPU, in its next call or on a second core.
+/// Figures 2 to 11 and the reference. Two of them let a process compute that has somebody to tell:
+/// of a lock that it gives back while a successor waits already, and of operations that a fence
+/// waits for. That takes its CPU, in its next call or on a second core.
 #[test]
 fn every_number_of_the_text_is_met() {
     let second_core = ["late_unlock", "wait_at_fence"];

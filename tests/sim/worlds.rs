@@ -130,3 +130,42 @@ fn a_deadlock_is_told() {
     assert_eq!(stuck.because, StuckBecause::DeadLock);
     assert!(stuck.text.contains("access epochs wait for a post of rank 1"), "{stuck}");
 }
+
+/// [EP-10] Ranks that hold locks of two windows at a time, all taken in the same order, end: nobody
+/// takes the second lock before it holds the first.
+#[test]
+fn nested_locks_in_one_order_end() {
+    let assert = Assert::default();
+    let lock = |window, target| Step::Lock {
+        window,
+        mode: LockMode::Exclusive,
+        target,
+        assert,
+        blocking: true,
+    };
+    let put = |window, target| Step::Issue { window, op: op(OpKind::Put, target, 8) };
+    let unlock = |window, target| Step::Unlock { window, target, how: How::Blocking };
+    let flush = |window| Step::Flush { window, target: None, local: false, how: How::Blocking };
+    for seed in 1..=200 {
+        let disorder = Disorder { seed, delay_max: 20 * US, ..Disorder::default() };
+        let settings = Settings { disorder, ..Settings::new(profile("qdr-2014").unwrap()) };
+        let mut world = World::new(16, settings, &[WindowSpec::default(); 2], |me| {
+            let mut steps = Vec::new();
+            for _ in 0..if me < 8 { 4 } else { 0 } {
+                steps.extend([
+                    lock(0, 14),
+                    lock(1, 15),
+                    put(0, 14),
+                    put(1, 15),
+                    flush(0),
+                    flush(1),
+                ]);
+                steps.extend([unlock(1, 15), unlock(0, 14)]);
+            }
+            Steps::new(steps)
+        });
+        if let Err(stuck) = world.run() {
+            panic!("seed {seed}: {stuck}");
+        }
+    }
+}

@@ -1,13 +1,15 @@
 //! Legal programs from a seed.
 //!
-//! A program is a sequence of *transactions*, each a sequence of *items*: the parts of some ranks in one phase of it (all posts; all
-//! starts with their operations; ...). Items of transactions on different windows are mixed, and every rank makes its calls in the
-//! order of the items. A call that may block waits for items before its own alone, or for a lock; so there is no
-//! circle, in blocking form under the strongest synchronisation or in any mix of blocking and nonblocking calls [EP-10]. Locks:
-//! programs fall into eras, between which all ranks meet, and in each era every window has a [`Regime`] for its locks.
+//! A program is a sequence of *transactions*, each a sequence of *items*: the parts of some ranks
+//! in one phase of it (all posts; all starts with their operations; ...). Items of transactions on
+//! different windows are mixed, and every rank makes its calls in the order of the items. A call
+//! that may block waits for items before its own alone, or for a lock; so there is no circle, in
+//! blocking form under the strongest synchronisation or in any mix of blocking and nonblocking
+//! calls [EP-10]. Locks: programs fall into eras, between which all ranks meet, and in each era
+//! every window has a [`Regime`] for its locks.
 //!
-//! A transaction draws from random numbers of its own, so that leaving one out changes the others little: failing programs are made
-//! smaller that way.
+//! A transaction draws from random numbers of its own, so that leaving one out changes the others
+//! little: failing programs are made smaller that way.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -48,11 +50,14 @@ pub struct Features {
 /// How locks of one window are used in one era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regime {
-    /// By everybody, in any mode: a rank that holds one waits for nothing but later locks in the common order.
+    /// By everybody, in any mode: a rank that holds one waits for nothing but later locks in the
+    /// common order.
     Contended,
-    /// Each target is locked by one rank alone, which may hold its lock for as long as it likes. The shift from target to owner.
+    /// Each target is locked by one rank alone, which may hold its lock for as long as it likes.
+    /// The shift from target to owner.
     Private(u32),
-    /// Nobody locks exclusively: shared locks and lock_alls may be held for as long as anybody likes.
+    /// Nobody locks exclusively: shared locks and lock_alls may be held for as long as anybody
+    /// likes.
     Shared,
 }
 
@@ -72,7 +77,8 @@ pub struct Cells {
     pub twins_written: Vec<u64>,
     pub twins_read: Vec<[OpId; 2]>,
     pub election: Option<(usize, Vec<(OpId, u64)>)>,
-    /// Per origin: a cell that it alone writes, and one that it alone accumulates to; with the values as they are in its order.
+    /// Per origin: a cell that it alone writes, and one that it alone accumulates to; with the
+    /// values as they are in its order.
     pub last: BTreeMap<Rank, (usize, u64)>,
     pub sequence: BTreeMap<Rank, (usize, u64)>,
     /// Per origin: memory that it alone accumulates to, with any datatypes; with its words.
@@ -293,7 +299,8 @@ impl Generator {
         &mut self.cells[window as usize][rank as usize]
     }
 
-    /// With a flag on, epochs may take effect in any order: then no cell is used by two of them, as the flags demand.
+    /// With a flag on, epochs may take effect in any order: then no cell is used by two of them, as
+    /// the flags demand.
     pub fn ordered(&self, window: u32) -> bool {
         self.flags[window as usize] == ReorderFlags::default()
     }
@@ -338,7 +345,8 @@ impl Generator {
         pending.places - 1
     }
 
-    /// A call that gives a request, blocking or not. `ops`: their buffers may be reused when it is complete. True if it blocks.
+    /// A call that gives a request, blocking or not. `ops`: their buffers may be reused when it is
+    /// complete. True if it blocks.
     pub fn closing(
         &mut self,
         me: Rank,
@@ -492,8 +500,9 @@ impl Generator {
         for window in 0..self.windows {
             self.drain(window);
         }
-        // A lock that was closed and not waited for is not ordered by a barrier. Where locks are used differently afterwards, it could wait for
-        // one that is held for long, and one with NOCHECK could meet it.
+        // A lock that was closed and not waited for is not ordered by a barrier. Where locks are
+        // used differently afterwards, it could wait for one that is held for long, and one with
+        // NOCHECK could meet it.
         let all = self.features.long_holds || self.one_in(2);
         self.meet(all);
         self.choose_regimes();

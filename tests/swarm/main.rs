@@ -1,6 +1,8 @@
-//! Random legal programs on the production engine, over a simulated network at its worst, under one checker per property.
+//! Random legal programs on the production engine, over a simulated network at its worst, under one
+//! checker per property.
 //!
-//! `make swarm SEEDS=n` runs seeds 1 to n; `make swarm SEED=n` one of them, and prints its program and the end of its trace.
+//! `make swarm SEEDS=n` runs seeds 1 to n; `make swarm SEED=n` one of them, and prints its program
+//! and the end of its trace.
 //!
 //! | property | checker |
 //! |---|---|

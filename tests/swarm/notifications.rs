@@ -1,6 +1,8 @@
-//! Notifications in random programs: raised behind operations in any epoch, waited for and taken by their target between its other calls.
+//! Notifications in random programs: raised behind operations in any epoch, waited for and taken by
+//! their target between its other calls.
 //!
-//! A wait is for what was called in earlier items alone, so it makes no circle [EP-10]: whatever a notification needs stands before it.
+//! A wait is for what was called in earlier items alone, so it makes no circle [EP-10]: whatever a
+//! notification needs stands before it.
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::Step;
@@ -178,7 +180,8 @@ impl Generator {
         })
     }
 
-    /// What is told by a counter of its own is there as soon as that is seen, and nothing else was waited for.
+    /// What is told by a counter of its own is there as soon as that is seen, and nothing else was
+    /// waited for.
     fn hear(&mut self, window: u32, me: Rank) {
         let counts = &self.cells[window as usize][me as usize].counts;
         if counts.told.is_empty() {

@@ -189,7 +189,8 @@ impl Generator {
         self.count("compare_and_swap");
     }
 
-    /// A cell that this origin alone writes, once an epoch, and reads in others: epochs take effect in their order [EP-6].
+    /// A cell that this origin alone writes, once an epoch, and reads in others: epochs take effect
+    /// in their order [EP-6].
     fn last(&mut self, open: &mut Open, target: Rank) {
         if !self.ordered(open.window) || open.lasts.contains(&target) {
             return;

@@ -111,7 +111,8 @@ impl Player {
         }
     }
 
-    /// The same for one with datatypes: elements where the sides say, and something else between them.
+    /// The same for one with datatypes: elements where the sides say, and something else between
+    /// them.
     fn shaped_op(&mut self, id: OpId, plan: &Plan, sides: &Sides, net: &mut Network) -> Op {
         let place = |net: &mut Network, places: &Places, filler: u8, words: &[u64]| {
             let at = net.allocate(self.me, places.span);

@@ -73,7 +73,8 @@ pub enum Call {
     },
     /// If the notification that was last waited for tells of something, it is there.
     SeeTold(u32),
-    /// A counter is reset; again and again, waiting for it to rise, until so many notifications have been taken from it in all.
+    /// A counter is reset; again and again, waiting for it to rise, until so many notifications
+    /// have been taken from it in all.
     TakeLoop {
         window: u32,
         counter: u32,
@@ -103,14 +104,15 @@ pub struct Content {
 /// Operations whose results hang together, whatever the order in which they took effect.
 #[derive(Clone, Debug)]
 pub enum Group {
-    /// Each of these fetched another number, from 0 on: atomic additions of one, or reads under exclusive locks of what is then
-    /// written back plus one.
+    /// Each of these fetched another number, from 0 on: atomic additions of one, or reads under
+    /// exclusive locks of what is then written back plus one.
     Permutation(Vec<OpId>),
     /// Fetched sums of a cell that is only added to: none above the last.
     Sums { fetches: Vec<(OpId, u64)>, total: u64 },
     /// Compare-and-swaps from 0 to these values: one has won, and the others have found its value.
     Election { cell: Content, ops: Vec<(OpId, u64)> },
-    /// Pairs of cells that are written together under exclusive locks and read together under locks: equal, and one of these or 0.
+    /// Pairs of cells that are written together under exclusive locks and read together under
+    /// locks: equal, and one of these or 0.
     Twins { cells: [Content; 2], written: Vec<u64>, reads: Vec<[OpId; 2]> },
 }
 

@@ -59,7 +59,8 @@ pub fn catch_panics() {
     }));
 }
 
-/// What a checker says begins with its class; anything else is a crash of the engine or of the tests.
+/// What a checker says begins with its class; anything else is a crash of the engine or of the
+/// tests.
 const CLASSES: [&str; 9] =
     ["memory", "count", "match", "order", "exclusion", "completion", "liveness", "leak", "refused"];
 
@@ -139,7 +140,8 @@ fn play(
     Ok((report, settings.time_limit))
 }
 
-/// Leaves transactions out of a failing case, one after the other, while it still fails in the same class.
+/// Leaves transactions out of a failing case, one after the other, while it still fails in the same
+/// class.
 pub fn shrink(case: &Case, class: &str) -> Case {
     let mut smallest = case.clone();
     let transactions = generate(case.seed, &[]).transactions;

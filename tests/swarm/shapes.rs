@@ -1,4 +1,5 @@
-//! Derived datatypes of 8-byte elements: a layout of the library, and beside it a plain list of where the elements lie.
+//! Derived datatypes of 8-byte elements: a layout of the library, and beside it a plain list of
+//! where the elements lie.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -188,7 +189,8 @@ impl Generator {
         Expect::Words(self.program.words.len() as u32 - 1)
     }
 
-    /// A put or an accumulate into places that nothing else touches, between others that stay as they are; read back after a flush.
+    /// A put or an accumulate into places that nothing else touches, between others that stay as
+    /// they are; read back after a flush.
     pub fn own_shaped(&mut self, open: &mut Open, target: Rank) {
         let most = if self.features.bulk && self.one_in(LONG) { MANY } else { FEW };
         let places = if most == MANY { self.places_for(MANY) } else { self.any_places(most) };
@@ -225,7 +227,8 @@ impl Generator {
         }
     }
 
-    /// Accumulates of one origin on memory of its own take effect in order, location by location, whatever datatypes they have.
+    /// Accumulates of one origin on memory of its own take effect in order, location by location,
+    /// whatever datatypes they have.
     pub fn shaped_sequence(&mut self, open: &mut Open, target: Rank) {
         const BLOCK: usize = 16;
         let ordered = self.ordered(open.window);

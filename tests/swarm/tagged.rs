@@ -1,9 +1,11 @@
-//! Tagged notifications in random programs: raised behind operations in any epoch, expected by their targets between other calls.
+//! Tagged notifications in random programs: raised behind operations in any epoch, expected by
+//! their targets between other calls.
 //!
-//! Whom a notification belongs to depends on the order in which several sources' come. Whatever that is, each start of an expectation takes at most
-//! as many as it expects, and only those that were started before it take from it. So it is met once as many as it wants have been
-//! called for as it and all those expect together ([`Tags::is_fed`]); then a wait makes no circle [EP-10]. What is started and not
-//! met at the end is fed then.
+//! Whom a notification belongs to depends on the order in which several sources' come. Whatever
+//! that is, each start of an expectation takes at most as many as it expects, and only those that
+//! were started before it take from it. So it is met once as many as it wants have been called for
+//! as it and all those expect together ([`Tags::is_fed`]); then a wait makes no circle [EP-10].
+//! What is started and not met at the end is fed then.
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Slot, Step};
@@ -32,11 +34,13 @@ struct Start {
 
 /// Tagged notifications of a rank, as far as calls have been made.
 pub struct Tags {
-    /// Expectations want any source and any tag, too; else tags that are used once are left to those who want just these.
+    /// Expectations want any source and any tag, too; else tags that are used once are left to
+    /// those who want just these.
     wild: bool,
     called: Vec<(Rank, u32)>,
     own: u32,
-    /// Tags that are used once, with their sources, and with what the rank may do when it has seen them.
+    /// Tags that are used once, with their sources, and with what the rank may do when it has seen
+    /// them.
     told: Vec<(Rank, u32, Told)>,
     /// In the order of their calls.
     starts: Vec<Start>,
@@ -275,7 +279,8 @@ impl Generator {
         }
     }
 
-    /// What is told by a tag of its own is there as soon as that has been waited for, and nothing else was.
+    /// What is told by a tag of its own is there as soon as that has been waited for, and nothing
+    /// else was.
     fn hear_tag(&mut self, window: u32, me: Rank) {
         let tags = &self.cells[window as usize][me as usize].tags;
         if tags.wild || tags.told.is_empty() {

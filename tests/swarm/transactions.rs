@@ -9,7 +9,8 @@ use super::program::Call;
 
 const NOTHING: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 
-/// How a rank takes several locks without waiting for one while it holds a later one that another may wait for.
+/// How a rank takes several locks without waiting for one while it holds a later one that another
+/// may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nesting {
     /// Each is asked for when the one before is held.
@@ -167,15 +168,17 @@ impl Generator {
         for me in ranks {
             let mut places: Vec<(u32, Rank)> =
                 self.any_group().into_iter().map(|target| (window, target)).collect();
-            // A lock that overtakes an earlier epoch may be held while the next one has to wait for that epoch: with a flag on,
-            // hold-and-wait is the program's own affair (EP-10 speaks of the flags off).
+            // A lock that overtakes an earlier epoch may be held while the next one has to wait for
+            // that epoch: with a flag on, hold-and-wait is the program's own affair (EP-10 speaks
+            // of the flags off).
             places.truncate(if self.ordered(window) { 2 } else { 1 });
             let second = self.rng.u32(0..self.windows);
             let free =
                 !self.is_active(second) && self.regimes[second as usize] == Regime::Contended;
             let free = free && !self.freed && self.ordered(window) && self.ordered(second);
             if second != window && free && self.rng.bool() {
-                // A lock waits for earlier epochs of its own window, so it is taken under another window's lock where there are none.
+                // A lock waits for earlier epochs of its own window, so it is taken under another
+                // window's lock where there are none.
                 [window, second].into_iter().for_each(|window| self.end_exposure(window, me));
                 self.settle_all(me);
                 places.push((second, self.any_rank()));

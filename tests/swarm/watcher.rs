@@ -181,7 +181,8 @@ impl Watcher {
         }
     }
 
-    /// An engine tells the value of a counter: the notifications that have come, less those that were taken.
+    /// An engine tells the value of a counter: the notifications that have come, less those that
+    /// were taken.
     fn check_value(&mut self, rank: Rank, window: u32, told: Notified) {
         let base = self.bases.get(&(rank, window, told.index)).copied().unwrap_or(0);
         let came = self.model(window).counter(rank, told.index);

@@ -1,4 +1,5 @@
-//! The machine and the disorder under which a seed's program runs, and how long it may take at most.
+//! The machine and the disorder under which a seed's program runs, and how long it may take at
+//! most.
 
 use mpix_rma::engine::{LockMode, OpKind};
 use mpix_rma::sim::{Group, Machine, PROFILES, Settings, Step};
@@ -15,7 +16,8 @@ fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     let network = &mut machine.network;
     network.ranks_per_node = [1, 1, 2, 3, ranks][rng.usize(0..5)];
     network.credits_pair = [1, 1, 2, 4, 64, 64][rng.usize(0..6)];
-    // A NIC's credits are nobody's in particular: one for each that may ask again and again for a lock, and one for anything else.
+    // A NIC's credits are nobody's in particular: one for each that may ask again and again for a
+    // lock, and one for anything else.
     let least = network.ranks_per_node.min(ranks) * (windows + 1);
     network.credits_nic = [least, least + 2, 64, 16_384][rng.usize(0..4)].max(least);
     network.mtu = [64, 512, 2048][rng.usize(0..3)];
@@ -86,7 +88,8 @@ fn messages(step: &Step, ranks: u64) -> u64 {
         // A grant, a done.
         Step::Post { group: to, .. } | Step::Start { group: to, .. } => group(to),
         Step::Fence { .. } => rounds,
-        // Gate 1, queue 6, right 2, a look at who holds it 2; and for each licence that may have to be revoked 6.
+        // Gate 1, queue 6, right 2, a look at who holds it 2; and for each licence that may have to
+        // be revoked 6.
         Step::Lock { mode: LockMode::Exclusive, .. } => 11,
         Step::Lock { mode: LockMode::Shared, .. } => 9,
         Step::LockAll { .. } => 8 + 6 * ranks,
@@ -100,10 +103,11 @@ fn messages(step: &Step, ranks: u64) -> u64 {
 
 /// A time by which the program must be over.
 ///
-/// Until it is over somebody computes, or a message that something waits for is on its way, or its reader handles it. So the time is at most
-/// that of all computations and of all messages one after the other. A message takes at most: a refusal or two; every other message's
-/// turn at its ports, which is counted with those messages; two ways with the largest delay and a burst each; and on both sides
-/// a CPU that is busy with a call. A reader in a loop of tests is deaf for a pause.
+/// Until it is over somebody computes, or a message that something waits for is on its way, or its
+/// reader handles it. So the time is at most that of all computations and of all messages one after
+/// the other. A message takes at most: a refusal or two; every other message's turn at its ports,
+/// which is counted with those messages; two ways with the largest delay and a burst each; and on
+/// both sides a CPU that is busy with a call. A reader in a loop of tests is deaf for a pause.
 fn bound(program: &Program, settings: &Settings) -> Time {
     let (network, disorder) = (&settings.machine.network, &settings.disorder);
     let ranks = u64::from(program.ranks);

@@ -1,4 +1,5 @@
-//! What carries the messages of these tests: an interface for each process, and the hub for what goes through the host.
+//! What carries the messages of these tests: an interface for each process, and the hub for what
+//! goes through the host.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +26,8 @@ pub fn device() -> Option<String> {
     std::env::var("MPIX_TEST_DEVICE").ok()
 }
 
-/// How many queues a process may have, if that is not left to it: all tests are to pass with a single one, but for those that are about several.
+/// How many queues a process may have, if that is not left to it: all tests are to pass with a
+/// single one, but for those that are about several.
 pub fn queues() -> Option<u32> {
     std::env::var("MPIX_TEST_QUEUES").ok().map(|text| text.parse().expect("a number of queues"))
 }
@@ -78,7 +80,8 @@ thread_local! {
     pub static DOMAIN: std::cell::Cell<Domain> = const { std::cell::Cell::new(Domain::Locks) };
     /// Completions that the interfaces in memory that are made next have room for.
     pub static COMPLETIONS: std::cell::Cell<u32> = const { std::cell::Cell::new(256) };
-    /// Whether requests may wait for reads in the interfaces in memory that are made next; without, for all tests: `MPIX_TEST_NO_FENCES=1`.
+    /// Whether requests may wait for reads in the interfaces in memory that are made next; without,
+    /// for all tests: `MPIX_TEST_NO_FENCES=1`.
     pub static FENCES: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }
 

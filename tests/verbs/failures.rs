@@ -1,5 +1,6 @@
-//! What becomes of a window when a queue fails, a key is wrong, or a process is gone: an error that names the peer, what was done and how it failed, within
-//! bounded time, for everybody who depends on it; and other peers go on.
+//! What becomes of a window when a queue fails, a key is wrong, or a process is gone: an error that
+//! names the peer, what was done and how it failed, within bounded time, for everybody who depends
+//! on it; and other peers go on.
 
 use std::sync::{Arc, Mutex};
 
@@ -80,7 +81,8 @@ fn both_sides_hear_of_a_queue_that_has_failed() {
     assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
 }
 
-/// The failure is that of the windows that were there: those that are made later have a queue of their own.
+/// The failure is that of the windows that were there: those that are made later have a queue of
+/// their own.
 #[test]
 fn a_queue_that_has_failed_is_made_again_for_later_windows() {
     if device().is_some() {
@@ -97,7 +99,8 @@ fn a_queue_that_has_failed_is_made_again_for_later_windows() {
     assert!(later.iter().all(|window| !window.is_broken()) && w.iter().all(Far::is_broken));
 }
 
-/// Three processes that have met, of which the second one is slow, and has a get to answer; the third one is gone, and the first one has heard of it.
+/// Three processes that have met, of which the second one is slow, and has a get to answer; the
+/// third one is gone, and the first one has heard of it.
 fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     if device().is_some() || queues().is_some() {
         return None;
@@ -121,7 +124,8 @@ fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     Some((hub, w, memories))
 }
 
-/// Calls return with an error when the buffers are the program's own again: peers that are well go on with what they were asked.
+/// Calls return with an error when the buffers are the program's own again: peers that are well go
+/// on with what they were asked.
 #[test]
 fn a_window_ends_when_nothing_of_it_reaches_memory_any_more() {
     let mut result = vec![0u8; 100_000];
@@ -177,7 +181,8 @@ fn a_window_that_is_gone_takes_its_completions_with_it() {
         later[0].poll();
         assert_eq!(later[0].next_finished(), None);
     }
-    // What is copied, that is. (What an interface stores itself is waited for, before a window is called broken.)
+    // What is copied, that is. (What an interface stores itself is waited for, before a window is
+    // called broken.)
     assert!(
         result[..10_000].iter().all(|byte| *byte == 0),
         "a buffer was written to after the end"

@@ -1,6 +1,7 @@
 //! Hellos that are not what they should be, and peers that do not answer.
 //!
-//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test verbs hellos -- --nocapture`; to run more: `MPIX_FUZZ_SEEDS=<number>`.
+//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test verbs hellos -- --nocapture`; to
+//! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::verbs::hello::{Hello, LEN, Name, Spot, Stage};

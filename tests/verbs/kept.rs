@@ -1,4 +1,5 @@
-//! Registrations over memory that comes and goes, with an interface that really holds on to its pages.
+//! Registrations over memory that comes and goes, with an interface that really holds on to its
+//! pages.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -9,7 +10,8 @@ use mpix_rma::transport::verbs::nic::*;
 
 const PAGE: usize = 4096;
 
-/// An interface that registers memory: it holds a reference to the first page of each, in a pipe, as long as it is registered.
+/// An interface that registers memory: it holds a reference to the first page of each, in a pipe,
+/// as long as it is registered.
 #[derive(Debug, Default)]
 struct Holder {
     held: std::collections::HashMap<u64, (std::io::PipeReader, usize)>,
@@ -32,7 +34,8 @@ impl Holder {
         Ok(Registered { id: self.next, lkey: 1, rkey: 1 })
     }
 
-    /// What an interface would read there now: the first bytes of the page that was registered, or is there now.
+    /// What an interface would read there now: the first bytes of the page that was registered, or
+    /// is there now.
     fn reads(&self, id: RegionId) -> u64 {
         if let Some(at) = self.paged.as_ref().and_then(|paged| paged.get(&id.1)) {
             return unsafe { (*at as *const u64).read() };
@@ -509,7 +512,8 @@ fn holes_that_were_emptied_once_are_not_kept() {
     };
     with_holes(&mut regions, false);
     with_holes(&mut regions, true);
-    // A page between those in use: it is told before it is done, so another registration may come between.
+    // A page between those in use: it is told before it is done, so another registration may come
+    // between.
     assert_eq!(unsafe { libc::madvise((at + 3 * PAGE) as *mut _, PAGE, libc::MADV_DONTNEED) }, 0);
     with_holes(&mut regions, false);
     with_holes(&mut regions, false);
@@ -549,7 +553,8 @@ fn threads_that_unmap_and_map_never_meet_old_pages() {
     regions.end(&mut nic);
 }
 
-/// A child has the descriptor too. It may do with its memory what it likes, and its parent needs nothing of it.
+/// A child has the descriptor too. It may do with its memory what it likes, and its parent needs
+/// nothing of it.
 #[test]
 fn a_child_and_its_parent_go_on() {
     if !is_told() {

@@ -1,6 +1,8 @@
-//! The transport over an RDMA interface: the tests of messages once more, with an interface that is in memory, or a real one.
+//! The transport over an RDMA interface: the tests of messages once more, with an interface that is
+//! in memory, or a real one.
 //!
-//! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the first); the interface in memory is late, and makes writes visible as late as it may.
+//! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the first); the interface in memory is
+//! late, and makes writes visible as late as it may.
 #![cfg(not(loom))]
 #![allow(clippy::needless_range_loop, reason = "ranks and rounds are numbers first")]
 #![allow(unreachable_pub, dead_code, reason = "a test binary exports nothing")]

@@ -1,7 +1,9 @@
-//! An interface in memory. It keeps the promises of a reliable connection and no others: requests of one queue are done in order, each as late as it likes;
-//! a write may be told as complete before it is visible. It is visible before a read, an atomic, or what tells of itself, that follows it on its queue,
-//! and not before another write: those may become visible in any order. A queue that fails has a completion for each request. What the last packet
-//! of a queue brings may be taken in before it is acknowledged, and whoever closes its queue in between does not acknowledge it.
+//! An interface in memory. It keeps the promises of a reliable connection and no others: requests
+//! of one queue are done in order, each as late as it likes; a write may be told as complete before
+//! it is visible. It is visible before a read, an atomic, or what tells of itself, that follows it
+//! on its queue, and not before another write: those may become visible in any order. A queue that
+//! fails has a completion for each request. What the last packet of a queue brings may be taken in
+//! before it is acknowledged, and whoever closes its queue in between does not acknowledge it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,8 +19,8 @@ struct Pair {
     work: VecDeque<(Work, Vec<Part>, Option<Vec<u8>>)>,
     /// Writes that were told and are not visible: keys, places, bytes.
     hidden: Vec<(u32, usize, Vec<u8>)>,
-    /// The last packet, which has arrived and is not acknowledged: its number, and in how many runs it will be. Once the receiver has closed its queue,
-    /// those count up to the end of all tries.
+    /// The last packet, which has arrived and is not acknowledged: its number, and in how many runs
+    /// it will be. Once the receiver has closed its queue, those count up to the end of all tries.
     unanswered: Option<(u64, u32)>,
     failed: bool,
 }
@@ -420,7 +422,8 @@ impl Nic for MemoryNic {
         if pair.failed {
             return Ok(());
         }
-        // An interface gives up what is not acknowledged when the peer's queue is gone, which it may be as soon as it has this.
+        // An interface gives up what is not acknowledged when the peer's queue is gone, which it
+        // may be as soon as it has this.
         assert!(work.act != LAST || pair.work.is_empty(), "the last packet is not alone");
         assert!(!work.inline || work.len <= 64);
         let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));

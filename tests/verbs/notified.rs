@@ -39,7 +39,8 @@ fn a_notified_put_is_one_request() {
     end(&hub, w);
 }
 
-/// In a dialogue of notified puts the end of each is not asked for; nor does it stay unknown for long, however many follow.
+/// In a dialogue of notified puts the end of each is not asked for; nor does it stay unknown for
+/// long, however many follow.
 #[test]
 fn notified_puts_are_covered_by_the_hundred() {
     let (hub, mut w, _memories, mut flight) = met();
@@ -113,7 +114,8 @@ fn a_put_and_its_notification_are_one_operation() {
     end(&hub, w);
 }
 
-/// The same where nobody polls between two of them: what has no end as yet is bounded by their number, too.
+/// The same where nobody polls between two of them: what has no end as yet is bounded by their
+/// number, too.
 #[test]
 fn notified_puts_are_covered_where_polls_are_rare() {
     let (hub, mut w, _memories, mut flight) = met();
@@ -137,7 +139,8 @@ fn notified_puts_are_covered_where_polls_are_rare() {
     end(&hub, w);
 }
 
-/// What the engine makes of it: nothing before access is granted, and then an operation that the epoch waits for.
+/// What the engine makes of it: nothing before access is granted, and then an operation that the
+/// epoch waits for.
 #[test]
 fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
     let (hub, mut w, _memories, _) = met();
@@ -179,7 +182,8 @@ fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
     end(&hub, w);
 }
 
-/// Whoever waits for a counter alone hears of it without a poll; what else has come in meanwhile is there for the next one.
+/// Whoever waits for a counter alone hears of it without a poll; what else has come in meanwhile is
+/// there for the next one.
 #[test]
 fn a_counter_is_heard_of_without_a_poll() {
     let (hub, mut w, _memories, mut flight) = met();

@@ -71,8 +71,8 @@ fn all_told(w: &mut [Far], planned: &Todo) -> bool {
     (0..RANKS).all(|to| (0..RANKS).all(|me| me == to || told(me, to)))
 }
 
-/// Each process puts a number of its own at each other, adds to a sum there by a message, and signals; to one after the other. Returns how many last packets
-/// were not acknowledged.
+/// Each process puts a number of its own at each other, adds to a sum there by a message, and
+/// signals; to one after the other. Returns how many last packets were not acknowledged.
 fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
     let (hub, mut w, _memories) = limited(most, seed);
     net(&hub).lock().unwrap().answers_within = answers_within;

@@ -112,7 +112,8 @@ fn at1_a_fetch_is_one_atomic() {
     end(&hub, w);
 }
 
-/// What an interface does not do goes to the target's processor, as in every window: by datatype and address alone.
+/// What an interface does not do goes to the target's processor, as in every window: by datatype
+/// and address alone.
 #[test]
 fn at1_other_elements_are_the_processors() {
     let mut memories = vec![vec![0u8; 4096]; 2];
@@ -146,7 +147,8 @@ fn at1_other_elements_are_the_processors() {
     end(&hub, w);
 }
 
-/// All processes, those of the target's node and the target itself too, on the same words: nothing is lost, whatever is done.
+/// All processes, those of the target's node and the target itself too, on the same words: nothing
+/// is lost, whatever is done.
 #[test]
 fn lk7_accumulates_of_all_are_atomic() {
     for nodes in [vec![vec![0], vec![1], vec![2]], vec![vec![0, 1], vec![2]]] {
@@ -289,7 +291,8 @@ fn an_exchange_ends_with_its_queue() {
     assert_eq!(word(&w, 1, 8), 1, "it was done on a queue that was made later");
 }
 
-/// What is told behind an exchange is true, however often that had to be tried again: to a target of another node, of one's own, and to oneself.
+/// What is told behind an exchange is true, however often that had to be tried again: to a target
+/// of another node, of one's own, and to oneself.
 #[test]
 fn fe2_nothing_overtakes_an_exchange() {
     overtaking(windows, true);

@@ -161,7 +161,8 @@ fn met_many(
     (hub, w, flight)
 }
 
-/// Each request has its place among the completions, the signalled and the others: all have one if their queue fails.
+/// Each request has its place among the completions, the signalled and the others: all have one if
+/// their queue fails.
 #[test]
 fn there_are_no_more_requests_than_completions() {
     if device().is_some() || queues().is_some() {
@@ -249,7 +250,8 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
     end(&hub, ports);
 }
 
-/// A second window finds the queues connected; each side may be spoken to before it has heard who speaks.
+/// A second window finds the queues connected; each side may be spoken to before it has heard who
+/// speaks.
 #[test]
 fn windows_share_queues() {
     for seed in 0..40 {
@@ -295,7 +297,8 @@ fn windows_share_queues() {
     }
 }
 
-/// What must not overtake a read is not handed over before that has ended, where the interface cannot be trusted with it.
+/// What must not overtake a read is not handed over before that has ended, where the interface
+/// cannot be trusted with it.
 #[test]
 fn fe2_reads_are_waited_for_where_the_interface_does_not() {
     if crate::carry::device().is_some() {
@@ -338,7 +341,8 @@ fn fe2_reads_are_waited_for_where_the_interface_does_not() {
 const ELEMENT_U64: Element = mpix_rma::transport::element::native::U64;
 const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
 
-/// A put that waits for its notification is released by whatever comes next; where there is no buffer for it, that waits too.
+/// A put that waits for its notification is released by whatever comes next; where there is no
+/// buffer for it, that waits too.
 #[test]
 fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
     // It keeps three queues busy at once.

@@ -13,7 +13,8 @@ fn note(bytes: usize, sign: i64) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the caller's arguments; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator with the caller's arguments; counting allocates
+// nothing.
 unsafe impl GlobalAlloc for Metered {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size(), 1);

@@ -1,5 +1,6 @@
-//! Collective calls without a nonblocking twin: first a nonblocking barrier of our own over the communicator, driven here,
-//! so that the host blocks only for its own work, with every process in it.
+//! Collective calls without a nonblocking twin: first a nonblocking barrier of our own over the
+//! communicator, driven here, so that the host blocks only for its own work, with every process in
+//! it.
 //!
 //! `MPI_Win_create` and its kin do the same (`mpi::window`).
 
@@ -9,14 +10,17 @@ use super::interpose;
 use crate::mpi::drive;
 use crate::mpi::sys::*;
 
-/// A table: the call, the host's function, the parameters; the first communicator named `comm` is the one that assembles.
+/// A table: the call, the host's function, the parameters; the first communicator named `comm` is
+/// the one that assembles.
 macro_rules! assembled {
     ($($name:ident $host:ident over $comm:ident ($($arg:ident: $type:ty),* $(,)?);)*) => {
         interpose! {
             drive::collectives;
             $($name($($arg: $type),*) => $host, {
-                drive::assemble($comm);
-                $host($($arg),*)
+                match drive::assemble($comm) {
+                    Ok(()) => $host($($arg),*),
+                    Err(code) => code,
+                }
             };)*
         }
     };

@@ -1,5 +1,5 @@
-//! Blocking collectives, by their nonblocking twins. Always, in every process of the job, as agreed at `MPI_Init`: the two
-//! forms do not match each other [PR-5].
+//! Blocking collectives, by their nonblocking twins. Always, in every process of the job, as agreed
+//! at `MPI_Init`: the two forms do not match each other [PR-5].
 
 use std::ffi::{c_int, c_void};
 
@@ -35,8 +35,14 @@ macro_rules! counted {
      reduce: $reduce:ident $preduce:ident $ireduce:ident;
      reductions: $($reduction:ident $preduction:ident $ireduction:ident,)*;
      reduce_scatter: $reduce_scatter:ident $preduce_scatter:ident $ireduce_scatter:ident) => {
+        interpose! {
+            drive::collectives;
+            $($bcast(
+                buffer: *mut c_void, count: $count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
+            ) => $pbcast,
+                drive::broadcast(comm, |request| $ibcast(buffer, count, datatype, root, comm, request));)?
+        }
         collectives! {
-            $($bcast $pbcast $ibcast(buffer: *mut c_void, count: $count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm);)?
             $($gather $pgather $igather(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);)*

@@ -1,15 +1,18 @@
-//! Completion calls of the host's requests and of ours that are generalized requests. Those of persistent ones are answered before
-//! (`mpi::completion`).
+//! Completion calls of the host's requests and of ours that are generalized requests. Those of
+//! persistent ones are answered before (`mpi::completion`).
 
 use std::ffi::c_int;
 
 use super::{driven, interpose};
 use crate::mpi::sys::*;
-use crate::mpi::{drive, hook};
+use crate::mpi::{drive, hook, request};
 use crate::runtime::progress::{may_be_told, must_drive, nothing_lives, sweep_from_hook};
 
-/// From this many requests on, `MPI_Waitall` looks at one after the other instead of at all in each round.
-const MANY: c_int = 16;
+/// `MPI_Waitall` drives once for so many requests in its list between two looks at all of them:
+/// then looking takes no longer than what is looked for, however long the list is. (Looking at one
+/// request after the other would raise the error of each, and `MPI_Waitall` the error of all once
+/// more.)
+const REQUESTS_PER_STEP: c_int = 16;
 
 driven! {
     drive::now;
@@ -17,7 +20,7 @@ driven! {
     MPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status) => PMPI_Waitany,
         drive::until(|| {
             let mut flag = 0;
-            let code = PMPI_Testany(count, requests, index, &raw mut flag, status);
+            let code = test_any(count, requests, index, &raw mut flag, status);
             (code != MPI_SUCCESS || flag != 0).then_some(code)
         });
     MPI_Waitsome(
@@ -30,8 +33,8 @@ driven! {
 }
 
 driven! {
-    // On hosts with a hook too: MPICH's own stops with an assertion when a pending generalized request stands in one list
-    // with a null request (seen in 5.0.2).
+    // On hosts with a hook too: MPICH's own stops with an assertion when a pending generalized
+    // request stands in one list with a null request (seen in 5.0.2).
     must_wait_here;
     MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => PMPI_Waitall,
         wait_all(count, requests, statuses);
@@ -40,25 +43,14 @@ driven! {
 /// # Safety
 /// As `MPI_Waitall`.
 unsafe fn wait_all(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) -> c_int {
-    if count >= MANY && !requests.is_null() {
-        for at in 0..count as usize {
-            // SAFETY: MPI gives the array `count` entries.
-            let request = unsafe { *requests.add(at) };
-            if request == MPI_REQUEST_NULL {
-                continue;
-            }
-            drive::until(|| {
-                let mut flag = 0;
-                // SAFETY: the application's request; asking leaves it as it is.
-                let code =
-                    unsafe { PMPI_Request_get_status(request, &raw mut flag, MPI_STATUS_IGNORE) };
-                // An error is told by the call below, in its place.
-                (code != MPI_SUCCESS || flag != 0).then_some(())
-            });
-        }
-    }
+    let mut steps = 0;
     with_statuses(count, statuses, |statuses| {
         drive::until(|| {
+            for _ in 0..steps {
+                sweep_from_hook();
+                hook::poke();
+            }
+            steps = count / REQUESTS_PER_STEP;
             let mut flag = 0;
             // SAFETY: the application's arguments, passed on.
             let code = unsafe { PMPI_Testall(count, requests, &raw mut flag, statuses) };
@@ -70,9 +62,10 @@ unsafe fn wait_all(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_
 /// Requests that MPICH's `MPI_Testall` looks at in one go (its default).
 const BATCH: c_int = 64;
 
-/// Gives `body` statuses to write where the application wants none and there are more requests than one batch: MPICH's
-/// `MPI_Testall` (4.0 to 5.0) then takes all requests for sends and receives if those of the last batch are, and stops with an
-/// assertion at a generalized request in an earlier one.
+/// Gives `body` statuses to write where the application wants none and there are more requests than
+/// one batch: MPICH's `MPI_Testall` (4.0 to 5.0) then takes all requests for sends and receives if
+/// those of the last batch are, and stops with an assertion at a generalized request in an earlier
+/// one.
 fn with_statuses<T>(
     count: c_int,
     statuses: *mut MPI_Status,
@@ -94,6 +87,44 @@ fn step(look: impl FnOnce() -> c_int) -> c_int {
     let code = look();
     hook::set_looping(before);
     code
+}
+
+/// `MPI_Testany`. Where no request is active, MPICH's own (4.0) leaves the status as it is if one
+/// is persistent; MPI gives the empty status (MPI-4.1 3.7.5).
+///
+/// # Safety
+/// As MPI says of the call.
+unsafe fn test_any(
+    count: c_int,
+    requests: *mut MPI_Request,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the application's arguments, passed on; the host has checked the places if it gives
+    // success.
+    unsafe {
+        let code = PMPI_Testany(count, requests, index, flag, status);
+        if code == MPI_SUCCESS && *flag != 0 && *index == MPI_UNDEFINED {
+            request::fill_empty(status);
+        }
+        code
+    }
+}
+
+fn always() -> bool {
+    true
+}
+
+driven! {
+    always;
+    MPI_Testany(
+        count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status,
+    ) => PMPI_Testany,
+        match lives() {
+            true => step(|| test_any(count, requests, index, flag, status)),
+            false => test_any(count, requests, index, flag, status),
+        };
 }
 
 fn must_wait_here() -> bool {
@@ -118,10 +149,6 @@ driven! {
     lives;
     MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Test,
         step(|| PMPI_Test(request, flag, status));
-    MPI_Testany(
-        count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status,
-    ) => PMPI_Testany,
-        step(|| PMPI_Testany(count, requests, index, flag, status));
     MPI_Testsome(
         incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status,
     ) => PMPI_Testsome,

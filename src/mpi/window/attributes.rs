@@ -21,7 +21,8 @@ pub(crate) fn is_ours(keyval: c_int) -> bool {
     [NOTIFICATION_NUM_SB, NOTIFICATION_NUM_UB, NOTIFICATION_VALUE_UB].contains(&keyval)
 }
 
-/// Tells a window's attributes; those that describe the memory of a window of ours are answered here.
+/// Tells a window's attributes; those that describe the memory of a window of ours are answered
+/// here.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -38,8 +39,8 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
             .ours(HostHandle(win.key()))
             .filter(|_| !attribute_val.is_null() && !flag.is_null());
         let found = ours.and_then(|window| {
-            // SAFETY: the window is live, and its attributes do not change; MPI gives out their addresses, valid until
-            // the window is freed.
+            // SAFETY: the window is live, and its attributes do not change; MPI gives out their
+            // addresses, valid until the window is freed.
             let attributes = unsafe { &raw const (*window.as_ptr()).attributes };
             // SAFETY: as above.
             unsafe {

@@ -36,7 +36,8 @@ unsafe fn construct(
     })
 }
 
-/// The constructors that give windows memory of their own, and `MPI_Win_create`, for one type of displacement unit.
+/// The constructors that give windows memory of their own, and `MPI_Win_create`, for one type of
+/// displacement unit.
 macro_rules! constructors {
     ($unit:ty; $create:ident => $host_create:ident, $($(#[$doc:meta])* $allocate:ident => $host_allocate:ident as $flavor:expr),*) => {
         $(

@@ -14,8 +14,9 @@ use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
 use crate::transport::Ballot;
 
-/// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any process, all of them get
-/// `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5]. What is open on a broken window can never be closed, and is in nobody's way.
+/// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any
+/// process, all of them get `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5]. What is open on
+/// a broken window can never be closed, and is in nobody's way.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -37,7 +38,8 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
                 if let Err(fault) = settle(guard, ours) {
                     return raise(CALL, Place::Window(window), fault);
                 }
-                // SAFETY: as above. The application's attribute callbacks run in this call, and may still use the window.
+                // SAFETY: as above. The application's attribute callbacks run in this call, and may
+                // still use the window.
                 let code = unsafe { PMPI_Win_free(win) };
                 if code == MPI_SUCCESS {
                     discard(handle, ours);
@@ -68,17 +70,17 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
 fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
     // SAFETY: found under this guard, and no other reference to it is alive.
     let ours = unsafe { window.as_mut() };
-    // What has come is given to who waits for it, and then nobody does.
+    // What has come is given to who waits for it, and then nobody does. Requests outlive the
+    // window, so those that are complete, and all of a broken window, end here.
     look(ours);
+    ours.advance(&guard.host);
     let broken = ours.port.is_broken();
-    if broken {
-        // Requests outlive the window, and have to end.
-        ours.report(&guard.host);
-    }
     let open = ours.engine.has_open_epoch()
         || ours.engine.awaits_counters()
         || ours.engine.expectations_waiting() != 0;
-    let objection = ours.waiting != 0 || (open && !broken);
+    // A call that waits for a request objects to nothing: its request ends below, and `discard`
+    // lets it leave.
+    let objection = ours.waiting != ours.request_waits || (open && !broken);
     let ballot = match () {
         () if objection => Ballot::Objection,
         () if rests(ours) => Ballot::Ready,
@@ -94,16 +96,23 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
         }
         Ballot::Busy => {
             guard = wait_until(guard, window, rests);
-            // Others may still need this process (to copy for them, on created windows) until they are quiet too.
+            // Others may still need this process (to copy for them, on created windows) until they
+            // are quiet too.
             (guard, _) = cast(guard, window, Ballot::Ready);
         }
         Ballot::Ready => {}
     }
-    drop(wait_until(guard, window, |window| window.port.farewell()));
+    guard = wait_until(guard, window, |window| window.port.farewell());
+    // Whoever waits for one of the last requests has to see that it has ended.
+    let host = guard.host;
+    // SAFETY: this call keeps the window, the guard is held, and no other reference to it is alive.
+    unsafe { window.as_mut() }.report(&host);
+    drop(guard);
     Ok(())
 }
 
-/// True if this process's operations and epochs are complete, and nothing of it is under way to others, or ever will be.
+/// True if this process's operations and epochs are complete, and nothing of it is under way to
+/// others, or ever will be.
 fn rests(window: &mut Window) -> bool {
     window.is_settled() && (window.port.is_broken() || window.port.is_quiet())
 }
@@ -126,9 +135,24 @@ fn cast(guard: Guard, mut window: NonNull<Window>, ballot: Ballot) -> (Guard, Ba
     (guard, verdict.unwrap_or(Ballot::Ready))
 }
 
+/// Lets the calls of other threads leave that wait for a request of this window. All requests have
+/// ended, so each call leaves at its next look.
+fn let_waiters_leave(window: NonNull<Window>) -> Guard {
+    loop {
+        let guard = enter();
+        // SAFETY: `discard` alone ends the window, the guard is held, and no other reference is
+        // alive.
+        if unsafe { window.as_ref() }.waiting == 0 {
+            return guard;
+        }
+        drop(guard);
+        std::thread::yield_now();
+    }
+}
+
 /// Forgets a window of ours whose handle is gone.
 fn discard(handle: HostHandle, window: NonNull<Window>) {
-    let mut guard = enter();
+    let mut guard = let_waiters_leave(window);
     guard.notices.forget(window);
     let window = guard.windows.remove_ours(handle, window);
     note_live(&guard);

@@ -31,7 +31,8 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                 // SAFETY: the info object is the application's, and not null.
                 unsafe { wishes(info) }
             };
-            // Hosts wait here for all processes; meanwhile each may need the others to make progress.
+            // Hosts wait here for all processes; meanwhile each may need the others to make
+            // progress.
             let (guard, objected) = vote(guard, window, wishes.is_err());
             let wishes = wishes?;
             if objected {
@@ -40,7 +41,8 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                     "another process of the window gave a wrong info object",
                 ));
             }
-            // SAFETY: found under this guard, and kept in the registry by the vote; no other reference to it is alive.
+            // SAFETY: found under this guard, and kept in the registry by the vote; no other
+            // reference to it is alive.
             wishes.asked.change(unsafe { &mut window.as_mut().hints });
             drop(guard);
             // SAFETY: the application's arguments, passed on.

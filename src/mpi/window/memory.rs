@@ -18,8 +18,8 @@ struct Segment {
     base: usize,
 }
 
-/// The memory of `rank`, or of the lowest rank that has some for `MPI_PROC_NULL`. Where there is none, or this process cannot reach
-/// it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
+/// The memory of `rank`, or of the lowest rank that has some for `MPI_PROC_NULL`. Where there is
+/// none, or this process cannot reach it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
 fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
     if window.attributes.flavor == MPI_WIN_FLAVOR_DYNAMIC {
         return Err(Fault::new(MPI_ERR_RMA_FLAVOR, "win was made by MPI_Win_create_dynamic"));
@@ -139,8 +139,8 @@ pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_
     on_window(
         "MPI_Win_detach",
         win,
-        // SAFETY: found under the guard, and no other reference to it is alive.
         |_guard, mut window| {
+            // SAFETY: found under the guard, and no other reference to it is alive.
             dynamic(unsafe { window.as_mut() })?.port.detach(Addr(base as usize)).map_err(refused)
         },
         // SAFETY: the application's arguments, passed on.

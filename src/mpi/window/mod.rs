@@ -8,12 +8,14 @@
 //! | `attributes`, `hints` | what can be asked of a window, and its info keys |
 //! | `free` | its end |
 //!
-//! The handle of a window of ours is a real window of the host without memory, made by its cheapest constructor (MPICH's is that of dynamic
-//! windows; on Open MPI 4 only allocate and allocate_shared work everywhere, it refuses the others on one process). So attributes, info, name, group and
-//! error handler work by themselves; only the attributes that describe the memory are answered here.
+//! The handle of a window of ours is a real window of the host without memory, made by its cheapest
+//! constructor (MPICH's is that of dynamic windows; on Open MPI 4 only allocate and allocate_shared
+//! work everywhere, it refuses the others on one process). So attributes, info, name, group and
+//! error handler work by themselves; only the attributes that describe the memory are answered
+//! here.
 //!
-//! Whether a window is ours is agreed by all its processes before anything is made that the application sees, and a wrong argument in one
-//! process gives an error in all.
+//! Whether a window is ours is agreed by all its processes before anything is made that the
+//! application sees, and a wrong argument in one process gives an error in all.
 
 use std::ffi::{c_int, c_void};
 
@@ -79,6 +81,11 @@ impl Wanted {
         }
     }
 
+    /// True if the window's memory is to be allocated.
+    fn allocates(&self) -> bool {
+        [MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED].contains(&self.flavor)
+    }
+
     /// There is no window of ours, for this reason.
     fn unmade(&self, fault: Option<Fault>, reason: Unmade) -> Made {
         match reason {
@@ -95,6 +102,15 @@ impl Wanted {
                     self.call
                 );
                 Made::Host
+            }
+            // Neither host survives what it cannot allocate either.
+            Unmade::Unsuitable(reason) if reason.lacks_memory() && self.allocates() => {
+                log::warn!("{}: {reason}", self.call);
+                let fault = Fault::new(
+                    MPI_ERR_NO_MEM,
+                    "the system has no memory for the window in some process",
+                );
+                Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
             }
             Unmade::Unsuitable(reason) => {
                 log::info!("{}: the window is left to the host: {reason}", self.call);
@@ -165,7 +181,7 @@ fn create(wanted: &Wanted) -> Made {
         Ok(begun) => begun,
         Err(reason) => return wanted.unmade(fault, reason),
     };
-    let (mut handle, code) = host_window(wanted, begun.is_memory());
+    let (mut handle, code) = host_window(wanted, begun.is_memory(), all.votes().verdict().many);
     let mut port = match begun.finish(&all) {
         Ok(port) if code == MPI_SUCCESS => port,
         Ok(port) => {
@@ -224,16 +240,23 @@ fn has_comm() -> bool {
     return init::has_world();
 }
 
-/// The host's window that is the handle of ours. The address that the host gives for the memory of no bytes is of no use.
-fn host_window(wanted: &Wanted, by_memory: bool) -> (MPI_Win, c_int) {
+/// The host's window that is the handle of ours. The address that the host gives for the memory of
+/// no bytes is of no use.
+fn host_window(wanted: &Wanted, by_memory: bool, many: bool) -> (MPI_Win, c_int) {
     let mut handle = MPI_WIN_NULL;
     let mut nothing: *mut c_void = std::ptr::null_mut();
     // SAFETY: the communicator and info were checked; the places are ours.
     let code = unsafe {
         let info = ForHost::of(wanted.info);
         if cfg!(mpi_host = "mpich") {
-            // Two thirds of what a window of no bytes takes.
-            let code = PMPI_Win_create_dynamic(info.get(), wanted.comm, &raw mut handle);
+            // Each window takes one of the host's 2,048 context ids. Where there is none left, MPICH 4.0
+            // returns a broken dynamic window and reports no error; its other constructor reports it, and
+            // takes half as long again. All processes make the same choice [PR-5].
+            let code = if many {
+                PMPI_Win_create(nothing, 0, 1, info.get(), wanted.comm, &raw mut handle)
+            } else {
+                PMPI_Win_create_dynamic(info.get(), wanted.comm, &raw mut handle)
+            };
             return (handle, code);
         }
         let make = if by_memory && may_share(wanted.comm) {
@@ -246,9 +269,10 @@ fn host_window(wanted: &Wanted, by_memory: bool) -> (MPI_Win, c_int) {
     (handle, code)
 }
 
-/// True if the host makes shared windows on this communicator, and that is better. Open MPI 4 does it in two thirds of the time, and
-/// does not confuse windows that two parts of a communicator make at once. But it refuses where it knows of several nodes, even
-/// if we do not. The same in all processes.
+/// True if the host makes shared windows on this communicator, and that is better. Open MPI 4 does
+/// it in two thirds of the time, and does not confuse windows that two parts of a communicator make
+/// at once. But it refuses where it knows of several nodes, even if we do not. The same in all
+/// processes.
 fn may_share(comm: MPI_Comm) -> bool {
     cfg!(mpi_host = "openmpi") && init::on_one_node() && init::within_world(comm)
 }
@@ -256,7 +280,9 @@ fn may_share(comm: MPI_Comm) -> bool {
 /// Calls the host's constructor, and notes its window.
 fn leave_to_host(comm: MPI_Comm, window: *mut MPI_Win, host: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: the communicator is the application's.
-    unsafe { drive::assemble(comm) };
+    if let Err(code) = unsafe { drive::assemble(comm) } {
+        return code;
+    }
     let code = host();
     if code == MPI_SUCCESS && !window.is_null() {
         // SAFETY: the host has written it.

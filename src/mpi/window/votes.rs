@@ -1,9 +1,10 @@
-//! What the processes of a new window agree on before anything is made: whether all arguments are right, whether the window is ours, how its
-//! peers are reached, and how to wait meanwhile.
+//! What the processes of a new window agree on before anything is made: whether all arguments are
+//! right, whether the window is ours, how its peers are reached, and how to wait meanwhile.
 //!
-//! Each process has a few numbers, and what counts is the maximum of each. They go with the first gather of the transport's set-up,
-//! since a collective call of its own takes as long as the rest of that. The same call is made first whatever the settings are: processes that
-//! were started apart, and have met since, may have others.
+//! Each process has a few numbers, and what counts is the maximum of each. They go with the first
+//! gather of the transport's set-up, since a collective call of its own takes as long as the rest
+//! of that. The same call is made first whatever the settings are: processes that were started
+//! apart, and have met since, may have others.
 
 use std::ffi::c_int;
 
@@ -17,9 +18,12 @@ use crate::runtime::config::{Reach, Serve, Settings};
 use crate::runtime::progress;
 
 /// Numbers of a process.
-const NUMBERS: usize = 6;
+const NUMBERS: usize = 7;
 /// Bytes of them.
 pub(crate) const BYTES: usize = NUMBERS * size_of::<c_int>();
+
+/// Live windows of a process from which a new one counts as one of many.
+const MANY: usize = 512;
 
 /// The numbers of one process, or the highest ones of some.
 #[derive(Clone, Copy, Debug)]
@@ -36,17 +40,21 @@ pub(crate) struct Verdict {
     pub(crate) reach: Reach,
     /// How to wait from here on.
     pub(crate) gathering: Gathering,
+    /// Some process has so many windows that the host may have no room for another.
+    pub(crate) many: bool,
 }
 
 impl Verdict {
-    /// True if shared memory is to be tried for a window of `size` processes. Alone there is nobody to send to.
+    /// True if shared memory is to be tried for a window of `size` processes. Alone there is nobody
+    /// to send to.
     pub(crate) fn by_memory(&self, size: u32) -> bool {
         self.class == 0 && self.ours && (!self.reach.is_far() || size == 1)
     }
 }
 
 impl Votes {
-    /// Those of this process: for a wrong argument, the wishes of its info object, and a unit that fits.
+    /// Those of this process: for a wrong argument, the wishes of its info object, and a unit that
+    /// fits.
     pub(super) fn new(
         fault: Option<&Fault>,
         wishes: &Wishes,
@@ -66,6 +74,7 @@ impl Votes {
             reach,
             -reach,
             c_int::from(progress::crowded()),
+            c_int::from(progress::live() >= MANY),
         ])
     }
 
@@ -86,7 +95,7 @@ impl Votes {
 
     /// What follows from the highest numbers of all processes.
     pub(crate) fn verdict(self) -> Verdict {
-        let [class, refused, _, highest, lowest, crowded] = self.0;
+        let [class, refused, _, highest, lowest, crowded, many] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // Where a wait in the host takes no messages in, a hint is not worth a hang.
         let reach = if hook::takes_messages() || drive::collectives() || !reach.is_far() {
@@ -94,15 +103,16 @@ impl Votes {
         } else {
             Reach::Auto
         };
-        // All have come here, and wait for nothing but each other until the window is made. The host's blocking calls take half the time of
-        // the others, unless it spins on a core that somebody else needs [PR-4].
+        // All have come here, and wait for nothing but each other until the window is made. The
+        // host's blocking calls take half the time of the others, unless it spins on a core that
+        // somebody else needs [PR-4].
         let gathering = if crowded == 0 { Gathering::Blocking } else { Gathering::Driving };
-        Verdict { class, ours: refused == 0, reach, gathering }
+        Verdict { class, ours: refused == 0, reach, gathering, many: many != 0 }
     }
 
     /// Says what differs between processes.
     pub(super) fn warn(self, call: &str) {
-        let [_, refused, claimed, highest, lowest, _] = self.0;
+        let [_, refused, claimed, highest, lowest, ..] = self.0;
         if refused != 0 && claimed != 0 {
             log::warn!(
                 "{call}: the info key mpix_rma differs between processes; the window is left to the host"

@@ -28,9 +28,11 @@ impl<S: Script> World<S> {
                 process.script.next(&mut moment)
             }
         };
-        if matches!(step, Step::Lock { blocking: true, .. } | Step::LockAll { blocking: true, .. })
-            && self.awaits_lock(rank)
-        {
+        let blocks = matches!(
+            step,
+            Step::Lock { blocking: true, .. } | Step::LockAll { blocking: true, .. }
+        );
+        if blocks && earlier_locks_first(MANY_THREADS) && self.awaits_lock(rank) {
             self.process(rank).unfinished = Some(Unfinished::Step(step));
             return Ok(Flow::Wait(Wait::OlderLocks));
         }
@@ -288,12 +290,13 @@ impl<S: Script> World<S> {
                 let parameters = self.net.parameters();
                 // Memory of one's own node is reached by load and store [EP-1].
                 let near = parameters.node(rank) == parameters.node(target);
-                near.then_some(Wait::Lock(window, target))
+                LockHeld::after_lock(target, near, MANY_THREADS)
+                    .map(|held| Wait::Lock(window, held))
             }
             Step::LockAll { window, assert, .. } => {
                 let at = self.at(window, rank);
                 self.metered(rank, at, window, |engine, port| engine.lock_all(port, assert))?;
-                Some(Wait::LockAll(window))
+                Some(Wait::Lock(window, LockHeld::after_lock_all()))
             }
             _ => unreachable!("only locks come here"),
         };

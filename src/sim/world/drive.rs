@@ -74,7 +74,8 @@ impl<S: Script> World<S> {
         self.process(rank).helper = self.net.clock();
     }
 
-    /// The rank's CPU runs now: sweeps if it waits, and goes on with its script as far as that is allowed to.
+    /// The rank's CPU runs now: sweeps if it waits, and goes on with its script as far as that is
+    /// allowed to.
     pub(super) fn go_on(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
         if let State::Waiting(wait) = self.process(rank).state {
             let began = self.process(rank).clock;
@@ -85,7 +86,8 @@ impl<S: Script> World<S> {
             process.in_calls += clock - began;
             process.clock = clock;
             if !over {
-                // What came during the sweep has its own event; what the sweep itself brought is looked at now.
+                // What came during the sweep has its own event; what the sweep itself brought is
+                // looked at now.
                 if self.has_news(rank) {
                     self.set_alarm(rank, clock);
                 }
@@ -165,7 +167,8 @@ impl<S: Script> World<S> {
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mail(rank);
-        // Any one first, not in turn: it could take every credit that comes back, asking for a lock again and again in step with the turns.
+        // Any one first, not in turn: it could take every credit that comes back, asking for a lock
+        // again and again in step with the turns.
         let windows = self.net.windows();
         let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let first = (mixed % u64::from(windows.max(1))) as u32;
@@ -255,8 +258,7 @@ impl<S: Script> World<S> {
         let window_of = |window: u32| window as usize * self.processes.len() + rank as usize;
         match wait {
             Wait::Request(window, id) => !self.windows[window_of(window)].is_pending(id),
-            Wait::Lock(window, target) => self.windows[window_of(window)].holds_lock(target),
-            Wait::LockAll(window) => self.windows[window_of(window)].holds_lock_all(),
+            Wait::Lock(window, held) => held.is_seen(&self.windows[window_of(window)]),
             Wait::OlderLocks => !self.awaits_lock(rank),
             Wait::Barrier => false,
             Wait::Slot(slot) => {

@@ -9,9 +9,13 @@ use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Slot, Step};
 use super::{Memory, two_sided};
 use crate::engine::{
-    Arrival, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,
+    Arrival, LockHeld, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,
+    earlier_locks_first,
 };
 use crate::transport::sim::{Carry, Counters, Disorder, Network, Occurrence, Time, meter};
+
+/// A rank's calls are those of one thread.
+const MANY_THREADS: bool = false;
 
 /// One window of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +62,8 @@ impl Settings {
 pub trait Watch {
     /// A rank makes a call (or computes).
     fn called(&mut self, _at: Time, _rank: Rank, _step: &Step) {}
-    /// The call before was a closing call, a flush, an R-form or a test that closes: how it left its epoch or request.
+    /// The call before was a closing call, a flush, an R-form or a test that closes: how it left
+    /// its epoch or request.
     fn outcome(&mut self, _rank: Rank, _window: u32, _outcome: Outcome, _net: &mut Network) {}
     /// The engine reports a request complete.
     fn completed(&mut self, _rank: Rank, _window: u32, _id: RequestId, _net: &mut Network) {}

@@ -1,8 +1,9 @@
 //! Notification counters of a window some of whose processes are reached by messages.
 //!
-//! The counters themselves lie in the segment of their process's node: node-mates that share memory raise them directly, and for all
-//! others their process does, when it takes the notification out of a packet. Both add to the same words [LK-7]. What is kept here is how
-//! many everybody has, so that wrong calls are refused where they are made.
+//! The counters themselves lie in the segment of their process's node: node-mates that share memory
+//! raise them directly, and for all others their process does, when it takes the notification out
+//! of a packet. Both add to the same words [LK-7]. What is kept here is how many everybody has, so
+//! that wrong calls are refused where they are made.
 
 use super::MessageWindow;
 use super::courier::Courier;
@@ -41,7 +42,8 @@ impl<C: Courier> MessageWindow<C> {
         }
     }
 
-    /// Collective, in steps with a vote after each; see [`ShmWindow::make_counters`](crate::transport::shm::ShmWindow::make_counters).
+    /// Collective, in steps with a vote after each; see
+    /// [`ShmWindow::make_counters`](crate::transport::shm::ShmWindow::make_counters).
     ///
     /// # Errors
     /// The counters cannot be had, in words.

@@ -7,7 +7,8 @@ use crate::engine::{Addr, Rank};
 use crate::transport::Ballot;
 use crate::transport::verbs::Direct;
 
-/// Which of the two streams of bulk messages of an ordered pair. In each, the n-th that is sent is the n-th that is received.
+/// Which of the two streams of bulk messages of an ordered pair. In each, the n-th that is sent is
+/// the n-th that is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stream {
@@ -21,7 +22,8 @@ pub enum Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bulk(pub u32);
 
-/// Carries packets and bulk messages, in order for each ordered pair of processes, and votes. Nothing here waits.
+/// Carries packets and bulk messages, in order for each ordered pair of processes, and votes.
+/// Nothing here waits.
 pub trait Courier: Debug {
     /// A packet without records, to be filled and sent.
     fn packet(&mut self) -> Packet;
@@ -38,37 +40,44 @@ pub trait Courier: Debug {
     /// Gives back a packet that came in.
     fn give_back(&mut self, packet: Packet);
 
-    /// Drives what is under way. To be called before the questions about what has come in and what has gone.
+    /// Drives what is under way. To be called before the questions about what has come in and what
+    /// has gone.
     fn drive(&mut self);
 
     /// Sends bytes of the caller's memory without copying them, where that can be had.
     ///
     /// # Safety
-    /// The memory must stay valid and unchanged until [`next_bulk`](Self::next_bulk) has given the message.
+    /// The memory must stay valid and unchanged until [`next_bulk`](Self::next_bulk) has given the
+    /// message.
     unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk);
 
     /// Receives into the caller's memory.
     ///
     /// # Safety
-    /// The memory must stay valid, and nobody else's, until [`next_bulk`](Self::next_bulk) has given the message.
+    /// The memory must stay valid, and nobody else's, until [`next_bulk`](Self::next_bulk) has
+    /// given the message.
     unsafe fn receive_bulk(&mut self, peer: Rank, stream: Stream, to: Addr, len: usize, bulk: Bulk);
 
-    /// The next bulk message that was sent or received, and how many bytes it had. One that is longer than it was to be has `usize::MAX`.
+    /// The next bulk message that was sent or received, and how many bytes it had. One that is
+    /// longer than it was to be has `usize::MAX`.
     fn next_bulk(&mut self) -> Option<(Bulk, usize)>;
 
-    /// Gives up bulk messages that were to be received: the caller's memory is its own again. They are told as any others.
+    /// Gives up bulk messages that were to be received: the caller's memory is its own again. They
+    /// are told as any others.
     fn cancel_bulks(&mut self);
 
     /// What went wrong below, once, in words.
     fn next_failure(&mut self) -> Option<String>;
 
-    /// Deposits this process's vote in a nonblocking collective vote of all processes of the window ...
+    /// Deposits this process's vote in a nonblocking collective vote of all processes of the window
+    /// ...
     fn vote(&mut self, ballot: Ballot);
 
     /// ... and gives the verdict, the highest ballot, once all have voted.
     fn verdict(&mut self) -> Option<Ballot>;
 
-    /// Gives a number to all processes of the window in a nonblocking collective exchange, which keeps its place among the votes ...
+    /// Gives a number to all processes of the window in a nonblocking collective exchange, which
+    /// keeps its place among the votes ...
     fn gather(&mut self, number: u32);
 
     /// ... and gives those of all, in rank order, once they are there; or what went wrong.
@@ -77,10 +86,12 @@ pub trait Courier: Debug {
     /// True if nothing that this process has sent is under way.
     fn is_quiet(&mut self) -> bool;
 
-    /// Ends it: what was to be received is given up. `clean`: nothing is under way, so that what carried it may carry another window.
+    /// Ends it: what was to be received is given up. `clean`: nothing is under way, so that what
+    /// carried it may carry another window.
     fn release(&mut self, clean: bool);
 
-    /// What reaches the memory of peers without their processors, through the same queues as the packets, if there is such a thing.
+    /// What reaches the memory of peers without their processors, through the same queues as the
+    /// packets, if there is such a thing.
     #[inline]
     fn direct(&mut self) -> Option<&mut Direct> {
         None

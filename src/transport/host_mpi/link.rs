@@ -1,14 +1,16 @@
 //! What this process knows of one peer that it reaches by messages.
 //!
-//! Each side counts what it has sent and what it has seen, and tells the other in the header of every packet; all counts only rise.
+//! Each side counts what it has sent and what it has seen, and tells the other in the header of
+//! every packet; all counts only rise.
 //!
-//! - *Credits.* A packet that carries something of the sender's own (an operation, a signal, an access to a lock word) is paid for. At
-//!   most [`CREDITS`] of them may be under way: the host holds them at the target until that polls. Replies are free; there are as many
-//!   as were asked for.
-//! - *Operations* are numbered in the order of their records. Those that are done at the target are told by the highest number up to which
-//!   all are; the sender says when it waits for that.
-//! - *Signals* take effect after all operations before them are done [FE-2], so they cannot overtake. So do notifications, which are
-//!   operations themselves.
+//! - *Credits.* A packet that carries something of the sender's own (an operation, a signal, an
+//!   access to a lock word) is paid for. At most [`CREDITS`] of them may be under way: the host
+//!   holds them at the target until that polls. Replies are free; there are as many as were asked
+//!   for.
+//! - *Operations* are numbered in the order of their records. Those that are done at the target are
+//!   told by the highest number up to which all are; the sender says when it waits for that.
+//! - *Signals* take effect after all operations before them are done [FE-2], so they cannot
+//!   overtake. So do notifications, which are operations themselves.
 
 use std::collections::VecDeque;
 
@@ -54,7 +56,8 @@ pub(super) struct Feed {
 pub(super) struct Waiting {
     pub(super) number: u64,
     pub(super) ticket: Ticket,
-    /// Its bulk messages, which must have left as well: until then the host reads the origin's buffer.
+    /// Its bulk messages, which must have left as well: until then the host reads the origin's
+    /// buffer.
     pub(super) flight: Option<Key>,
 }
 
@@ -93,14 +96,16 @@ pub(super) struct Link {
     pub(super) credited: u64,
     /// How many were sent when the peer was last asked for nothing else than how many it has taken.
     inquired: u64,
-    /// Operations: numbered, done at the peer, and those of which the peer knows that they are waited for.
+    /// Operations: numbered, done at the peer, and those of which the peer knows that they are
+    /// waited for.
     pub(super) issued: u64,
     pub(super) done: u64,
     pub(super) asked: u64,
     /// Operations that are complete when so many are done.
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) feed: Option<Feed>,
-    /// A notification is about to be posted behind the operation that comes next: they leave together.
+    /// A notification is about to be posted behind the operation that comes next: they leave
+    /// together.
     pub(super) notified: bool,
     pub(super) bulks: u32,
     pub(super) parts: u32,
@@ -119,7 +124,8 @@ pub(super) struct Link {
     pub(super) held: VecDeque<(u64, Held)>,
     /// The peer is to be told what is done here, whatever else there is to say.
     pub(super) tell: bool,
-    /// Which operations of the peer were not done. It leaves before any header says that they are over.
+    /// Which operations of the peer were not done. It leaves before any header says that they are
+    /// over.
     unattached: Option<Packet>,
 
     /// In the list of links to be looked at.
@@ -179,8 +185,8 @@ impl Link {
         self.unfinished.front().map_or(self.seen, |(first, _)| first - 1)
     }
 
-    /// Bytes of payload of one more record of this process's own that go without waiting; `None`: it would have to wait for a credit, or
-    /// the courier is busy.
+    /// Bytes of payload of one more record of this process's own that go without waiting; `None`:
+    /// it would have to wait for a credit, or the courier is busy.
     #[inline]
     pub(super) fn room(&mut self, courier: &mut impl Courier, needed: usize) -> Option<usize> {
         if let Some(out) = &self.out {
@@ -198,7 +204,8 @@ impl Link {
         room
     }
 
-    /// The packet being filled, for a record of this process's own. After [`room`](Self::room) had some.
+    /// The packet being filled, for a record of this process's own. After [`room`](Self::room) had
+    /// some.
     #[inline]
     pub(super) fn own(&mut self) -> &mut Packet {
         let out = self.out.as_mut().expect("there is room");
@@ -220,7 +227,8 @@ impl Link {
         &mut out.packet
     }
 
-    /// Sends what there is, as far as credits allow. With `ask`, the peer is to tell when the operations so far are done.
+    /// Sends what there is, as far as credits allow. With `ask`, the peer is to tell when the
+    /// operations so far are done.
     pub(super) fn flush(&mut self, courier: &mut impl Courier, ask: bool) {
         while let Some(first) = self.queue.front() {
             if first.counted && !self.has_credit() {
@@ -249,7 +257,8 @@ impl Link {
         }
     }
 
-    /// The peer must read it before it hears that those operations are over, so this packet says nothing of that.
+    /// The peer must read it before it hears that those operations are over, so this packet says
+    /// nothing of that.
     fn send_unattached(&mut self, courier: &mut impl Courier) {
         let Some(mut packet) = self.unattached.take() else { return };
         packet.seal(Header { taken: self.taken, done: self.told_done, ..Header::default() });
@@ -273,7 +282,8 @@ impl Link {
         courier.send(self.peer, out.packet);
     }
 
-    /// Sends what there is; a packet of nothing but the header if there is nothing and the peer is to be asked or told.
+    /// Sends what there is; a packet of nothing but the header if there is nothing and the peer is
+    /// to be asked or told.
     pub(super) fn flush_or_tell(&mut self, courier: &mut impl Courier) {
         let ask = self.waiting.back().is_some_and(|last| last.number > self.asked);
         self.flush(courier, ask);
@@ -282,7 +292,8 @@ impl Link {
             || self.taken - self.told_taken >= CREDITS / 2
             || self.wanted > self.told_done && self.complete() > self.told_done;
         let asks = ask && self.asked < self.issued && self.out.is_none() && self.queue.is_empty();
-        // Behind a farewell nothing comes: everybody was quiet then, so that what is still asked for is known.
+        // Behind a farewell nothing comes: everybody was quiet then, so that what is still asked
+        // for is known.
         if (owes || asks) && !self.farewell {
             let packet = courier.packet();
             self.send(courier, Outgoing { packet, counted: false }, asks);
@@ -299,7 +310,8 @@ impl Link {
         }
     }
 
-    /// Ends it: tells the peer, once, that nothing is taken from it any more, since a message was refused or a process was lost.
+    /// Ends it: tells the peer, once, that nothing is taken from it any more, since a message was
+    /// refused or a process was lost.
     #[cold]
     pub(super) fn end(&mut self, courier: &mut impl Courier, lost: Option<Rank>) {
         if !std::mem::replace(&mut self.broken, true) {

@@ -13,13 +13,14 @@ pub struct Members {
     place: Rank,
     /// Their ranks are neighbours.
     dense: bool,
-    /// Operations on mates go through shared memory; else through messages, but for those on oneself.
+    /// Operations on mates go through shared memory; else through messages, but for those on
+    /// oneself.
     near: bool,
 }
 
 impl Members {
-    /// `mates` are the window ranks of the processes that share a segment, rising, `me` among them. With `near` false, messages go to
-    /// them too.
+    /// `mates` are the window ranks of the processes that share a segment, rising, `me` among them.
+    /// With `near` false, messages go to them too.
     ///
     /// # Panics
     /// If `me` is not among them.
@@ -82,8 +83,8 @@ impl Members {
     }
 }
 
-/// Something of every process, as runs of processes that have the same: one run in most windows, so that the table does not grow
-/// with them.
+/// Something of every process, as runs of processes that have the same: one run in most windows, so
+/// that the table does not grow with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table<T> {
     runs: Box<[(Rank, T)]>,

@@ -1,9 +1,11 @@
 //! Active messages through the host, for peers that shared memory does not reach.
 //!
-//! A [`MessageWindow`] is a window of which some processes, perhaps all, are reached by messages. The processes of one node share a
-//! segment as in a window of one node ([`ShmWindow`]); a process alone on its node has one to itself. So every process's memory
-//! and words are reached by the CPUs of its node directly, and by all others through the process itself, which does what their
-//! messages say *on the same words, and under the same accumulate lock*: one atomicity domain for each target, the CPU's [LK-7].
+//! A [`MessageWindow`] is a window of which some processes, perhaps all, are reached by messages.
+//! The processes of one node share a segment as in a window of one node ([`ShmWindow`]); a process
+//! alone on its node has one to itself. So every process's memory and words are reached by the CPUs
+//! of its node directly, and by all others through the process itself, which does what their
+//! messages say *on the same words, and under the same accumulate lock*: one atomicity domain for
+//! each target, the CPU's [LK-7].
 //!
 //! | module | what it does |
 //! |---|---|
@@ -16,12 +18,14 @@
 //! | `straight` | what goes past the messages, where the courier has an interface for that |
 //! | `counters` | how many notification counters each process has |
 //!
-//! Small puts and accumulates are copied into packets, those to one peer together, so that they are locally complete at once; long
-//! puts and gets between memory that is one run on each side go as bulk messages from and into the application's memory. Places that
-//! are many runs travel as runs with a stride, never as datatypes.
+//! Small puts and accumulates are copied into packets, those to one peer together, so that they are
+//! locally complete at once; long puts and gets between memory that is one run on each side go as
+//! bulk messages from and into the application's memory. Places that are many runs travel as runs
+//! with a stride, never as datatypes.
 //!
-//! Nothing grows without a limit: an operation is refused ([`Posted::NoResource`]) while the peer has [`CREDITS`](link::CREDITS) packets to
-//! take out, or while too much of this process's is under way; replies are as many as their askers may have asked for.
+//! Nothing grows without a limit: an operation is refused ([`Posted::NoResource`]) while the peer
+//! has [`CREDITS`](link::CREDITS) packets to take out, or while too much of this process's is under
+//! way; replies are as many as their askers may have asked for.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -37,7 +41,7 @@ use crate::transport::Ballot;
 use crate::transport::element::ForeignReduce;
 use crate::transport::regions::Refusal;
 use crate::transport::shape::{Shape, Shapes};
-use crate::transport::shm::ShmWindow;
+use crate::transport::shm::{ShmWindow, Unreachable};
 
 use counters::Counters;
 use courier::Courier;
@@ -62,8 +66,8 @@ pub use link::{BULKS, CREDITS};
 pub struct Settings {
     /// Reduces elements of the host's datatypes.
     pub foreign_reduce: ForeignReduce,
-    /// Bytes from one element to the next, and of one element, of a datatype of the host that has this reduction. Asked of what messages
-    /// say, before anything is reduced.
+    /// Bytes from one element to the next, and of one element, of a datatype of the host that has
+    /// this reduction. Asked of what messages say, before anything is reduced.
     pub foreign: fn(How) -> Option<(u8, u8)>,
 }
 
@@ -77,7 +81,8 @@ pub struct Refused {
     pub reason: Malformed,
 }
 
-/// An operation of this process that reached for memory that its target has not attached to the window. It was not done.
+/// An operation of this process that reached for memory that its target has not attached to the
+/// window. It was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an operation reaches for {len} bytes at address {disp:#x} of process {target} of the window, which are not attached there"
@@ -125,7 +130,8 @@ pub struct MessageWindow<C> {
     /// Where elements of the host's are laid out as it wants them.
     scratch: Vec<u128>,
     refused: VecDeque<Refused>,
-    /// Packets that were taken in; given back by the next poll, since replies and completions are waited for and this is not.
+    /// Packets that were taken in; given back by the next poll, since replies and completions are
+    /// waited for and this is not.
     taken: Vec<Packet>,
     /// Operations that were not done, told before they are told as finished.
     failed: VecDeque<Ticket>,
@@ -133,19 +139,23 @@ pub struct MessageWindow<C> {
     faults: Vec<OutOfReach>,
     /// Something was refused, or a peer was lost: nothing more comes in or leaves.
     broken: bool,
-    /// Of a window that is broken: nothing of it reaches memory any more, and since when that is waited for.
+    /// Of a window that is broken: nothing of it reaches memory any more, and since when that is
+    /// waited for.
     ended: bool,
     ending: Option<Instant>,
-    /// The first peer that was lost, and why, in a text that stays: error handlers may ask for it at any time.
+    /// The first peer that was lost, and why, in a text that stays: error handlers may ask for it
+    /// at any time.
     lost: Option<(Rank, &'static str)>,
 }
 
-// SAFETY: the raw addresses are those of operations that the application has issued, whose buffers are the library's until
-// they are complete [EP-8], and of window memory. Neither belongs to a thread.
+// SAFETY: the raw addresses are those of operations that the application has issued, whose buffers
+// are the library's until they are complete [EP-8], and of window memory. Neither belongs to a
+// thread.
 unsafe impl<C: Send> Send for MessageWindow<C> {}
 
 impl<C: Courier> MessageWindow<C> {
-    /// `near` is the window of the processes of `members` that share a segment, in that order; `extents` are those of all processes.
+    /// `near` is the window of the processes of `members` that share a segment, in that order;
+    /// `extents` are those of all processes.
     #[must_use]
     pub fn new(
         mut courier: C,
@@ -254,7 +264,8 @@ impl<C: Courier> MessageWindow<C> {
         moved
     }
 
-    /// For calls that close an epoch or start a flush: what is in packets leaves. True if [`Port::next_finished`] has something now.
+    /// For calls that close an epoch or start a flush: what is in packets leaves. True if
+    /// [`Port::next_finished`] has something now.
     pub fn settle(&mut self) -> bool {
         for at in 0..if self.broken { 0 } else { self.active.len() } {
             let index = self.active[at];
@@ -288,11 +299,14 @@ impl<C: Courier> MessageWindow<C> {
         self.members.place_of(rank).is_some_and(|place| self.near.load_store(place))
     }
 
-    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed, as far as this process knows: what a peer has
-    /// attached to a dynamic window is known to the peer, which refuses the rest.
-    #[must_use]
-    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
-        self.members.place_of(rank).is_none_or(|place| self.near.reaches(place, at, len))
+    /// Whether each of the `len` bytes at `at` of the memory of `rank` may be accessed, as far as
+    /// this process knows: only a peer on another node knows what it has attached, and refuses the
+    /// rest.
+    ///
+    /// # Errors
+    /// What a peer on this node has attached cannot be seen from here.
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
+        self.members.place_of(rank).map_or(Ok(true), |place| self.near.reaches(place, at, len))
     }
 
     /// Adds memory of this process to a dynamic window.
@@ -311,7 +325,8 @@ impl<C: Courier> MessageWindow<C> {
         self.near.detach(base)
     }
 
-    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there
+    /// is any.
     #[must_use]
     pub fn address_of(&self, rank: Rank) -> Option<Addr> {
         self.members.place_of(rank).and_then(|place| self.near.address_of(place))
@@ -335,7 +350,8 @@ impl<C: Courier> MessageWindow<C> {
         self.members.size() > 1
     }
 
-    /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation ends.
+    /// Keeps the shape of an operation to `rank` that is about to be issued, until the operation
+    /// ends.
     pub fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
         match self.members.near(rank) {
             Some(_) => self.near.add_shape(shape),
@@ -373,7 +389,8 @@ impl<C: Courier> MessageWindow<C> {
         self.refused.pop_front()
     }
 
-    /// An operation on memory that was not attached, of which the application has not heard; with a target, one to this target.
+    /// An operation on memory that was not attached, of which the application has not heard; with a
+    /// target, one to this target.
     #[inline]
     pub fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
         if self.faults.is_empty() {
@@ -390,7 +407,8 @@ impl<C: Courier> MessageWindow<C> {
         Some(fault)
     }
 
-    /// True if a message was refused, here or by a peer: what is under way never ends, and nothing more of it touches memory.
+    /// True if a message was refused, here or by a peer: what is under way never ends, and nothing
+    /// more of it touches memory.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.ended
@@ -424,8 +442,9 @@ impl<C: Courier> MessageWindow<C> {
         quiet && self.courier.direct().is_none_or(|direct| direct.is_quiet())
     }
 
-    /// After a vote of processes that were all [quiet](Self::is_quiet): tells all peers that nothing more is coming, once, and gives true
-    /// when they all have said so. Then no message of this window is under way anywhere.
+    /// After a vote of processes that were all [quiet](Self::is_quiet): tells all peers that
+    /// nothing more is coming, once, and gives true when they all have said so. Then no message of
+    /// this window is under way anywhere.
     pub fn farewell(&mut self) -> bool {
         let mut left = true;
         for link in self.links.iter_mut().filter(|link| link.met && !link.broken) {
@@ -563,7 +582,8 @@ impl<C: Courier> Port for MessageWindow<C> {
         }
         let index = self.link_to(peer);
         let link = &mut self.links[index as usize];
-        // The target holds it back until the operations before it are done [FE-2]. Those that are not in packets yet go first.
+        // The target holds it back until the operations before it are done [FE-2]. Those that are
+        // not in packets yet go first.
         if self.broken || link.feed.is_some() || link.room(&mut self.courier, 0).is_none() {
             return Err(NoResource);
         }

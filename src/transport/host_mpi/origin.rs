@@ -9,10 +9,12 @@ use crate::transport::element::reduction;
 use crate::transport::kernel::{copy, whole};
 use crate::transport::shape::{Shape, moves};
 
-/// Bytes from which a put or get between single runs goes as a message of its own, from and into the application's memory.
+/// Bytes from which a put or get between single runs goes as a message of its own, from and into
+/// the application's memory.
 const BULK_FROM: u64 = 16 * 1024;
-/// Bytes of an operation that leaves as soon as nothing else is under way to its target. Shorter ones are collected until the process polls
-/// or the packet is full: each message costs more than they do.
+/// Bytes of an operation that leaves as soon as nothing else is under way to its target. Shorter
+/// ones are collected until the process polls or the packet is full: each message costs more than
+/// they do.
 const AT_ONCE: u64 = 1024;
 /// Bulk messages of this process's own that may be under way in the window.
 const BULKS_HERE: usize = 64;
@@ -78,7 +80,8 @@ impl<C: Courier> MessageWindow<C> {
                 return Posted::NoResource;
             }
             let to = link.own().put(Place::flat(op.disp, op.len));
-            // SAFETY: the record has room for the bytes; the origin's buffer is valid until the operation is complete [EP-8].
+            // SAFETY: the record has room for the bytes; the origin's buffer is valid until the
+            // operation is complete [EP-8].
             unsafe { copy(op.origin.0 as *const u8, to.as_mut_ptr(), op.len as usize) };
             link.issued += 1;
             link.waiting.push_back(Waiting { number: link.issued, ticket, flight: None });
@@ -88,8 +91,8 @@ impl<C: Courier> MessageWindow<C> {
         self.post_long(index, op, ticket)
     }
 
-    /// A notification goes behind its data, in the packet that carries them or announces them if that has room. It leaves as soon as nothing
-    /// else is under way: somebody waits for it.
+    /// A notification goes behind its data, in the packet that carries them or announces them if
+    /// that has room. It leaves as soon as nothing else is under way: somebody waits for it.
     fn post_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         self.list(index);
         let link = &mut self.links[index as usize];
@@ -112,7 +115,8 @@ impl<C: Courier> MessageWindow<C> {
     #[inline(never)]
     fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         let link = &mut self.links[index as usize];
-        // Nothing has been begun: a feed that could not begin would be an operation that no refusal holds back.
+        // Nothing has been begun: a feed that could not begin would be an operation that no refusal
+        // holds back.
         if link.room(&mut self.courier, 0).is_none() {
             self.list(index);
             return Posted::NoResource;
@@ -147,7 +151,8 @@ impl<C: Courier> MessageWindow<C> {
         Posted::Pending
     }
 
-    /// Makes records of the operation that waits on a link, as far as there is room. True if any was made.
+    /// Makes records of the operation that waits on a link, as far as there is room. True if any
+    /// was made.
     pub(super) fn feed(&mut self, index: u32) -> bool {
         let Some(mut feed) = self.links[index as usize].feed.take() else { return false };
         let first = feed.at;
@@ -270,7 +275,8 @@ impl<C: Courier> MessageWindow<C> {
                 )
             };
         }
-        // The announcement must not wait for the next poll while the data go; but a notification goes with it, and will see to that.
+        // The announcement must not wait for the next poll while the data go; but a notification
+        // goes with it, and will see to that.
         let link = &mut self.links[index as usize];
         if !link.notified {
             link.flush(&mut self.courier, false);
@@ -286,7 +292,8 @@ impl<C: Courier> MessageWindow<C> {
         if with_result && (link.parts >= PARTS || link.fetched >= FETCHED) {
             return false;
         }
-        // A packet with room for a little is as good as a full one, but for what must not be divided.
+        // A packet with room for a little is as good as a full one, but for what must not be
+        // divided.
         let least = match feed.op.kind {
             OpKind::CompareAndSwap => 2 * feed.op.len as usize,
             _ => (feed.op.len - feed.at).min(LEAST) as usize,
@@ -306,7 +313,8 @@ impl<C: Courier> MessageWindow<C> {
             0
         };
         let link = &mut self.links[index as usize];
-        // SAFETY: the operation's buffers are valid until it is complete [EP-8], and the place is a part of it.
+        // SAFETY: the operation's buffers are valid until it is complete [EP-8], and the place is a
+        // part of it.
         unsafe { write_record(link.own(), feed, place, id) };
         link.issued += 1;
         feed.at += len;
@@ -382,7 +390,8 @@ impl<C: Courier> MessageWindow<C> {
             self.links[index as usize].feed.as_ref().filter(|feed| feed.flight == Some(flight));
         let shape = feeding.map_or(held.shape.as_deref(), |feed| feed.shape.as_deref());
         let to = held.op.result.0 as *mut u8;
-        // SAFETY: the result buffer is valid until the operation is complete [EP-8], and the part lies in it.
+        // SAFETY: the result buffer is valid until the operation is complete [EP-8], and the part
+        // lies in it.
         unsafe {
             match shape.and_then(|shape| shape.result.as_ref()) {
                 Some(side) => moves::unpack(data.as_ptr(), to, side, at, data.len()),
@@ -501,6 +510,7 @@ fn place_of(feed: &Feed, room: u64) -> Place {
     match &feed.shape {
         None => Place::flat(op.disp + feed.at, (op.len - feed.at).min(limit)),
         Some(shape) => {
+            let (_, limit) = shape.part(op, feed.at, limit);
             let runs = shape.target.walk(feed.at).next_runs(limit).expect("data are left");
             Place {
                 disp: (shape.disp + runs.at) as u64,
@@ -517,7 +527,10 @@ fn place_of(feed: &Feed, room: u64) -> Place {
 /// # Safety
 /// The operation's buffers are valid, and `place` is a part of it for which the packet has room.
 unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) {
-    let op = &feed.op;
+    let op = match &feed.shape {
+        Some(shape) => &shape.part(&feed.op, feed.at, place.bytes()).0,
+        None => &feed.op,
+    };
     let how = How { element: op.element, reduction: op.reduction, extent: op.extent };
     let data = match op.kind {
         OpKind::Put => packet.put(place),

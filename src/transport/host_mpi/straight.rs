@@ -1,7 +1,9 @@
-//! What goes past the messages: operations, signals and lock words that the courier's interface does without the target's processor.
+//! What goes past the messages: operations, signals and lock words that the courier's interface
+//! does without the target's processor.
 //!
-//! Messages and what goes past them use the same queues, so messages keep their place behind it. It is not so the other way round: a message has arrived long
-//! before the target's process has done what it says. Whatever must be behind operations that are messages is a message itself.
+//! Messages and what goes past them use the same queues, so messages keep their place behind it. It
+//! is not so the other way round: a message has arrived long before the target's process has done
+//! what it says. Whatever must be behind operations that are messages is a message itself.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +76,8 @@ impl<C: Courier> MessageWindow<C> {
         self.courier.direct()?.put_telling(put, notification.disp as u32, ticket)
     }
 
-    /// Starts an accumulate that is the interface's, on whichever process; `None` if it is the target's processor's.
+    /// Starts an accumulate that is the interface's, on whichever process; `None` if it is the
+    /// target's processor's.
     #[inline]
     pub(super) fn reduce_straight(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
         if !matches!(op.kind, OpKind::Accumulate | OpKind::GetAccumulate | OpKind::CompareAndSwap) {
@@ -85,7 +88,8 @@ impl<C: Courier> MessageWindow<C> {
         if broken { Some(Posted::NoResource) } else { direct.reduce(op, ticket) }
     }
 
-    /// A notification of a process of this node, or of this process, is the processor's, and must not overtake accumulates that are the interface's.
+    /// A notification of a process of this node, or of this process, is the processor's, and must
+    /// not overtake accumulates that are the interface's.
     #[inline]
     pub(super) fn overtakes(&self, op: &Op) -> bool {
         matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged)
@@ -142,7 +146,8 @@ impl<C: Courier> MessageWindow<C> {
         }
     }
 
-    /// Takes in what has come past the messages, and nothing else. False if there was something, or if only a look at everything can tell.
+    /// Takes in what has come past the messages, and nothing else. False if there was something, or
+    /// if only a look at everything can tell.
     #[inline]
     pub fn hear(&mut self) -> bool {
         let Some(direct) = self.courier.direct() else { return false };
@@ -187,7 +192,8 @@ impl<C: Courier> MessageWindow<C> {
         moved
     }
 
-    /// This process has waited for long, and asks whether its peers are still there. For the log: where it stands with them.
+    /// This process has waited for long, and asks whether its peers are still there. For the log:
+    /// where it stands with them.
     #[cold]
     pub fn probe(&mut self) -> String {
         let Some(direct) = self.courier.direct().filter(|_| !self.broken) else {
@@ -197,8 +203,9 @@ impl<C: Courier> MessageWindow<C> {
         direct.standing()
     }
 
-    /// The window has ended for its users when nothing of it reaches their memory any more: interfaces go on with what they have, of peers that are
-    /// well too. True if it has just come to that.
+    /// The window has ended for its users when nothing of it reaches their memory any more:
+    /// interfaces go on with what they have, of peers that are well too. True if it has just come
+    /// to that.
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only to say when it is enough")]
     pub(super) fn wind_up(&mut self) -> bool {
@@ -206,7 +213,8 @@ impl<C: Courier> MessageWindow<C> {
             return !std::mem::replace(&mut self.ended, true);
         };
         if !direct.wind_up() {
-            // Whoever is gone fails by itself. A peer that has nothing posted for what it is sent may leave it at that for ever.
+            // Whoever is gone fails by itself. A peer that has nothing posted for what it is sent
+            // may leave it at that for ever.
             if self.ending.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
                 return false;
             }

@@ -1,9 +1,9 @@
 //! Records of peers: checked, and done on this process's memory and words.
 
 use super::courier::{Bulk, Courier, Stream};
-use super::link::{BULKS, CREDITS, Held};
+use super::link::{BULKS, CREDITS, FETCHED, Held};
 use super::origin::Use;
-use super::wire::{How, Malformed, Place, Reader, Record, Unattached, Which};
+use super::wire::{How, Malformed, PAYLOAD, Place, Reader, Record, Unattached, Which};
 use super::{MessageWindow, Refused};
 use crate::engine::{Addr, Arrival, LockTicket, LockWord, Port, Rank};
 use crate::transport::element::{FIRST_FOREIGN, native_extent, native_has, reduction};
@@ -13,6 +13,9 @@ use crate::transport::shape::moves::{combine_pieces, copy_pieces};
 
 /// Packets taken in by one poll.
 const PACKETS_PER_POLL: usize = 32;
+/// Bytes of replies that one packet may want: an origin asks for no more before it has some of
+/// them. A record's runs are no more than its bytes, so this bounds the work for a packet.
+const REPLIES_MAX: u64 = FETCHED + PAYLOAD as u64;
 /// Bulk messages of a peer that may be under way: those that it has asked for, in both directions.
 const BULKS_OF_A_PEER: usize = 2 * BULKS as usize;
 
@@ -41,8 +44,9 @@ impl<C: Courier> MessageWindow<C> {
         true
     }
 
-    /// Nothing that stands in a message which is wrong can be trusted, nor what the peer sends after it. Who waits for that peer may wait for
-    /// ever, and so may who waits for those: the window ends for all that this process has met.
+    /// Nothing that stands in a message which is wrong can be trusted, nor what the peer sends
+    /// after it. Who waits for that peer may wait for ever, and so may who waits for those: the
+    /// window ends for all that this process has met.
     #[cold]
     pub(super) fn refuse(&mut self, peer: Rank, index: Option<u32>, reason: Malformed) {
         if let Some(index) = index
@@ -89,7 +93,12 @@ impl<C: Courier> MessageWindow<C> {
             }
         }
         self.acknowledged(index, header.done)?;
+        let mut wanted = 0;
         while let Some(record) = reader.next_record()? {
+            wanted += record.wants();
+            if wanted > REPLIES_MAX {
+                return Err(Malformed::TooMuch);
+            }
             self.take_record(index, record)?;
         }
         if header.ack_wanted {
@@ -261,23 +270,16 @@ impl<C: Courier> MessageWindow<C> {
         self.near.base().0 as *mut u8
     }
 
-    /// All of a place lies in this process's window, or is attached to it. Where it is not attached, the program is wrong and not the
-    /// message: the origin cannot know what is.
+    /// All of a place lies in this process's window, or is attached to it. Where it is not
+    /// attached, the program is wrong and not the message: the origin cannot know what is.
     #[inline]
     fn check(&self, place: Place) -> Result<bool, Malformed> {
-        let me = self.members.place();
         let reaches =
-            place.bounds().is_some_and(|(low, end)| self.near.reaches(me, low, end - low));
+            place.bounds().is_some_and(|(low, end)| self.near.reaches_own(low, end - low));
         // Between runs there may be memory that is not attached.
+        let Place { disp, len, stride, count } = place;
         let is_inside = reaches
-            || place.count > 1
-                && (0..i64::from(place.count)).all(|run| {
-                    let at = place
-                        .stride
-                        .checked_mul(run)
-                        .and_then(|by| place.disp.checked_add_signed(by));
-                    at.is_some_and(|at| self.near.reaches(me, at, place.len))
-                });
+            || (count > 1 && self.near.has_attached_runs(disp, len, stride, u64::from(count)));
         if is_inside || self.near.is_dynamic() {
             Ok(is_inside)
         } else {
@@ -321,7 +323,8 @@ impl<C: Courier> MessageWindow<C> {
             number,
             len: place.len as usize,
         })?;
-        // SAFETY: the place was checked; window memory is the library's until the window is freed, which waits for all peers.
+        // SAFETY: the place was checked; window memory is the library's until the window is freed,
+        // which waits for all peers.
         unsafe {
             match stream {
                 Stream::Put => {
@@ -333,7 +336,8 @@ impl<C: Courier> MessageWindow<C> {
         Ok(())
     }
 
-    /// An operation on memory that is not attached: its origin is told, and all that belongs to it is taken out of the way.
+    /// An operation on memory that is not attached: its origin is told, and all that belongs to it
+    /// is taken out of the way.
     #[cold]
     fn leave_undone(
         &mut self,
@@ -427,7 +431,8 @@ impl<C: Courier> MessageWindow<C> {
     }
 }
 
-/// The runs of a place in the window beside the same data packed: from the packed side to the window, or back.
+/// The runs of a place in the window beside the same data packed: from the packed side to the
+/// window, or back.
 #[inline]
 fn pieces(place: Place, packed: i64, inward: bool) -> Pieces {
     let (window, beside) = ((place.disp as i64, place.stride), (packed, place.len as i64));
@@ -443,7 +448,8 @@ fn pieces(place: Place, packed: i64, inward: bool) -> Pieces {
 /// Reduces packed data into window memory.
 ///
 /// # Safety
-/// The place lies in the memory at `memory`, which nobody else accesses meanwhile; `data` has as many bytes, or none for no_op.
+/// The place lies in the memory at `memory`, which nobody else accesses meanwhile; `data` has as
+/// many bytes, or none for no_op.
 unsafe fn combine(
     settings: &super::Settings,
     scratch: &mut Vec<u128>,

@@ -1,8 +1,9 @@
 //! Active messages: how they are written, and read again trusting nothing.
 //!
-//! A packet is a header and records, in the order in which they are to take effect. Numbers have the byte order of the machine: processes
-//! of one job have one. What a reader gives out has been checked against the packet: every length lies in it, every code is
-//! known. Whether a place lies in the window is for the one to check who has the window ([`Place::lies_in`]).
+//! A packet is a header and records, in the order in which they are to take effect. Numbers have
+//! the byte order of the machine: processes of one job have one. What a reader gives out has been
+//! checked against the packet: every length lies in it, every code is known. Whether a place lies
+//! in the window is for the one to check who has the window ([`Place::lies_in`]).
 //!
 //! ```text
 //! packet:  magic u32 | flags u32 | packets taken u64 | operations done u64 | records ...
@@ -105,7 +106,8 @@ impl Place {
         self.len.saturating_mul(u64::from(self.count))
     }
 
-    /// Displacements of the first byte and of what follows the last; `None` if they pass 64 bits or lie before the window.
+    /// Displacements of the first byte and of what follows the last; `None` if they pass 64 bits or
+    /// lie before the window.
     #[must_use]
     pub fn bounds(&self) -> Option<(u64, u64)> {
         let span = self.stride.checked_mul(i64::from(self.count.max(1)) - 1)?;
@@ -151,7 +153,8 @@ pub enum Record<'a> {
     Swap(Place, u32, &'a [u8]),
     /// What was asked for under this id.
     Reply(u32, &'a [u8]),
-    /// Raises a counter of the receiver, when the sender's operations before it are done; itself one of them.
+    /// Raises a counter of the receiver, when the sender's operations before it are done; itself
+    /// one of them.
     Notify(u32),
     /// Tells the receiver a tag, in the same way.
     NotifyTagged(u32),
@@ -165,9 +168,11 @@ pub enum Record<'a> {
     Farewell,
     /// The sender has refused a message of the receiver's, and takes nothing more from it.
     Refusal,
-    /// The sender cannot reach this process of the window any more, for which it or the receiver may wait; it takes nothing more.
+    /// The sender cannot reach this process of the window any more, for which it or the receiver
+    /// may wait; it takes nothing more.
     Lost(Rank),
-    /// An operation of the receiver's was not done, since some of the memory that it reaches is not attached to the window.
+    /// An operation of the receiver's was not done, since some of the memory that it reaches is not
+    /// attached to the window.
     Unattached(Unattached),
 }
 
@@ -205,6 +210,20 @@ impl Record<'_> {
             | Record::Fetch(place, ..)
             | Record::Swap(place, ..) => Some(place),
             _ => None,
+        }
+    }
+}
+
+impl Record<'_> {
+    /// Bytes that it wants in a reply.
+    #[must_use]
+    #[inline]
+    pub fn wants(&self) -> u64 {
+        match *self {
+            Record::Get(place, _) | Record::Fetch(place, ..) | Record::Swap(place, ..) => {
+                place.bytes()
+            }
+            _ => 0,
         }
     }
 }
@@ -312,7 +331,8 @@ impl Packet {
         }
     }
 
-    /// Appends an operation with `payload` bytes, which are zero until they are written through what is given back.
+    /// Appends an operation with `payload` bytes, which are zero until they are written through
+    /// what is given back.
     #[inline]
     fn operation(&mut self, codes: [u8; 4], id: u32, place: Place, payload: usize) -> &mut [u8] {
         debug_assert!(self.room().is_some_and(|room| payload <= room));

@@ -7,48 +7,82 @@ use smallvec::SmallVec;
 use super::layout::{Layout, Step, merged, reach};
 
 /// The data of one side of an operation: items of a layout, or plain bytes.
+///
+/// A side may end within an item: what is moved may be less than what a buffer has room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     layout: Option<Arc<Layout>>,
-    /// Items; bytes without a layout.
+    /// Items, the last one perhaps in part; bytes without a layout.
     count: u64,
+    /// Bytes of data.
+    size: u64,
 }
 
 impl Side {
     /// So many bytes, one after the other.
     #[must_use]
     pub fn flat(bytes: u64) -> Self {
-        Side { layout: None, count: bytes }
+        Side { layout: None, count: bytes, size: bytes }
     }
 
     /// Items of a layout, an extent apart.
     #[must_use]
     pub fn items(layout: Arc<Layout>, count: u64) -> Self {
-        Side { layout: Some(layout), count }
+        let size = layout.size() * count;
+        Side { layout: Some(layout), count, size }
+    }
+
+    /// The first `bytes` bytes of the data, which must have that many.
+    #[must_use]
+    pub fn first(self, bytes: u64) -> Self {
+        debug_assert!(bytes <= self.size);
+        let count = match &self.layout {
+            None => bytes,
+            Some(layout) if bytes > 0 => bytes.div_ceil(layout.size()),
+            Some(_) => 0,
+        };
+        Side { layout: self.layout, count, size: bytes }
     }
 
     /// Bytes of data.
     #[must_use]
     #[inline]
     pub fn size(&self) -> u64 {
-        self.layout.as_ref().map_or(self.count, |layout| layout.size() * self.count)
+        self.size
     }
 
-    /// Displacements of the first byte of data, and of what follows the last. Both 0 where there is none.
+    /// Displacements of the first byte of data, and of what follows the last. Both 0 where there is
+    /// none.
     #[must_use]
     pub fn bounds(&self) -> (i64, i64) {
         match &self.layout {
             None => (0, self.count as i64),
-            // Whoever made this side has asked before.
-            Some(layout) => layout.bounds_of(self.count).unwrap_or((i64::MIN, i64::MAX)),
+            Some(layout) => self.bounds_of_items(layout).unwrap_or((i64::MIN, i64::MAX)),
         }
+    }
+
+    /// `None` if they pass 64 bits: then no process has memory for them.
+    fn bounds_of_items(&self, layout: &Layout) -> Option<(i64, i64)> {
+        if self.size == 0 {
+            return Some((0, 0));
+        }
+        let whole = self.size / layout.size();
+        let mut bounds = if whole > 0 { Some(layout.bounds_of(whole)?) } else { None };
+        // The last item, where only a part of it belongs to the side, run by run.
+        let mut walk = self.walk(whole * layout.size());
+        while let Some(runs) = walk.next_runs(u64::MAX) {
+            let (low, high) = runs.bounds()?;
+            bounds =
+                Some(bounds.map_or((low, high), |(least, most)| (low.min(least), high.max(most))));
+        }
+        bounds
     }
 
     /// Displacement of the data, if they are one run.
     #[must_use]
     pub fn run(&self) -> Option<i64> {
         let top = self.top();
-        (top.is_run() && top.len == self.size()).then_some(top.at)
+        (top.is_run() && top.len >= self.size).then_some(top.at)
     }
 
     /// The layout and the number of its items.
@@ -122,7 +156,8 @@ struct Frame {
     member: u32,
 }
 
-/// A walk through the data of a [`Side`]. It stands in a run of a leaf: `count` runs are left, this one included.
+/// A walk through the data of a [`Side`]. It stands in a run of a leaf: `count` runs are left, this
+/// one included.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     steps: &'a [Step],
@@ -151,7 +186,8 @@ impl Cursor<'_> {
         if step == TOP { self.top } else { self.steps[step as usize] }
     }
 
-    /// Goes into a step of a body that begins at `base`, `from` bytes of its data after the first, less than it has.
+    /// Goes into a step of a body that begins at `base`, `from` bytes of its data after the first,
+    /// less than it has.
     fn enter(&mut self, mut step: u32, mut base: i64, mut from: u64) {
         loop {
             let held = self.step(step);
@@ -229,6 +265,8 @@ impl Cursor<'_> {
         if self.left == 0 {
             return None;
         }
+        // The side may end within a run.
+        let limit = limit.min(self.left);
         let (at, stride) = (self.at, self.stride);
         let (len, count) =
             limited(self.rest, if self.rest == self.run { self.count } else { 1 }, limit);
@@ -271,7 +309,7 @@ fn limited(len: u64, count: u64, limit: u64) -> (u64, u64) {
     }
 }
 
-/// A walk through two sides with as many bytes of data each.
+/// A walk through two sides. It ends with the shorter one.
 #[derive(Clone, Debug)]
 pub struct Pair<'a> {
     one: Cursor<'a>,
@@ -296,16 +334,16 @@ impl<'a> Pair<'a> {
     #[must_use]
     #[inline]
     pub fn new(one: &'a Side, other: &'a Side, from: u64) -> Self {
-        debug_assert_eq!(one.size(), other.size());
         Pair { one: one.walk(from), other: other.walk(from) }
     }
 
-    /// The next pieces, at most `limit` bytes (not 0). A piece is divided only where it is longer than the limit, or a run ends
-    /// on one of the sides.
+    /// The next pieces, at most `limit` bytes (not 0). A piece is divided only where it is longer
+    /// than the limit, or a run ends on one of the sides.
     #[inline]
     pub fn next_pieces(&mut self, limit: u64) -> Option<Pieces> {
         let Pair { one, other } = self;
-        if one.left == 0 || other.left == 0 {
+        let limit = limit.min(one.left).min(other.left);
+        if limit == 0 {
             return None;
         }
         let whole = |side: &Cursor<'_>| if side.rest == side.run { side.count } else { 1 };

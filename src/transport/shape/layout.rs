@@ -1,11 +1,14 @@
 //! Where the bytes of one item of a datatype lie, compactly: a tree of repeated runs.
 //!
-//! A vector of a million blocks is one [`Step`]. Neighbouring runs are joined, runs at equal distances become one step, and what
-//! is repeated is stored once, so a layout is about as long as the constructors that made the datatype.
+//! A vector of a million blocks is one [`Step`]. Neighbouring runs are joined, runs at equal
+//! distances become one step, and what is repeated is stored once, so a layout is about as long as
+//! the constructors that made the datatype.
 
-/// One member of a body: `count` pieces, `stride` apart, the first at `at` from the beginning of the body.
+/// One member of a body: `count` pieces, `stride` apart, the first at `at` from the beginning of
+/// the body.
 ///
-/// A leaf's pieces are runs of `len` bytes. Another step's pieces are copies of its own body, the steps from `first` on.
+/// A leaf's pieces are runs of `len` bytes. Another step's pieces are copies of its own body, the
+/// steps from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub(super) at: i64,
@@ -70,8 +73,9 @@ pub struct Block {
 }
 
 impl Layout {
-    /// One element of a predefined datatype: `span` bytes at 0, which are never divided. Elements with padding (`span` is not
-    /// `extent`) are never joined, so that each run is one of them. `None` if `span` is 0 or passes 255.
+    /// One element of a predefined datatype: `span` bytes at 0, which are never divided. Elements
+    /// with padding (`span` is not `extent`) are never joined, so that each run is one of them.
+    /// `None` if `span` is 0 or passes 255.
     #[must_use]
     pub fn element(span: u64, extent: i64) -> Option<Self> {
         let unit = u8::try_from(span).ok().filter(|unit| *unit != 0)?;
@@ -125,7 +129,8 @@ impl Layout {
         self.extent
     }
 
-    /// Displacement of the first byte of data, and of what follows the last: the true bounds. Both 0 where there is no data.
+    /// Displacement of the first byte of data, and of what follows the last: the true bounds. Both
+    /// 0 where there is no data.
     #[must_use]
     pub fn bounds(&self) -> (i64, i64) {
         (self.low, self.high)
@@ -150,8 +155,8 @@ impl Layout {
         self
     }
 
-    /// `count` items, `stride` bytes apart (`MPI_Type_contiguous`, `MPI_Type_create_hvector` with blocks of one item).
-    /// `None` if an address passes 64 bits.
+    /// `count` items, `stride` bytes apart (`MPI_Type_contiguous`, `MPI_Type_create_hvector` with
+    /// blocks of one item). `None` if an address passes 64 bits.
     #[must_use]
     pub fn repeated(&self, count: u64, stride: i64) -> Option<Self> {
         let mut builder = Builder::default();
@@ -159,14 +164,15 @@ impl Layout {
         builder.finish()
     }
 
-    /// `count` blocks of `block` items each, `stride` bytes apart (`MPI_Type_create_hvector`). `None` as for
-    /// [`repeated`](Self::repeated).
+    /// `count` blocks of `block` items each, `stride` bytes apart (`MPI_Type_create_hvector`).
+    /// `None` as for [`repeated`](Self::repeated).
     #[must_use]
     pub fn strided(&self, count: u64, block: u64, stride: i64) -> Option<Self> {
         self.repeated(block, self.extent)?.repeated(count, stride)
     }
 
-    /// Blocks of this layout (`MPI_Type_create_hindexed` and its relatives). `None` as for [`repeated`](Self::repeated).
+    /// Blocks of this layout (`MPI_Type_create_hindexed` and its relatives). `None` as for
+    /// [`repeated`](Self::repeated).
     #[must_use]
     pub fn blocks(&self, blocks: impl IntoIterator<Item = Block>) -> Option<Self> {
         let mut builder = Builder::default();
@@ -177,7 +183,8 @@ impl Layout {
         builder.finish()
     }
 
-    /// Blocks of several layouts (`MPI_Type_create_struct`). `None` as for [`repeated`](Self::repeated).
+    /// Blocks of several layouts (`MPI_Type_create_struct`). `None` as for
+    /// [`repeated`](Self::repeated).
     #[must_use]
     pub fn structure<'a>(members: impl IntoIterator<Item = (Block, &'a Layout)>) -> Option<Self> {
         let mut builder = Builder::default();

@@ -1,12 +1,14 @@
 //! Data that are not one run of bytes: derived datatypes, as the transports see them.
 //!
-//! A [`Layout`] tells where the bytes of one item of a datatype lie; a [`Side`] is some items of it, or plain bytes; a
-//! [`Cursor`] walks through a side, and a [`Pair`] through two at once, piece by piece. [`moves`] copies, packs and unpacks.
+//! A [`Layout`] tells where the bytes of one item of a datatype lie; a [`Side`] is some items of
+//! it, or plain bytes; a [`Cursor`] walks through a side, and a [`Pair`] through two at once, piece
+//! by piece. [`moves`] copies, packs and unpacks.
 //!
-//! Operations name their [`Shape`] by a number ([`Shaped`]), which the engine carries and never looks behind. Each transport
-//! keeps [`Shapes`] of its own. Whoever issues an operation adds its shape first; from then on it is the transport's until the
-//! operation is complete, or gone without ever being posted. Layouts are shared: that of a datatype which the application has
-//! freed lives as long as an operation needs it.
+//! Operations name their [`Shape`] by a number ([`Shaped`]), which the engine carries and never
+//! looks behind. Each transport keeps [`Shapes`] of its own. Whoever issues an operation adds its
+//! shape first; from then on it is the transport's until the operation is complete, or gone without
+//! ever being posted. Layouts are shared: that of a datatype which the application has freed lives
+//! as long as an operation needs it.
 
 mod cursor;
 mod layout;
@@ -19,9 +21,14 @@ pub use layout::{Block, Layout, Step};
 
 use std::num::NonZeroU32;
 
-use crate::engine::Shaped;
+use crate::engine::{Op, OpKind, Shaped};
+use crate::transport::element::reduction;
 
-/// The sides of one operation. Displacements are counted from the addresses in the operation, and from `disp` at the target.
+/// The sides of one operation. Displacements are counted from the addresses in the operation, and
+/// from `disp` at the target.
+///
+/// All sides have as much data, with one exception: the origin of a get_accumulate may have less.
+/// The target's data beyond that are fetched and not changed ([`Shape::part`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Origin buffer, where the operation reads one.
@@ -30,8 +37,26 @@ pub struct Shape {
     pub result: Option<Side>,
     /// Target memory.
     pub target: Side,
-    /// Displacement of the target's items from the base of its window. The bytes may begin before it.
+    /// Displacement of the target's items from the base of its window. The bytes may begin before
+    /// it.
     pub disp: i64,
+}
+
+impl Shape {
+    /// What an operation of this shape does to the data from number `at` on: the operation itself,
+    /// or a fetch where the origin has no data left. Also gives the number of bytes to which that
+    /// applies, at most `most`.
+    #[must_use]
+    pub fn part(&self, op: &Op, at: u64, most: u64) -> (Op, u64) {
+        let sent = match &self.origin {
+            Some(origin) if op.kind == OpKind::GetAccumulate => origin.size(),
+            _ => return (*op, most),
+        };
+        match sent.checked_sub(at) {
+            None | Some(0) => (Op { reduction: reduction::NO_OP, ..*op }, most),
+            Some(left) => (*op, most.min(left)),
+        }
+    }
 }
 
 /// The shapes of operations that are recorded or in flight.

@@ -55,7 +55,8 @@ unsafe fn each<T: Copy>(
 /// Combines pieces of the first side into the second, element by element.
 ///
 /// # Safety
-/// As [`copy_pieces`] and [`Combine::apply`]: the pieces are whole elements, and nobody else accesses those of the second side.
+/// As [`copy_pieces`] and [`Combine::apply`]: the pieces are whole elements, and nobody else
+/// accesses those of the second side.
 #[inline]
 pub(crate) unsafe fn combine_pieces(
     combine: &Combine,
@@ -71,7 +72,8 @@ pub(crate) unsafe fn combine_pieces(
     unsafe { combine.apply_strided(input, inout, len as usize, count as usize, apart) }
 }
 
-/// Exchanges pieces of the first side for what the second one held, and combines them into it: [`Combine::exchange_apply`].
+/// Exchanges pieces of the first side for what the second one held, and combines them into it:
+/// [`Combine::exchange_apply`].
 ///
 /// # Safety
 /// As [`combine_pieces`], and the first side must be writable.
@@ -135,7 +137,8 @@ pub(crate) unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink:
 /// Packs `len` bytes of data, those from number `at` on.
 ///
 /// # Safety
-/// The bytes of the side, displaced from `from`, must be valid, and `len` bytes at `to`; there must be so many data.
+/// The bytes of the side, displaced from `from`, must be valid, and `len` bytes at `to`; there must
+/// be so many data.
 pub(crate) unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usize) {
     let mut cursor = side.walk(at);
     let mut done = 0;

@@ -93,7 +93,13 @@ fn side(both: &Both, count: i64) -> (Side, Vec<i64>) {
 fn random_side(rng: &mut fastrand::Rng) -> (Side, Vec<i64>) {
     let depth = rng.u32(0..5);
     let both = random(rng, depth);
-    side(&both, rng.i64(0..4))
+    let (side, mut bytes) = side(&both, rng.i64(0..4));
+    if rng.bool() {
+        return (side, bytes);
+    }
+    // Some sides end anywhere.
+    bytes.truncate(rng.usize(0..=bytes.len()));
+    (side.first(bytes.len() as u64), bytes)
 }
 
 fn walked(side: &Side, from: u64, rng: &mut fastrand::Rng) -> Vec<i64> {
@@ -296,7 +302,8 @@ fn packed_and_unpacked_is_the_same() {
             )
         };
         for (at, byte) in bytes.iter().zip(&expected).skip(from).take(len) {
-            // Where a byte lies in two places of the side, the last one counts; packed from one memory they are equal.
+            // Where a byte lies in two places of the side, the last one counts; packed from one
+            // memory they are equal.
             assert_eq!(other[(base as i64 + at) as usize], *byte);
         }
         assert_eq!(other.iter().filter(|byte| **byte != 0).count(), {

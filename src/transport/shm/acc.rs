@@ -1,9 +1,9 @@
 //! Atomic operations on a target's memory, all under that target's one lock.
 //!
 //! [AT-1] Every accumulate, get_accumulate and compare_and_swap on a target takes the same lock,
-//! whoever is the origin (the target itself included), whatever the datatype, reduction or count, and
-//! whichever process's CPU does the work. MPI promises atomicity per element only, so long operations
-//! give the lock up between pieces: how long it is held is bounded.
+//! whoever is the origin (the target itself included), whatever the datatype, reduction or count,
+//! and whichever process's CPU does the work. MPI promises atomicity per element only, so long
+//! operations give the lock up between pieces: how long it is held is bounded.
 
 use crate::transport::kernel::{Combine, compare_swap, whole};
 use crate::transport::shape::{Pair, Side, moves};
@@ -16,7 +16,8 @@ pub(super) const HOLD: usize = 64 * 1024;
 /// Accumulate on mapped memory; with `result`, get_accumulate.
 ///
 /// # Safety
-/// As [`Combine::apply`] and [`Combine::fetch_apply`], but others may access `target` under its lock.
+/// As [`Combine::apply`] and [`Combine::fetch_apply`], but others may access `target` under its
+/// lock.
 #[inline]
 pub(super) unsafe fn accumulate(
     lock: AccumulateLock<'_>,
@@ -62,8 +63,8 @@ pub(super) unsafe fn accumulate(
 /// Each hold of the lock fetches and combines the same elements, so each of them is atomic.
 ///
 /// # Safety
-/// All bytes of each side, displaced from its address, must be valid, and divided into elements of `combine`; others may access the
-/// target's under its lock.
+/// All bytes of each side, displaced from its address, must be valid, and divided into elements of
+/// `combine`; others may access the target's under its lock.
 pub(super) unsafe fn accumulate_shaped(
     lock: AccumulateLock<'_>,
     combine: &Combine,

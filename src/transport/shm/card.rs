@@ -68,7 +68,8 @@ impl Kind {
     }
 }
 
-/// Node and process namespace: where these are equal, a pid names the same process and a segment can be shared.
+/// Node and process namespace: where these are equal, a pid names the same process and a segment
+/// can be shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node([u64; 3]);
 
@@ -136,8 +137,8 @@ pub(super) fn decode_failure(number: u64) -> Option<Failure> {
     Step::from_code((number >> 32) as u8).map(|step| Failure { step, errno: number as u32 as i32 })
 }
 
-/// Numbers of this process's node and process namespace, never all 0: processes that have the same can share memory. `None` where the system
-/// does not tell.
+/// Numbers of this process's node and process namespace, never all 0: processes that have the same
+/// can share memory. `None` where the system does not tell.
 #[must_use]
 pub fn node() -> Option<[u64; 3]> {
     identity().ok().map(|node| node.0)

@@ -1,5 +1,6 @@
 //! The channel of an ordered pair (origin, target) as it lies in the segment: how operations reach
-//! memory that the origin cannot map (created windows). Who may access what when: [`super::protocol`].
+//! memory that the origin cannot map (created windows). Who may access what when:
+//! [`super::protocol`].
 
 use std::cell::UnsafeCell;
 
@@ -119,7 +120,8 @@ impl Slot {
     }
 }
 
-// SAFETY: who may access a slot's cells when is said in [`super::protocol`]; users promise to keep to it.
+// SAFETY: who may access a slot's cells when is said in [`super::protocol`]; users promise to keep
+// to it.
 unsafe impl Sync for Slot {}
 // SAFETY: as for `Slot`.
 unsafe impl Sync for PayloadArea {}
@@ -131,7 +133,8 @@ pub(super) struct Tag {
     pub(super) element: Element,
     pub(super) reduction: Reduction,
     pub(super) extent: u8,
-    /// The payload is a list of places with the data (`list`); the slot's displacement says nothing.
+    /// The payload is a list of places with the data (`list`); the slot's displacement says
+    /// nothing.
     pub(super) listed: bool,
 }
 

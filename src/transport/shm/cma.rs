@@ -94,7 +94,8 @@ fn in_pieces(
 
 /// Pieces that go with as few system calls as possible, all the same way.
 ///
-/// The kernel looks up the pages of each remote piece anew, so pieces that are neighbours there go as one.
+/// The kernel looks up the pages of each remote piece anew, so pieces that are neighbours there go
+/// as one.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pieces: Vec<Piece>,
@@ -123,8 +124,8 @@ impl Batch {
         self.count = 0;
     }
 
-    /// Adds an operation: `len` bytes between `local` here and `remote` there. Written to the same place
-    /// as the one before, it replaces that one; so it must not be a read.
+    /// Adds an operation: `len` bytes between `local` here and `remote` there. Written to the same
+    /// place as the one before, it replaces that one; so it must not be a read.
     pub(super) fn push_over(&mut self, local: *mut u8, remote: u64, len: usize) {
         match self.pieces.last_mut() {
             Some(last) if last.remote == remote && last.len == len => {
@@ -206,7 +207,8 @@ mod tests {
 
     #[test]
     fn long_transfers_are_cut_and_short_counts_continued() {
-        // 5 GiB and 3 bytes, with a kernel that moves at most 2 GiB less a page and is interrupted once.
+        // 5 GiB and 3 bytes, with a kernel that moves at most 2 GiB less a page and is interrupted
+        // once.
         let len = (5usize << 30) + 3;
         let (mut next, mut calls) = (0, 0);
         in_pieces(len, CALL_BYTES, |at, part| {

@@ -1,8 +1,9 @@
 //! Notification counters of a window: memory of their own, shared by its processes.
 //!
-//! Each process has as many as it has asked for; whoever notifies adds 1, after what it has moved. The memory is made anew when
-//! the processes agree on other numbers, in three votes: all have said how many they want and have nothing under way; rank 0 has
-//! made the memory; all have mapped it. A failure anywhere leaves what there was.
+//! Each process has as many as it has asked for; whoever notifies adds 1, after what it has moved.
+//! The memory is made anew when the processes agree on other numbers, in three votes: all have said
+//! how many they want and have nothing under way; rank 0 has made the memory; all have mapped it. A
+//! failure anywhere leaves what there was.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,8 +32,9 @@ pub(super) struct Counters {
 pub struct Counter<'a>(&'a AtomicU64);
 
 impl Counter<'_> {
-    /// Adds 1, after everything that this process has read and written. Nothing fetches the counter's cache line before: its owner looks
-    /// at it all the time and would take it away again, which costs a turn of the line.
+    /// Adds 1, after everything that this process has read and written. Nothing fetches the
+    /// counter's cache line before: its owner looks at it all the time and would take it away
+    /// again, which costs a turn of the line.
     #[inline(always)]
     pub fn raise(self) {
         protocol::raise(self.0);
@@ -72,7 +74,8 @@ impl Counters {
     #[inline(always)]
     pub(super) fn get(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         let lot = self.lots.get(rank as usize).filter(|lot| index < lot.number)?;
-        // SAFETY: inside the segment, aligned to 8 bytes; it starts as zeros and is accessed as atomic words alone.
+        // SAFETY: inside the segment, aligned to 8 bytes; it starts as zeros and is accessed as
+        // atomic words alone.
         Some(Counter(unsafe {
             &*self.segment.at(lot.offset + u64::from(index) * lot.stride).cast::<AtomicU64>()
         }))
@@ -125,8 +128,9 @@ impl Making {
         Ok(())
     }
 
-    /// Third, when it is made: maps it. The counters, all of them 0, must be in force before this process votes: whoever has seen
-    /// the last vote may notify at once, and this process may take that in while it still waits for the verdict.
+    /// Third, when it is made: maps it. The counters, all of them 0, must be in force before this
+    /// process votes: whoever has seen the last vote may notify at once, and this process may take
+    /// that in while it still waits for the verdict.
     pub(super) fn map(&self, blocks: Blocks, ranks: u32) -> Result<Counters, Failure> {
         let (lots, len) =
             lots(blocks, ranks).ok_or(Failure { step: Step::Resize, errno: libc::EOVERFLOW })?;

@@ -38,13 +38,14 @@ impl Inbox {
         Inbox { attached, ..Inbox::default() }
     }
 
-    /// Applies what has come in, from a bounded number of origins, a bounded number of operations each.
+    /// Applies what has come in, from a bounded number of origins, a bounded number of operations
+    /// each.
     #[inline]
     pub(super) fn poll(&mut self, shared: &Shared) -> bool {
         let block = shared.blocks.rank(shared.me);
         // Only this process writes it.
         block.beat.0.store(block.beat.0.load(Relaxed).wrapping_add(1), Relaxed);
-        let contacts = block.contacts.0.load(Acquire);
+        let contacts = block.contacts.0.origins.load(Acquire);
         if contacts != self.contacts {
             self.meet(shared, contacts);
         }
@@ -64,7 +65,20 @@ impl Inbox {
         moved
     }
 
-    /// Reads who has made contact. `contacts` was read before the bits, so that no later one is missed.
+    /// Whether an operation waits, or an origin has made contact that was not read. For a window
+    /// that is being armed, after the fence of [`super::doorbell`].
+    pub(super) fn has_work(&self, shared: &Shared) -> bool {
+        let block = shared.blocks.rank(shared.me);
+        block.contacts.0.origins.load(Acquire) != self.contacts
+            || self.origins.iter().any(|origin| {
+                let channel = shared.channel(shared.me, *origin);
+                let head = channel.ends().peek();
+                published(&channel.slot(head).stamp, head).is_some()
+            })
+    }
+
+    /// Reads who has made contact. `contacts` was read before the bits, so that no later one is
+    /// missed.
     #[cold]
     fn meet(&mut self, shared: &Shared, contacts: u32) {
         self.contacts = contacts;
@@ -125,8 +139,8 @@ fn serve(
     position != first
 }
 
-/// True if this process still has attached what a slot works on; else the slot fetches zeros, and does nothing. Its origin has seen
-/// the memory attached, so the program has detached it too early.
+/// True if this process still has attached what a slot works on; else the slot fetches zeros, and
+/// does nothing. Its origin has seen the memory attached, so the program has detached it too early.
 ///
 /// # Safety
 /// As [`apply`].
@@ -180,7 +194,8 @@ unsafe fn apply(
     }
     let target = base.wrapping_add(disp as usize);
     match tag.kind {
-        // SAFETY: the origin has checked displacement and length against this window; the payload holds `len` bytes.
+        // SAFETY: the origin has checked displacement and length against this window; the payload
+        // holds `len` bytes.
         OpKind::Put => unsafe { copy(data, target, len) },
         // SAFETY: as above.
         OpKind::Get => unsafe { copy(target, data, len) },

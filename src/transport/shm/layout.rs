@@ -1,35 +1,56 @@
 //! Where everything lies in the segment.
 //!
 //! ```text
-//! header | one block per rank | one block per ordered pair | contacts | rings | channels | memory of the ranks
+//! header | rank blocks | pair blocks | contacts | rings | region tables | channels | memory of the ranks
 //! ```
-//! Contacts and channels exist in created windows, memory in allocated ones, rings of tagged notifications where there are peers. The parts that grow with
-//! the square of the ranks are sparse: a page that nobody touches costs nothing. Everything starts as
-//! zeros, and zeros are the initial state of everything.
+//! Contacts, region tables and channels exist in created and dynamic windows, memory in allocated
+//! ones, rings of tagged notifications wherever there are peers. The parts that grow with the
+//! square of the ranks are sparse: an untouched page costs nothing. Everything starts as zeros, and
+//! zeros are the initial state of every part.
 
 use std::mem::size_of;
+use std::sync::OnceLock;
 
+use super::attached;
 use super::channel::Channel;
 use super::tags;
 use super::words::{Header, PairBlock, RankBlock};
 
-/// Small pages; the kernel rounds mappings to them. Larger pages would only make the padding smaller than theirs.
-pub(super) const PAGE: u64 = 4096;
+/// Bytes of a page on most kernels. Rings and channels are multiples of it, whatever the kernel's
+/// page.
+pub(super) const SMALL_PAGE: u64 = 4096;
+
+/// Bytes of the kernel's page, to which it rounds mappings: 64 KiB on some aarch64 and ppc64
+/// kernels.
+pub(super) fn page() -> u64 {
+    static PAGE: OnceLock<u64> = OnceLock::new();
+    *PAGE.get_or_init(|| {
+        // SAFETY: sysconf only reads its argument.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        u64::try_from(page)
+            .ok()
+            .filter(|page| page.is_power_of_two())
+            .unwrap_or(SMALL_PAGE)
+            .max(SMALL_PAGE)
+    })
+}
 
 /// How the memory of the ranks is laid out, the same in every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
-    /// Each rank's memory follows directly that of the rank before, without padding (MPI-4.1 12.2.3). Else each begins a new
-    /// page: ranks do not share cache lines, and each page lies where its rank touches it first.
+    /// Each rank's memory follows directly that of the rank before, without padding (MPI-4.1
+    /// 12.2.3). Else each begins a new page: ranks do not share cache lines, and each page lies
+    /// where its rank touches it first.
     pub(super) packed: bool,
-    /// Alignment of the memory of each rank, or of all of it if packed: a power of two, at least a page.
+    /// Alignment of the memory of each rank, or of all of it if packed: a power of two, at least a
+    /// page.
     pub(super) align: u64,
 }
 
 impl Placement {
-    /// Each rank begins a new page.
+    /// Each rank begins a new small page.
     #[cfg(test)]
-    pub(super) const PAGES: Placement = Placement { packed: false, align: PAGE };
+    pub(super) const PAGES: Placement = Placement { packed: false, align: SMALL_PAGE };
 
     /// Bytes from the beginning of a rank's memory to that of the next.
     fn stride(self, size: u64) -> Option<u64> {
@@ -48,6 +69,8 @@ pub(super) struct Layout {
     pub(super) contacts: u64,
     /// Rings of the ranks' tagged notifications, [`RING`] bytes each.
     pub(super) rings: u64,
+    /// Tables of the ranks' attached memory, [`REGIONS`] bytes each.
+    pub(super) regions: u64,
     /// Channels (target, origin), target-major.
     pub(super) channels: u64,
     /// Memory of rank 0; the others follow as [`Placement`] says.
@@ -60,7 +83,10 @@ pub(super) struct Layout {
 /// Bytes of a ring: whole pages, which cost nothing until they are used.
 pub(super) const RING: u64 = (tags::SLOTS * size_of::<tags::Slot>()) as u64;
 #[cfg(not(loom))]
-const _: () = assert!(RING.is_multiple_of(PAGE));
+const _: () = assert!(RING.is_multiple_of(SMALL_PAGE));
+
+/// Bytes of a table of attached memory in the segment. A longer table lies in its process's memory.
+pub(super) const REGIONS: u64 = attached::IN_SEGMENT * attached::ENTRY;
 
 /// 64-bit words that hold one bit per rank, whole cache lines.
 pub(super) fn contact_words(ranks: u64) -> u64 {
@@ -68,16 +94,18 @@ pub(super) fn contact_words(ranks: u64) -> u64 {
 }
 
 impl Layout {
-    /// Offsets for `ranks` processes with these sizes of memory in the segment; `None` where they overflow.
+    /// Offsets for `ranks` processes with these sizes of memory in the segment; `None` where they
+    /// overflow. `created`: their memory comes from the application.
     pub(super) fn new(
         ranks: u32,
-        channels: bool,
+        created: bool,
         placement: Placement,
         memory: impl Iterator<Item = u64>,
     ) -> Option<Self> {
+        let channels = created && ranks > 1;
         let ranks = u64::from(ranks);
         let pair_count = ranks.checked_mul(ranks)?;
-        let rank_blocks = (size_of::<Header>() as u64).next_multiple_of(PAGE / 8);
+        let rank_blocks = (size_of::<Header>() as u64).next_multiple_of(SMALL_PAGE / 8);
         let pairs = ranks.checked_mul(size_of::<RankBlock>() as u64)?.checked_add(rank_blocks)?;
         let contacts = pair_count.checked_mul(size_of::<PairBlock>() as u64)?.checked_add(pairs)?;
         let mut end = contacts;
@@ -88,6 +116,11 @@ impl Layout {
         end = rings;
         if ranks > 1 {
             end = ranks.checked_mul(RING)?.checked_add(end)?;
+        }
+        let regions = round_up(end)?;
+        end = regions;
+        if created {
+            end = ranks.checked_mul(REGIONS)?.checked_add(end)?;
         }
         let channels_at = round_up(end)?;
         end = channels_at;
@@ -106,6 +139,7 @@ impl Layout {
             pairs,
             contacts,
             rings,
+            regions,
             channels: channels_at,
             memory: memory_at,
             placement,
@@ -125,8 +159,9 @@ impl Layout {
     }
 }
 
+/// Parts begin at small pages: how large the kernel's are makes no difference to what they hold.
 fn round_up(bytes: u64) -> Option<u64> {
-    bytes.checked_next_multiple_of(PAGE)
+    bytes.checked_next_multiple_of(SMALL_PAGE)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -140,11 +175,12 @@ mod tests {
         assert!(layout.pairs - layout.ranks == 3 * size_of::<RankBlock>() as u64);
         assert!(layout.contacts - layout.pairs == 9 * size_of::<PairBlock>() as u64);
         assert!(layout.rings >= layout.contacts + 3 * contact_words(3) * 8);
-        assert_eq!(layout.channels - layout.rings, 3 * RING);
-        assert_eq!(layout.channels % PAGE, 0);
+        assert_eq!(layout.regions - layout.rings, 3 * RING);
+        assert_eq!(layout.channels - layout.regions, 3 * REGIONS);
+        assert_eq!(layout.channels % SMALL_PAGE, 0);
         assert_eq!(layout.memory - layout.channels, 9 * size_of::<Channel>() as u64);
-        assert_eq!(layout.total - layout.memory, 3 * PAGE);
-        assert_eq!(layout.memory_after([10, 0].into_iter()), layout.memory + PAGE);
+        assert_eq!(layout.total - layout.memory, 3 * SMALL_PAGE);
+        assert_eq!(layout.memory_after([10, 0].into_iter()), layout.memory + SMALL_PAGE);
     }
 
     #[test]
@@ -153,7 +189,7 @@ mod tests {
         let layout = Layout::new(3, false, placement, [10, 0, 5000].into_iter()).unwrap();
         assert_eq!(layout.memory % (1 << 21), 0);
         assert_eq!(layout.memory_after([10, 0].into_iter()), layout.memory + 10);
-        assert_eq!(layout.total, layout.memory + 2 * PAGE);
+        assert_eq!(layout.total, layout.memory + 2 * SMALL_PAGE);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The payload of a slot whose target bytes are not one run: a list of places, then the data, packed.
+//! The payload of a slot whose target bytes are not one run: a list of places, then the data,
+//! packed.
 //!
 //! ```text
 //! number of places | places | padding to a cache line | data
@@ -45,7 +46,8 @@ impl<'a> List<'a> {
     /// Writes the places; gives where the data go.
     ///
     /// # Safety
-    /// The payload is the caller's to write, aligned to a cache line, and has room for [`head`] bytes.
+    /// The payload is the caller's to write, aligned to a cache line, and has room for [`head`]
+    /// bytes.
     pub(super) unsafe fn write(payload: *mut u8, places: &[Place]) -> *mut u8 {
         // SAFETY: the caller's promise; a cache line is enough of an alignment.
         unsafe {
@@ -57,7 +59,8 @@ impl<'a> List<'a> {
     }
 
     /// # Safety
-    /// The payload was written by [`write`](Self::write), and is not changed as long as the result is used; its data may be.
+    /// The payload was written by [`write`](Self::write), and is not changed as long as the result
+    /// is used; its data may be.
     pub(super) unsafe fn read(payload: *mut u8) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
@@ -88,7 +91,8 @@ impl<'a> List<'a> {
     /// Applies an operation to memory at `base`; what it fetches takes the place of the data.
     ///
     /// # Safety
-    /// The places lie in the memory; the list is the caller's alone, and so is the memory, for atomic operations, by its lock.
+    /// The places lie in the memory; the list is the caller's alone, and so is the memory, for
+    /// atomic operations, by its lock.
     pub(super) unsafe fn apply(self, kind: OpKind, combine: &Combine, base: *mut u8) {
         let mut at = 0;
         for place in self.places {

@@ -1,13 +1,13 @@
 //! Shared memory of one node.
 //!
 //! All processes of a window map one segment (`segment`, `layout`): signals, lock words and votes
-//! (`words`, `vote`), and the memory of allocated windows. There, put and get are copies, and atomic
-//! operations run under the target's accumulate lock (`acc`).
+//! (`words`, `vote`), and the memory of allocated windows. There, put and get are copies, and
+//! atomic operations run under the target's accumulate lock (`acc`).
 //!
 //! The memory of created windows is the application's and cannot be mapped by others. Operations go
-//! through a `channel` per ordered pair (`protocol`): the origin's end is the `outbox`, the target's the
-//! `inbox`. A target that is away is helped by the `thief`, by cross-memory attach (`cma`), so that it
-//! delays nobody; `traffic` decides which way each operation goes.
+//! through a `channel` per ordered pair (`protocol`): the origin's end is the `outbox`, the
+//! target's the `inbox`. A target that is away is helped by the `thief`, by cross-memory attach
+//! (`cma`), so that it delays nobody; `traffic` decides which way each operation goes.
 
 use std::ffi::CStr;
 
@@ -18,7 +18,7 @@ use crate::transport::Ballot;
 use super::kernel::{Combine, copy};
 use super::regions::Refusal;
 use super::shape::{Shape, Shapes, moves};
-use attached::Attached;
+use attached::{Attached, Tables};
 use card::Kind;
 use counters::{Counters, Making};
 use protocol::AccumulateLock;
@@ -33,11 +33,14 @@ mod card;
 mod channel;
 mod cma;
 mod counters;
+#[doc(hidden)]
+pub mod doorbell;
 mod inbox;
 mod layout;
 mod list;
 mod outbox;
 mod pool;
+mod process;
 #[doc(hidden)]
 pub mod protocol;
 mod segment;
@@ -52,6 +55,7 @@ mod words;
 
 pub use card::node;
 pub use counters::{APART as COUNTERS_APART, Counter};
+pub use process::{Unreachable, is_rung, take_rung};
 pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
@@ -67,8 +71,8 @@ pub enum CounterStep {
 
 /// One window in one process over shared memory.
 ///
-/// Made by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`]; torn down
-/// after a [`vote`](Self::vote) whose [`verdict`](Self::verdict) raised no objection, by
+/// Made by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`]; torn
+/// down after a [`vote`](Self::vote) whose [`verdict`](Self::verdict) raised no objection, by
 /// [`release`](Self::release) or by dropping it.
 #[derive(Debug)]
 pub struct ShmWindow {
@@ -92,9 +96,9 @@ pub struct ShmWindow {
     tags: Tags,
 }
 
-// SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the application's
-// window memory, which MPI gives to the library until the window is freed. Neither belongs to a thread. The counted references
-// are shared between parts of one window only.
+// SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the
+// application's window memory, which MPI gives to the library until the window is freed. Neither
+// belongs to a thread. The counted references are shared between parts of one window only.
 unsafe impl Send for ShmWindow {}
 
 impl ShmWindow {
@@ -116,17 +120,22 @@ impl ShmWindow {
             false => own.memory as usize as *mut u8,
         };
         let (me, voter) = (mapped.me, vote::Voter::default());
-        let attached =
-            (mapped.kind == Kind::Dynamic).then(|| Box::new(Attached::new(mapped.blocks, me)));
-        // SAFETY: the layout has a ring for each rank where there are several; the segment is dropped with the window.
+        let attached = (mapped.kind == Kind::Dynamic).then(|| {
+            // SAFETY: the layout has the tables in a window of this kind; the segment is dropped
+            // with the window.
+            let tables = unsafe { Tables::new(mapped.segment.at(mapped.layout.regions)) };
+            Box::new(Attached::new(mapped.blocks, tables, me))
+        });
+        // SAFETY: the layout has a ring for each rank where there are several; the segment is
+        // dropped with the window.
         let rings =
             unsafe { Rings::new(mapped.blocks, mapped.segment.at(mapped.layout.rings).cast()) };
         let tags = Tags::new((mapped.size > 1).then_some(rings), me, mapped.size);
         let traffic = (!allocated && mapped.size > 1).then(|| {
             let contacts = mapped.segment.at(mapped.layout.contacts).cast();
             let channels = mapped.segment.at(mapped.layout.channels).cast();
-            // SAFETY: the layout has these parts for this window; the segment is dropped with the window, after
-            // the traffic.
+            // SAFETY: the layout has these parts for this window; the segment is dropped with the
+            // window, after the traffic.
             let shared = unsafe {
                 Shared::new(
                     rings,
@@ -158,16 +167,17 @@ impl ShmWindow {
         })
     }
 
-    /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more. As dropping
-    /// it, but a small segment is kept, and makes the next window of the same processes cheap.
+    /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more.
+    /// As dropping it, but a small segment is kept, and makes the next window of the same processes
+    /// cheap.
     pub fn release(self) {
         self.mapped.keep();
     }
 
-    /// For calls that close an epoch or start a flush, after which the application may compute for long: stays with
-    /// the operations in flight as long as they move, about one round trip, and does the work of targets that are
-    /// away. [PR-3] So the *done* need not wait for the next call. Bounded; true if [`Port::next_finished`] has
-    /// something now.
+    /// For calls that close an epoch or start a flush, after which the application may compute for
+    /// long: stays with the operations in flight as long as they move, about one round trip, and
+    /// does the work of targets that are away. [PR-3] So the *done* need not wait for the next
+    /// call. Bounded; true if [`Port::next_finished`] has something now.
     pub fn settle(&mut self) -> bool {
         self.traffic.as_mut().is_some_and(|traffic| traffic.settle())
     }
@@ -202,58 +212,88 @@ impl ShmWindow {
         (info.size, info.disp_unit)
     }
 
-    /// Takes the accumulate lock of this process's memory, for work on it in the name of a process that does not share it [LK-7].
+    /// Takes the accumulate lock of this process's memory, for work on it in the name of a process
+    /// that does not share it [LK-7].
     pub(crate) fn hold_accumulate(&self) -> protocol::Hold<'_> {
         AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate.0).hold()
     }
 
-    /// True if each of the `len` bytes at `at` of the memory of `rank` may be accessed: inside its window, or attached to it.
+    /// Whether each of the `len` bytes at `at` of this process's memory may be accessed: inside its
+    /// window, or attached to it.
     #[must_use]
-    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> bool {
+    pub fn reaches_own(&self, at: u64, len: u64) -> bool {
+        self.reaches(self.me, at, len).unwrap_or(false)
+    }
+
+    /// The same for the memory of `rank`.
+    ///
+    /// # Errors
+    /// What `rank` has attached cannot be seen from here.
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
         match &self.attached {
             Some(attached) => attached.covers(rank, at, len),
             None => {
                 let (size, _) = self.extent_of(rank);
-                at <= size && len <= size - at
+                Ok(at <= size && len <= size - at)
             }
         }
     }
 
-    /// True if memory is attached to the window: what may be accessed changes, and no peer need know.
+    /// True if each of `count` runs of `len` bytes is attached to the memory of this process, the
+    /// first at `start`, `stride` apart. False in windows that are not dynamic: there the ends of
+    /// all runs together tell ([`reaches`](Self::reaches)).
+    #[must_use]
+    pub(crate) fn has_attached_runs(&self, start: u64, len: u64, stride: i64, count: u64) -> bool {
+        self.attached
+            .as_ref()
+            .is_some_and(|attached| attached.covers_runs_here(start, len, stride, count))
+    }
+
+    /// True if memory is attached to the window: what may be accessed changes, and no peer need
+    /// know.
     #[must_use]
     pub(crate) fn is_dynamic(&self) -> bool {
         self.attached.is_some()
     }
 
     /// Adds memory of this process to a dynamic window.
-    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// It cannot be attached.
+    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
         self.attached
             .as_mut()
             .map_or(Err(Refusal::Unknown), |attached| attached.attach(base.0 as u64, len))
     }
 
     /// Takes memory of this process out of a dynamic window.
-    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// Nothing was attached there.
+    pub fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
         self.attached
             .as_mut()
             .map_or(Err(Refusal::Unknown), |attached| attached.detach(base.0 as u64))
     }
 
-    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there is any.
+    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there
+    /// is any.
     #[must_use]
     pub fn address_of(&self, rank: Rank) -> Option<Addr> {
         let there = self.load_store(rank) && self.extent_of(rank).0 > 0;
         there.then(|| Addr(self.mapped_memory(rank) as usize))
     }
 
-    /// Allocated windows: first byte of the memory of `rank` in this process, its bytes, and its displacement unit.
+    /// Allocated windows: first byte of the memory of `rank` in this process, its bytes, and its
+    /// displacement unit.
     #[must_use]
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
         let (size, unit) = self.extent_of(rank);
         self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
     }
 
-    /// True if this process reaches the memory of `rank` by load and store (allocated windows; itself always).
+    /// True if this process reaches the memory of `rank` by load and store (allocated windows;
+    /// itself always).
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
@@ -280,8 +320,8 @@ impl ShmWindow {
         }
     }
 
-    /// True if peers wait for this process to `poll`: created windows. Without cross-memory attach their operations
-    /// stand still until it does; with it they only take longer.
+    /// True if peers wait for this process to `poll`: created windows. Without cross-memory attach
+    /// their operations stand still until it does; with it they only take longer.
     #[must_use]
     pub fn needs_polling(&self) -> bool {
         !self.allocated && self.mapped.size > 1
@@ -294,7 +334,8 @@ impl ShmWindow {
         self.counters.as_ref().map_or(0, |counters| counters.number(rank))
     }
 
-    /// A counter of a process whose memory this one reaches by load and store, if there is such a counter.
+    /// A counter of a process whose memory this one reaches by load and store, if there is such a
+    /// counter.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         self.counters
@@ -303,7 +344,8 @@ impl ShmWindow {
             .and_then(|counters| counters.get(rank, index))
     }
 
-    /// Raises a counter of this process in the name of one that does not share its memory, after all that this process has done for it [LK-7].
+    /// Raises a counter of this process in the name of one that does not share its memory, after
+    /// all that this process has done for it [LK-7].
     #[inline]
     pub(crate) fn notify_here(&self, index: u32) {
         if let Some(counters) = &self.counters {
@@ -311,9 +353,9 @@ impl ShmWindow {
         }
     }
 
-    /// Collective, in steps with a [`vote`](Self::vote) after each, in which whoever has failed objects: gives each process
-    /// `number` counters of its own. After the last step, and after an objection, [`counters_made`](Self::counters_made). Nobody
-    /// notifies meanwhile.
+    /// Collective, in steps with a [`vote`](Self::vote) after each, in which whoever has failed
+    /// objects: gives each process `number` counters of its own. After the last step, and after an
+    /// objection, [`counters_made`](Self::counters_made). Nobody notifies meanwhile.
     ///
     /// # Errors
     /// The memory cannot be had, in words.
@@ -345,7 +387,8 @@ impl ShmWindow {
     fn set_counters(&mut self, counters: Option<Box<Counters>>) -> Option<Box<Counters>> {
         let before = std::mem::replace(&mut self.counters, counters);
         if let Some(traffic) = &mut self.traffic {
-            // SAFETY: they stay where they are until they are replaced, here, or the window is dropped with its traffic.
+            // SAFETY: they stay where they are until they are replaced, here, or the window is
+            // dropped with its traffic.
             unsafe { traffic.set_counters(self.counters.as_deref()) };
         }
         before
@@ -368,16 +411,46 @@ impl ShmWindow {
         }
     }
 
-    /// A place for a tagged notification to a process whose memory this one has mapped, to be published behind operations that are copies.
+    /// A place for a tagged notification to a process whose memory this one has mapped, to be
+    /// published behind operations that are copies.
     #[inline(always)]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         if self.allocated { self.tags.claim(rank, tag) } else { None }
     }
 
-    /// True if a tagged notification has come and was not taken out.
+    /// The window's number in this process, by which peers ring its doorbell. `None`: they cannot.
     #[must_use]
-    pub fn is_told(&self) -> bool {
-        self.tags.is_told()
+    pub fn number(&self) -> Option<u32> {
+        let info = &self.mapped.blocks.rank(self.me).info.0;
+        (info.name != 0).then_some(info.window)
+    }
+
+    /// Whether the window is armed, and no peer has contacted it since: it need not be polled until
+    /// the doorbell rings.
+    #[must_use]
+    #[inline]
+    pub fn is_armed(&self) -> bool {
+        self.mapped.blocks.rank(self.me).arm().is_set()
+    }
+
+    /// Arms the window, unless peers have published something that was not taken out, or cannot
+    /// ring. True if it is armed: then it need not be polled until the doorbell rings.
+    pub fn arm(&mut self) -> bool {
+        if self.mapped.size == 1 {
+            // What it has told itself must still be taken out.
+            return !self.tags.has_work();
+        }
+        if self.number().is_none() {
+            return false;
+        }
+        let arm = self.mapped.blocks.rank(self.me).arm();
+        arm.set();
+        let has_work =
+            self.tags.has_work() || self.traffic.as_ref().is_some_and(|traffic| traffic.has_work());
+        if has_work {
+            arm.clear();
+        }
+        !has_work
     }
 
     /// Nonblocking collective vote, used to tear down: deposits this process's vote ...
@@ -385,12 +458,14 @@ impl ShmWindow {
         self.voter.vote(self.mapped.blocks.header(), ballot);
     }
 
-    /// ... and gives the verdict, the highest ballot, once every process has voted, `None` before. Reusable.
+    /// ... and gives the verdict, the highest ballot, once every process has voted, `None` before.
+    /// Reusable.
     pub fn verdict(&mut self) -> Option<Ballot> {
         self.voter.verdict(self.mapped.blocks.header(), self.mapped.size)
     }
 
-    /// Words for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach", "shared memory + active copying".
+    /// Words for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach", "shared
+    /// memory + active copying".
     #[must_use]
     pub fn describe(&self) -> &'static str {
         match (self.allocated, self.mapped.cma) {
@@ -419,8 +494,9 @@ impl ShmWindow {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         let len = op.len as usize;
         match op.kind {
-            // SAFETY: the caller has checked rank, displacement and length against the target's memory; the
-            // buffers are the application's and stay valid until the operation is complete [EP-8].
+            // SAFETY: the caller has checked rank, displacement and length against the target's
+            // memory; the buffers are the application's and stay valid until the operation is
+            // complete [EP-8].
             OpKind::Put => unsafe { copy(origin, target, len) },
             // SAFETY: as above.
             OpKind::Get => unsafe { copy(target, result, len) },
@@ -438,8 +514,9 @@ impl ShmWindow {
         let there = self.mapped_memory(op.target).wrapping_offset(*disp as isize);
         let (from, to) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         match (op.kind, origin, result) {
-            // SAFETY: the caller has checked the bounds of the target's side against its memory; the buffers are the
-            // application's and stay valid until the operation is complete [EP-8].
+            // SAFETY: the caller has checked the bounds of the target's side against its memory;
+            // the buffers are the application's and stay valid until the operation is complete
+            // [EP-8].
             (OpKind::Put, Some(origin), _) => unsafe {
                 moves::transfer(from, origin, there, target)
             },
@@ -449,7 +526,8 @@ impl ShmWindow {
                 let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate.0);
                 let input = origin.as_ref().map(|side| (from, side));
                 let output = result.as_ref().map(|side| (to, side));
-                // SAFETY: as above; all access to the memory by atomic operations is under the lock.
+                // SAFETY: as above; all access to the memory by atomic operations is under the
+                // lock.
                 unsafe {
                     acc::accumulate_shaped(lock, &self.combine(op), input, (there, target), output)
                 };
@@ -536,8 +614,8 @@ impl Port for ShmWindow {
         traffic.post(op, ticket, &mut self.shapes)
     }
 
-    /// [FE-2] What is complete was written by this CPU, or released to it by who applied it; so this
-    /// release makes it visible to whoever acquires the signal.
+    /// [FE-2] What is complete was written by this CPU, or released to it by who applied it; so
+    /// this release makes it visible to whoever acquires the signal.
     #[inline]
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         self.mapped.blocks.pair(peer, self.me).signals.0[word as usize].store(value, Release);

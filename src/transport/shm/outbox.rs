@@ -1,4 +1,5 @@
-//! The origin's end of a channel: what it has sent, what of that was applied, what waits to be sent.
+//! The origin's end of a channel: what it has sent, what of that was applied, what waits to be
+//! sent.
 
 use std::collections::VecDeque;
 
@@ -16,8 +17,9 @@ use super::protocol::publish;
 /// Bytes up to which an operation goes as one piece: less than that is not worth a second slot.
 pub(super) const SHORT: usize = 8 * 1024;
 
-/// Bytes of one piece of a long operation. Large enough to hide what handing over a slot costs, small
-/// enough that several are in the channel and both ends work at the same time; so it depends on the length.
+/// Bytes of one piece of a long operation. Large enough to hide what handing over a slot costs,
+/// small enough that several are in the channel and both ends work at the same time; so it depends
+/// on the length.
 pub(super) const PIECE_MIN: usize = 4 * 1024;
 pub(super) const PIECE_MAX: usize = 16 * 1024;
 
@@ -39,7 +41,8 @@ struct Entry {
     last: bool,
     /// The payload area is free up to here when the slot is.
     payload_end: u64,
-    /// The operation's shape, if it has one, and the number of the slot's first byte among its data.
+    /// The operation's shape, if it has one, and the number of the slot's first byte among its
+    /// data.
     shape: Option<Shaped>,
     from: u64,
 }
@@ -66,9 +69,9 @@ struct Feed {
 
 /// The origin's end of the channel to one target.
 ///
-/// [`post`](Self::post) and [`begin`](Self::begin) send; [`look`](Self::look) notices what was applied and
-/// sends what waits; [`next_finished`](Self::next_finished) collects. At most one long operation waits:
-/// later ones are refused until it is sent, which also keeps accumulates in order.
+/// [`post`](Self::post) and [`begin`](Self::begin) send; [`look`](Self::look) notices what was
+/// applied and sends what waits; [`next_finished`](Self::next_finished) collects. At most one long
+/// operation waits: later ones are refused until it is sent, which also keeps accumulates in order.
 #[derive(Debug)]
 pub(super) struct Outbox {
     pub(super) target: Rank,
@@ -113,8 +116,8 @@ struct Watch {
 
 impl Outbox {
     /// # Safety
-    /// `channel` must be the one from this process to `target`, valid as long as the result is used,
-    /// and never have been used.
+    /// `channel` must be the one from this process to `target`, valid as long as the result is
+    /// used, and never have been used.
     pub(super) unsafe fn new(target: Rank, channel: *const Channel, beat: &AtomicU32) -> Self {
         Outbox {
             target,
@@ -137,7 +140,8 @@ impl Outbox {
 
     #[inline(always)]
     pub(super) fn channel<'a>(&self) -> &'a Channel {
-        // SAFETY: valid by the promise made to `new`; the segment outlives all uses in this module tree.
+        // SAFETY: valid by the promise made to `new`; the segment outlives all uses in this module
+        // tree.
         unsafe { &*self.channel }
     }
 
@@ -185,7 +189,8 @@ impl Outbox {
         self.send(op, 0, op.len as usize, Some(ticket))
     }
 
-    /// Begins a long operation, unless another one waits. The pieces go by [`advance`](Self::advance).
+    /// Begins a long operation, unless another one waits. The pieces go by
+    /// [`advance`](Self::advance).
     pub(super) fn begin(&mut self, op: &Op, ticket: Ticket) -> bool {
         if self.feed.is_some() || self.sent.is_some() {
             return false;
@@ -203,8 +208,8 @@ impl Outbox {
         self.begin(&Op { shape: Some(shape), ..*op }, ticket)
     }
 
-    /// Sends what waits as far as there is room, and makes room where the target has applied. True if
-    /// anything moved.
+    /// Sends what waits as far as there is room, and makes room where the target has applied. True
+    /// if anything moved.
     pub(super) fn advance(&mut self) -> bool {
         let first = self.collected;
         self.make_room();
@@ -258,7 +263,9 @@ impl Outbox {
                 .map_or(op.extent, |(layout, _)| layout.unit());
             let piece = whole(piece & !63, unit);
             while at < len {
-                match self.send_shaped(&op, shape, at, piece.min(len - at), ticket) {
+                let most = piece.min(len - at) as u64;
+                let (part, most) = self.shapes.get(shape).part(&op, at as u64, most);
+                match self.send_shaped(&part, shape, at, most as usize, ticket) {
                     0 => break,
                     part => at += part,
                 }
@@ -291,7 +298,8 @@ impl Outbox {
             OpKind::CompareAndSwap => 2 * part,
             _ => part,
         };
-        // Reductions of the host may need their natural alignment, which a slot does not give beyond 8.
+        // Reductions of the host may need their natural alignment, which a slot does not give
+        // beyond 8.
         let fits = need <= INLINE && (op.element.0 < FIRST_FOREIGN || op.extent <= 8);
         let payload = match fits {
             true => IN_SLOT,
@@ -303,8 +311,8 @@ impl Outbox {
         let channel = self.channel();
         let slot = channel.slot(self.tail);
         let data = channel.data(slot, payload);
-        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and so is the
-        // payload, by `reserve`. The buffers are valid for the operation's length [EP-8].
+        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and
+        // so is the payload, by `reserve`. The buffers are valid for the operation's length [EP-8].
         unsafe {
             slot.fill(op.disp + at as u64, part as u32, payload);
             let origin = (op.origin.0 as *const u8).wrapping_add(at);
@@ -339,8 +347,9 @@ impl Outbox {
         true
     }
 
-    /// Fills and publishes one slot with the data of a shaped operation from number `at` on, `most` bytes or fewer; gives how many,
-    /// 0 if there is no room. Whole elements go in, if `most` is a number of those.
+    /// Fills and publishes one slot with the data of a shaped operation from number `at` on, `most`
+    /// bytes or fewer; gives how many, 0 if there is no room. Whole elements go in, if `most` is a
+    /// number of those.
     fn send_shaped(
         &mut self,
         op: &Op,
@@ -397,8 +406,9 @@ impl Outbox {
         let mut data = channel.data(slot, payload);
         let sends = op.kind != OpKind::Get
             && !(op.kind == OpKind::GetAccumulate && op.reduction == reduction::NO_OP);
-        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and so is the payload, by `reserve`,
-        // which aligns it. The buffers are valid for their sides [EP-8].
+        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and
+        // so is the payload, by `reserve`, which aligns it. The buffers are valid for their sides
+        // [EP-8].
         unsafe {
             slot.fill(places[0].disp, part as u32, payload);
             if listed {
@@ -483,8 +493,8 @@ impl Outbox {
         self.suspects(beat)
     }
 
-    /// True if the target seems to be away: the head has not moved for some looks, and neither has the
-    /// target polled since the last suspicion.
+    /// True if the target seems to be away: the head has not moved for some looks, and neither has
+    /// the target polled since the last suspicion.
     #[inline]
     pub(super) fn suspects(&mut self, beat: &AtomicU32) -> bool {
         if self.watch.idle < self.watch.patience {
@@ -529,8 +539,8 @@ impl Outbox {
         if let Some(shaped) = shape {
             self.collect_shaped(shaped);
         } else if !result.is_null() {
-            // SAFETY: the result buffer is valid until the operation is complete [EP-8]; the payload is the
-            // origin's again, because the position is applied.
+            // SAFETY: the result buffer is valid until the operation is complete [EP-8]; the
+            // payload is the origin's again, because the position is applied.
             unsafe { copy(data, result, len as usize) };
         }
         self.payload_freed = payload_end;
@@ -539,12 +549,14 @@ impl Outbox {
 }
 
 impl Outbox {
-    /// Copies out the results of the oldest slot, which has a shape; after the last one the shape ends.
+    /// Copies out the results of the oldest slot, which has a shape; after the last one the shape
+    /// ends.
     #[inline(never)]
     fn collect_shaped(&mut self, shaped: Shaped) {
         let Entry { result, data, len, last, from, .. } = *self.oldest();
         if let Some(side) = &self.shapes.get(shaped).result {
-            // SAFETY: as in `collect`; the result buffer may lie at displacements from the null address.
+            // SAFETY: as in `collect`; the result buffer may lie at displacements from the null
+            // address.
             unsafe { moves::unpack(data, result, side, from, len as usize) };
         }
         if last {

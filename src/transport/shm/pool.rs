@@ -1,9 +1,9 @@
 //! Segments of ended windows, kept for the next window of the same processes: making one costs some
 //! 20 µs of system calls and page faults, taking a kept one less than one.
 //!
-//! A segment is offered for reuse only by a process that has let go of it, and used again only if all
-//! processes of the new window offer it; so nobody still works on it. As many processes offer it as have
-//! mapped it, so no other window can use it at the same time.
+//! A segment is offered for reuse only by a process that has let go of it, and used again only if
+//! all processes of the new window offer it; so nobody still works on it. As many processes offer
+//! it as have mapped it, so no other window can use it at the same time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -50,7 +50,8 @@ pub(super) fn keep(kept: Kept) {
     }
 }
 
-/// Puts a segment back that the other processes did not offer; others are offered before it next time.
+/// Puts a segment back that the other processes did not offer; others are offered before it next
+/// time.
 pub(super) fn put_back(kept: Kept) {
     POOL.lock().unwrap_or_else(PoisonError::into_inner).push_back(kept);
 }

@@ -1,12 +1,14 @@
-//! The protocols in shared memory that need thought: the channel, the accumulate lock, and notification counters.
+//! The protocols in shared memory that need thought: the channel, the accumulate lock, and
+//! notification counters.
 //!
-//! Written over borrowed words, so that loom can run them on words of its own; that is also the only
-//! reason why they are public.
+//! Written over borrowed words, so that loom can run them on words of its own; that is also the
+//! only reason why they are public.
 //!
 //! # The channel of an ordered pair (origin, target)
 //! A ring of slots with one producer, the origin. The consumer is whoever holds the `drain` word:
-//! normally the target in its poll; or the origin itself, by cross-memory attach, when the target does
-//! not poll. Positions count slots from 0 and never wrap; slot `position % SLOTS` serves a position.
+//! normally the target in its poll; or the origin itself, by cross-memory attach, when the target
+//! does not poll. Positions count slots from 0 and never wrap; slot `position % SLOTS` serves a
+//! position.
 //!
 //! Which word gives whom access to what:
 //!
@@ -17,12 +19,13 @@
 //! | read the results | `head > p`, acquire | the origin |
 //! | write `head`, read it as the truth | `drain` held, acquire | that holder |
 //!
-//! The origin publishes a slot by a release store of its stamp, so its fields and payload are there when
-//! the stamp is. The holder of `drain` releases `head` after it has applied the positions before, so when
-//! the origin sees it, the operations are visible at the target [FE-2], results lie in the payload, and
-//! the slots are the origin's again. `drain` is given back by a release store and taken by an acquire: the
-//! next holder sees the last head, never applies a position twice, and its own release of `head` covers
-//! what earlier holders did. A peek at `head` and the stamp without `drain` only decides whether to try.
+//! The origin publishes a slot by a release store of its stamp, so its fields and payload are there
+//! when the stamp is. The holder of `drain` releases `head` after it has applied the positions
+//! before, so when the origin sees it, the operations are visible at the target [FE-2], results lie
+//! in the payload, and the slots are the origin's again. `drain` is given back by a release store
+//! and taken by an acquire: the next holder sees the last head, never applies a position twice, and
+//! its own release of `head` covers what earlier holders did. A peek at `head` and the stamp
+//! without `drain` only decides whether to try.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU32, AtomicU64, spin_loop, yield_now};
@@ -59,8 +62,8 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// Takes a word from 0 to 1, unless it is 1. The first look leaves the cache line with the holder, who is
-/// about to write it.
+/// Takes a word from 0 to 1, unless it is 1. The first look leaves the cache line with the holder,
+/// who is about to write it.
 #[inline(always)]
 fn take(word: &AtomicU32) -> bool {
     word.load(Relaxed) == 0 && word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
@@ -111,7 +114,8 @@ pub fn published(stamp: &AtomicU64, position: u64) -> Option<u32> {
     (word as u32 == expected(position)).then_some((word >> 32) as u32)
 }
 
-/// Low bits of a published stamp. An unused slot is 0, and a slot is never more than one lap behind.
+/// Low bits of a published stamp. An unused slot is 0, and a slot is never more than one lap
+/// behind.
 #[inline(always)]
 fn expected(position: u64) -> u32 {
     (position as u32).wrapping_add(1)
@@ -120,9 +124,10 @@ fn expected(position: u64) -> u32 {
 /// Tries before the CPU is given up: the holder may have been descheduled, more ranks than cores.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
-/// Adds a notification to a counter, wherever its word lives, after everything that this process has written: a release, and since
-/// all writes of the word are additions, also for those who see a later one. The word is never written otherwise: who takes
-/// notifications remembers how many, so none is lost between the two.
+/// Adds a notification to a counter, wherever its word lives, after everything that this process
+/// has written: a release, and since all writes of the word are additions, also for those who see a
+/// later one. The word is never written otherwise: who takes notifications remembers how many, so
+/// none is lost between the two.
 #[inline(always)]
 pub fn raise(counter: &AtomicU64) {
     counter.fetch_add(1, Release);
@@ -136,8 +141,8 @@ pub fn raised(counter: &AtomicU64) -> u64 {
 
 /// A target's accumulate lock, wherever its word lives: 0 free, 1 held.
 ///
-/// Taking it is an acquire and giving it up a release on that word, so what was written to the target's
-/// memory under the lock is seen by the next holder.
+/// Taking it is an acquire and giving it up a release on that word, so what was written to the
+/// target's memory under the lock is seen by the next holder.
 #[derive(Debug)]
 pub struct AccumulateLock<'a>(pub &'a AtomicU32);
 

@@ -1,11 +1,12 @@
 //! The collective set-up of a window: two gathers, and whatever the kernel needs in between.
 //!
-//! First gather: everybody's card (node, process, memory). Rank 0 has made the segment before and its
-//! card says under which descriptor; or all have kept the same one from an earlier window ([`pool`]).
-//! Then all map the segment, or clean their part of the kept one, and write their own block. Second
-//! gather: how that went; it also is the barrier after which the blocks may be read. Whatever fails,
-//! every process sees the same cards and draws the same conclusion. With a kept segment nothing can fail
-//! any more, and mostly nothing is to be found out: then a count of arrivals in it is the barrier.
+//! First gather: everybody's card (node, process, memory). Rank 0 has made the segment before and
+//! its card says under which descriptor; or all have kept the same one from an earlier window
+//! ([`pool`]). Then all map the segment, or clean their part of the kept one, and write their own
+//! block. Second gather: how that went; it also is the barrier after which the blocks may be read.
+//! Whatever fails, every process sees the same cards and draws the same conclusion. With a kept
+//! segment nothing can fail any more, and mostly nothing is to be found out: then a count of
+//! arrivals in it is the barrier.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,8 +17,9 @@ use crate::transport::element::ForeignReduce;
 use super::card::{CARD_BYTES, Card, Kind, PROBE, decode_failure, encode_failure, identity, word};
 use super::channel::Channel;
 use super::cma;
-use super::layout::{Layout, PAGE, Placement, RING, contact_words};
+use super::layout::{Layout, Placement, RING, contact_words, page};
 use super::pool::{self, KEPT_BYTES, Kept};
+use super::process::{self, Identity};
 use super::segment::{self, Failure, Segment, Step};
 use super::tags;
 use super::words::{Blocks, Header, PairBlock, RankBlock, RankInfo};
@@ -30,7 +32,8 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Gathers `mine` (the same length everywhere) of every rank, in rank order, into `all`.
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]);
-    /// Asked after the first gather: false if the processes have agreed on something else meanwhile, all of them.
+    /// Asked after the first gather: false if the processes have agreed on something else
+    /// meanwhile, all of them.
     fn goes_on(&self) -> bool {
         true
     }
@@ -68,7 +71,8 @@ pub enum Memory {
         /// Alignment in bytes, a power of two; 1 if any will do.
         align: u64,
     },
-    /// `MPI_Win_allocate_shared`: the same, and each process's memory follows directly that of the process before it.
+    /// `MPI_Win_allocate_shared`: the same, and each process's memory follows directly that of the
+    /// process before it.
     Share {
         /// Bytes.
         size: u64,
@@ -84,7 +88,8 @@ pub enum Memory {
         /// Bytes.
         size: u64,
     },
-    /// `MPI_Win_create_dynamic`: none yet; memory is attached later, and displacements are addresses.
+    /// `MPI_Win_create_dynamic`: none yet; memory is attached later, and displacements are
+    /// addresses.
     Dynamic,
 }
 
@@ -115,13 +120,21 @@ pub enum SetupError {
         rank: Rank,
         /// errno in words.
         reason: String,
+        /// What it was to give is memory.
+        memory: bool,
     },
 }
 
 impl SetupError {
     fn system(rank: Rank, failure: Failure) -> Self {
         let reason = io::Error::from_raw_os_error(failure.errno).to_string();
-        SetupError::System { call: failure.step.name(), rank, reason }
+        let memory = matches!(failure.step, Step::Resize | Step::Map);
+        SetupError::System { call: failure.step.name(), rank, reason, memory }
+    }
+
+    /// True if there would be a window if the system had more memory, or a larger address space.
+    pub fn lacks_memory(&self) -> bool {
+        matches!(self, SetupError::System { memory: true, .. })
     }
 }
 
@@ -165,7 +178,7 @@ pub(super) fn set_up(
     card.cma = settings.cma;
     let in_segment = card.kind.in_segment();
     // A kept segment lies at some page.
-    let offer = if card.failure.is_none() && card.align() <= PAGE {
+    let offer = if card.failure.is_none() && card.align() <= page() {
         pool::take(size, in_segment)
     } else {
         None
@@ -183,7 +196,7 @@ pub(super) fn set_up(
         (Some(kept), Ok(layout))
             if cards().all(|card| card.kept == kept.name)
                 && kept.segment.len() >= layout.total
-                && layout.align() <= PAGE =>
+                && layout.align() <= page() =>
         {
             Some(kept)
         }
@@ -219,7 +232,13 @@ pub(super) fn set_up(
             true => layout.memory_after(cards().take(me as usize).map(|card| card.size)),
             false => card.base,
         };
-        blocks.introduce(me, RankInfo { memory, size: card.size, disp_unit, pid: card.pid });
+        // Nobody rings for a window of one process.
+        let (Identity { fd, name, .. }, window) =
+            if size > 1 { process::register() } else { None }.unwrap_or_default();
+        blocks.introduce(
+            me,
+            RankInfo { memory, size: card.size, disp_unit, pid: card.pid, name, fd, window },
+        );
     }
     // What is known here was the same for all of them when the segment was new, or is a setting.
     if reused && (in_segment || known_attached || !may_attach) {
@@ -247,7 +266,8 @@ pub(super) fn set_up(
         }
         cma &= status & ATTACHED != 0;
     }
-    // All have mapped the segment: the descriptors are closed here, and nothing is left but the mappings.
+    // All have mapped the segment: the descriptors are closed here, and nothing is left but the
+    // mappings.
     let (segment, blocks, _) = mapped.expect("a failure of this rank was among the statuses");
     Ok(Mapped { segment, name, layout, blocks, me, size, kind: card.kind, cma })
 }
@@ -309,7 +329,8 @@ impl Card {
     }
 }
 
-/// Rank 0 had a kept segment to offer, which cannot be used: it makes a new one now. One more gather.
+/// Rank 0 had a kept segment to offer, which cannot be used: it makes a new one now. One more
+/// gather.
 fn late_segment(
     boot: &mut dyn Bootstrap,
     card: &mut Card,
@@ -348,9 +369,9 @@ fn agree<I: Iterator<Item = Card>>(cards: impl Fn() -> I) -> Result<Layout, Setu
     // One process that relies on its neighbours' places is enough.
     let placement = Placement {
         packed: !cards().all(|card| card.apart),
-        align: cards().map(|card| card.align()).max().unwrap_or(PAGE).max(PAGE),
+        align: cards().map(|card| card.align()).max().unwrap_or(1).max(page()),
     };
-    Layout::new(ranks, !in_segment && ranks > 1, placement, memory).ok_or_else(|| {
+    Layout::new(ranks, !in_segment, placement, memory).ok_or_else(|| {
         SetupError::system(0, Failure { step: Step::Resize, errno: libc::EOVERFLOW })
     })
 }
@@ -377,8 +398,9 @@ fn map_new(
 }
 
 fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> Blocks {
-    // SAFETY: the layout put these parts at these offsets, page or line aligned, inside the segment; they
-    // are zeros in a new one, and before they are used in a kept one; it lives as long as the window.
+    // SAFETY: the layout put these parts at these offsets, page or line aligned, inside the
+    // segment; they are zeros in a new one, and before they are used in a kept one; it lives as
+    // long as the window.
     unsafe {
         Blocks::new(
             segment.base().cast(),
@@ -389,11 +411,13 @@ fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> Blocks {
     }
 }
 
-/// Makes this rank's part of a kept segment as it was when it was new. What follows tells the others.
+/// Makes this rank's part of a kept segment as it was when it was new. What follows tells the
+/// others.
 fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: bool) {
     let zero = |offset: u64, len: u64| {
-        // SAFETY: inside the segment, whose layout depends on the number of ranks and the kind of window up to
-        // here, and both are the same as before; all processes have let go of it and each cleans its own part.
+        // SAFETY: inside the segment, whose layout depends on the number of ranks and the kind of
+        // window up to here, and both are the same as before; all processes have let go of it and
+        // each cleans its own part.
         unsafe { segment.at(offset).write_bytes(0, len as usize) }
     };
     let (me, ranks) = (u64::from(me), u64::from(size));

@@ -29,8 +29,8 @@ pub(super) struct Shared {
 
 impl Shared {
     /// # Safety
-    /// The segment parts must be those of a window of `size` ranks of which `me` is one, valid as long as
-    /// the result is used; `base` is this process's window memory.
+    /// The segment parts must be those of a window of `size` ranks of which `me` is one, valid as
+    /// long as the result is used; `base` is this process's window memory.
     pub(super) unsafe fn new(
         rings: Rings,
         contacts: *const AtomicU64,
@@ -61,7 +61,8 @@ impl Shared {
         }
     }
 
-    /// Tells `rank` a tag in the name of `origin`, after everything that was done to its memory before. False if there is no room now.
+    /// Tells `rank` a tag in the name of `origin`, after everything that was done to its memory
+    /// before. False if there is no room now.
     #[inline]
     pub(super) fn tell(&self, rank: Rank, origin: Rank, tag: u64) -> bool {
         self.rings.of(rank).push(&mut 0, tags::encode(origin, tag as u32))
@@ -71,8 +72,8 @@ impl Shared {
     #[inline(always)]
     pub(super) fn channel<'a>(&self, target: Rank, origin: Rank) -> &'a Channel {
         debug_assert!(target < self.size && origin < self.size);
-        // SAFETY: the layout has one channel for each ordered pair of ranks, and the segment outlives all
-        // uses in this module tree.
+        // SAFETY: the layout has one channel for each ordered pair of ranks, and the segment
+        // outlives all uses in this module tree.
         unsafe { &*self.channels.add(target as usize * self.size as usize + origin as usize) }
     }
 
@@ -83,9 +84,10 @@ impl Shared {
         unsafe { std::slice::from_raw_parts(self.contacts.add(target as usize * words), words) }
     }
 
-    /// Makes this process known to `target`, once. The count is released after the bit, and read before it.
+    /// Makes this process known to `target`, once. The count is released after the bit, and read
+    /// before it.
     pub(super) fn make_contact(&self, target: Rank) {
         self.contacts(target)[self.me as usize / 64].fetch_or(1 << (self.me % 64), Relaxed);
-        self.blocks.rank(target).contacts.0.fetch_add(1, Release);
+        self.blocks.rank(target).contacts.0.origins.fetch_add(1, Release);
     }
 }

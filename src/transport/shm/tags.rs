@@ -1,8 +1,10 @@
-//! The ring of tagged notifications to one process: what its peers tell it, in the order in which they have claimed their places.
+//! The ring of tagged notifications to one process: what its peers tell it, in the order in which
+//! they have claimed their places.
 //!
-//! Any number of producers, one consumer. Positions count from 0 and never wrap; slot `position % slots` serves a position. The ring is
-//! bounded: a producer that finds it full does nothing, and tries again later. The consumer empties it into private memory whenever it makes
-//! progress, whatever its application does.
+//! Any number of producers, one consumer. Positions count from 0 and never wrap; slot `position %
+//! slots` serves a position. The ring is bounded: a producer that finds it full does nothing, and
+//! tries again later. The consumer empties it into private memory whenever it makes progress,
+//! whatever its application does.
 //!
 //! Which word gives whom access to what:
 //!
@@ -11,12 +13,15 @@
 //! | write the word of the slot of position `p` | `tail` taken from `p` to `p + 1`, after `head > p - slots`, acquire | that producer |
 //! | read it | the slot's stamp is `p + 1`, acquire | the consumer |
 //!
-//! A producer publishes by a release store of the stamp, so what it wrote (or read) before, anywhere, comes before what the consumer does
-//! after it has seen the stamp: no notification before its data. The consumer releases `head` when it has read, so a producer that
-//! acquires it may write the slot again. A producer that has claimed a place and not yet published it holds up those behind it, and nobody
-//! loses anything. Notifications of one producer keep their order, because it claims one place after the other.
+//! A producer publishes by a release store of the stamp, so what it wrote (or read) before,
+//! anywhere, comes before what the consumer does after it has seen the stamp: no notification
+//! before its data. The consumer releases `head` when it has read, so a producer that acquires it
+//! may write the slot again. A producer that has claimed a place and not yet published it holds up
+//! those behind it, and nobody loses anything. Notifications of one producer keep their order,
+//! because it claims one place after the other.
 //!
-//! Everything starts as zeros. A stamp tells every lap apart, so slots are never cleared while the window lives.
+//! Everything starts as zeros. A stamp tells every lap apart, so slots are never cleared while the
+//! window lives.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -25,7 +30,7 @@ use crate::engine::{Arrival, Rank};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-use super::words::Blocks;
+use super::words::{Blocks, RankBlock};
 
 /// Slots of a ring.
 pub const SLOTS: usize = 1024;
@@ -45,7 +50,8 @@ pub struct Ring<'a> {
     pub tail: &'a AtomicU64,
     /// Positions below were read.
     pub head: &'a AtomicU64,
-    /// Not 0 once there was anything: the consumer need not look at the slots before, which lie in memory of their own.
+    /// Not 0 once there was anything: the consumer need not look at the slots before, which lie in
+    /// memory of their own.
     pub used: &'a AtomicU64,
     /// The slots.
     pub slots: &'a [Slot],
@@ -57,8 +63,9 @@ impl Ring<'_> {
         &self.slots[position as usize & (self.slots.len() - 1)]
     }
 
-    /// A producer: claims a place, which is to be published before long. `None` if there is no room now. `known` is what this producer knows of
-    /// `head`, 0 at first: it asks again only when that does not suffice.
+    /// A producer: claims a place, which is to be published before long. `None` if there is no room
+    /// now. `known` is what this producer knows of `head`, 0 at first: it asks again only when that
+    /// does not suffice.
     #[inline]
     pub fn claim(&self, known: &mut u64) -> Option<u64> {
         let mut position = self.tail.load(Relaxed);
@@ -93,7 +100,8 @@ impl Ring<'_> {
         slot.stamp.store(position + 1, Release);
     }
 
-    /// A producer: adds a word behind all that this process has done. False if there is no room now.
+    /// A producer: adds a word behind all that this process has done. False if there is no room
+    /// now.
     #[inline]
     pub fn push(&self, known: &mut u64, word: u64) -> bool {
         self.claim(known).map(|position| self.publish(position, word)).is_some()
@@ -137,8 +145,9 @@ pub(super) struct Rings {
 
 impl Rings {
     /// # Safety
-    /// `slots` has [`SLOTS`] slots for each of the ranks of `blocks`, shared and zeroed or in use by this protocol, for as long as the result
-    /// is used; or the result is used for nothing but its blocks.
+    /// `slots` has [`SLOTS`] slots for each of the ranks of `blocks`, shared and zeroed or in use
+    /// by this protocol, for as long as the result is used; or the result is used for nothing but
+    /// its blocks.
     pub(super) unsafe fn new(blocks: Blocks, slots: *const Slot) -> Self {
         Rings { blocks, slots }
     }
@@ -164,6 +173,8 @@ impl Rings {
 #[must_use]
 pub struct Claimed<'a> {
     ring: Ring<'a>,
+    /// Of the process that is notified.
+    block: &'a RankBlock,
     position: u64,
     word: u64,
 }
@@ -173,6 +184,8 @@ impl Claimed<'_> {
     #[inline(always)]
     pub fn publish(self) {
         self.ring.publish(self.position, self.word);
+        // The claim has announced it.
+        self.block.ring_if(self.block.arm().trigger_announced());
     }
 }
 
@@ -211,7 +224,8 @@ impl Tags {
         }
     }
 
-    /// Tells a process a tag, after everything that this process has done. False if there is no room now.
+    /// Tells a process a tag, after everything that this process has done. False if there is no
+    /// room now.
     #[inline]
     pub(super) fn tell(&mut self, rank: Rank, tag: u32) -> bool {
         match self.rings {
@@ -219,7 +233,11 @@ impl Tags {
                 if self.known.is_empty() {
                     self.known = vec![Cell::new(0); self.ranks as usize];
                 }
-                rings.of(rank).push(self.known[rank as usize].get_mut(), encode(self.me, tag))
+                let told =
+                    rings.of(rank).push(self.known[rank as usize].get_mut(), encode(self.me, tag));
+                let block = rings.blocks.rank(rank);
+                block.ring_if(told && block.arm().trigger_announced());
+                told
             }
             _ => {
                 // Behind what has come before.
@@ -232,7 +250,8 @@ impl Tags {
         }
     }
 
-    /// Claims a place in the ring of another process. `None` if there is no room now, or if it was never told anything.
+    /// Claims a place in the ring of another process. `None` if there is no room now, or if it was
+    /// never told anything.
     #[inline(always)]
     pub(super) fn claim(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         let (known, rings) = (self.known.get(rank as usize)?, self.rings.as_ref()?);
@@ -242,7 +261,12 @@ impl Tags {
         let (ring, mut head) = (rings.of(rank), known.get());
         let position = ring.claim(&mut head);
         known.set(head);
-        Some(Claimed { ring, position: position?, word: encode(self.me, tag) })
+        Some(Claimed {
+            ring,
+            block: self.rings.as_ref()?.blocks.rank(rank),
+            position: position?,
+            word: encode(self.me, tag),
+        })
     }
 
     /// The next notification to this process.
@@ -272,20 +296,19 @@ impl Tags {
         word.map(decode)
     }
 
-    /// True if a notification waits to be taken out.
-    pub(super) fn is_told(&self) -> bool {
+    /// True if a notification waits to be taken out, or is about to be published. For a window that
+    /// is being armed, after the fence of [`super::doorbell`].
+    pub(super) fn has_work(&self) -> bool {
         !self.read.is_empty()
-            || self.rings.is_some_and(|rings| {
-                let ring = rings.of(self.me);
-                ring.is_used() && ring.look(self.position).is_some()
-            })
+            || self.rings.is_some_and(|rings| rings.of(self.me).tail.load(Relaxed) != self.position)
     }
 }
 
 /// As when the ring was new; nobody uses it.
 ///
 /// # Safety
-/// No process uses the window's segment for anything else meanwhile, and `slots` is the ring of this block.
+/// No process uses the window's segment for anything else meanwhile, and `slots` is the ring of
+/// this block.
 pub(super) unsafe fn clean(tail: &AtomicU64, slots: *mut Slot) {
     if tail.load(Relaxed) != 0 {
         // SAFETY: the caller's promise.

@@ -15,7 +15,8 @@ use super::list::{List, combine_packed};
 use super::protocol::{AccumulateLock, published};
 use super::shared::Shared;
 
-/// Memory read for a batch of atomic operations although no operation needs it, to save system calls.
+/// Memory read for a batch of atomic operations although no operation needs it, to save system
+/// calls.
 const SLACK: u64 = 4096;
 
 /// The process whose work is done for it.
@@ -59,9 +60,8 @@ pub(super) enum Drained {
 }
 
 impl Thief {
-    /// Applies the operations of `channel` below `end`, which the caller, the origin, has published.
-    /// After an error the operations that were
-    /// not applied are still in the channel.
+    /// Applies the operations of `channel` below `end`, which the caller, the origin, has
+    /// published. After an error the operations that were not applied are still in the channel.
     pub(super) fn drain(
         &mut self,
         channel: &Channel,
@@ -150,7 +150,8 @@ impl Thief {
         }
     }
 
-    /// One atomic operation on a list of places: as [`atomics`](Self::atomics). Gives the position after it.
+    /// One atomic operation on a list of places: as [`atomics`](Self::atomics). Gives the position
+    /// after it.
     fn scattered(
         &mut self,
         channel: &Channel,
@@ -170,15 +171,16 @@ impl Thief {
             // SAFETY: the scratch memory has room for all data.
             unsafe { self.batch.run(way, victim.pid) }.map_err(|(_, error)| (position, error))?;
             if way == Way::Read {
-                // SAFETY: the list is ours, the drain being held; the scratch memory holds the target's elements, packed.
+                // SAFETY: the list is ours, the drain being held; the scratch memory holds the
+                // target's elements, packed.
                 unsafe { combine_packed(list, tag, &tag.combine(foreign), packed.data) };
             }
         }
         Ok(position + 1)
     }
 
-    /// Atomic operations from `first` on that lie close together: read, combined here and written back, in
-    /// one hold of the target's lock [AT-1]. Gives the position after them.
+    /// Atomic operations from `first` on that lie close together: read, combined here and written
+    /// back, in one hold of the target's lock [AT-1]. Gives the position after them.
     fn atomics(
         &mut self,
         channel: &Channel,
@@ -200,13 +202,14 @@ impl Thief {
             let place = scratch.wrapping_add((disp - from) as usize);
             // SAFETY: the slot lies in the hull; its payload is ours, the drain being held.
             unsafe { combine_slot(tag, data, place, len, foreign) };
-            // Exactly the bytes of the operation: its neighbours may be written by others meanwhile. A place
-            // that comes twice is written twice, both times with its final content.
+            // Exactly the bytes of the operation: its neighbours may be written by others
+            // meanwhile. A place that comes twice is written twice, both times with its final
+            // content.
             self.batch.push_over(place, victim.base + disp, len);
         }
-        // An error here, after the same bytes were read, means that the window's memory was unmapped meanwhile;
-        // only then might an operation whose place came twice be applied again later.
-        // SAFETY: all pieces lie in the scratch memory.
+        // An error here, after the same bytes were read, means that the window's memory was
+        // unmapped meanwhile; only then might an operation whose place came twice be applied again
+        // later. SAFETY: all pieces lie in the scratch memory.
         match unsafe { self.batch.run(Way::Write, victim.pid) } {
             Ok(()) => Ok(last),
             Err((whole, error)) => Err((first + whole as u64, error)),
@@ -214,7 +217,8 @@ impl Thief {
     }
 }
 
-/// The bytes that contain atomic operations from `first` on, and the position after the last of them.
+/// The bytes that contain atomic operations from `first` on, and the position after the last of
+/// them.
 fn hull(channel: &Channel, first: u64, end: u64) -> (u64, u64, u64) {
     let Loot { disp, len, .. } = loot(channel, first);
     let (mut from, mut to, mut bytes) = (disp, disp + len as u64, len as u64);

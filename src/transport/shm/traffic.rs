@@ -1,10 +1,11 @@
 //! Operations on the memory of others in a created window: which way each goes, and who drives it.
 //!
-//! All go through the channel to their target. While the target polls, the two processors work at the same
-//! time, and a long transfer takes about as long as one copy, which the kernel's copy never does: it looks
-//! up every page. Only when the target is away does this process do its work, by cross-memory attach where
-//! that is allowed; long puts and gets then leave out the channel. Accumulates never do, so that those of
-//! one origin keep their order and there is one path for atomic operations [AT-1].
+//! All go through the channel to their target. While the target polls, the two processors work at
+//! the same time, and a long transfer takes about as long as one copy, which the kernel's copy
+//! never does: it looks up every page. Only when the target is away does this process do its work,
+//! by cross-memory attach where that is allowed; long puts and gets then leave out the channel.
+//! Accumulates never do, so that those of one origin keep their order and there is one path for
+//! atomic operations [AT-1].
 
 use std::cell::RefCell;
 use std::io;
@@ -23,14 +24,15 @@ use super::outbox::{Outbox, SHORT};
 use super::shared::Shared;
 use super::thief::{Drained, Thief, Victim};
 
-/// Looks without any movement, while staying with an operation, after which it is left to later polls, or
-/// the target is found away. About a microsecond.
+/// Looks without any movement, while staying with an operation, after which it is left to later
+/// polls, or the target is found away. About a microsecond.
 const LOOKS: u32 = 100;
 
 /// Times that a target may poll and yet leave the channel alone for so long.
 const PATIENCE: u32 = 10;
 
-/// Times that this process gives its processor away for a target that was interrupted in the channel: some time slices.
+/// Times that this process gives its processor away for a target that was interrupted in the
+/// channel: some time slices.
 const INTERRUPTIONS: u32 = 10_000;
 
 /// What came of helping a target.
@@ -94,6 +96,12 @@ impl Traffic {
         if posted != Posted::NoResource {
             self.activate(index);
         }
+        let block = self.shared.blocks.rank(op.target);
+        block.ring_if(match op.kind {
+            // Its origin may never look again.
+            OpKind::Notify | OpKind::NotifyTagged => block.arm().trigger_fenced(),
+            _ => block.arm().trigger(),
+        });
         posted
     }
 
@@ -106,8 +114,9 @@ impl Traffic {
         }
     }
 
-    /// Starts a long operation and stays with it while it moves: when this returns, the origin may go on
-    /// computing without delaying the transfer, unless the target is away and attach is not allowed.
+    /// Starts a long operation and stays with it while it moves: when this returns, the origin may
+    /// go on computing without delaying the transfer, unless the target is away and attach is not
+    /// allowed.
     #[cold]
     fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         let outbox = &mut self.outboxes[index as usize];
@@ -122,10 +131,19 @@ impl Traffic {
         }
         self.activate(index);
         self.stay_with(index, |outbox| outbox.waiting().is_none());
+        self.wake(op.target);
         self.outboxes[index as usize].posted(op, ticket)
     }
 
-    /// As [`post_long`](Self::post_long) where the bytes are not one run on both sides; a short one is not stayed with.
+    /// Wakes a target that does not poll this window, after something was published for it.
+    #[inline(always)]
+    fn wake(&self, target: Rank) {
+        let block = self.shared.blocks.rank(target);
+        block.ring_if(block.arm().trigger());
+    }
+
+    /// As [`post_long`](Self::post_long) where the bytes are not one run on both sides; a short one
+    /// is not stayed with.
     #[inline(never)]
     fn post_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
         let index = self.outbox_of(op.target);
@@ -138,11 +156,13 @@ impl Traffic {
         } else {
             self.outboxes[index as usize].advance();
         }
+        self.wake(op.target);
         self.outboxes[index as usize].posted(op, ticket)
     }
 
-    /// Stays with what is in flight while it moves, and helps targets that are away: afterwards nothing is,
-    /// unless attach is not allowed or a target is busy elsewhere. True if there is something to collect.
+    /// Stays with what is in flight while it moves, and helps targets that are away: afterwards
+    /// nothing is, unless attach is not allowed or a target is busy elsewhere. True if there is
+    /// something to collect.
     pub(super) fn settle(&mut self) -> bool {
         for at in 0..self.active.len() {
             self.stay_with(self.active[at], Outbox::is_applied);
@@ -160,6 +180,7 @@ impl Traffic {
                 idle = 0;
                 continue;
             }
+            self.wake(self.outboxes[index as usize].target);
             // Two processes that send to each other at once serve each other here.
             self.inbox.poll(&self.shared);
             idle += 1;
@@ -171,7 +192,8 @@ impl Traffic {
             if outbox.suspect_now(beat) {
                 match if self.attach { self.help(index) } else { Help::Nothing } {
                     Help::Moved => {}
-                    // It has lost its processor while it takes entries out, and gets it back before long.
+                    // It has lost its processor while it takes entries out, and gets it back before
+                    // long.
                     Help::Interrupted if interruptions < INTERRUPTIONS => {
                         interruptions += 1;
                         yield_now();
@@ -196,8 +218,8 @@ impl Traffic {
         unsafe { self.shared.set_counters(counters) };
     }
 
-    /// Where the outbox to `target` is. It is noted in the pair's block, which only this process reads:
-    /// no search, and no table as long as the window is wide.
+    /// Where the outbox to `target` is. It is noted in the pair's block, which only this process
+    /// reads: no search, and no table as long as the window is wide.
     #[inline(always)]
     fn outbox_of(&mut self, target: Rank) -> u32 {
         let note = &self.shared.blocks.pair(self.shared.me, target).node.0.note;
@@ -212,19 +234,21 @@ impl Traffic {
         let index = self.outboxes.len() as u32;
         let channel = self.shared.channel(target, self.shared.me);
         let beat = &self.shared.blocks.rank(target).beat.0;
-        // SAFETY: the channel of this pair, in a segment that lives as long as the window; there was no note.
+        // SAFETY: the channel of this pair, in a segment that lives as long as the window; there
+        // was no note.
         self.outboxes.push(unsafe { Outbox::new(target, channel, beat) });
         self.shared.blocks.pair(self.shared.me, target).node.0.note.store(index + 1, Relaxed);
         self.shared.make_contact(target);
         index
     }
 
-    /// Lets the kernel copy a put or get from byte `at` on. False if it does not; then the channel takes over.
+    /// Lets the kernel copy a put or get from byte `at` on. False if it does not; then the channel
+    /// takes over.
     fn copy(&mut self, op: &Op, at: usize) -> bool {
         let info = &self.shared.blocks.rank(op.target).info.0;
         let (there, len) = (info.memory + op.disp + at as u64, op.len as usize - at);
-        // SAFETY: the buffers are valid for the operation's length [EP-8]; the caller has checked the place
-        // in the target's window.
+        // SAFETY: the buffers are valid for the operation's length [EP-8]; the caller has checked
+        // the place in the target's window.
         let copied = unsafe {
             match op.kind {
                 OpKind::Put => {
@@ -252,18 +276,20 @@ impl Traffic {
         }
     }
 
-    /// Applies what came in, notices what was applied elsewhere, sends what waits, and helps targets that
-    /// are away. True if anything moved.
+    /// Applies what came in, notices what was applied elsewhere, sends what waits, and helps
+    /// targets that are away. True if anything moved.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
         let mut moved = self.inbox.poll(&self.shared);
         for at in 0..self.active.len() {
             let index = self.active[at];
             let outbox = &mut self.outboxes[index as usize];
-            if outbox.look() {
-                moved = true;
-            } else if self.attach && outbox.suspects(&self.shared.blocks.rank(outbox.target).beat.0)
-            {
+            let moves = outbox.look();
+            moved |= moves;
+            let block = self.shared.blocks.rank(outbox.target);
+            // Also where something moves: that may have published more.
+            block.ring_if(block.arm().trigger());
+            if !moves && self.attach && outbox.suspects(&block.beat.0) {
                 moved |= self.help(index) == Help::Moved;
             }
         }
@@ -291,6 +317,8 @@ impl Traffic {
                 return Help::Nothing;
             }
         }
+        // It may have been told tags.
+        block.ring_if(block.arm().trigger_fenced());
         let moved = if outbox.look() { Help::Moved } else { Help::Nothing };
         match outbox.waiting() {
             Some((op, at)) if is_copy(op) && op.shape.is_none() => {
@@ -303,6 +331,11 @@ impl Traffic {
             }
             _ => moved,
         }
+    }
+
+    /// Whether others have sent something that was not taken out.
+    pub(super) fn has_work(&self) -> bool {
+        self.inbox.has_work(&self.shared)
     }
 
     /// The next stage that an operation has reached.

@@ -1,10 +1,11 @@
 //! The nonblocking collective vote.
 //!
-//! Rounds alternate between two boxes. A rank deposits what it has to say, if anything, before its vote (release), and
-//! reads what all have said after all votes (acquire). Boxes are never reset: the votes of a box's
-//! k-th use are complete at `k * ranks`, and what was said is compared with the counts of the use before.
-//! A box is not touched by a later round while somebody still reads it: the next round with this
-//! parity needs the votes of the round in between, and a rank gives those only after its verdict here.
+//! Rounds alternate between two boxes. A rank deposits what it has to say, if anything, before its
+//! vote (release), and reads what all have said after all votes (acquire). Boxes are never reset:
+//! the votes of a box's k-th use are complete at `k * ranks`, and what was said is compared with
+//! the counts of the use before. A box is not touched by a later round while somebody still reads
+//! it: the next round with this parity needs the votes of the round in between, and a rank gives
+//! those only after its verdict here.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::transport::Ballot;

@@ -1,12 +1,15 @@
 //! The words in shared memory that are not data: signals, lock words, votes, and what each rank is.
 //!
-//! Who writes what: a [`PairBlock`]'s signals are written by the peer alone and read by the owner alone
-//! [MA-1]; lock words are written by whoever takes or hands over the lock [LK-3]; [`RankInfo`] is written
-//! by its rank during set-up, before the collective that ends it, and is constant afterwards.
-//! Words that different processes hammer lie on cache lines of their own.
+//! Who writes what: a [`PairBlock`]'s signals are written by the peer alone and read by the owner
+//! alone [MA-1]; lock words are written by whoever takes or hands over the lock [LK-3];
+//! [`RankInfo`] is written by its rank during set-up, before the collective that ends it, and is
+//! constant afterwards. Words that different processes hammer lie on cache lines of their own.
 
 use crate::engine::{LockWord, Rank};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+use super::doorbell::Arm;
+use super::process::{self, Identity};
 
 /// Keeps its content on a cache line of its own.
 #[repr(C, align(64))]
@@ -21,7 +24,8 @@ pub(super) struct Header {
     pub(super) intent: Line<IntentWords>,
     /// Of even and odd rounds.
     pub(super) ballots: [Line<BallotBox>; 2],
-    /// Arrivals of processes that take the segment into use again. The last of the words: it stays when the others are cleaned.
+    /// Arrivals of processes that take the segment into use again. The last of the words: it stays
+    /// when the others are cleaned.
     pub(super) arrivals: Line<AtomicU64>,
 }
 
@@ -29,7 +33,8 @@ impl Header {
     /// Bytes that are cleaned before the segment is used again.
     pub(super) const CLEANED: usize = std::mem::offset_of!(Header, arrivals);
 
-    /// This process has cleaned its part of the segment; gives the number of arrivals when all have.
+    /// This process has cleaned its part of the segment; gives the number of arrivals when all
+    /// have.
     pub(super) fn arrive(&self, ranks: u32) -> u64 {
         let before = self.arrivals.0.fetch_add(1, Ordering::AcqRel);
         (before / u64::from(ranks) + 1) * u64::from(ranks)
@@ -55,7 +60,8 @@ pub(super) struct BallotBox {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RankInfo {
-    /// Allocated: offset of its memory in the segment. Created: address of its memory in its own process.
+    /// Allocated: offset of its memory in the segment. Created: address of its memory in its own
+    /// process.
     pub(super) memory: u64,
     /// Bytes.
     pub(super) size: u64,
@@ -63,6 +69,18 @@ pub(super) struct RankInfo {
     pub(super) disp_unit: u32,
     /// Process.
     pub(super) pid: i32,
+    /// Where its doorbell is, and the window's number there; name 0: it has none, and its windows
+    /// are never armed.
+    pub(super) name: u64,
+    pub(super) fd: i32,
+    pub(super) window: u32,
+}
+
+impl RankInfo {
+    /// How the rank's peers find its memory.
+    pub(super) fn identity(&self) -> Identity {
+        Identity { pid: self.pid, fd: self.fd, name: self.name }
+    }
 }
 
 /// Words of one rank.
@@ -75,10 +93,10 @@ pub(super) struct RankBlock {
     pub(super) readers: Line<ReaderWords>,
     /// Accumulate lock of this rank's memory [AT-1].
     pub(super) accumulate: Line<AtomicU32>,
-    /// Rises whenever the rank polls: tells origins whether it is attentive. Written by the rank alone.
+    /// Rises whenever the rank polls: tells origins whether it is attentive. Written by the rank
+    /// alone.
     pub(super) beat: Line<AtomicU32>,
-    /// Origins that have ever used their channel to this rank.
-    pub(super) contacts: Line<AtomicU32>,
+    pub(super) contacts: Line<ContactWords>,
     pub(super) licence: Line<LicenceWords>,
     /// Dynamic windows: what the rank has attached.
     pub(super) regions: Line<RegionWords>,
@@ -88,7 +106,35 @@ pub(super) struct RankBlock {
     pub(super) tags: Line<TagWords>,
 }
 
-/// What the processes tell each other when they make notification counters; see [`super::counters`].
+/// Words that seldom change, so that origins read their own copies.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct ContactWords {
+    /// Origins that have ever used their channel to this rank.
+    pub(super) origins: AtomicU32,
+    /// 1 while the rank does not poll this window; see [`super::doorbell`].
+    pub(super) armed: AtomicU32,
+}
+
+impl RankBlock {
+    /// Whether the rank polls this window.
+    #[inline(always)]
+    pub(super) fn arm(&self) -> Arm<'_> {
+        Arm(&self.contacts.0.armed)
+    }
+
+    /// Rings the rank's doorbell if this process has disarmed the window.
+    #[inline(always)]
+    pub(super) fn ring_if(&self, disarmed: bool) {
+        if disarmed {
+            let info = &self.info.0;
+            process::ring(info.identity(), info.window);
+        }
+    }
+}
+
+/// What the processes tell each other when they make notification counters; see
+/// [`super::counters`].
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct CounterWords {
@@ -106,7 +152,8 @@ pub(super) struct TagWords {
     pub(super) used: AtomicU64,
 }
 
-/// Where a rank's table of attached memory is, and how much of it holds; see [`super::attached`]. Written by the rank alone.
+/// Where a rank's table of attached memory is, and how much of it holds; see [`super::attached`].
+/// Written by the rank alone.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct RegionWords {
@@ -114,10 +161,8 @@ pub(super) struct RegionWords {
     pub(super) version: AtomicU64,
     /// Regions in the table.
     pub(super) count: AtomicU64,
-    /// Regions for which the table has room; 0 if there is none yet.
-    pub(super) capacity: AtomicU64,
-    /// Descriptor of the table's file in the rank's process.
-    pub(super) file: AtomicU64,
+    /// Where the table is, and its room: see [`super::attached`].
+    pub(super) table: AtomicU64,
 }
 
 /// What exclusive locks and lock_alls look at when they meet, and seldom else.
@@ -159,7 +204,8 @@ pub(super) struct PairBlock {
 pub(super) struct LockNode {
     pub(super) next: [AtomicU64; 2],
     pub(super) grant: AtomicU64,
-    /// Private to the owner: where it keeps its end of the channel to the peer, plus 1. Saves a hash table.
+    /// Private to the owner: where it keeps its end of the channel to the peer, plus 1. Saves a
+    /// hash table.
     pub(super) note: AtomicU32,
 }
 
@@ -210,7 +256,8 @@ impl Blocks {
 
     /// Writes what `rank` is. Only during set-up, by that rank.
     pub(super) fn introduce(&self, rank: Rank, info: RankInfo) {
-        // SAFETY: inside the block of `rank`; nobody reads it before the collective that ends the set-up.
+        // SAFETY: inside the block of `rank`; nobody reads it before the collective that ends the
+        // set-up.
         unsafe { (&raw const (*self.ranks.add(rank as usize)).info.0).cast_mut().write(info) }
     }
 

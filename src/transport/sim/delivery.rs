@@ -14,12 +14,14 @@ use crate::engine::{
 const SHORT_ANSWER: u64 = 64;
 
 impl Network {
-    /// True if there is a credit for one more message of this pair; else the origin is woken when there may be one.
+    /// True if there is a credit for one more message of this pair; else the origin is woken when
+    /// there may be one.
     pub(super) fn has_credit(&mut self, origin: u32, target: u32) -> bool {
         let node = self.parameters.node(origin) as usize;
         if let Some(wait) = self.disorder.as_mut().and_then(super::disorder::State::refuses) {
             self.counters.refusals += 1;
-            // One nudge for all that is refused until it comes: each makes the rank try everything again.
+            // One nudge for all that is refused until it comes: each makes the rank try everything
+            // again.
             if !std::mem::replace(&mut self.nudged[origin as usize], true) {
                 let at = self.clock + wait;
                 self.push(at, Kind::Nudge, origin, 0);
@@ -242,7 +244,8 @@ impl Network {
         false
     }
 
-    /// The message lands at `at`, or just after its predecessor. A successor that is here already is next.
+    /// The message lands at `at`, or just after its predecessor. A successor that is here already
+    /// is next.
     fn admit(&mut self, id: u32, at: Time) -> Time {
         let Message { pair, back, .. } = self.messages[id];
         let way = self.pairs.way(pair, back);
@@ -280,7 +283,8 @@ impl Network {
         }
     }
 
-    /// The last byte of a short message is at the port; what it takes the atomic unit for has been added to its time.
+    /// The last byte of a short message is at the port; what it takes the atomic unit for has been
+    /// added to its time.
     fn arrive(&mut self, id: u32) {
         if !self.in_turn(id) {
             return;
@@ -473,7 +477,8 @@ impl Network {
             && access != Atomic::Load
             && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed)
         {
-            // Who waits for these polls them, which at home takes no message that would bring the rank back to it.
+            // Who waits for these polls them, which at home takes no message that would bring the
+            // rank back to it.
             self.wake(home);
         }
         if let LockWord::Grant { target } = word
@@ -490,7 +495,8 @@ impl Network {
         self.parameters.shared_lock_words && self.parameters.ranks_per_node >= self.ranks
     }
 
-    /// A processor accesses a lock word in shared memory; gives its old value. Whoever waits for one looks at it all the time.
+    /// A processor accesses a lock word in shared memory; gives its old value. Whoever waits for
+    /// one looks at it all the time.
     pub(super) fn change_shared(
         &mut self,
         window: u32,

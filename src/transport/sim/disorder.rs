@@ -2,16 +2,19 @@
 
 use super::Time;
 
-/// What goes wrong, and how often. All fields 0 (the default): nothing. The same seed does the same.
+/// What goes wrong, and how often. All fields 0 (the default): nothing. The same seed does the
+/// same.
 ///
 /// Few credits are a matter of [`Parameters`](super::Parameters), late ranks one of scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disorder {
     /// Of the random numbers.
     pub seed: u64,
-    /// Each message, acknowledgement and answer is late by up to this. The order of one pair is kept; others overtake one another.
+    /// Each message, acknowledgement and answer is late by up to this. The order of one pair is
+    /// kept; others overtake one another.
     pub delay_max: Time,
-    /// One message in so many opens a burst: nothing that is sent in the next [`burst`](Self::burst) arrives before its end.
+    /// One message in so many opens a burst: nothing that is sent in the next
+    /// [`burst`](Self::burst) arrives before its end.
     pub burst_one_in: u32,
     /// How long a burst lasts.
     pub burst: Time,

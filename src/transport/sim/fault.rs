@@ -28,13 +28,15 @@ pub enum Fault {
     DelayAccumulate,
     /// An exchange on the tail of a lock queue finds it empty, whatever was there.
     StaleTail,
-    /// A notification takes effect when it is posted, before the operations that were posted before it.
+    /// A notification takes effect when it is posted, before the operations that were posted before
+    /// it.
     EarlyNotification,
     /// A notification is accepted and never counted.
     LoseNotification,
     /// A notification is counted twice.
     RepeatNotification,
-    /// A tagged notification comes when it is posted, before the operations that were posted before it.
+    /// A tagged notification comes when it is posted, before the operations that were posted before
+    /// it.
     EarlyTagged,
     /// A tagged notification is accepted and never comes.
     LoseTagged,

@@ -1,4 +1,5 @@
-//! What happens in a network, for checkers: recorded in order where [`Network::record`] was asked for.
+//! What happens in a network, for checkers: recorded in order where [`Network::record`] was asked
+//! for.
 
 use std::collections::VecDeque;
 
@@ -59,7 +60,8 @@ pub enum What {
 }
 
 impl Network {
-    /// From now on everything that happens is kept for [`next_happening`](Self::next_happening). Needs [`Carry::Bytes`](super::Carry::Bytes).
+    /// From now on everything that happens is kept for [`next_happening`](Self::next_happening).
+    /// Needs [`Carry::Bytes`](super::Carry::Bytes).
     pub fn record(&mut self) {
         assert!(self.memory.is_some(), "what is recorded is what becomes of bytes");
         self.happenings = Some(VecDeque::new());

@@ -4,9 +4,10 @@ use super::Time;
 
 /// One direction of a port or link.
 ///
-/// Bulk messages reserve it whole, one after the other. Short ones do not wait for them: a packet that is just leaving is all
-/// that stands before them, and after it short ones follow one another. What they take is added to what bulk
-/// messages reserve afterwards, so no bandwidth is won; bulk messages that have reserved already are not moved.
+/// Bulk messages reserve it whole, one after the other. Short ones do not wait for them: a packet
+/// that is just leaving is all that stands before them, and after it short ones follow one another.
+/// What they take is added to what bulk messages reserve afterwards, so no bandwidth is won; bulk
+/// messages that have reserved already are not moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lane {
     bulk_free: Time,

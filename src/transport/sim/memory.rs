@@ -11,8 +11,8 @@ use crate::transport::shape::{Shape, Shapes, Side};
 pub enum Carry {
     /// Nothing but time: addresses mean nothing, and no memory is there. For thousands of ranks.
     Nothing,
-    /// Bytes. Each rank has window memory and memory of its own, from which [`Network::allocate`](super::Network::allocate)
-    /// gives addresses.
+    /// Bytes. Each rank has window memory and memory of its own, from which
+    /// [`Network::allocate`](super::Network::allocate) gives addresses.
     Bytes,
 }
 
@@ -129,8 +129,8 @@ impl Memory {
         Some(op)
     }
 
-    /// The operation takes effect at its target, so often; what it fetches becomes its cargo. `short`: the last byte of what a
-    /// shaped one writes stays as it was.
+    /// The operation takes effect at its target, so often; what it fetches becomes its cargo.
+    /// `short`: the last byte of what a shaped one writes stays as it was.
     pub(super) fn apply(&mut self, message: u32, window: u32, times: u32, short: bool) -> Op {
         let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
         let op = cargo.op;
@@ -249,10 +249,11 @@ macro_rules! floating {
     };
 }
 
-/// `inout = inout (op) input`, element by element. Written apart from the shared memory's own kernel, and more plainly.
+/// `inout = inout (op) input`, element by element. Written apart from the shared memory's own
+/// kernel, and more plainly.
 fn reduce(element: Element, reduction: Reduction, inout: &mut [u8], input: &[u8]) {
     match (reduction, element) {
-        (reduction::REPLACE, _) => inout.copy_from_slice(input),
+        (reduction::REPLACE, _) => inout[..input.len()].copy_from_slice(input),
         (reduction::NO_OP, _) => {}
         (_, native::I8) => integer!(i8, reduction, inout, input),
         (_, native::U8 | native::BYTE) => integer!(u8, reduction, inout, input),

@@ -60,7 +60,8 @@ pub(super) struct Message {
     pub(super) inlined: bool,
     /// On the wire, in this direction.
     pub(super) bytes: u64,
-    /// Of a signal; of an access, what the word held; of a packet, what it says; of a notification, which counter or tag.
+    /// Of a signal; of an access, what the word held; of a packet, what it says; of a notification,
+    /// which counter or tag.
     pub(super) value: u64,
 }
 
@@ -126,7 +127,8 @@ pub(super) struct Way {
     pub(super) parked: u32,
 }
 
-/// A connection with messages under way. One without any is forgotten: it could not be told from a new one.
+/// A connection with messages under way. One without any is forgotten: it could not be told from a
+/// new one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     key: u64,

@@ -1,5 +1,6 @@
-//! How much memory the engines hold. An allocator that asks [`in_engine`] and tells [`note`] (that of `mpix-sim`) makes the
-//! figures; without one they are 0. Engine code allocates and frees inside [`engine`]; ports leave it by [`outside`].
+//! How much memory the engines hold. An allocator that asks [`in_engine`] and tells [`note`] (that
+//! of `mpix-sim`) makes the figures; without one they are 0. Engine code allocates and frees inside
+//! [`engine`]; ports leave it by [`outside`].
 
 use std::cell::Cell;
 

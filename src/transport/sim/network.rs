@@ -113,7 +113,8 @@ pub struct Network {
     pub(super) trace: u64,
     pub(super) happenings: Option<VecDeque<Happening>>,
     pub(super) faulty: Option<Faulty>,
-    /// A message whose effect comes too late ([`Fault::DelayAccumulate`](super::Fault::DelayAccumulate)).
+    /// A message whose effect comes too late
+    /// ([`Fault::DelayAccumulate`](super::Fault::DelayAccumulate)).
     pub(super) delayed: Option<u32>,
 }
 
@@ -201,7 +202,8 @@ impl Network {
 
     // ---- CPUs ----
 
-    /// The CPU of `rank` runs at `at`, which is not before [`now`](Self::now) and not after the next event: time is there now.
+    /// The CPU of `rank` runs at `at`, which is not before [`now`](Self::now) and not after the
+    /// next event: time is there now.
     #[inline]
     pub fn begin(&mut self, rank: u32, at: Time) {
         debug_assert!(
@@ -346,7 +348,8 @@ impl Network {
 
     // ---- memory ----
 
-    /// So many bytes of a rank's own memory, zeroed. Without bytes: an address that nothing stands behind.
+    /// So many bytes of a rank's own memory, zeroed. Without bytes: an address that nothing stands
+    /// behind.
     pub fn allocate(&mut self, rank: u32, bytes: usize) -> Addr {
         self.memory.as_mut().map_or(Addr(0), |memory| memory.allocate(rank, bytes))
     }

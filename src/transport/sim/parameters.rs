@@ -31,7 +31,8 @@ impl Class {
 pub struct Tree {
     /// Nodes below one leaf switch.
     pub nodes_per_leaf: u32,
-    /// Links from a leaf switch up, each as fast as a node's port; as many as nodes: full bisection.
+    /// Links from a leaf switch up, each as fast as a node's port; as many as nodes: full
+    /// bisection.
     pub uplinks: u32,
     /// Latency of each of the two further switches on the way to another leaf.
     pub hop: Time,
@@ -52,11 +53,14 @@ pub struct Parameters {
     pub loopback: Time,
     /// Largest packet: longer messages are bulk.
     pub mtu: u64,
-    /// Up to here the origin's bytes are taken along when a put is posted, and its buffer is free at once.
+    /// Up to here the origin's bytes are taken along when a put is posted, and its buffer is free
+    /// at once.
     pub inline_max: u64,
-    /// Longer puts tell when their last byte has left, too (`Stage::Local`). Reliable connections of real NICs report the acknowledgement alone.
+    /// Longer puts tell when their last byte has left, too (`Stage::Local`). Reliable connections
+    /// of real NICs report the acknowledgement alone.
     pub local_stage: bool,
-    /// Where all ranks are on one node, their processors access lock words themselves, as in shared memory; else every NIC does.
+    /// Where all ranks are on one node, their processors access lock words themselves, as in shared
+    /// memory; else every NIC does.
     pub shared_lock_words: bool,
     /// Gap of the NIC's atomic unit.
     pub atomic_gap: Time,

@@ -47,7 +47,8 @@ impl<'a> SimPort<'a> {
         self.net.parameters.node(self.me) == self.net.parameters.node(other)
     }
 
-    /// Put or get inside the node: the CPU copies, and shares the memory bus with the others of its node.
+    /// Put or get inside the node: the CPU copies, and shares the memory bus with the others of its
+    /// node.
     fn copy(&mut self, op: &Op) {
         let net = &mut *self.net;
         let (local, bus) = (net.parameters.local, net.parameters.bus_byte_fs);
@@ -121,7 +122,8 @@ impl<'a> SimPort<'a> {
 
     fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         if peer == self.me && self.net.pairs.in_flight(peer, peer) == 0 {
-            // A store. With operations under way through the NIC it goes after them, like everybody's.
+            // A store. With operations under way through the NIC it goes after them, like
+            // everybody's.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
             net.happens(self.window, peer, What::Signalled { to: peer, word, value });

@@ -1,4 +1,5 @@
-//! The event queue: a heap of small entries ordered by time, then by the order in which they were made.
+//! The event queue: a heap of small entries ordered by time, then by the order in which they were
+//! made.
 
 use super::Time;
 
@@ -56,7 +57,8 @@ struct Entry {
 }
 
 const KIND_BITS: u32 = 3;
-/// Four children per entry: half the levels of a binary heap, and the children share a cache line or two.
+/// Four children per entry: half the levels of a binary heap, and the children share a cache line
+/// or two.
 const WIDTH: usize = 4;
 
 impl Entry {

@@ -1,4 +1,5 @@
-//! The words that ranks write for one another, and those of the lock service: kept where they are not 0.
+//! The words that ranks write for one another, and those of the lock service: kept where they are
+//! not 0.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

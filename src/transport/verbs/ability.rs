@@ -1,4 +1,5 @@
-//! What the processes of a window can do, each with its own device, and what they do of it together.
+//! What the processes of a window can do, each with its own device, and what they do of it
+//! together.
 
 use super::direct::{Domain, Shared, lock};
 use super::nic::Atomics;
@@ -7,8 +8,8 @@ use crate::transport::host_mpi::members::Table;
 /// Set in the ability of a process whose device is on InfiniBand, and not on Ethernet.
 const INFINIBAND: u8 = 0x80;
 
-/// What a process says of itself when a window is made: nothing, RDMA, RDMA with atomics, or those and accumulates of `single` elements only;
-/// and on which kind of network.
+/// What a process says of itself when a window is made: nothing, RDMA, RDMA with atomics, or those
+/// and accumulates of `single` elements only; and on which kind of network.
 #[must_use]
 pub fn ability(fabric: Option<&Shared>, single: bool) -> u8 {
     let Some(fabric) = fabric else { return 0 };
@@ -27,7 +28,8 @@ pub fn plan(mine: u8, abilities: &Table<u8>) -> (Table<bool>, Domain) {
     let level =
         |ability: u8| if (ability ^ mine) & INFINIBAND == 0 { ability & !INFINIBAND } else { 0 };
     let levels = abilities.map(level);
-    // [LK-7]: one process that cannot is enough for all lock words to be the processors'; and so for accumulates.
+    // [LK-7]: one process that cannot is enough for all lock words to be the processors'; and so
+    // for accumulates.
     let all = |least: u8| levels.map(|level| level >= least) == Table::new([true]);
     let domain = match () {
         () if all(3) => Domain::Singles,

@@ -1,7 +1,8 @@
-//! Carries packets through the queues of the [`Direct`], to the peers that have an interface, and all else through the host.
+//! Carries packets through the queues of the [`Direct`], to the peers that have an interface, and
+//! all else through the host.
 //!
-//! A packet for a peer that is not connected yet waits here, so that packets keep their order. Bulk messages, which are streams of their own,
-//! and votes are the host's.
+//! A packet for a peer that is not connected yet waits here, so that packets keep their order. Bulk
+//! messages, which are streams of their own, and votes are the host's.
 
 use std::collections::VecDeque;
 
@@ -16,7 +17,8 @@ use crate::transport::host_mpi::wire::Packet;
 
 /// Packets that wait here from which on operations are refused.
 const BUSY: usize = 64;
-/// Polls between two looks at the host while nothing is expected of it: a look over a network costs as much as several of ours.
+/// Polls between two looks at the host while nothing is expected of it: a look over a network costs
+/// as much as several of ours.
 const HOST_EVERY: u32 = 64;
 
 /// The packets of one window.

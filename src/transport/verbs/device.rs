@@ -1,4 +1,5 @@
-//! A device of libibverbs: one port, one protection domain, one completion queue, one shared receive queue.
+//! A device of libibverbs: one port, one protection domain, one completion queue, one shared
+//! receive queue.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -23,8 +24,8 @@ const INLINE: u32 = 188;
 const PARTS: u32 = 12;
 /// Reads and atomics under way on one queue.
 const DEPTH: c_int = 16;
-/// 4.096 us * 2^16, then again, 6 times: a peer that is gone is told within a few seconds, and a busy one is not. (Not 7 times, which soft-RoCE
-/// takes for ever.)
+/// 4.096 us * 2^16, then again, 6 times: a peer that is gone is told within a few seconds, and a
+/// busy one is not. (Not 7 times, which soft-RoCE takes for ever.)
 const TIMEOUT: u8 = 16;
 const RETRIES: u8 = 6;
 /// Without end: the peer's process has no receive posted, and will have.
@@ -95,8 +96,9 @@ impl Device {
     /// Why there is none, in words.
     pub fn open(wanted: &Wanted<'_>) -> Result<Self, Failure> {
         let library = Library::get().map_err(Failure)?;
-        // Older kernels would give a child the pages that the interface uses. (Later ones need nothing, and the library, where it does not know
-        // that, takes those pages from the child, with whatever else is on them.)
+        // Older kernels would give a child the pages that the interface uses. (Later ones need
+        // nothing, and the library, where it does not know that, takes those pages from the child,
+        // with whatever else is on them.)
         if kernel() < (5, 12) {
             // SAFETY: it may be called at any time.
             let code = unsafe { (library.ibv_fork_init)() };
@@ -141,7 +143,8 @@ impl Device {
         name: &str,
         port: &Port,
     ) -> Result<Self, Failure> {
-        // SAFETY: a device of the list; what is made here is ended in the reverse order if a later step fails.
+        // SAFETY: a device of the list; what is made here is ended in the reverse order if a later
+        // step fails.
         unsafe {
             let context = NonNull::new((library.ibv_open_device)(device))
                 .ok_or_else(|| failure("ibv_open_device"))?;
@@ -209,7 +212,8 @@ impl Device {
                 IBV_ATOMIC_GLOB => Atomics::Everything,
                 _ => Atomics::Interface,
             },
-            // When soft-RoCE (Linux 6.1) sends a request once more it takes reads behind it for reads before it, and waits for ever.
+            // When soft-RoCE (Linux 6.1) sends a request once more it takes reads behind it for
+            // reads before it, and waits for ever.
             fences: attributes.vendor_id != VENDOR_SOFT_ROCE,
         };
         // SAFETY: an open context.
@@ -507,8 +511,10 @@ impl Nic for Device {
     fn close(&mut self, queue: Queue, in_order: bool) {
         let Some(pair) = self.pairs[queue.0 as usize].take() else { return };
         let (qp, number) = (pair.qp, pair.number());
-        // Receives that it holds come back by their completions, but not those that it takes with it: first all ends, and is taken out. In order, it
-        // holds none, and an error would only keep the last acknowledgement from leaving: soft-RoCE has a receive's completion before it.
+        // Receives that it holds come back by their completions, but not those that it takes with
+        // it: first all ends, and is taken out. In order, it holds none, and an error would only
+        // keep the last acknowledgement from leaving: soft-RoCE has a receive's completion before
+        // it.
         if !in_order {
             let mut change = blank();
             change.qp_state = IBV_QPS_ERR;
@@ -611,7 +617,8 @@ impl Nic for Device {
         for wc in self.taken.drain(..) {
             // Of a queue that was closed.
             let queue = self.numbers.get(&wc.qp_num).map(|index| Queue(*index));
-            // After an error the kind of the request is not told: numbers of receives have a bit of their own.
+            // After an error the kind of the request is not told: numbers of receives have a bit of
+            // their own.
             let receive = wc.wr_id & super::fabric::RECEIVE != 0;
             into.push(match (queue, receive) {
                 (_, true) if wc.status != IBV_WC_SUCCESS => {
@@ -650,7 +657,8 @@ impl Drop for Device {
         for queue in 0..self.pairs.len() as u32 {
             self.close(Queue(queue), false);
         }
-        // SAFETY: live objects, in the reverse order of their making. What fails stays until the process ends.
+        // SAFETY: live objects, in the reverse order of their making. What fails stays until the
+        // process ends.
         unsafe {
             (self.library.ibv_destroy_srq)(self.srq.as_ptr());
             (self.library.ibv_destroy_cq)(self.cq.as_ptr());

@@ -1,14 +1,20 @@
 //! What two processes tell each other, through the host, before they reach each other's memory.
 //!
-//! Who wants to reach a peer *asks*: it says its name, and where its window memory and words are. The peer makes a queue for a process of that name, if
-//! it has none, and *answers* with the same and the queue's number; the asker connects its own queue to it, and *confirms* with that one's number; the
-//! peer connects, and says that it *is ready*, since nobody may send before the other can take it in. Both may ask at once: each has one queue for
-//! the other, so both come to the same pair. A pair of processes has one pair of queues, whatever windows they share; each window says hello for itself.
+//! Who wants to reach a peer *asks*: it says its name, and where its window memory and words are.
+//! The peer makes a queue for a process of that name, if it has none, and *answers* with the same
+//! and the queue's number; the asker connects its own queue to it, and *confirms* with that one's
+//! number; the peer connects, and says that it *is ready*, since nobody may send before the other
+//! can take it in. Both may ask at once: each has one queue for the other, so both come to the same
+//! pair. A pair of processes has one pair of queues, whatever windows they share; each window says
+//! hello for itself.
 //!
-//! Where there are too few queues, whoever has made its own and waits for the peer's keeps others waiting. So that they do not wait for each other in a
-//! round, the process with the lower name makes its queue first: the other one does not answer its question, but *yields*, and it answers that.
+//! Where there are too few queues, whoever has made its own and waits for the peer's keeps others
+//! waiting. So that they do not wait for each other in a round, the process with the lower name
+//! makes its queue first: the other one does not answer its question, but *yields*, and it answers
+//! that.
 //!
-//! What a hello says of the queue holds for one *generation* of it: queues are closed where there are too many, and made again.
+//! What a hello says of the queue holds for one *generation* of it: queues are closed where there
+//! are too many, and made again.
 
 use super::nic::Address;
 use crate::engine::Rank;
@@ -40,7 +46,8 @@ pub enum Stage {
     IsReady = 3,
     /// The sender cannot connect.
     Declines = 4,
-    /// The sender wants to know where the receiver's words are that concern the target `about`, in whose queue the two have met.
+    /// The sender wants to know where the receiver's words are that concern the target `about`, in
+    /// whose queue the two have met.
     Seeks = 5,
     /// They are at `pair`.
     Finds = 6,
@@ -70,7 +77,8 @@ pub struct Hello {
     pub stage: Stage,
     /// Who sends it.
     pub name: Name,
-    /// How many queues it has had for the receiver before; [`UNKNOWN`](Self::UNKNOWN) if it does not know the receiver yet.
+    /// How many queues it has had for the receiver before; [`UNKNOWN`](Self::UNKNOWN) if it does
+    /// not know the receiver yet.
     pub generation: u32,
     /// Number of its queue for the receiver; 0 if it has none.
     pub number: u32,

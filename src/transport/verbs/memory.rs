@@ -1,13 +1,18 @@
-//! The application's memory while operations use it, and after: registrations, kept for the next operation.
+//! The application's memory while operations use it, and after: registrations, kept for the next
+//! operation.
 //!
-//! MPI lets a program unmap its buffer as soon as the operation is complete, and map other memory at the same address; a registration that is kept
-//! would go on to reach the old pages. So one is kept only while it is [watched](super::watch): the kernel tells of the pages'
-//! end before the call that ends them returns, and every search first takes in what was told. What cannot be watched is registered for as long as operations
-//! use it, and shared by those that do so meanwhile.
+//! MPI lets a program unmap its buffer as soon as the operation is complete, and map other memory
+//! at the same address; a registration that is kept would go on to reach the old pages. So one is
+//! kept only while it is [watched](super::watch): the kernel tells of the pages' end before the
+//! call that ends them returns, and every search first takes in what was told. What cannot be
+//! watched is registered for as long as operations use it, and shared by those that do so
+//! meanwhile.
 //!
-//! What is kept is bounded, in bytes and in number; what was not used for longest goes first, and all of it if memory cannot be registered otherwise.
+//! What is kept is bounded, in bytes and in number; what was not used for longest goes first, and
+//! all of it if memory cannot be registered otherwise.
 //!
-//! What this library knows the life of is registered once: window memory, and its own buffers ([`Pool`](super::pool::Pool)).
+//! What this library knows the life of is registered once: window memory, and its own buffers
+//! ([`Pool`](super::pool::Pool)).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +20,8 @@ use super::nic::{Denied, Failure, Nic, Registered};
 use super::ranges::Ranges;
 use super::watch::{Change, Watch};
 
-/// Registrations that are kept. Each may split a mapping of the process in three, of which the kernel lets it have 65,530.
+/// Registrations that are kept. Each may split a mapping of the process in three, of which the
+/// kernel lets it have 65,530.
 const KEPT: usize = 1024;
 /// Part of those kept that goes when there is no room: it is looked for among all.
 const PART: usize = 16;
@@ -36,7 +42,8 @@ struct Region {
     stale: bool,
     /// It has pages that no operation has named.
     holes: bool,
-    /// Its pages are brought in when they are needed, those that are mapped then: it cannot be stale, and locks nothing.
+    /// Its pages are brought in when they are needed, those that are mapped then: it cannot be
+    /// stale, and locks nothing.
     on_demand: bool,
     /// When it was used last.
     used: u64,
@@ -96,7 +103,8 @@ pub struct Regions {
     watched: Ranges,
     /// What is about to be registered, and is watched already.
     coming: Option<(usize, usize)>,
-    /// What was emptied at some time, and may be while it is registered: it is told before it is done.
+    /// What was emptied at some time, and may be while it is registered: it is told before it is
+    /// done.
     emptied: Ranges,
     page: usize,
 }
@@ -105,7 +113,8 @@ pub struct Regions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionId(usize, pub u64);
 
-/// Bytes of which registrations are kept if nothing else is said: half of what the process may lock, a sixteenth of the machine's memory.
+/// Bytes of which registrations are kept if nothing else is said: half of what the process may
+/// lock, a sixteenth of the machine's memory.
 pub(super) fn default_bound() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: room for the answer.
@@ -164,7 +173,8 @@ impl Regions {
         while (self.bytes > bound || bound == 0) && self.evict(nic, PART) {}
     }
 
-    /// Uses memory: gives its keys. `holes`: the caller uses some of it, and there may be whole pages among the rest.
+    /// Uses memory: gives its keys. `holes`: the caller uses some of it, and there may be whole
+    /// pages among the rest.
     ///
     /// # Safety
     /// The memory that is used must stay mapped until it is [released](Self::release).
@@ -202,8 +212,8 @@ impl Regions {
             && self.watch(at, end);
         // What is given up to make room may overlap it.
         self.coming = keep.then_some((at, end));
-        // SAFETY: the caller's promise; what shares a page with the memory is mapped as long. Holes are registered only if they are mapped,
-        // and reached by nobody.
+        // SAFETY: the caller's promise; what shares a page with the memory is mapped as long. Holes
+        // are registered only if they are mapped, and reached by nobody.
         let registered = unsafe { self.register(nic, at, end) };
         self.coming = None;
         match registered {
@@ -226,7 +236,8 @@ impl Regions {
     fn find(&self, at: usize, end: usize, sure: bool) -> Option<(usize, u64)> {
         let before = self.regions.range(..=(at, u64::MAX)).rev().take(LOOKED_AT);
         let reaching = before.take_while(|(key, _)| key.0 + self.longest >= end);
-        // One that is not watched has users, whose memory is what it was; but for the holes between.
+        // One that is not watched has users, whose memory is what it was; but for the holes
+        // between.
         let mut good = reaching.filter(|(_, region)| {
             if region.on_demand {
                 true
@@ -253,8 +264,9 @@ impl Regions {
         end: usize,
     ) -> Result<(RegionId, Registered), Failure> {
         let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
-        // Registered memory is there, all of it: a large one that is mostly untouched would take what others need, or the process with it.
-        // SAFETY: the caller's promise; what shares a page with the memory is mapped as long.
+        // Registered memory is there, all of it: a large one that is mostly untouched would take
+        // what others need, or the process with it. SAFETY: the caller's promise; what shares a
+        // page with the memory is mapped as long.
         let (registered, on_demand) = unsafe {
             if (end - at) as u64 > memory_here() / 2 {
                 let reason = |denied| {
@@ -381,7 +393,8 @@ impl Regions {
         true
     }
 
-    /// Gives up a part (one in so many, but at least one) of what is kept and not used; false if there is nothing.
+    /// Gives up a part (one in so many, but at least one) of what is kept and not used; false if
+    /// there is nothing.
     fn evict(&mut self, nic: &mut dyn Nic, part: usize) -> bool {
         let idle = self.regions.iter().filter(|(_, region)| region.kept && region.users == 0);
         let mut idle: Vec<_> = idle.map(|(key, region)| (region.used, *key)).collect();

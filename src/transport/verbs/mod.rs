@@ -1,8 +1,10 @@
 //! RDMA networks, by libibverbs, for peers that shared memory does not reach.
 //!
-//! A window with an interface is a [`MessageWindow`](super::host_mpi::MessageWindow) whose packets go through the interface's queues
-//! ([`VerbsCourier`]), and which reaches its peers' memory and words by them without packets where that is possible ([`Direct`]).
-//! So what needs the target's processor (accumulates, derived datatypes, memory that is not registered) is done as between any nodes, and what does not is not.
+//! A window with an interface is a [`MessageWindow`](super::host_mpi::MessageWindow) whose packets
+//! go through the interface's queues ([`VerbsCourier`]), and which reaches its peers' memory and
+//! words by them without packets where that is possible ([`Direct`]). So what needs the target's
+//! processor (accumulates, derived datatypes, memory that is not registered) is done as between any
+//! nodes, and what does not is not.
 //!
 //! | module | what it does |
 //! |---|---|

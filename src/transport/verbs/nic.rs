@@ -1,6 +1,8 @@
-//! What is wanted of a network interface: memory that peers may reach, queues to them, and completions.
+//! What is wanted of a network interface: memory that peers may reach, queues to them, and
+//! completions.
 //!
-//! [`Device`](super::device::Device) is the real one. Tests have one in memory, which is late, reorders what may be reordered, and fails.
+//! [`Device`](super::device::Device) is the real one. Tests have one in memory, which is late,
+//! reorders what may be reordered, and fails.
 
 use std::fmt::Debug;
 
@@ -36,7 +38,8 @@ pub struct Limits {
     pub parts: [u32; 2],
     /// What atomics are atomic with.
     pub atomics: Atomics,
-    /// Requests may wait in the interface for reads before them. Else they are not handed over before those have ended.
+    /// Requests may wait in the interface for reads before them. Else they are not handed over
+    /// before those have ended.
     pub fences: bool,
 }
 
@@ -79,7 +82,8 @@ pub enum Act {
     Send(u32),
     /// Adds to a word of the peer's; the old value comes into local memory.
     Add(u64),
-    /// Stores `new` in a word of the peer's if it is `expected`; the old value comes into local memory.
+    /// Stores `new` in a word of the peer's if it is `expected`; the old value comes into local
+    /// memory.
     CompareSwap {
         /// What the word must be.
         expected: u64,
@@ -179,8 +183,9 @@ pub trait Nic: Debug + Send {
     /// For the log: which device and port.
     fn name(&self) -> String;
 
-    /// Registers memory for the interface's use. Its pages stay where they are; or they are brought in when they are needed, if the interface can do
-    /// that (`on_demand`), and are those that are mapped there at that time.
+    /// Registers memory for the interface's use. Its pages stay where they are; or they are brought
+    /// in when they are needed, if the interface can do that (`on_demand`), and are those that are
+    /// mapped there at that time.
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered, since the interface writes to it.
@@ -209,14 +214,16 @@ pub trait Nic: Debug + Send {
     /// In words.
     fn connect(&mut self, queue: Queue, number: u32, to: &Address) -> Result<(), Failure>;
 
-    /// Ends it; what is under way is given up, without completions. `in_order`: that is nothing, in either direction, but for an acknowledgement that
-    /// is about to leave.
+    /// Ends it; what is under way is given up, without completions. `in_order`: that is nothing, in
+    /// either direction, but for an acknowledgement that is about to leave.
     fn close(&mut self, queue: Queue, in_order: bool);
 
-    /// Hands a request over. `parts`: its local memory, if that is more than one run; all have its key.
+    /// Hands a request over. `parts`: its local memory, if that is more than one run; all have its
+    /// key.
     ///
     /// # Safety
-    /// Local memory must stay as it is until the request is complete, unless it is copied; memory that is written to is nobody else's.
+    /// Local memory must stay as it is until the request is complete, unless it is copied; memory
+    /// that is written to is nobody else's.
     ///
     /// # Errors
     /// In words. Nothing was done.
@@ -237,7 +244,8 @@ pub trait Nic: Debug + Send {
         lkey: u32,
     ) -> Result<(), Failure>;
 
-    /// What has come to an end since the last call, in order for each queue, a bounded number. True if that may not be all.
+    /// What has come to an end since the last call, in order for each queue, a bounded number. True
+    /// if that may not be all.
     fn poll(&mut self, into: &mut Vec<Completion>) -> bool;
 
     /// Whether [`poll`](Self::poll) would find something; true if that is not known.

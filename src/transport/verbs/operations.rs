@@ -12,7 +12,8 @@ use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::copy;
 
 impl Direct {
-    /// Starts an operation, if it is one that the interface does; else (`None`) it is for a message.
+    /// Starts an operation, if it is one that the interface does; else (`None`) it is for a
+    /// message.
     #[inline]
     pub fn post(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
         if op.shape.is_some()
@@ -81,7 +82,8 @@ impl Direct {
         let mut region = None;
         if op.len >= REGISTERED_FROM {
             let at = if op.kind == OpKind::Put { op.origin } else { op.result };
-            // SAFETY: the buffer is the library's, and mapped, until the operation is complete [EP-8].
+            // SAFETY: the buffer is the library's, and mapped, until the operation is complete
+            // [EP-8].
             match unsafe { lock(&self.fabric).acquire(at.0, op.len as usize, false) } {
                 Ok(found) => region = Some(found),
                 // There are always the buffers.
@@ -192,7 +194,8 @@ impl Direct {
         }
     }
 
-    /// Starts a short put that raises a counter of the peer, in one request; `None` if that cannot be, or not now.
+    /// Starts a short put that raises a counter of the peer, in one request; `None` if that cannot
+    /// be, or not now.
     #[inline]
     pub fn put_telling(&mut self, put: &Op, counter: u32, ticket: Ticket) -> Option<Posted> {
         if put.len == 0 || put.len > PACKET as u64 || !self.is_able(put.target) {
@@ -225,7 +228,8 @@ impl Direct {
         Some(Posted::Local)
     }
 
-    /// Raises a counter of the peer behind all that was posted to it before; `None` if a message has to do it.
+    /// Raises a counter of the peer behind all that was posted to it before; `None` if a message
+    /// has to do it.
     pub fn notify(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
         if op.kind != OpKind::Notify || !self.is_able(op.target) {
             return None;
@@ -283,8 +287,9 @@ impl Direct {
 
     /// Writes a word of the pair, behind all that was posted to the peer.
     ///
-    /// An interface may place the bytes of a write after those of a later one; what an *atomic* finds in its place is there to stay. So a done, which tells
-    /// of the transfers before it, adds to its word; and so does what follows a write of the same word that may still be on its way.
+    /// An interface may place the bytes of a write after those of a later one; what an *atomic*
+    /// finds in its place is there to stay. So a done, which tells of the transfers before it, adds
+    /// to its word; and so does what follows a write of the same word that may still be on its way.
     pub fn signal(&mut self, rank: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         let index = self.peer(rank);
         let (endpoint, far) = self.reach(index).ok_or(NoResource)?;
@@ -320,14 +325,16 @@ impl Direct {
         Ok(())
     }
 
-    /// A done tells of all transfers that were posted to the peer before it [FE-2]; else it has to wait until they are complete.
+    /// A done tells of all transfers that were posted to the peer before it [FE-2]; else it has to
+    /// wait until they are complete.
     #[inline]
     #[must_use]
     pub fn signals_follow(&self, rank: Rank) -> bool {
         self.locks || !self.is_able(rank)
     }
 
-    /// Accumulates are under way to a peer, this process or one of its node among them, that the interface has still to do.
+    /// Accumulates are under way to a peer, this process or one of its node among them, that the
+    /// interface has still to do.
     #[must_use]
     pub fn is_reducing(&self, rank: Rank) -> bool {
         let endpoint = self.index.get(&rank).and_then(|index| self.peers[*index as usize].endpoint);
@@ -351,7 +358,8 @@ impl Direct {
         access: Atomic,
         ticket: LockTicket,
     ) -> Answer {
-        // The interface's atomics are not the processor's, but what nobody else writes meanwhile needs none.
+        // The interface's atomics are not the processor's, but what nobody else writes meanwhile
+        // needs none.
         if home == self.me
             && (self.atomics == Atomics::Everything
                 || matches!(access, Atomic::Load | Atomic::Store(_)))

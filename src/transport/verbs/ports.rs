@@ -1,7 +1,9 @@
 //! Which device and port are taken, and which of the port's addresses.
 //!
-//! All ports that are active are looked at, and the first of the best kind is taken: InfiniBand; Ethernet with an address that other networks can reach; Ethernet
-//! with addresses of the segment alone. (A machine in a cloud often has an Ethernet port with RDMA beside its InfiniBand, and either may come first.)
+//! All ports that are active are looked at, and the first of the best kind is taken: InfiniBand;
+//! Ethernet with an address that other networks can reach; Ethernet with addresses of the segment
+//! alone. (A machine in a cloud often has an Ethernet port with RDMA beside its InfiniBand, and
+//! either may come first.)
 
 use std::cmp::Reverse;
 use std::ffi::c_int;
@@ -20,7 +22,8 @@ pub struct Wanted<'a> {
     pub port: Option<u8>,
     /// The index of the port's address.
     pub gid: Option<u8>,
-    /// The port's partition key, of which the highest bit (full membership) does not count; else the first of which it is a full member.
+    /// The port's partition key, of which the highest bit (full membership) does not count; else
+    /// the first of which it is a full member.
     pub partition: Option<u16>,
 }
 
@@ -104,7 +107,8 @@ unsafe fn ports_of(
 ) -> Result<Vec<Port>, Failure> {
     // SAFETY: the caller's promise; these members are public.
     let transport = unsafe { (*device).transport_type };
-    // Queues of iWARP are not connected as those of the others are, and it has neither immediates nor atomics.
+    // Queues of iWARP are not connected as those of the others are, and it has neither immediates
+    // nor atomics.
     if transport != IBV_TRANSPORT_IB {
         return Err(Failure("it is neither InfiniBand nor RoCE".into()));
     }
@@ -203,7 +207,8 @@ unsafe fn look_at(
     Ok(Port { number, attributes, gid_index, gid, partition, rank })
 }
 
-/// How far an address of Ethernet reaches: RoCE v2 over IPv4 goes through any network that IP does; link-local ones stay on a segment.
+/// How far an address of Ethernet reaches: RoCE v2 over IPv4 goes through any network that IP does;
+/// link-local ones stay on a segment.
 fn reach(gid: &ibv_gid) -> u8 {
     match gid.raw {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => 2,
@@ -212,8 +217,8 @@ fn reach(gid: &ibv_gid) -> u8 {
     }
 }
 
-/// What the kernel says of an address: whether it is RoCE v2, which is routed, and of an interface that this process can use. (In a container
-/// the table has those of others, too.)
+/// What the kernel says of an address: whether it is RoCE v2, which is routed, and of an interface
+/// that this process can use. (In a container the table has those of others, too.)
 fn quality(name: &str, port: u8, index: c_int) -> (bool, bool) {
     let said = |what: &str| {
         let file = format!("/sys/class/infiniband/{name}/ports/{port}/gid_attrs/{what}/{index}");
@@ -241,7 +246,8 @@ unsafe fn gid(
     (code == 0 && gid.raw != [0; 16]).then_some((index, gid))
 }
 
-/// The place of the partition key that is to be used. Of two members of a partition one must be a full one to talk to the other.
+/// The place of the partition key that is to be used. Of two members of a partition one must be a
+/// full one to talk to the other.
 ///
 /// # Safety
 /// The context is open.

@@ -1,12 +1,16 @@
 //! Accumulates by the interface's atomics, in windows whose accumulates are of single elements.
 //!
-//! An interface's atomics are not atomic with a processor's, so what is done to a location must be done by the one or by the other, whoever does
-//! it. All know which: an element of eight bytes at an address that they divide is the interface's, for the target itself and its node too; everything
-//! else is the processor's of the target. (MPI-4.1 12.7.1: concurrent accumulates to a location are of one datatype.)
+//! An interface's atomics are not atomic with a processor's, so what is done to a location must be
+//! done by the one or by the other, whoever does it. All know which: an element of eight bytes at
+//! an address that they divide is the interface's, for the target itself and its node too;
+//! everything else is the processor's of the target. (MPI-4.1 12.7.1: concurrent accumulates to a
+//! location are of one datatype.)
 //!
-//! There are two atomics. A sum of integers is one of them, and so is a fetch, which adds 0. Every other reduction is an exchange that
-//! supposes what the location has, and is tried again with what it had. Until it is over, nothing goes to that peer that must come behind it: other
-//! accumulates keep the order of their calls [AT-2], and signals, messages and notifications tell of operations that have been done [FE-2].
+//! There are two atomics. A sum of integers is one of them, and so is a fetch, which adds 0. Every
+//! other reduction is an exchange that supposes what the location has, and is tried again with what
+//! it had. Until it is over, nothing goes to that peer that must come behind it: other accumulates
+//! keep the order of their calls [AT-2], and signals, messages and notifications tell of operations
+//! that have been done [FE-2].
 
 use super::direct::{Direct, lock};
 use super::fabric::{Asker, Change};

@@ -1,10 +1,12 @@
 //! Puts and gets of derived datatypes, without the target's processor where that pays.
 //!
-//! Each run of bytes at the target is a request of its own. On this side a request gathers (or scatters) several runs of the application's memory, if they are long;
-//! else the data go through buffers, packed, of which one serves as many requests as its bytes have runs at the target.
+//! Each run of bytes at the target is a request of its own. On this side a request gathers (or
+//! scatters) several runs of the application's memory, if they are long; else the data go through
+//! buffers, packed, of which one serves as many requests as its bytes have runs at the target.
 //!
-//! Many short runs at the target are left to packets, which its processor takes apart: a request costs as much as copying some hundred bytes on both
-//! sides, but needs nobody there. So few requests always pay, and more if their runs are long.
+//! Many short runs at the target are left to packets, which its processor takes apart: a request
+//! costs as much as copying some hundred bytes on both sides, but needs nobody there. So few
+//! requests always pay, and more if their runs are long.
 
 use smallvec::SmallVec;
 
@@ -57,7 +59,8 @@ fn near<'a>(op: &Op, shape: &'a Shape) -> Option<(usize, &'a Side)> {
 }
 
 impl Direct {
-    /// Starts an operation with a shape, if the interface is to do it; else (`None`) it is for a message.
+    /// Starts an operation with a shape, if the interface is to do it; else (`None`) it is for a
+    /// message.
     pub fn post_shaped(&mut self, op: &Op, shape: &Shape, ticket: Ticket) -> Option<Posted> {
         let (at, side) = near(op, shape)?;
         if op.len == 0 || !self.is_able(op.target) {
@@ -107,7 +110,8 @@ impl Direct {
         }
         runs(side, (len / GATHERED).max(1))?;
         let holes = side.run().is_none();
-        // SAFETY: the buffers are the library's, and mapped, until the operation is complete [EP-8].
+        // SAFETY: the buffers are the library's, and mapped, until the operation is complete
+        // [EP-8].
         match unsafe {
             lock(&self.fabric).acquire(at.wrapping_add_signed(low as isize), extent as usize, holes)
         } {
@@ -184,7 +188,8 @@ impl Direct {
                     let (piece, at, lkey) = fabric.buffer().ok_or(NoResource)?;
                     let to = op.len.min(feed.at + PACKET as u64);
                     if is_put {
-                        // SAFETY: the origin's buffers are valid until the operation is complete [EP-8]; the buffer has room.
+                        // SAFETY: the origin's buffers are valid until the operation is complete
+                        // [EP-8]; the buffer has room.
                         unsafe {
                             moves::pack(
                                 here as *const u8,
@@ -221,7 +226,8 @@ impl Direct {
         let signalled = holds && (!is_put || feed.region.is_none()) || !is_put && ticket.is_some();
         let manner = Manner { signalled, inline, covers: !is_put, ..Manner::default() };
         let act = if is_put { Act::Write } else { Act::Read };
-        // SAFETY: the memory is the operation's or the buffer's until the last request that needs it is complete.
+        // SAFETY: the memory is the operation's or the buffer's until the last request that needs
+        // it is complete.
         unsafe { fabric.post(endpoint, self.window, act, local, remote, manner, what) }?;
         feed.at += len;
         Ok(())

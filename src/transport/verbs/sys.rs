@@ -1,8 +1,10 @@
-//! The binary interface of libibverbs, as far as it is used here, and the library itself, loaded when it is first wanted.
+//! The binary interface of libibverbs, as far as it is used here, and the library itself, loaded
+//! when it is first wanted.
 //!
-//! Nothing links against libibverbs: one build of this library runs on machines with and without it. (The crates that bind it link it,
-//! and want its headers when they are built.) What is used is the part of the interface that has been the same since version 1.1 of its symbols; the
-//! layouts are compared with the header in `tests/verbs/layout.rs`, wherever there is one.
+//! Nothing links against libibverbs: one build of this library runs on machines with and without
+//! it. (The crates that bind it link it, and want its headers when they are built.) What is used is
+//! the part of the interface that has been the same since version 1.1 of its symbols; the layouts
+//! are compared with the header in `tests/verbs/layout.rs`, wherever there is one.
 
 #![allow(
     missing_docs,
@@ -60,7 +62,8 @@ pub struct ibv_context {
     pub abi_compat: *mut c_void,
 }
 
-/// A context has this around it if `abi_compat` is all ones; new members come before those that were there. So this is its end.
+/// A context has this around it if `abi_compat` is all ones; new members come before those that
+/// were there. So this is its end.
 #[repr(C)]
 #[derive(Debug)]
 pub struct verbs_context {
@@ -109,7 +112,8 @@ pub unsafe fn odp_caps(context: NonNull<ibv_context>) -> Option<ibv_odp_caps> {
         .as_ptr()
         .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
         .cast::<verbs_context>();
-    // SAFETY: it lies within one that is as long as it says; its length stands right before the context.
+    // SAFETY: it lies within one that is as long as it says; its length stands right before the
+    // context.
     let query = unsafe {
         if (&raw const (*around).sz).read() < size_of::<verbs_context>() {
             None
@@ -119,7 +123,8 @@ pub unsafe fn odp_caps(context: NonNull<ibv_context>) -> Option<ibv_odp_caps> {
     };
     // SAFETY: numbers, any of which are valid.
     let mut attributes: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
-    // SAFETY: the function of that name, whose type the header gives; the device writes no more than it is told that there is room for.
+    // SAFETY: the function of that name, whose type the header gives; the device writes no more
+    // than it is told that there is room for.
     let code = unsafe {
         query?(
             context.as_ptr(),
@@ -338,7 +343,8 @@ pub struct ibv_sge {
     pub lkey: u32,
 }
 
-/// The member `wr` of a send request, for RDMA and for atomics: what they have in common stands first.
+/// The member `wr` of a send request, for RDMA and for atomics: what they have in common stands
+/// first.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ibv_wr {
@@ -540,7 +546,8 @@ impl Library {
                 };
                 match NonNull::new(handle) {
                     Some(handle) => Library::find(handle),
-                    // SAFETY: what the call before has to say; the text stays until this thread's next such call.
+                    // SAFETY: what the call before has to say; the text stays until this thread's
+                    // next such call.
                     None => Err(unsafe { words(libc::dlerror()) }),
                 }
             })

@@ -1,7 +1,7 @@
 //! Words of one window that peers read and write through the interface.
 //!
-//! Every process has a block of words of its own, and one for each peer that it has met: memory grows with the peers that are used.
-//! Blocks lie in pages that never move, each registered once.
+//! Every process has a block of words of its own, and one for each peer that it has met: memory
+//! grows with the peers that are used. Blocks lie in pages that never move, each registered once.
 
 use crate::engine::{Atomic, LockWord, Word};
 use crate::sync::AtomicU64;

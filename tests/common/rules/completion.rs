@@ -1,4 +1,5 @@
-//! No completion before its conditions: complete, wait, unlock, fence, flush, R-forms, and the signals that announce them.
+//! No completion before its conditions: complete, wait, unlock, fence, flush, R-forms, and the
+//! signals that announce them.
 
 use mpix_rma::engine::*;
 
@@ -24,7 +25,8 @@ impl Model {
                     value <= self.of(from).fences,
                     "[completion] rank {from} signals fence {value}, which it has not called"
                 );
-                // This process's own operations of the epochs before are part of what the hop announces.
+                // This process's own operations of the epochs before are part of what the hop
+                // announces.
                 for (_, ops) in self.fence_ops.range(..value) {
                     let open = ops
                         .iter()

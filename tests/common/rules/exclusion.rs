@@ -1,5 +1,6 @@
-//! Mutual exclusion: who holds a lock holds it with nobody who conflicts [LK-1], nor twice [AC-3]; and waiters of one target hold it in
-//! the order in which they entered its queue, neighbouring readers together [LK-1].
+//! Mutual exclusion: who holds a lock holds it with nobody who conflicts [LK-1], nor twice [AC-3];
+//! and waiters of one target hold it in the order in which they entered its queue, neighbouring
+//! readers together [LK-1].
 
 use mpix_rma::engine::Rank;
 
@@ -73,7 +74,8 @@ impl Model {
         }
         queue[at].held = true;
         let writer = queue[at].writer;
-        // An earlier epoch of the same process may have held it and ended in this very call, which is not reported yet.
+        // An earlier epoch of the same process may have held it and ended in this very call, which
+        // is not reported yet.
         let rank = self.epochs[epoch].rank;
         let others = |before: &&Queued| self.epochs[before.epoch].rank != rank;
         let passed = queue

@@ -1,6 +1,6 @@
-//! What the application has asked for in one window, kept beside the engines, and the rules checked against it at every
-//! operation, signal and completion. It knows nothing of how an engine decides. What is broken stands in brackets at the beginning of the
-//! panic's text: the file of the rule.
+//! What the application has asked for in one window, kept beside the engines, and the rules checked
+//! against it at every operation, signal and completion. It knows nothing of how an engine decides.
+//! What is broken stands in brackets at the beginning of the panic's text: the file of the rule.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -18,7 +18,8 @@ pub type OpId = usize;
 /// What kind of epoch, from the application's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The fence call of this number (from 1): opened and closed at once, complete with its request.
+    /// The fence call of this number (from 1): opened and closed at once, complete with its
+    /// request.
     Barrier(u64),
     /// What follows that fence call, up to the next.
     Fence(u64),

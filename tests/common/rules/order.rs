@@ -1,5 +1,6 @@
-//! Order: epochs of a pair match in FIFO order [EP-3], are activated in the order of opening [EP-4], wait for what was closed before them
-//! [EP-6], and overtake only as the flags say [AC-1 to AC-3]; nothing leaves before access is granted [MA-1] or the fence passed [FE-1].
+//! Order: epochs of a pair match in FIFO order [EP-3], are activated in the order of opening
+//! [EP-4], wait for what was closed before them [EP-6], and overtake only as the flags say [AC-1 to
+//! AC-3]; nothing leaves before access is granted [MA-1] or the fence passed [FE-1].
 
 use mpix_rma::engine::*;
 
@@ -21,7 +22,8 @@ impl Model {
                     ordinal <= opened,
                     "[order] access {ordinal} of {rank} to {target} before its exposure ({opened}) [MA-1]"
                 );
-                // The exposure itself must be active: nothing that it has to wait for is still incomplete.
+                // The exposure itself must be active: nothing that it has to wait for is still
+                // incomplete.
                 let exposure = self.exposures[&(target, rank)][ordinal as usize - 1];
                 if target != rank {
                     self.assert_activatable(exposure, "access to an exposure");

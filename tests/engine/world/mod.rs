@@ -1,9 +1,10 @@
-//! `World`: N engines in one thread, virtual time, an in-memory transport, and a checker that looks at every
-//! operation, signal, lock and completion.
+//! `World`: N engines in one thread, virtual time, an in-memory transport, and a checker that looks
+//! at every operation, signal, lock and completion.
 //!
-//! A test calls the windows through [`World::rank`] and communicates through [`World::put`] and its like; then
-//! [`World::step`] lets every process make progress and jumps to the next event, [`World::drive`] steps until
-//! nothing is left to happen. The same calls give the same run: equal times are ordered by sequence number.
+//! A test calls the windows through [`World::rank`] and communicates through [`World::put`] and its
+//! like; then [`World::step`] lets every process make progress and jumps to the next event,
+//! [`World::drive`] steps until nothing is left to happen. The same calls give the same run: equal
+//! times are ordered by sequence number.
 
 #[path = "../../common/rules/mod.rs"]
 mod model;
@@ -86,7 +87,8 @@ impl World {
         RankMut { world: self, me }
     }
 
-    /// A raw engine call that the checker does not record: for calls that must fail, and for queries.
+    /// A raw engine call that the checker does not record: for calls that must fail, and for
+    /// queries.
     pub fn raw<R>(&mut self, me: Rank, f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> R) -> R {
         f(&mut self.windows[me as usize], &mut self.net.port(me))
     }
@@ -245,7 +247,8 @@ impl World {
             let (tail, readers) =
                 (self.net.lock_word(me, LockWord::Tail), self.net.lock_word(me, LockWord::Readers));
             assert_eq!(tail as u32, 0, "nobody queues at rank {me}");
-            // Readers may be counted in one word and discounted in the other; the highest bit says to look at both.
+            // Readers may be counted in one word and discounted in the other; the highest bit says
+            // to look at both.
             assert_eq!((tail << 1 >> 33).wrapping_add(readers), 0, "nobody reads at rank {me}");
         }
         let licences = (0..self.size()).filter(|me| self.is_licensed(*me)).count() as u64;

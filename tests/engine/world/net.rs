@@ -1,8 +1,9 @@
-//! The in-memory transport: one event queue in virtual time, windows' memories, words and lock words.
+//! The in-memory transport: one event queue in virtual time, windows' memories, words and lock
+//! words.
 //!
-//! It keeps the promises of [`Port`] and not one more: signals overtake operations that are not yet finished,
-//! operations of one pair finish in any order unless they are accumulates, completions are seen only after
-//! [`Port::poll`], and "no resource" is a normal answer.
+//! It keeps the promises of [`Port`] and not one more: signals overtake operations that are not yet
+//! finished, operations of one pair finish in any order unless they are accumulates, completions
+//! are seen only after [`Port::poll`], and "no resource" is a normal answer.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
@@ -20,7 +21,8 @@ pub type Time = u64;
 pub enum Mode {
     /// Like a store to shared memory: complete at once.
     Immediate,
-    /// Buffered: the origin's buffer is free at once, the target sees it later. Gets answer as in `Pending`.
+    /// Buffered: the origin's buffer is free at once, the target sees it later. Gets answer as in
+    /// `Pending`.
     LocalThenRemote,
     /// Both stages come later.
     Pending,

@@ -182,6 +182,7 @@ impl World {
     /// Any operation.
     pub fn issue(&mut self, me: Rank, op: Op) -> OpId {
         let id = self.net.model.issue(me, &op);
+        assert!(self.window(me).covers(op.target), "a legal operation is covered by an epoch");
         let result = self.raw(me, |w, p| w.issue(p, &op));
         result.unwrap_or_else(|error| panic!("rank {me} may not communicate: {error}"));
         self.after_call(me);

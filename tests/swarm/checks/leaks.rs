@@ -36,7 +36,8 @@ pub fn check<S: Script>(world: &mut World<S>) {
         let word = |home, word| net.lock_word(window, home, word);
         let mut licences = 0;
         for rank in 0..ranks {
-            // Readers without a node are counted in either word, whose sum is what matters; the highest bit says to look at both.
+            // Readers without a node are counted in either word, whose sum is what matters; the
+            // highest bit says to look at both.
             let (tail, readers) = (word(rank, LockWord::Tail), word(rank, LockWord::Readers));
             assert_eq!(
                 tail as u32, 0,

@@ -1,8 +1,10 @@
 //! Tagged notifications: matched as the rules of matching say, in order, none lost, none twice.
 //!
-//! A second matching, of lists that are searched from their beginning, goes on beside each engine's. It hears of a notification when that
-//! takes effect, and of an expectation when its call is made; the engine takes notifications out of its port later. What is matched with
-//! what does not depend on that: both sides have one order for all, in which the earliest that fit belong together.
+//! A second matching, of lists that are searched from their beginning, goes on beside each
+//! engine's. It hears of a notification when that takes effect, and of an expectation when its call
+//! is made; the engine takes notifications out of its port later. What is matched with what does
+//! not depend on that: both sides have one order for all, in which the earliest that fit belong
+//! together.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

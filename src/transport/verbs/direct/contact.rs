@@ -1,4 +1,5 @@
-//! How a window finds its peers' queues, memory and words: by hellos, which are messages of the host.
+//! How a window finds its peers' queues, memory and words: by hellos, which are messages of the
+//! host.
 
 use super::super::fabric::{Event, Joined, Stand, State};
 use super::super::hello::{Hello, Spot, Stage as Said};
@@ -179,7 +180,8 @@ impl Direct {
         lock(&self.fabric).join(endpoint, hello)
     }
 
-    /// Where the words of `home` are that concern `target`, which is another process; asks for it the first time.
+    /// Where the words of `home` are that concern `target`, which is another process; asks for it
+    /// the first time.
     pub(in crate::transport::verbs) fn words_of_third(
         &mut self,
         home: Rank,

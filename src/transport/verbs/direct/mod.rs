@@ -1,12 +1,16 @@
 //! One window's way to the memory of its peers without their processors.
 //!
 //! - A put or get of one run of bytes on each side is a write or read, or several where it is long.
-//! - A signal is a write behind them on the same queue, or an atomic if it tells of them, so that it cannot overtake [FE-2].
-//! - A lock word is reached by an atomic or a read [LK-3]; by *everybody*, the process that it belongs to and those of its node too, since
-//!   the interface's atomics are not atomic with a processor's [LK-7]. Reading a word of one's own, and writing one while nobody else does, needs no interface.
+//! - A signal is a write behind them on the same queue, or an atomic if it tells of them, so that
+//!   it cannot overtake [FE-2].
+//! - A lock word is reached by an atomic or a read [LK-3]; by *everybody*, the process that it
+//!   belongs to and those of its node too, since the interface's atomics are not atomic with a
+//!   processor's [LK-7]. Reading a word of one's own, and writing one while nobody else does, needs
+//!   no interface.
 //! - A notification of a counter goes with the data that it tells of, as the number of a write.
 //!
-//! All else is left to messages, which go through the same queues and so keep their place behind what is written.
+//! All else is left to messages, which go through the same queues and so keep their place behind
+//! what is written.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,10 +32,11 @@ mod contact;
 /// Bytes from which the application's memory is registered for an operation, and not copied.
 pub(super) const REGISTERED_FROM: u64 = 32 * 1024;
 
-/// Polls that a notified put is left alone, though its end is known only by a request behind it: in a dialogue the answer comes before, and
-/// one such request does for many puts.
+/// Polls that a notified put is left alone, though its end is known only by a request behind it: in
+/// a dialogue the answer comes before, and one such request does for many puts.
 const PATIENCE: u32 = 128;
-/// Polls that each further one counts for: where answers come at once there are few polls, and the ends of thousands would have to be told at once.
+/// Polls that each further one counts for: where answers come at once there are few polls, and the
+/// ends of thousands would have to be told at once.
 const POLLS_PER_PUT: u32 = 4;
 
 /// The interface of this process, as its windows share it.
@@ -160,10 +165,12 @@ pub struct Direct {
     hellos: VecDeque<(Rank, Hello)>,
     /// Hellos that are answered when there is a queue.
     deferred: VecDeque<(u32, Hello)>,
-    /// Words of a process that concern a target which is neither it nor this process; `None`: it was asked.
+    /// Words of a process that concern a target which is neither it nor this process; `None`: it
+    /// was asked.
     third: HashMap<(Rank, Rank), Option<Spot>>,
     packets: VecDeque<(Rank, Vec<u8>)>,
-    /// What came of a process that knows this one by its asking, and whose own hello is still under way.
+    /// What came of a process that knows this one by its asking, and whose own hello is still under
+    /// way.
     early: Vec<(u32, Event)>,
     pub(super) finished: VecDeque<(Ticket, Stage)>,
     /// Room for what the fabric tells.
@@ -189,13 +196,14 @@ pub enum Domain {
     Nothing,
     /// Lock words.
     Locks,
-    /// Those, and accumulates of eight bytes, since the application says that all accumulates are of single elements.
+    /// Those, and accumulates of eight bytes, since the application says that all accumulates are
+    /// of single elements.
     Singles,
 }
 
 impl Direct {
-    /// The part of process `me` of a new window of so many `ranks`. `able` says which processes have an interface, `me` among them: all, if
-    /// its atomics are used.
+    /// The part of process `me` of a new window of so many `ranks`. `able` says which processes
+    /// have an interface, `me` among them: all, if its atomics are used.
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
@@ -321,8 +329,8 @@ impl Direct {
         }
     }
 
-    /// As [`list`](Self::list), of something whose end nobody waits for as yet, since the target has been told of it. `alone`: nothing else was
-    /// to be covered before.
+    /// As [`list`](Self::list), of something whose end nobody waits for as yet, since the target
+    /// has been told of it. `alone`: nothing else was to be covered before.
     pub(super) fn list_told(&mut self, index: u32, alone: bool) {
         let peer = &mut self.peers[index as usize];
         peer.patience = if alone { PATIENCE } else { peer.patience.saturating_sub(POLLS_PER_PUT) };
@@ -359,7 +367,8 @@ impl Direct {
         self.index.get(&rank).is_some_and(|index| self.peers[*index as usize].lost)
     }
 
-    /// Takes in what has come to an end, and goes on with what waits for room. True if anything moved.
+    /// Takes in what has come to an end, and goes on with what waits for room. True if anything
+    /// moved.
     pub fn poll(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
         let polled = {
@@ -378,7 +387,8 @@ impl Direct {
         self.push_on(false) | moved
     }
 
-    /// True if there is something to take in. What waits for room, or for a poll to count, is not looked at.
+    /// True if there is something to take in. What waits for room, or for a poll to count, is not
+    /// looked at.
     #[inline]
     pub fn stirs(&self) -> bool {
         !self.finished.is_empty() || lock(&self.fabric).stirs(self.window)
@@ -406,8 +416,9 @@ impl Direct {
         self.events = events;
     }
 
-    /// This process has waited for long: whether all peers are still there is asked, of those of which no answer is under way. One that is gone
-    /// tells nobody, and who waits for it without having asked for anything would wait for ever.
+    /// This process has waited for long: whether all peers are still there is asked, of those of
+    /// which no answer is under way. One that is gone tells nobody, and who waits for it without
+    /// having asked for anything would wait for ever.
     #[cold]
     pub fn probe(&mut self) {
         let mut fabric = lock(&self.fabric);
@@ -433,7 +444,8 @@ impl Direct {
         text
     }
 
-    /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so far will be covered.
+    /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so
+    /// far will be covered.
     pub fn settle(&mut self) {
         self.push_on(true);
     }
@@ -484,7 +496,8 @@ impl Direct {
                 if let Some(index) = self.by_endpoint.get(&endpoint).copied() {
                     self.abandon(index);
                     self.lose(index, reason);
-                    // It may wait for this process, and hear of nothing; the host may still reach it.
+                    // It may wait for this process, and hear of nothing; the host may still reach
+                    // it.
                     self.say(index, Said::Declines);
                 }
             }
@@ -525,7 +538,8 @@ impl Direct {
         lock(&self.fabric).describe()
     }
 
-    /// True if nothing of this process is under way, hellos included. Sees to it that this will be known.
+    /// True if nothing of this process is under way, hellos included. Sees to it that this will be
+    /// known.
     #[must_use]
     pub fn is_quiet(&mut self) -> bool {
         self.push_on(true);
@@ -540,7 +554,8 @@ impl Direct {
         quiet && self.hellos.is_empty() && self.deferred.is_empty()
     }
 
-    /// Nothing more is to go in a window that is broken: what waits is given up. True if what is under way has ended.
+    /// Nothing more is to go in a window that is broken: what waits is given up. True if what is
+    /// under way has ended.
     #[cold]
     pub fn wind_up(&mut self) -> bool {
         (0..self.peers.len() as u32).for_each(|index| self.abandon(index));
@@ -587,7 +602,8 @@ impl Direct {
         let Ok((local, hold)) = (unsafe { fabric.copied(bytes.as_ptr(), bytes.len()) }) else {
             return false;
         };
-        // What a packet says may be that reads are over. Buffers are few: the end of one is told at once.
+        // What a packet says may be that reads are over. Buffers are few: the end of one is told at
+        // once.
         let inline = matches!(hold, Hold::Nothing);
         let manner = Manner { inline, fence: true, signalled: !inline, ..Manner::default() };
         // SAFETY: the bytes are copied now, or lie in the buffer.

@@ -32,7 +32,8 @@ impl Fabric {
         }
         self.regions.tidy(&mut *self.nic);
         let mut moved = false;
-        // All that has come: who sees that an operation of a peer is over must see what it has told as well.
+        // All that has come: who sees that an operation of a peer is over must see what it has told
+        // as well.
         for _ in 0..BATCHES {
             let batch = self.take_batch();
             moved |= batch != Batch::Empty;
@@ -104,7 +105,8 @@ impl Fabric {
         }
     }
 
-    /// The first 31 bits of what comes with a packet are the number of the window here; what comes with a write tells a number.
+    /// The first 31 bits of what comes with a packet are the number of the window here; what comes
+    /// with a write tells a number.
     fn received(&mut self, endpoint: u32, receive: u32, len: u32, number: u32, bare: bool) {
         // Whoever sends is ready.
         self.made_ready(endpoint);
@@ -189,7 +191,8 @@ impl Fabric {
                         moves::unpack(self.buffers.at(*piece), to as *mut u8, &side, from, len)
                     };
                 } else if let Hold::Buffer(piece) = &hold {
-                    // SAFETY: the interface has filled the buffer; the result buffer is the operation's until it is complete [EP-8].
+                    // SAFETY: the interface has filled the buffer; the result buffer is the
+                    // operation's until it is complete [EP-8].
                     unsafe { copy(self.buffers.at(*piece), to as *mut u8, len) };
                 }
                 self.let_go(hold);
@@ -246,7 +249,8 @@ impl Fabric {
         }
     }
 
-    /// A queue has failed: what was under way on it is given up. Windows that meet the peer after this make a new one.
+    /// A queue has failed: what was under way on it is given up. Windows that meet the peer after
+    /// this make a new one.
     #[cold]
     pub(super) fn fail(&mut self, endpoint: u32, reason: &str) {
         // After this the interface reads and writes nothing of it.

@@ -1,11 +1,14 @@
-//! What a process has of a network interface, for all its windows: queues to peers, buffers, and what is under way.
+//! What a process has of a network interface, for all its windows: queues to peers, buffers, and
+//! what is under way.
 //!
-//! One queue pair for each peer process that is used, whatever windows the two share, and one completion queue. Requests of a queue
-//! complete in order, so those that need no answer are not signalled: the completion of a later one tells of them.
+//! One queue pair for each peer process that is used, whatever windows the two share, and one
+//! completion queue. Requests of a queue complete in order, so those that need no answer are not
+//! signalled: the completion of a later one tells of them.
 //!
-//! A write is complete for its origin when it is acknowledged, and that says nothing about the target's processor. It is visible there when
-//! something has come back that was behind it: the answer of a read or an atomic, such as the signal *done*, which the target sees only after it [FE-2]. Such
-//! requests *cover* those before them.
+//! A write is complete for its origin when it is acknowledged, and that says nothing about the
+//! target's processor. It is visible there when something has come back that was behind it: the
+//! answer of a read or an atomic, such as the signal *done*, which the target sees only after it
+//! [FE-2]. Such requests *cover* those before them.
 
 use std::collections::VecDeque;
 
@@ -75,8 +78,8 @@ pub(super) enum Hold {
 pub(super) enum What {
     /// The end of a put. `told`: its origin buffer was given back before.
     Put { ticket: Ticket, told: bool, hold: Hold },
-    /// A piece of a get; with the ticket, the last one. A buffer is copied to `to`, or taken apart: a side that begins there, from which of its bytes
-    /// on, and how many.
+    /// A piece of a get; with the ticket, the last one. A buffer is copied to `to`, or taken apart:
+    /// a side that begins there, from which of its bytes on, and how many.
     Get {
         ticket: Option<Ticket>,
         to: usize,
@@ -138,8 +141,8 @@ struct Endpoint {
     exchanges: u32,
     /// Operations on words, those included, under way.
     operations: u32,
-    /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word waits for the answer before anything
-    /// depends on it.
+    /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word
+    /// waits for the answer before anything depends on it.
     last_read: u64,
     /// Where a read that only covers finds eight bytes.
     ground: Spot,
@@ -190,7 +193,8 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What the word becomes, if that depends on what it was: there is no such atomic, but an exchange that is tried until it supposes right.
+    /// What the word becomes, if that depends on what it was: there is no such atomic, but an
+    /// exchange that is tried until it supposes right.
     fn from(self, old: u64) -> Option<u64> {
         match self {
             // The word is nearly always empty.
@@ -405,7 +409,8 @@ impl Fabric {
         Meter { registrations: self.regions.hits(), ..self.meter }
     }
 
-    /// Sets of how many bytes of the application's memory registrations are kept after use; none, if it is 0.
+    /// Sets of how many bytes of the application's memory registrations are kept after use; none,
+    /// if it is 0.
     pub fn keep_registrations(&mut self, bytes: u64) {
         self.regions.set_bound(&mut *self.nic, bytes);
     }
@@ -418,7 +423,8 @@ impl Fabric {
 
     // Windows.
 
-    /// A number for a new window: not one of those that went last, of which a peer's last words may still come if they were broken.
+    /// A number for a new window: not one of those that went last, of which a peer's last words may
+    /// still come if they were broken.
     pub(super) fn open_window(&mut self) -> u32 {
         let free = if self.free.len() > RESTING { self.free.pop_front() } else { None };
         let window = free.unwrap_or(self.inboxes.len() as u32);
@@ -504,7 +510,8 @@ impl Fabric {
     /// Registers memory of an operation; with `holes` it uses but parts of it.
     ///
     /// # Safety
-    /// It must stay mapped until it is released, by the end of the request that holds it or by [`let_go`](Self::let_go).
+    /// It must stay mapped until it is released, by the end of the request that holds it or by
+    /// [`let_go`](Self::let_go).
     pub(super) unsafe fn acquire(
         &mut self,
         at: usize,

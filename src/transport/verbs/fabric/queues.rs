@@ -1,10 +1,14 @@
-//! Queues to peers: made when they are wanted, connected, and left to others when there are too many.
+//! Queues to peers: made when they are wanted, connected, and left to others when there are too
+//! many.
 //!
-//! A queue pair is *left* by both sides. Who needs the place finishes what it has on the queue, and sends a last packet; the peer finishes what it has,
-//! and answers with its own last packet. What is on a queue keeps its order, so after the peer's last packet nothing comes any more, and after the
-//! end of one's own nothing is under way. Then the queue is closed, and both count one *generation* more, by which hellos that speak of
-//! an earlier queue are known. It is not closed at once: the peer's last packet may be taken in before it is acknowledged, and a peer to which nobody does that tries
-//! it again for seconds. Where registered memory is stays known: who reaches for the peer again only connects.
+//! A queue pair is *left* by both sides. Who needs the place finishes what it has on the queue, and
+//! sends a last packet; the peer finishes what it has, and answers with its own last packet. What
+//! is on a queue keeps its order, so after the peer's last packet nothing comes any more, and after
+//! the end of one's own nothing is under way. Then the queue is closed, and both count one
+//! *generation* more, by which hellos that speak of an earlier queue are known. It is not closed at
+//! once: the peer's last packet may be taken in before it is acknowledged, and a peer to which
+//! nobody does that tries it again for seconds. Where registered memory is stays known: who reaches
+//! for the peer again only connects.
 
 use super::super::hello::{Hello, Name, Spot};
 use super::super::nic::{Act, Address, Failure};
@@ -12,13 +16,15 @@ use super::{Batch, Fabric, Hold, Local, Manner, NOBODY, What};
 
 /// What comes with the last packet of a queue, instead of a window.
 pub(super) const LAST: u32 = u32::MAX;
-/// Polls that a queue is wanted before one more than allowed is made: a peer that computes does not answer.
+/// Polls that a queue is wanted before one more than allowed is made: a peer that computes does not
+/// answer.
 const PATIENCE: u64 = 1 << 14;
 /// Polls that a queue without use stays when it has been made.
 const SETTLING: u64 = 256;
 /// Polls that one stays that waits to be connected to a lower name.
 const HASTE: u64 = 1 << 10;
-/// Polls that a queue stays after the peer's last packet was taken in: its acknowledgement is on its way by then.
+/// Polls that a queue stays after the peer's last packet was taken in: its acknowledgement is on
+/// its way by then.
 const ANSWERING: u64 = 64;
 
 /// How far the connection with a peer is.
@@ -92,7 +98,8 @@ pub(in crate::transport::verbs) enum Joined {
 }
 
 impl Fabric {
-    /// Queues that this process may have at a time, beside one to itself; more where a peer does not answer who is asked to leave.
+    /// Queues that this process may have at a time, beside one to itself; more where a peer does
+    /// not answer who is asked to leave.
     pub fn limit_queues(&mut self, most: u32) {
         self.count.most = most.clamp(1, self.limits.queues.max(1));
     }
@@ -153,7 +160,8 @@ impl Fabric {
             State::Vacant if asks && self.count.short && is_above && hello.number == 0 => {
                 return Ok(Joined::YoursFirst);
             }
-            // Nothing is to be done for it; and its sender may have taken leave of all by now, and never answer the last packet.
+            // Nothing is to be done for it; and its sender may have taken leave of all by now, and
+            // never answer the last packet.
             State::Leaving { .. } if speaks && !asks => return Ok(Joined::Now),
             _ if !asks && !speaks => self.count.wanted.retain(|(other, _)| *other != endpoint),
             _ if self.want(endpoint)? => {}
@@ -208,7 +216,8 @@ impl Fabric {
             }
             // Their memory is registered too.
             Err(_) if self.regions.evict_all(&mut *self.nic) => Ok(false),
-            // The interface has no more: those of others may do, if there are any, and they become free.
+            // The interface has no more: those of others may do, if there are any, and they become
+            // free.
             Err(_) if self.count.held > 0 && now - since < PATIENCE => {
                 self.count.most = self.count.most.min(self.count.held);
                 self.make_room();
@@ -256,14 +265,16 @@ impl Fabric {
             State::Ready => {
                 (held.posted + held.heard > 0 || age >= SETTLING) && self.is_idle(endpoint)
             }
-            // It waits for the peer, which may wait for another one in the same way, and so on: not round to this process if each waits for a higher
-            // name, and who waits for a lower one gives way.
+            // It waits for the peer, which may wait for another one in the same way, and so on: not
+            // round to this process if each waits for a higher name, and who waits for a lower one
+            // gives way.
             State::Open => age >= if held.is_above { HASTE } else { PATIENCE / 2 },
             _ => false,
         }
     }
 
-    /// Nothing of this process's is under way on a queue whose end does not come with that of the last packet.
+    /// Nothing of this process's is under way on a queue whose end does not come with that of the
+    /// last packet.
     fn is_idle(&self, endpoint: u32) -> bool {
         let held = &self.endpoints[endpoint as usize];
         let waits = |piece: &u32| {
@@ -303,7 +314,8 @@ impl Fabric {
 
     fn go_on_leaving(&mut self, endpoint: u32) {
         match self.endpoints[endpoint as usize].state {
-            // If the last packet is all that is under way, then a failure is its own: the peer may have closed its queue before it has acknowledged it.
+            // If the last packet is all that is under way, then a failure is its own: the peer may
+            // have closed its queue before it has acknowledged it.
             State::Leaving { said: false, .. }
                 if !self.endpoints[endpoint as usize].flying.is_empty() =>
             {
@@ -338,7 +350,8 @@ impl Fabric {
         }
     }
 
-    /// The peer says that it is past the queue of this generation, which so ends here too. False if there is still something under way.
+    /// The peer says that it is past the queue of this generation, which so ends here too. False if
+    /// there is still something under way.
     fn left_alone(&mut self, endpoint: u32, generation: u32) -> bool {
         // Its last packet may have come by now.
         while self.take_batch() != Batch::Empty {}
@@ -366,7 +379,8 @@ impl Fabric {
         };
     }
 
-    /// A request has failed. True if nothing was lost by it: it was the last packet of a queue, of which the peer knows by now.
+    /// A request has failed. True if nothing was lost by it: it was the last packet of a queue, of
+    /// which the peer knows by now.
     pub(super) fn failed_leaving(&mut self, endpoint: u32, number: u64) -> bool {
         let held = &mut self.endpoints[endpoint as usize];
         let left = matches!(held.state, State::Leaving { said: true, .. }) && held.posted == number;

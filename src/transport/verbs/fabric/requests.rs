@@ -19,11 +19,12 @@ pub(in crate::transport::verbs) struct Last {
 const RESERVE: u64 = 4;
 
 impl Fabric {
-    /// Hands a request over. `what` is told to `window` when it is complete. If it is refused, its buffer is given back; a registration is its
-    /// operation's, which tries again.
+    /// Hands a request over. `what` is told to `window` when it is complete. If it is refused, its
+    /// buffer is given back; a registration is its operation's, which tries again.
     ///
     /// # Safety
-    /// Local memory must stay as it is until the request is complete, unless it is copied; what it is read into is nobody else's.
+    /// Local memory must stay as it is until the request is complete, unless it is copied; what it
+    /// is read into is nobody else's.
     #[expect(clippy::too_many_arguments, reason = "a request has as many parts")]
     pub(in crate::transport::verbs) unsafe fn post(
         &mut self,
@@ -101,8 +102,9 @@ impl Fabric {
         room.saturating_sub(held.posted - held.done).min(self.free(window, urgent).into())
     }
 
-    /// Requests for which there are completions: all those of a queue that fails have one, not only those that are signalled. The last places are
-    /// for reads behind others, which make places free.
+    /// Requests for which there are completions: all those of a queue that fails have one, not only
+    /// those that are signalled. The last places are for reads behind others, which make places
+    /// free.
     fn free(&self, window: u32, urgent: bool) -> u32 {
         let all = self.limits.completions - self.receives.len();
         let kept = match urgent {
@@ -113,7 +115,8 @@ impl Fabric {
         (all - kept).saturating_sub(self.under_way)
     }
 
-    /// Where completions run short, has those told that nobody waits for: a place is free only when a later one of its queue was.
+    /// Where completions run short, has those told that nobody waits for: a place is free only when
+    /// a later one of its queue was.
     pub(super) fn free_completions(&mut self) {
         if self.under_way < (self.limits.completions - self.receives.len()) / 2 {
             return;
@@ -144,7 +147,8 @@ impl Fabric {
         NoResource
     }
 
-    /// Local memory for so many bytes of the caller's, which are copied, and what holds it: into the request itself, or into a buffer.
+    /// Local memory for so many bytes of the caller's, which are copied, and what holds it: into
+    /// the request itself, or into a buffer.
     ///
     /// # Safety
     /// The bytes can be read until the request is handed over, and are no more than [`PACKET`].
@@ -180,7 +184,8 @@ impl Fabric {
         }
     }
 
-    /// Sees to it that the puts so far to a peer will be covered, if some are under way that will not be. False if there was no room.
+    /// Sees to it that the puts so far to a peer will be covered, if some are under way that will
+    /// not be. False if there was no room.
     pub(in crate::transport::verbs) fn cover(&mut self, endpoint: u32, window: u32) -> bool {
         !self.has_uncovered(endpoint) || self.read_behind(endpoint, window)
     }
@@ -260,7 +265,8 @@ impl Fabric {
         Ok(())
     }
 
-    /// An operation on a peer may still have to be tried again: nothing may go there that must be behind it.
+    /// An operation on a peer may still have to be tried again: nothing may go there that must be
+    /// behind it.
     pub(in crate::transport::verbs) fn is_exchanging(&self, endpoint: u32) -> bool {
         self.endpoints[endpoint as usize].exchanges > 0
     }
@@ -299,7 +305,8 @@ impl Fabric {
         };
         let local = Local { at: at as usize, len: 8, lkey: self.words.key(), parts: &[] };
         if let Change::Word(Atomic::Store(value)) = change {
-            // It is there for everybody when what is read behind it has come. A write that is repeated might undo what others did: both go, or none.
+            // It is there for everybody when what is read behind it has come. A write that is
+            // repeated might undo what others did: both go, or none.
             if self.places(endpoint, window, true) < 2 {
                 self.meter.refused += 1;
                 return Err(NoResource);

@@ -28,8 +28,9 @@ struct Query {
 const QUERY: u64 = 3 << 30 | (size_of::<Query>() as u64) << 16 | (b'f' as u64) << 8 | 17;
 const SHARED: u64 = 8;
 
-/// True if all of a range is private memory without a file behind it: only that is given back by none but the calls that are told. A file, and
-/// memory that is one in the kernel, may be truncated by anybody who has it open.
+/// True if all of a range is private memory without a file behind it: only that is given back by
+/// none but the calls that are told. A file, and memory that is one in the kernel, may be truncated
+/// by anybody who has it open.
 pub(super) fn is_anonymous(at: usize, end: usize) -> bool {
     File::open("/proc/self/maps")
         .is_ok_and(|maps| asked(&maps, at, end).unwrap_or_else(|| read(maps, at, end)))

@@ -1,13 +1,16 @@
-//! Tells when memory that is watched is unmapped, given back or moved, whoever does it and by whatever call.
+//! Tells when memory that is watched is unmapped, given back or moved, whoever does it and by
+//! whatever call.
 //!
-//! The kernel tells it (`userfaultfd`): the call that does it, `munmap` or another, returns only after its message was read. A thread
-//! reads it, under the lock of the list that it writes it to. So once the call has returned, whoever takes the list finds it there.
+//! The kernel tells it (`userfaultfd`): the call that does it, `munmap` or another, returns only
+//! after its message was read. A thread reads it, under the lock of the list that it writes it to.
+//! So once the call has returned, whoever takes the list finds it there.
 //!
-//! Between the change and the message another thread may have got the same addresses already. Then [`Watch::is_changing`]
-//! is true, or the message has been read, and is in the list for whoever takes that afterwards.
+//! Between the change and the message another thread may have got the same addresses already. Then
+//! [`Watch::is_changing`] is true, or the message has been read, and is in the list for whoever
+//! takes that afterwards.
 //!
-//! The thread must not wait for anything that waits for it: it neither allocates nor frees (which may unmap), and nobody does while holding the
-//! list. It ends when nothing is watched any more.
+//! The thread must not wait for anything that waits for it: it neither allocates nor frees (which
+//! may unmap), and nobody does while holding the list. It ends when nothing is watched any more.
 
 mod maps;
 mod uffd;
@@ -138,7 +141,8 @@ impl Watch {
     /// Starts a watch.
     ///
     /// # Errors
-    /// The kernel has nothing of the kind, or does not let this process have it, or there is no thread for it.
+    /// The kernel has nothing of the kind, or does not let this process have it, or there is no
+    /// thread for it.
     pub(super) fn start() -> io::Result<Self> {
         let uffd = Uffd::open()?;
         // SAFETY: a call with numbers.
@@ -165,7 +169,8 @@ impl Watch {
         })
     }
 
-    /// Watches whole pages. False if they may be given back by other calls than those that are told; they are watched nevertheless.
+    /// Watches whole pages. False if they may be given back by other calls than those that are
+    /// told; they are watched nevertheless.
     ///
     /// # Errors
     /// They cannot be watched. If it is for want of memory, some of them are.
@@ -189,7 +194,8 @@ impl Watch {
         self.common.uffd.is_changing()
     }
 
-    /// True if there is something to take; it may come later than what `is_changing` and `take` say.
+    /// True if there is something to take; it may come later than what `is_changing` and `take`
+    /// say.
     pub(super) fn has_some(&self) -> bool {
         self.common.some.load(Ordering::Acquire)
     }
@@ -215,7 +221,8 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// What is watched must have been [left](Self::leave): a child may have the descriptor as well, and so keep it open.
+    /// What is watched must have been [left](Self::leave): a child may have the descriptor as well,
+    /// and so keep it open.
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if !self.is_own() {

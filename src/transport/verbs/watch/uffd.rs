@@ -1,6 +1,8 @@
-//! The kernel's messages about memory (`userfaultfd`), as far as they are used here: never a page fault, only what becomes of mappings.
+//! The kernel's messages about memory (`userfaultfd`), as far as they are used here: never a page
+//! fault, only what becomes of mappings.
 //!
-//! Constants and layouts are those of `<linux/userfaultfd.h>`, which has not changed them since they came.
+//! Constants and layouts are those of `<linux/userfaultfd.h>`, which has not changed them since
+//! they came.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -74,12 +76,15 @@ const REGISTER: u64 = request(true, 0, size_of::<Register>());
 const UNREGISTER: u64 = request(false, 1, size_of::<Range>());
 const WRITE_PROTECT: u64 = request(true, 6, size_of::<WriteProtect>());
 
-/// Asks for no message about a fault that the kernel itself meets: with it, no privilege is needed. Linux 5.11.
+/// Asks for no message about a fault that the kernel itself meets: with it, no privilege is needed.
+/// Linux 5.11.
 const USER_MODE_ONLY: i32 = 1;
 const MODE_WRITE_PROTECT: u64 = 1 << 1;
 
-/// Faults tell what they are; moves, emptying and unmapping are told. The last one, of Linux 5.18, is not needed for what it does: kernels that know it
-/// count the changes under way (5.16), and give a child its own copy of pages that an interface uses, so that a fork leaves the parent's where they are (5.12).
+/// Faults tell what they are; moves, emptying and unmapping are told. The last one, of Linux 5.18,
+/// is not needed for what it does: kernels that know it count the changes under way (5.16), and
+/// give a child its own copy of pages that an interface uses, so that a fork leaves the parent's
+/// where they are (5.12).
 const FEATURES: u64 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 11;
 
 const EVENT_REMAP: u8 = 0x14;
@@ -118,7 +123,8 @@ impl Uffd {
         }
     }
 
-    /// Watches whole pages. Their faults would be told only if they were write-protected, which they never are.
+    /// Watches whole pages. Their faults would be told only if they were write-protected, which
+    /// they never are.
     pub(super) fn watch(&self, at: usize, end: usize) -> io::Result<()> {
         let range = Range { start: at as u64, len: (end - at) as u64 };
         self.call(REGISTER, &mut Register { range, mode: MODE_WRITE_PROTECT, ioctls: 0 })
@@ -129,7 +135,8 @@ impl Uffd {
         self.call(UNREGISTER, &mut Range { start: at as u64, len: (end - at) as u64 })
     }
 
-    /// True if memory that is watched is being changed, and the message of it was not read yet: from before the change until after that.
+    /// True if memory that is watched is being changed, and the message of it was not read yet:
+    /// from before the change until after that.
     pub(super) fn is_changing(&self) -> bool {
         // Of nothing, which is refused; but first of all it is refused for this.
         let mut nothing = WriteProtect { range: Range { start: 0, len: 0 }, mode: 0 };
