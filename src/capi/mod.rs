@@ -34,12 +34,11 @@ fn opening(
     if let Some(code) = sync::invalid_group(group) {
         return code;
     }
-    on_our_window(call, window, |guard, mut ours| {
+    on_our_window(call, window, |mut guard| {
         place_for(request)?;
-        // SAFETY: found under this guard, and no other reference to it is alive.
-        body(unsafe { ours.as_mut() })?;
+        body(guard.windows.called())?;
         drop(guard);
-        // SAFETY: the place was checked.
+        // SAFETY: `place_for` has checked that `request` is not NULL, so it has room for a request.
         unsafe { deliver_complete(request) }
     })
 }
@@ -53,14 +52,13 @@ fn closing(
     target: Option<u32>,
     body: impl FnOnce(&mut Window) -> Checked<Outcome>,
 ) -> c_int {
-    on_our_window(call, window, |guard, mut ours| {
+    on_our_window(call, window, |mut guard| {
         admit(request)?;
-        // SAFETY: found under this guard, and no other reference to it is alive.
-        let window = unsafe { ours.as_mut() };
+        let window = guard.windows.called();
         let outcome = body(window)?;
         let outcome = window.settle(outcome);
-        // SAFETY: the place was checked, and the window was found under this guard.
-        unsafe { deliver(guard, ours, outcome, Scope::Target(target), request) }
+        // SAFETY: `admit` has checked that `request` is not NULL, so it has room for a request.
+        unsafe { deliver(guard, outcome, Scope::Target(target), request) }
     })
 }
 

@@ -1,7 +1,6 @@
 //! Counters of notified access, and waiting for them.
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use crate::engine::{Notified, Outcome};
 use crate::mpi::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
@@ -58,9 +57,10 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
 }
 
 /// Waits, blocking. The counters are all that is looked at until they have not moved for a while.
-fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<Notified>, Fault> {
+fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
+    let id = guard.windows.called_id();
     let (mut found, mut often) = (None, Often::default());
-    drop(wait_unless_broken(guard, window, |window| {
+    drop(wait_unless_broken(guard, id, |window| {
         often.look(window, |window| {
             found = look(window, range);
             found.is_some()
@@ -70,29 +70,17 @@ fn block(guard: Guard, window: NonNull<Window>, range: Range) -> Result<Option<N
 }
 
 /// A test.
-fn test(
-    guard: Guard,
-    mut window: NonNull<Window>,
-    range: Range,
-) -> Result<Option<Notified>, Fault> {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let found = look(unsafe { window.as_mut() }, range);
+fn test(mut guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
+    let found = look(guard.windows.called(), range);
     if found.is_none() {
-        nothing_yet(guard, window)?;
+        nothing_yet(guard)?;
     }
     Ok(found)
 }
 
 /// Starts to wait, and gives a request.
-fn start(
-    guard: Guard,
-    mut window: NonNull<Window>,
-    range: Range,
-    places: Places,
-    request: *mut MPI_Request,
-) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
+fn start(mut guard: Guard, range: Range, places: Places, request: *mut MPI_Request) -> Done {
+    let ours = guard.windows.called();
     let (outcome, found) = with_port!(&mut ours.port, port => {
         ours.engine.await_counters(port, range.first, range.number, range.expected)
     });
@@ -100,17 +88,17 @@ fn start(
         // SAFETY: the application's places, of which it has been said that they are written by the
         // end of the request.
         (_, Some(found)) => unsafe { places.write(found) },
-        (Outcome::Pending(id), None) => ours.promise(id, places),
+        (Outcome::Pending(request), None) => ours.promise(request, places),
         (Outcome::Complete, None) => {}
     }
-    // SAFETY: the place was checked by the caller, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
+    // SAFETY: the caller has checked (`admit`) that `request` is not NULL; it has room for a request.
+    unsafe { deliver(guard, outcome, Scope::Operation, request) }
 }
 
 /// Gives every process counters of its own.
-fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
+fn set_number(mut guard: Guard, number: c_int) -> Done {
+    let id = guard.windows.called_id();
+    let ours = &guard[id];
     let wanted = u32::try_from(number).unwrap_or(0);
     let most = ours.hints.max_counters;
     let mut fault = if number < 0 {
@@ -127,27 +115,23 @@ fn set_number(guard: Guard, mut window: NonNull<Window>, number: c_int) -> Done 
     } else {
         None
     };
-    let mut guard = guard;
     let mut objected = false;
     let mut bases = None;
     for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
         if fault.is_none() {
-            // SAFETY: as above; the vote below gives the guard up and comes back with one.
-            if let Err(reason) = unsafe { window.as_mut() }.port.make_counters(step, wanted) {
+            if let Err(reason) = guard[id].port.make_counters(step, wanted) {
                 log::warn!("MPIX_Win_set_num_notify: {reason}");
                 fault = Some(Fault::new(MPI_ERR_NO_MEM, "the counters' memory cannot be had"));
             } else if step == CounterStep::Map {
-                // SAFETY: as above.
-                bases = Some(unsafe { window.as_mut() }.engine.begin_counters());
+                bases = Some(guard[id].engine.begin_counters());
             }
         }
-        (guard, objected) = vote(guard, window, fault.is_some());
+        (guard, objected) = vote(guard, id, fault.is_some());
         if objected {
             break;
         }
     }
-    // SAFETY: as above.
-    let ours = unsafe { window.as_mut() };
+    let ours = &mut guard[id];
     ours.port.counters_made(!objected);
     if let Some(bases) = bases.filter(|_| objected) {
         ours.engine.resume_counters(bases);
@@ -180,15 +164,14 @@ macro_rules! calls {
 calls! {
     /// Collective: gives this process `num` counters, and every other one as many as it asks for.
     /// All begin at 0.
-    MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard, window| {
+    MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard| {
         let _ = info;
-        set_number(guard, window, num)
+        set_number(guard, num)
     };
     /// Tells how many counters a process has.
-    MPIX_Win_get_num_notify(rank: c_int, num: *mut c_int) = |_guard, window| {
+    MPIX_Win_get_num_notify(rank: c_int, num: *mut c_int) = |mut guard| {
         let place = present(num, "num is NULL")?;
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        let window = unsafe { window.as_ref() };
+        let window = guard.windows.called();
         let Ok(rank) = u32::try_from(rank).map_err(|_| ()).and_then(|rank| if rank < window.size { Ok(rank) } else { Err(()) }) else {
             return Err(Fault::new(MPI_ERR_RANK, "rank is outside the window's group"));
         };
@@ -197,10 +180,9 @@ calls! {
         Ok(())
     };
     /// Tells the value of a counter of this process.
-    MPIX_Win_get_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |guard, mut window| {
+    MPIX_Win_get_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |mut guard| {
         let place = present(value, "value is NULL")?;
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        let ours = unsafe { window.as_mut() };
+        let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
         let seen = with_port!(&mut ours.port, port => ours.engine.counter(port, range.first));
         // SAFETY: checked above.
@@ -209,10 +191,9 @@ calls! {
         Ok(())
     };
     /// Takes the value of a counter of this process, which is then 0.
-    MPIX_Win_reset_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |guard, mut window| {
+    MPIX_Win_reset_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |mut guard| {
         let place = present(value, "value is NULL")?;
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        let ours = unsafe { window.as_mut() };
+        let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
         let seen = with_port!(&mut ours.port, port => ours.engine.reset_counter(port, range.first));
         // SAFETY: checked above.
@@ -221,25 +202,22 @@ calls! {
         Ok(())
     };
     /// Complete when the counter is at least `expected`.
-    MPIX_Win_notify_ithreshold(notification_idx: c_int, expected: MPI_Count, request: *mut MPI_Request) = |guard, window| {
+    MPIX_Win_notify_ithreshold(notification_idx: c_int, expected: MPI_Count, request: *mut MPI_Request) = |mut guard| {
         admit(request)?;
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
-        start(guard, window, range, Places::none(), request)
+        let range = own(guard.windows.called(), notification_idx, 1, expected)?;
+        start(guard, range, Places::none(), request)
     };
     /// Returns when the counter is at least `expected`.
-    MPIX_Win_notify_threshold(notification_idx: c_int, expected: MPI_Count) = |guard, window| {
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
-        block(guard, window, range)?;
+    MPIX_Win_notify_threshold(notification_idx: c_int, expected: MPI_Count) = |mut guard| {
+        let range = own(guard.windows.called(), notification_idx, 1, expected)?;
+        block(guard, range)?;
         Ok(())
     };
     /// Tells whether the counter is at least `expected`.
-    MPIX_Win_notify_test_threshold(notification_idx: c_int, expected: MPI_Count, flag: *mut c_int) = |guard, window| {
+    MPIX_Win_notify_test_threshold(notification_idx: c_int, expected: MPI_Count, flag: *mut c_int) = |mut guard| {
         let flag = present(flag, "flag is NULL")?;
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        let range = own(unsafe { window.as_ref() }, notification_idx, 1, expected)?;
-        let found = test(guard, window, range)?;
+        let range = own(guard.windows.called(), notification_idx, 1, expected)?;
+        let found = test(guard, range)?;
         // SAFETY: checked above.
         unsafe { flag.write(c_int::from(found.is_some())) };
         Ok(())
@@ -247,19 +225,17 @@ calls! {
     /// Complete when one of `num` counters from `first` on is not 0; `idx` and `value` then tell
     /// which, and what it was.
     MPIX_Win_notify_iwaitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count, request: *mut MPI_Request) =
-        |guard, window| {
+        |mut guard| {
             admit(request)?;
             let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
-            // SAFETY: found under the guard, and no other reference to it is alive.
-            let range = own(unsafe { window.as_ref() }, first, num, 1)?;
-            start(guard, window, range, places, request)
+            let range = own(guard.windows.called(), first, num, 1)?;
+            start(guard, range, places, request)
         };
     /// Returns when one of `num` counters from `first` on is not 0.
-    MPIX_Win_notify_waitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count) = |guard, window| {
+    MPIX_Win_notify_waitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count) = |mut guard| {
         let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        let range = own(unsafe { window.as_ref() }, first, num, 1)?;
-        if let Some(found) = block(guard, window, range)? {
+        let range = own(guard.windows.called(), first, num, 1)?;
+        if let Some(found) = block(guard, range)? {
             // SAFETY: checked above.
             unsafe { places.write(found) };
         }
@@ -267,12 +243,11 @@ calls! {
     };
     /// Tells whether one of `num` counters from `first` on is not 0.
     MPIX_Win_notify_testsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count, flag: *mut c_int) =
-        |guard, window| {
+        |mut guard| {
             let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
             let flag = present(flag, "flag is NULL")?;
-            // SAFETY: found under the guard, and no other reference to it is alive.
-            let range = own(unsafe { window.as_ref() }, first, num, 1)?;
-            let found = test(guard, window, range)?;
+            let range = own(guard.windows.called(), first, num, 1)?;
+            let found = test(guard, range)?;
             // SAFETY: checked above.
             unsafe {
                 flag.write(c_int::from(found.is_some()));

@@ -1,7 +1,6 @@
 //! Requests for tagged notifications, and looks at those that nobody has taken.
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use crate::engine::{Arrival, Wanted};
 use crate::mpi::call::{Done, nothing_yet, on_our_window, place_for, wait_unless_broken};
@@ -37,39 +36,38 @@ pub unsafe extern "C" fn MPIX_Notify_init(
     expected_count: MPI_Count,
     request: *mut MPI_Request,
 ) -> c_int {
-    on_our_window("MPIX_Notify_init", win, |guard, window| {
+    on_our_window("MPIX_Notify_init", win, |guard| {
         place_for(request)?;
-        // SAFETY: the place was checked, and the window was found under this guard.
-        unsafe { init(guard, window, source, tag, expected_count, request) }
+        // SAFETY: `place_for` has checked that `request` is not NULL, so it has room for a request.
+        unsafe { init(guard, source, tag, expected_count, request) }
     })
 }
 
 /// # Safety
-/// `request` is a place for a request; `window` was found under this guard.
+/// `request` has room for a request.
 unsafe fn init(
     mut guard: Guard,
-    mut window: NonNull<Window>,
     source: c_int,
     tag: c_int,
     expected: MPI_Count,
     request: *mut MPI_Request,
 ) -> Done {
-    // SAFETY: the caller's promise, and no other reference to the window is alive.
-    let ours = unsafe { window.as_mut() };
+    let id = guard.windows.called_id();
+    let ours = guard.windows.called();
     let wanted = wanted(ours, source, tag)?;
     let Some(expected) = u64::try_from(expected).ok().filter(|expected| *expected > 0) else {
         return Err(Fault::new(MPI_ERR_COUNT, "expected_count is not positive"));
     };
     let handle = ours.handle;
     let expectation = wanted.map(|wanted| ours.engine.expect(wanted, expected));
-    // SAFETY: the caller's promise.
+    // SAFETY: `request` has room for a request (contract of this function).
     let made = unsafe {
-        persistent::make(&mut guard, handle, expectation.map(|id| (window, id)), request)
+        let source = expectation.map(|expectation| (id, expectation));
+        persistent::make(&mut guard, handle, source, request)
     };
     if made.is_none() {
-        if let Some(id) = expectation {
-            // SAFETY: as above.
-            unsafe { window.as_mut() }.engine.abandon(id);
+        if let Some(expectation) = expectation {
+            guard[id].engine.abandon(expectation);
         }
         return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a persistent request"));
     }
@@ -95,16 +93,15 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    on_our_window("MPIX_Notify_iprobe", win, |guard, mut window| {
+    on_our_window("MPIX_Notify_iprobe", win, |mut guard| {
         if flag.is_null() {
             return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
         }
-        // SAFETY: found under this guard, and no other reference to it is alive.
-        let ours = unsafe { window.as_mut() };
+        let ours = guard.windows.called();
         let wanted = wanted(ours, source, tag)?;
         let found = probed(ours, wanted);
         if found.is_none() {
-            nothing_yet(guard, window)?;
+            nothing_yet(guard)?;
         }
         // SAFETY: checked above, and the caller's promise.
         unsafe {
@@ -128,11 +125,11 @@ pub unsafe extern "C" fn MPIX_Notify_probe(
     tag: c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    on_our_window("MPIX_Notify_probe", win, |guard, window| {
-        // SAFETY: found under this guard, and no other reference to it is alive.
-        let wanted = wanted(unsafe { window.as_ref() }, source, tag)?;
+    on_our_window("MPIX_Notify_probe", win, |guard| {
+        let id = guard.windows.called_id();
+        let wanted = wanted(&guard[id], source, tag)?;
         let mut found = None;
-        drop(wait_unless_broken(guard, window, |window| {
+        drop(wait_unless_broken(guard, id, |window| {
             found = probed(window, wanted);
             found.is_some()
         })?);

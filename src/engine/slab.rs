@@ -88,6 +88,19 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Every live value has an index below this.
+    pub(crate) fn end(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// All values, by index.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|entry| match entry {
+            Entry::Used(_, value) => Some(value),
+            Entry::Free(_) => None,
+        })
+    }
+
     /// Where the next value will live.
     #[inline(always)]
     pub(super) fn next_index(&self) -> u32 {

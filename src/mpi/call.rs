@@ -1,28 +1,27 @@
 //! What all calls on a window have in common: finding the window, errors, waiting, requests.
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use super::error::{Fault, Place, boundary, raise};
 use super::request;
 use super::sys::*;
-use crate::engine::Outcome;
+use crate::engine::{Outcome, RequestId};
 use crate::runtime::progress::{step, sweep, wait_until};
-use crate::runtime::window::is_left_to_host;
-use crate::runtime::{Entry, Guard, HostHandle, Scope, Window, enter};
+use crate::runtime::registry::is_left_to_host;
+use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
 
 /// What a call on a window of ours comes to.
 pub(crate) type Done = Result<(), Fault>;
 
-/// Runs `body` if the window is ours; passes on to the host's function otherwise.
+/// Runs `body` if the window is ours; calls the host's function otherwise.
 ///
-/// `body` gets the guard and gives it up where it waits; the window is valid while the guard is
-/// held, or while it waits.
+/// `body` gets the guard, entered for this window: `guard.windows.called()` is the window. Where it
+/// gives the guard up to wait, it goes on by the window's number.
 #[inline(always)]
 pub(crate) fn on_window(
     call: &'static str,
     window: MPI_Win,
-    body: impl FnOnce(Guard, NonNull<Window>) -> Done,
+    body: impl FnOnce(Guard) -> Done,
     host: impl FnOnce() -> c_int,
 ) -> c_int {
     if is_left_to_host(HostHandle(window.key())) {
@@ -30,17 +29,12 @@ pub(crate) fn on_window(
     }
     boundary(call, || {
         let mut guard = enter();
-        match guard.windows.ours(HostHandle(window.key())) {
-            Some(ours) => match body(guard, ours) {
-                Ok(()) => MPI_SUCCESS,
-                Err(fault) => raise(call, Place::Window(window), fault),
-            },
-            None => {
-                let entry = guard.windows.entry(HostHandle(window.key()));
-                drop(guard);
-                if entry == Some(Entry::Freed) { not_a_window(call) } else { host() }
-            }
+        if guard.windows.call(HostHandle(window.key())) {
+            return end(call, window, body(guard));
         }
+        let state = guard.windows.state(HostHandle(window.key()));
+        drop(guard);
+        if state == Some(HandleState::Freed) { not_a_window(call) } else { host() }
     })
 }
 
@@ -49,28 +43,31 @@ pub(crate) fn on_window(
 pub(crate) fn on_our_window(
     call: &'static str,
     window: MPI_Win,
-    body: impl FnOnce(Guard, NonNull<Window>) -> Done,
+    body: impl FnOnce(Guard) -> Done,
 ) -> c_int {
     boundary(call, || {
         let mut guard = enter();
-        match guard.windows.ours(HostHandle(window.key())) {
-            Some(ours) => match body(guard, ours) {
-                Ok(()) => MPI_SUCCESS,
-                Err(fault) => raise(call, Place::Window(window), fault),
-            },
-            None => {
-                let entry = guard.windows.entry(HostHandle(window.key()));
-                drop(guard);
-                left_to_host(call, window, entry)
-            }
+        if guard.windows.call(HostHandle(window.key())) {
+            return end(call, window, body(guard));
         }
+        let state = guard.windows.state(HostHandle(window.key()));
+        drop(guard);
+        left_to_host(call, window, state)
     })
+}
+
+#[inline(always)]
+fn end(call: &'static str, window: MPI_Win, done: Done) -> c_int {
+    match done {
+        Ok(()) => MPI_SUCCESS,
+        Err(fault) => raise(call, Place::Window(window), fault),
+    }
 }
 
 #[cold]
 #[inline(never)]
-fn left_to_host(call: &'static str, window: MPI_Win, entry: Option<Entry>) -> c_int {
-    if entry != Some(Entry::Host) {
+fn left_to_host(call: &'static str, window: MPI_Win, state: Option<HandleState>) -> c_int {
+    if state != Some(HandleState::Host) {
         return not_a_window(call);
     }
     let text = "the window is left to the host MPI library (see MPIX_RMA_LOG=info for the reason)";
@@ -83,55 +80,42 @@ fn not_a_window(call: &'static str) -> c_int {
     raise(call, Place::World, Fault::new(MPI_ERR_WIN, "win is not a window, or has been freed"))
 }
 
-/// Calls on a window that did not wait between two sweeps over the rest of the process: a program
-/// may do nothing else for long [PR-1].
-pub(super) const CALLS_PER_SWEEP: u32 = 64;
-
-/// Ends a call that did not wait: one that communicates, or one that closes an epoch and finds it
-/// complete. A process that looks at its own memory under its own lock until a peer has changed it
-/// makes no other calls.
-#[inline(always)]
-pub(crate) fn count_call(guard: &mut Guard, mut window: NonNull<Window>) {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    ours.calls = ours.calls.wrapping_add(1);
-    if ours.calls.is_multiple_of(CALLS_PER_SWEEP) {
-        sweep(guard);
-    }
-}
-
-/// Waits until the outcome is complete, and tells whether all that it stands for is done: at
-/// `target`, or everywhere.
+/// Runs `body`, which closes an epoch or flushes, and waits until its outcome is complete. Fails if
+/// an operation to `target`, or to any process if there is none, was not done.
 #[inline(always)]
 pub(crate) fn block(
     mut guard: Guard,
-    mut window: NonNull<Window>,
-    outcome: Outcome,
     target: Option<u32>,
-) -> Result<Guard, Fault> {
-    let guard = match outcome {
-        Outcome::Complete => {
-            count_call(&mut guard, window);
-            guard
-        }
-        Outcome::Pending(id) => {
-            wait_unless_broken(guard, window, |window| !window.engine.is_pending(id))?
-        }
-    };
-    // SAFETY: found under this guard or kept by waiting, and no other reference to it is alive.
-    check_reach(unsafe { window.as_mut() }, target)?;
-    Ok(guard)
+    body: impl FnOnce(&mut Window) -> Result<Outcome, Fault>,
+) -> Done {
+    let window = guard.windows.called();
+    if let Outcome::Pending(request) = body(window)? {
+        let id = guard.windows.called_id();
+        return wait_for(guard, id, request, target);
+    }
+    check_reach(window, target)?;
+    if window.count_call() {
+        sweep(&mut guard);
+    }
+    Ok(())
+}
+
+/// Waits until a request of the engine is complete, as [`block`].
+#[inline(never)]
+fn wait_for(guard: Guard, id: WindowId, request: RequestId, target: Option<u32>) -> Done {
+    let mut guard = wait_unless_broken(guard, id, |window| !window.engine.is_pending(request))?;
+    check_reach(&mut guard[id], target)
 }
 
 /// Waits until `done`, or until the window is broken and that may never be.
 #[inline(always)]
 pub(crate) fn wait_unless_broken(
     guard: Guard,
-    window: NonNull<Window>,
+    id: WindowId,
     mut done: impl FnMut(&mut Window) -> bool,
 ) -> Result<Guard, Fault> {
     let mut broken = None;
-    let guard = wait_until(guard, window, |window| {
+    let guard = wait_until(guard, id, |window| {
         let done = done(window);
         if !done && window.port.is_broken() {
             broken = Some(broken_off(window));
@@ -154,13 +138,12 @@ fn broken_off(window: &Window) -> Fault {
 /// Ends a test that has found nothing: drives everything, since a program may do nothing else
 /// [PR-1]. If the window is broken there may never be anything to find, and a loop of tests ends as
 /// a wait would.
-pub(crate) fn nothing_yet(guard: Guard, mut window: NonNull<Window>) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    if ours.port.is_broken() {
-        return Err(broken_off(ours));
+pub(crate) fn nothing_yet(mut guard: Guard) -> Done {
+    let window = guard.windows.called();
+    if window.port.is_broken() {
+        return Err(broken_off(window));
     }
-    ours.tested_in_vain();
+    window.tested_in_vain();
     step(guard);
     Ok(())
 }
@@ -194,27 +177,27 @@ pub(crate) fn place_for(request: *mut MPI_Request) -> Done {
 /// Gives the caller a request for the outcome.
 ///
 /// # Safety
-/// `request` passed [`place_for`] and is the caller's to write; `window` was found under this
-/// guard.
+/// `request` passed [`place_for`] and is the caller's to write.
 #[inline(always)]
 pub(crate) unsafe fn deliver(
     mut guard: Guard,
-    mut window: NonNull<Window>,
     outcome: Outcome,
     scope: Scope,
     request: *mut MPI_Request,
 ) -> Done {
-    if let Outcome::Pending(_) = outcome {
-        // SAFETY: as the caller says.
-        return unsafe { deliver_pending(guard, window, outcome, scope, request) };
+    if let Outcome::Pending(pending) = outcome {
+        // SAFETY: the caller may write `request` (contract of this function).
+        return unsafe { deliver_pending(guard, pending, scope, request) };
     }
+    let window = guard.windows.called();
     if let Scope::Target(target) = scope {
-        // SAFETY: the window was found under this guard.
-        check_reach(unsafe { window.as_mut() }, target)?;
+        check_reach(window, target)?;
     }
-    count_call(&mut guard, window);
+    if window.count_call() {
+        sweep(&mut guard);
+    }
     drop(guard);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller may write `request` (contract of this function).
     unsafe { deliver_complete(request) }
 }
 
@@ -224,7 +207,7 @@ pub(crate) unsafe fn deliver(
 /// As [`deliver`].
 #[inline(always)]
 pub(crate) unsafe fn deliver_complete(request: *mut MPI_Request) -> Done {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller may write `request` (contract of this function).
     if unsafe { request::completed(request) } != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a request"));
     }
@@ -236,30 +219,27 @@ pub(crate) unsafe fn deliver_complete(request: *mut MPI_Request) -> Done {
 #[inline(never)]
 unsafe fn deliver_pending(
     mut guard: Guard,
-    mut window: NonNull<Window>,
-    outcome: Outcome,
+    pending: RequestId,
     scope: Scope,
     request: *mut MPI_Request,
 ) -> Done {
-    let Outcome::Pending(id) = outcome else { return Ok(()) };
-    // SAFETY: the window was found under this guard.
-    let ours = unsafe { window.as_mut() };
-    if ours.completes_soon(id, &guard.host) {
+    let (host, id) = (guard.host, guard.windows.called_id());
+    let window = guard.windows.called();
+    if window.completes_soon(pending, &host) {
         match scope {
-            Scope::Operation if ours.has_failed(id) => return Err(Fault::unattached()),
+            Scope::Operation if window.has_failed(pending) => return Err(Fault::unattached()),
             Scope::Operation => {}
-            Scope::Target(target) => check_reach(ours, target)?,
+            Scope::Target(target) => check_reach(window, target)?,
         }
         drop(guard);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller may write `request` (contract of this function).
         return unsafe { deliver_complete(request) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller may write `request` (contract of this function).
     match unsafe { request::pending(request) } {
-        Ok(pending) => {
-            // SAFETY: the window was found under this guard.
-            unsafe { window.as_mut() }.bind(id, pending, scope);
-            request::bind(pending, window, id);
+        Ok(number) => {
+            window.bind(pending, number, scope);
+            request::bind(number, id, pending);
             // A call of ours drives everything [PR-1].
             sweep(&mut guard);
             Ok(())
@@ -270,8 +250,8 @@ unsafe fn deliver_pending(
                 "the host could not make a generalized request (error {status}); waiting instead"
             );
             let target = if let Scope::Target(target) = scope { target } else { None };
-            drop(block(guard, window, outcome, target)?);
-            // SAFETY: as the caller says.
+            wait_for(guard, id, pending, target)?;
+            // SAFETY: the caller may write `request` (contract of this function).
             unsafe { deliver_complete(request) }
         }
     }

@@ -7,13 +7,12 @@
 //! to the host at once.
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use super::request;
 use super::sys::*;
 use crate::engine::RequestId;
 use crate::runtime::progress::{step, wait_until};
-use crate::runtime::{Guard, HostRequest, Window, enter};
+use crate::runtime::{Guard, HostRequest, Window, WindowId, enter};
 
 /// Looks at counters between two looks at everything, as blocking calls have.
 const LOOKS: u32 = 64;
@@ -22,7 +21,7 @@ const LOOKS: u32 = 64;
 #[derive(Clone, Copy)]
 struct Awaited {
     number: HostRequest,
-    window: NonNull<Window>,
+    window: WindowId,
     id: RequestId,
 }
 
@@ -49,17 +48,13 @@ impl Awaited {
 /// window: it completes the request and lets this call leave before the window goes. So `done` must
 /// look at nothing else that ends with the window.
 pub(super) fn wait_for_request(
-    guard: Guard,
-    mut window: NonNull<Window>,
+    mut guard: Guard,
+    id: WindowId,
     done: impl FnMut(&mut Window) -> bool,
 ) -> Guard {
-    // SAFETY: the window of a request that has not ended is live, the guard is held, and no other
-    // reference is alive.
-    unsafe { window.as_mut() }.request_waits += 1;
-    let guard = wait_until(guard, window, done);
-    // SAFETY: the guard has been held since the last look, up to which the wait has kept the
-    // window.
-    unsafe { window.as_mut() }.request_waits -= 1;
+    guard[id].request_waits += 1;
+    let mut guard = wait_until(guard, id, done);
+    guard[id].request_waits -= 1;
     guard
 }
 
@@ -116,12 +111,10 @@ pub(super) unsafe fn test(
     if request.is_null() || flag.is_null() {
         return None;
     }
-    let guard = enter();
+    let mut guard = enter();
     // SAFETY: the application's arguments.
-    let mut awaited = Awaited::of(unsafe { *request })?;
-    // SAFETY: the window of a request that has not ended is live, the guard is held, and no other
-    // reference is alive.
-    let mut ended = awaited.look(unsafe { awaited.window.as_mut() }, 1);
+    let awaited = Awaited::of(unsafe { *request })?;
+    let mut ended = awaited.look(&mut guard[awaited.window], 1);
     if ended {
         drop(guard);
     } else {

@@ -424,10 +424,8 @@ fn finish() {
 fn complete_rest(call: &str) {
     if !progress::nothing_lives() {
         let epochs_open = {
-            let guard = enter();
-            // SAFETY: live windows are owned by the registry, and the guard is held.
-            let engines =
-                guard.windows.live().iter().map(|window| unsafe { &window.as_ref().engine });
+            let mut guard = enter();
+            let engines = guard.windows.iter_mut().map(|window| &window.engine);
             engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters()).count()
         };
         if epochs_open != 0 {

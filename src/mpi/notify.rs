@@ -2,16 +2,16 @@
 //! counter of its target.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 
 use super::args::{self, Buffer, Target};
-use super::call::{Done, admit, count_call, deliver, on_our_window};
+use super::call::{Done, admit, deliver, on_our_window};
 use super::error::Fault;
 use super::host::exports;
 use super::rma::{issue, issue_request};
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
+use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
@@ -64,43 +64,44 @@ fn no_counter(number: u32) -> Fault {
 #[inline(always)]
 fn communicate(
     guard: Guard,
-    window: NonNull<Window>,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
-    with_notification(guard, window, |window| notification(window, target, index), make)
+    with_notification(guard, |window| notification(window, target, index), make)
 }
 
 /// Checks and issues one operation and what is `behind` it, which is checked first.
 #[inline(always)]
 pub(super) fn with_notification(
     mut guard: Guard,
-    mut window: NonNull<Window>,
     behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    let behind = behind(ours)?;
-    let made = make(ours)?;
+    let window = guard.windows.called();
+    let behind = behind(window)?;
+    let made = make(window)?;
     if let (Some(op), Some(notification)) = (&made, &behind)
-        && with_port!(&mut ours.port, port => ours.engine.issue_notified(port, op, notification))
+        && with_port!(&mut window.port, port => window.engine.issue_notified(port, op, notification))
     {
-        count_call(&mut guard, window);
+        if window.count_call() {
+            sweep(&mut guard);
+        }
         return Ok(());
     }
     if let Some(op) = &behind {
-        ours.port.announce_notification(op.target);
+        window.port.announce_notification(op.target);
     }
     if let Some(op) = made {
-        issue(ours, &op)?;
+        issue(window, &op)?;
     }
     // In the epoch of the operation, which is there: this is not refused where that was not.
     if let Some(op) = behind {
-        issue(ours, &op)?;
+        issue(window, &op)?;
     }
-    count_call(&mut guard, window);
+    if window.count_call() {
+        sweep(&mut guard);
+    }
     Ok(())
 }
 
@@ -108,41 +109,32 @@ pub(super) fn with_notification(
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
-    window: NonNull<Window>,
     request: *mut MPI_Request,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
-    with_notification_request(
-        guard,
-        window,
-        request,
-        |window| notification(window, target, index),
-        make,
-    )
+    with_notification_request(guard, request, |window| notification(window, target, index), make)
 }
 
 /// As [`with_notification`], with a request for the operation.
 #[inline(always)]
 pub(super) fn with_notification_request(
-    guard: Guard,
-    mut window: NonNull<Window>,
+    mut guard: Guard,
     request: *mut MPI_Request,
     behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
     admit(request)?;
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    let behind = behind(ours)?;
-    let made = make(ours)?;
-    let outcome = issue_request(ours, made)?;
+    let window = guard.windows.called();
+    let behind = behind(window)?;
+    let made = make(window)?;
+    let outcome = issue_request(window, made)?;
     if let Some(op) = behind {
-        issue(ours, &op)?;
+        issue(window, &op)?;
     }
-    // SAFETY: `admit` has seen the place, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
+    // SAFETY: `admit` has checked that `request` is not NULL; MPI gives it room for a request.
+    unsafe { deliver(guard, outcome, Scope::Operation, request) }
 }
 
 /// The forms of one type of count.
@@ -162,8 +154,8 @@ macro_rules! counted {
         ) -> c_int {
             let origin = Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
-            on_our_window(stringify!($accumulate), win, |guard, window| {
-                $form(guard, window, $($request,)? target_rank, notification_idx, |window| {
+            on_our_window(stringify!($accumulate), win, |guard| {
+                $form(guard, $($request,)? target_rank, notification_idx, |window| {
                     args::accumulate(window, origin, target, op)
                 })
             })
@@ -182,8 +174,8 @@ macro_rules! counted {
             let origin = Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype };
             let result = Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
-            on_our_window(stringify!($get_accumulate), win, |guard, window| {
-                $form(guard, window, $($request,)? target_rank, notification_idx, |window| {
+            on_our_window(stringify!($get_accumulate), win, |guard| {
+                $form(guard, $($request,)? target_rank, notification_idx, |window| {
                     args::get_accumulate(window, origin, result, target, op)
                 })
             })
@@ -219,8 +211,8 @@ macro_rules! counted {
             if unsafe { $short(win, $kind, origin(), target(), notification_idx) } {
                 return MPI_SUCCESS;
             }
-            on_our_window(stringify!($name), win, |guard, window| {
-                $form(guard, window, $($request,)? target_rank, notification_idx, |window| {
+            on_our_window(stringify!($name), win, |guard| {
+                $form(guard, $($request,)? target_rank, notification_idx, |window| {
                     args::transfer(window, $kind, origin(), target())
                 })
             })
@@ -258,8 +250,8 @@ pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
     notification_idx: c_int,
     win: MPI_Win,
 ) -> c_int {
-    on_our_window("MPIX_Fetch_and_op_notify", win, |guard, window| {
-        communicate(guard, window, target_rank, notification_idx, |window| {
+    on_our_window("MPIX_Fetch_and_op_notify", win, |guard| {
+        communicate(guard, target_rank, notification_idx, |window| {
             args::fetch_and_op(
                 window,
                 origin_addr,
@@ -288,8 +280,8 @@ pub unsafe extern "C" fn MPIX_Compare_and_swap_notify(
     notification_idx: c_int,
     win: MPI_Win,
 ) -> c_int {
-    on_our_window("MPIX_Compare_and_swap_notify", win, |guard, window| {
-        communicate(guard, window, target_rank, notification_idx, |window| {
+    on_our_window("MPIX_Compare_and_swap_notify", win, |guard| {
+        communicate(guard, target_rank, notification_idx, |window| {
             let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
             args::compare_and_swap(window, buffers, datatype, target_rank, target_disp)
         })
@@ -306,8 +298,8 @@ pub unsafe extern "C" fn MPIX_Notify(
     notification_idx: c_int,
     win: MPI_Win,
 ) -> c_int {
-    on_our_window("MPIX_Notify", win, |guard, window| {
-        communicate(guard, window, target_rank, notification_idx, |_| Ok(None))
+    on_our_window("MPIX_Notify", win, |guard| {
+        communicate(guard, target_rank, notification_idx, |_| Ok(None))
     })
 }
 

@@ -13,7 +13,6 @@
 pub(super) mod looks;
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
@@ -25,7 +24,7 @@ use super::sys::*;
 use crate::engine::{Arrival, ExpectationId, Standing};
 use crate::runtime::notices::{NotStarted, State, look};
 use crate::runtime::progress::{Often, step};
-use crate::runtime::{Guard, HostHandle, Window, enter};
+use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
 /// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host
 /// could not.
@@ -35,7 +34,7 @@ use crate::runtime::{Guard, HostHandle, Window, enter};
 pub(crate) unsafe fn make(
     guard: &mut Guard,
     window: HostHandle,
-    source: Option<(NonNull<Window>, ExpectationId)>,
+    source: Option<(WindowId, ExpectationId)>,
     request: *mut MPI_Request,
 ) -> Option<()> {
     let mut made = MPI_REQUEST_NULL;
@@ -56,7 +55,8 @@ pub(crate) unsafe fn make(
 
 /// How a request stands, if it is one of ours and active.
 fn active(request: MPI_Request) -> Option<State> {
-    enter().notices.state(request.key()).filter(|state| *state != State::Idle)
+    let guard = enter();
+    guard.notices.state(&guard.windows, request.key()).filter(|state| *state != State::Idle)
 }
 
 fn is_met(request: MPI_Request) -> bool {
@@ -69,9 +69,10 @@ fn is_met(request: MPI_Request) -> bool {
 /// `status` is a place for a status, or MPI_STATUS_IGNORE.
 unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> Result<(), Fault> {
     let mut guard = enter();
-    let state = guard.notices.state(request.key());
+    let runtime = &mut *guard;
+    let state = runtime.notices.state(&runtime.windows, request.key());
     let fault = if let Some(State::Failed(why)) = state { Some(Fault::broken(why)) } else { None };
-    guard.notices.rest(request.key());
+    runtime.notices.rest(&mut runtime.windows, request.key());
     drop(guard);
     match state {
         // SAFETY: the caller's promise.
@@ -169,8 +170,7 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
         // SAFETY: as above.
         return Some(unsafe { finish_one("MPI_Wait", ours, status) });
     };
-    // SAFETY: found under this guard.
-    if unsafe { window.as_ref() }.engine.standing(id) == Standing::Idle {
+    if guard[window].engine.standing(id) == Standing::Idle {
         return None;
     }
     let (mut met, mut often) = (None, Often::default());
@@ -258,7 +258,10 @@ impl Mixed {
         let list = unsafe { std::slice::from_raw_parts(requests, len) };
         let guard = enter();
         let is_active = |request: &MPI_Request| {
-            guard.notices.state(request.key()).is_some_and(|state| state != State::Idle)
+            guard
+                .notices
+                .state(&guard.windows, request.key())
+                .is_some_and(|state| state != State::Idle)
         };
         let ours: SmallVec<[_; 16]> = list
             .iter()
@@ -586,7 +589,11 @@ unsafe fn start_list(
         return None;
     }
     let refused = list.iter().zip(&ours).filter(|(_, ours)| **ours).find_map(|(request, _)| {
-        guard.notices.may_start(request.key()).err().map(|reason| (*request, reason))
+        guard
+            .notices
+            .may_start(&guard.windows, request.key())
+            .err()
+            .map(|reason| (*request, reason))
     });
     drop(guard);
     if let Some((request, reason)) = refused {
@@ -595,10 +602,11 @@ unsafe fn start_list(
     for (request, ours) in list.iter_mut().zip(ours) {
         if ours {
             let mut guard = enter();
-            let started = guard.notices.start(request.key());
-            if let Some(window) = guard.notices.window_of(request.key()) {
+            let runtime = &mut *guard;
+            let started = runtime.notices.start(&mut runtime.windows, request.key());
+            if let Some((window, _)) = runtime.notices.waits_on(request.key()) {
                 // For the calls of the host, which drive what waits.
-                guard.windows.ours(window);
+                runtime.windows.attend(window);
             }
             drop(guard);
             if let Err(reason) = started {
@@ -627,22 +635,20 @@ pub(super) unsafe fn start(request: *mut MPI_Request) -> Option<c_int> {
     // SAFETY: the application's arguments.
     let ours = unsafe { *request };
     let mut guard = enter();
-    let Some((mut window, id)) = guard.notices.waits_on(ours.key()) else {
+    let Some((window, id)) = guard.notices.waits_on(ours.key()) else {
         drop(guard);
         // SAFETY: as above.
         return unsafe { start_list(CALL, 1, request) };
     };
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let found = unsafe { window.as_mut() };
+    let found = &mut guard[window];
     if found.engine.standing(id) != Standing::Idle {
         drop(guard);
         return Some(refuse(CALL, ours, NotStarted::Active));
     }
     look(found);
     found.engine.start_expecting(id);
-    let handle = found.handle;
     // For the calls of the host, which drive what waits.
-    guard.windows.ours(handle);
+    guard.windows.attend(window);
     Some(MPI_SUCCESS)
 }
 
@@ -663,11 +669,14 @@ pub(super) unsafe fn free(request: *mut MPI_Request) -> Option<c_int> {
     if request.is_null() {
         return None;
     }
+    let mut guard = enter();
+    let runtime = &mut *guard;
     // SAFETY: the application's arguments.
     unsafe {
-        if !enter().notices.remove((*request).key()) {
+        if !runtime.notices.remove(&mut runtime.windows, (*request).key()) {
             return None;
         }
+        drop(guard);
         Some(PMPI_Request_free(request))
     }
 }

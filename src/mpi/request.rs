@@ -16,7 +16,6 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
@@ -26,8 +25,8 @@ use super::hook;
 use super::sys::*;
 use crate::engine::RequestId;
 use crate::engine::slab::{Key, Slab};
-use crate::runtime::window::HandleHasher;
-use crate::runtime::{Ending, HostRequest, Window, process};
+use crate::runtime::registry::HandleHasher;
+use crate::runtime::{Ending, HostRequest, WindowId, process};
 
 /// Generalized requests that the application has, or that are pending, or still held by the host
 /// [RQ-3]. Spare ones are given out before another is made, so the host never has more than the
@@ -51,7 +50,7 @@ struct Held {
     /// A call of ours waits for it, and the host is not to be told.
     awaited: bool,
     /// What the application waits for, until it has ended.
-    source: Option<(NonNull<Window>, RequestId)>,
+    source: Option<(WindowId, RequestId)>,
     /// What calls that complete it tell.
     fault: Option<Fault>,
 }
@@ -115,8 +114,7 @@ struct Table {
 
 // SAFETY: `contents` is reached in `Table::with` alone, by one thread at a time: under
 // MPI_THREAD_MULTIPLE by the one that has set `inside` from false to true, below that level by the
-// only one that MPI lets call. The host's handles may be used in any thread, and windows by whoever
-// has the guard.
+// only one that MPI lets call. The host's handles may be used in any thread.
 unsafe impl Sync for Table {}
 
 static TABLE: Table = Table {
@@ -287,7 +285,7 @@ fn tell_host(request: MPI_Request) {
 }
 
 /// Notes what a pending request stands for.
-pub(crate) fn bind(number: HostRequest, window: NonNull<Window>, id: RequestId) {
+pub(crate) fn bind(number: HostRequest, window: WindowId, id: RequestId) {
     TABLE.change(number, |held| held.source = Some((window, id)));
 }
 
@@ -298,7 +296,7 @@ pub(crate) fn none_given() -> bool {
 }
 
 /// What a request stands for that is one of ours and has not ended.
-pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, NonNull<Window>, RequestId)> {
+pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, WindowId, RequestId)> {
     TABLE.with(|contents| {
         let number = contents.find(request.key())?;
         let (window, id) = contents.get(number)?.1.source?;

@@ -2,15 +2,15 @@
 //! ones.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 
 use super::args::{self, Buffer, Target};
-use super::call::{Done, admit, count_call, deliver, on_window};
+use super::call::{Done, admit, deliver, on_window};
 use super::error::Fault;
 use super::host::exports;
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome, SyncError};
+use crate::runtime::progress::sweep;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
 /// Issues one operation.
@@ -45,34 +45,32 @@ fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
 #[inline(always)]
 fn communicate(
     mut guard: Guard,
-    mut window: NonNull<Window>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    if let Some(op) = make(ours)? {
-        issue(ours, &op)?;
-        ours.open_shortcut(op.target);
+    let window = guard.windows.called();
+    if let Some(op) = make(window)? {
+        issue(window, &op)?;
+        window.open_fast_path(op.target);
     }
-    count_call(&mut guard, window);
+    if window.count_call() {
+        sweep(&mut guard);
+    }
     Ok(())
 }
 
 /// Checks and issues one operation that has a request.
 #[inline(always)]
 fn communicate_request(
-    guard: Guard,
-    mut window: NonNull<Window>,
+    mut guard: Guard,
     request: *mut MPI_Request,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
     admit(request)?;
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
-    let made = make(ours)?;
-    let outcome = issue_request(ours, made)?;
-    // SAFETY: `admit` has seen the place, and the window was found under this guard.
-    unsafe { deliver(guard, window, outcome, Scope::Operation, request) }
+    let window = guard.windows.called();
+    let made = make(window)?;
+    let outcome = issue_request(window, made)?;
+    // SAFETY: `admit` has checked that `request` is not NULL; MPI gives it room for a request.
+    unsafe { deliver(guard, outcome, Scope::Operation, request) }
 }
 
 /// All calls that have counts, for one type of count.
@@ -114,7 +112,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard, window| $form(guard, window, $($request,)? |window| args::transfer(window, $kind, origin(), target())),
+                |guard| $form(guard, $($request,)? |window| args::transfer(window, $kind, origin(), target())),
                 // SAFETY: the application's arguments, passed on.
                 || unsafe {
                     $host(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
@@ -142,7 +140,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard, window| $form(guard, window, $($request,)? |window| args::accumulate(
+                |guard| $form(guard, $($request,)? |window| args::accumulate(
                     window,
                     Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
                     Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype },
@@ -175,7 +173,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard, window| $form(guard, window, $($request,)? |window| args::get_accumulate(
+                |guard| $form(guard, $($request,)? |window| args::get_accumulate(
                     window,
                     Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
                     Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype },
@@ -230,8 +228,8 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     on_window(
         "MPI_Fetch_and_op",
         win,
-        |guard, window| {
-            communicate(guard, window, |window| {
+        |guard| {
+            communicate(guard, |window| {
                 args::fetch_and_op(
                     window,
                     origin_addr,
@@ -267,8 +265,8 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     on_window(
         "MPI_Compare_and_swap",
         win,
-        |guard, window| {
-            communicate(guard, window, |window| {
+        |guard| {
+            communicate(guard, |window| {
                 let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
                 args::compare_and_swap(window, buffers, datatype, target_rank, target_disp)
             })

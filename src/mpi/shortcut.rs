@@ -5,13 +5,12 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use super::args::{Buffer, Target};
-use super::call::CALLS_PER_SWEEP;
 use super::datatype::predefined;
 use super::sys::*;
 use crate::engine::OpKind;
+use crate::runtime::fast_path::{self, MappedTarget};
 use crate::runtime::process::{enter_alone, multiple};
-use crate::runtime::shortcut::{self, Place};
-use crate::runtime::{HostHandle, Window};
+use crate::runtime::{Guard, HostHandle, Window};
 use crate::transport::kernel::copy;
 
 /// Calls of a thread between two that enter: a program may do nothing else for long [PR-1].
@@ -58,18 +57,30 @@ pub(crate) unsafe fn notified(
     target: Target,
     index: c_int,
 ) -> bool {
-    let copy_and_tell = || {
-        let (rank, len) = dense(origin, target)?;
-        let index = u32::try_from(index).ok()?;
-        alone(window, rank, |ours, place| {
-            let counter = ours.port.counter_of(rank, index)?;
-            // SAFETY: the caller's promise; the port has mapped the place.
-            unsafe { carry(kind, origin, target, place, len) }?;
-            counter.raise();
-            Some(())
-        })
-    };
-    !multiple() && copy_and_tell().is_some()
+    // SAFETY: the arguments are those of the application's call.
+    !multiple() && unsafe { copy_and_raise(window, kind, origin, target, index) }.is_some()
+}
+
+/// # Safety
+/// As [`transfer`].
+#[inline(always)]
+unsafe fn copy_and_raise(
+    window: MPI_Win,
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+    index: c_int,
+) -> Option<()> {
+    let (rank, len) = dense(origin, target)?;
+    let index = u32::try_from(index).ok()?;
+    let mut guard = enter_alone()?;
+    let (ours, memory) = direct(&mut guard, window, rank)?;
+    let counter = ours.port.counter_of(rank, index)?;
+    // SAFETY: the arguments are those of the application's call, and the port has mapped `memory`.
+    unsafe { carry(kind, origin, target, memory, len) }?;
+    counter.raise();
+    _ = ours.count_call();
+    Some(())
 }
 
 /// Bytes up to which the place for a notification is claimed before the copy. Claiming is an atomic
@@ -91,24 +102,35 @@ pub(crate) unsafe fn told(
     target: Target,
     tag: c_int,
 ) -> bool {
-    let copy_and_tell = || {
-        let (rank, len) = dense(origin, target)?;
-        let tag = u32::try_from(tag).ok()?;
-        alone(window, rank, |ours, place| {
-            let there = reach(origin, target, place, len)?;
-            let early =
-                if len <= CLAIMED_FIRST { Some(ours.port.claim_tag(rank, tag)?) } else { None };
-            // SAFETY: the caller's promise; the place was checked, in memory that the port has
-            // mapped.
-            unsafe { move_bytes(kind, origin, there, len) };
-            match early {
-                Some(claimed) => claimed.publish(),
-                None => ours.port.claim_tag(rank, tag)?.publish(),
-            }
-            Some(())
-        })
-    };
-    !multiple() && copy_and_tell().is_some()
+    // SAFETY: the arguments are those of the application's call.
+    !multiple() && unsafe { copy_and_tell(window, kind, origin, target, tag) }.is_some()
+}
+
+/// # Safety
+/// As [`transfer`].
+#[inline(always)]
+unsafe fn copy_and_tell(
+    window: MPI_Win,
+    kind: OpKind,
+    origin: Buffer,
+    target: Target,
+    tag: c_int,
+) -> Option<()> {
+    let (rank, len) = dense(origin, target)?;
+    let tag = u32::try_from(tag).ok()?;
+    let mut guard = enter_alone()?;
+    let (ours, memory) = direct(&mut guard, window, rank)?;
+    let there = reach(origin, target, memory, len)?;
+    let early = if len <= CLAIMED_FIRST { Some(ours.port.claim_tag(rank, tag)?) } else { None };
+    // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
+    // origin's buffer is the application's for as many.
+    unsafe { move_bytes(kind, origin, there, len) };
+    match early {
+        Some(claimed) => claimed.publish(),
+        None => ours.port.claim_tag(rank, tag)?.publish(),
+    }
+    _ = ours.count_call();
+    Some(())
 }
 
 /// For calls that have none.
@@ -136,7 +158,7 @@ pub(crate) unsafe fn not_notified(_: MPI_Win, _: OpKind, _: Buffer, _: Target, _
 #[inline(never)]
 unsafe fn copy_among(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target) -> Option<()> {
     let (rank, len) = dense(origin, target)?;
-    let place = shortcut::look(window.key(), rank)?;
+    let place = fast_path::look(window.key(), rank)?;
     let calls = CALLS.get().wrapping_add(1);
     CALLS.set(calls);
     if calls.is_multiple_of(CALLS_PER_ENTRY) {
@@ -153,31 +175,27 @@ unsafe fn copy_among(window: MPI_Win, kind: OpKind, origin: Buffer, target: Targ
 #[inline(always)]
 unsafe fn copy_alone(window: MPI_Win, kind: OpKind, origin: Buffer, target: Target) -> Option<()> {
     let (rank, len) = dense(origin, target)?;
-    // SAFETY: the caller's promise; the port has mapped the place.
-    alone(window, rank, |_, place| unsafe { carry(kind, origin, target, place, len) })
+    let mut guard = enter_alone()?;
+    let (ours, memory) = direct(&mut guard, window, rank)?;
+    // SAFETY: the arguments are those of the application's call, and the port has mapped `memory`.
+    unsafe { carry(kind, origin, target, memory, len) }?;
+    _ = ours.count_call();
+    Some(())
 }
 
-/// Does `what` with a target of a window whose operations are copies just now. The shortest way
-/// through: it cannot panic, so nothing has to be caught, and its arguments stay in registers.
+/// A window whose operations to `rank` are copies just now, and that target's memory. `None` also
+/// if it is time to sweep. This is the shortest way through: it cannot panic, so nothing has to be
+/// caught.
 #[inline(always)]
-fn alone(
-    window: MPI_Win,
-    rank: u32,
-    what: impl FnOnce(&Window, Place) -> Option<()>,
-) -> Option<()> {
-    let guard = enter_alone()?;
-    let mut ours = guard.windows.hot(HostHandle(window.key()))?;
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { ours.as_mut() };
-    let calls = ours.calls.wrapping_add(1);
-    if calls.is_multiple_of(CALLS_PER_SWEEP)
+fn direct(guard: &mut Guard, window: MPI_Win, rank: u32) -> Option<(&mut Window, MappedTarget)> {
+    let ours = guard.windows.last(HostHandle(window.key()))?;
+    if ours.sweep_is_due()
         || !(ours.engine.goes_directly(rank) || goes_directly_from_now(ours, rank))
     {
         return None;
     }
-    what(ours, ours.port.place_of(rank)?)?;
-    ours.calls = calls;
-    Some(())
+    let memory = ours.port.mapped_target(rank)?;
+    Some((ours, memory))
 }
 
 /// For the first operation of an epoch to a target, and where operations are no copies.
@@ -205,7 +223,7 @@ unsafe fn carry(
     kind: OpKind,
     origin: Buffer,
     target: Target,
-    place: Place,
+    place: MappedTarget,
     len: u64,
 ) -> Option<()> {
     let there = reach(origin, target, place, len)?;
@@ -217,7 +235,7 @@ unsafe fn carry(
 
 /// Where the target's bytes are. Nothing if they would not lie within its memory.
 #[inline(always)]
-fn reach(origin: Buffer, target: Target, place: Place, len: u64) -> Option<*mut u8> {
+fn reach(origin: Buffer, target: Target, place: MappedTarget, len: u64) -> Option<*mut u8> {
     let at = u64::try_from(target.disp).ok()?.checked_mul(place.unit)?;
     if at > place.size || len > place.size - at || origin.address.is_null() {
         return None;

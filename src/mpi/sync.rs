@@ -5,7 +5,6 @@
 //! may be mixed in one epoch [EP-2].
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence as memory_fence};
 
 use smallvec::SmallVec;
@@ -18,7 +17,7 @@ use super::sys::*;
 use crate::engine::{self, Assert, LockHeld, LockMode, Outcome};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
-use crate::runtime::window::is_left_to_host;
+use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HostHandle, Window, with_port};
 
 /// What a call of the engine comes to.
@@ -105,7 +104,7 @@ pub(crate) fn post(window: &mut Window, group: MPI_Group, assert: c_int) -> Done
 
 /// `MPI_Win_start`.
 pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
-    window.close_shortcuts();
+    window.close_fast_path();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let group = ranks(window, group)?;
     Ok(with_port!(&mut window.port, port => window.engine.start(port, &group, assert))?)
@@ -114,7 +113,7 @@ pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Don
 /// `MPI_Win_fence`.
 #[inline(always)]
 pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
-    window.close_shortcuts();
+    window.close_fast_path();
     let assert = assertion(
         assert,
         MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED,
@@ -150,7 +149,7 @@ pub(crate) fn lock(
     rank: c_int,
     assert: c_int,
 ) -> Checked<Option<u32>> {
-    window.close_shortcuts();
+    window.close_fast_path();
     let mode = if kind == MPI_LOCK_SHARED {
         LockMode::Shared
     } else if kind == MPI_LOCK_EXCLUSIVE {
@@ -171,7 +170,7 @@ pub(crate) fn lock(
 /// `MPI_Win_lock_all`, without waiting, on behalf of `call`.
 #[inline(always)]
 pub(crate) fn lock_all(window: &mut Window, call: &str, assert: c_int) -> Done {
-    window.close_shortcuts();
+    window.close_fast_path();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?;
     note_lock(window, call);
@@ -181,7 +180,7 @@ pub(crate) fn lock_all(window: &mut Window, call: &str, assert: c_int) -> Done {
 /// `MPI_Win_unlock`.
 #[inline(always)]
 pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
-    window.close_shortcuts();
+    window.close_fast_path();
     match args::rank(window, rank, OUTSIDE)? {
         Some(rank) => Ok(with_port!(&mut window.port, port => window.engine.unlock(port, rank))?),
         None => Ok(Outcome::Complete),
@@ -191,7 +190,7 @@ pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
 /// `MPI_Win_complete`.
 #[inline(always)]
 pub(crate) fn complete(window: &mut Window) -> Checked<Outcome> {
-    window.close_shortcuts();
+    window.close_fast_path();
     Ok(with_port!(&mut window.port, port => window.engine.complete(port))?)
 }
 
@@ -204,7 +203,7 @@ pub(crate) fn wait(window: &mut Window) -> Checked<Outcome> {
 /// `MPI_Win_unlock_all`.
 #[inline(always)]
 pub(crate) fn unlock_all(window: &mut Window) -> Checked<Outcome> {
-    window.close_shortcuts();
+    window.close_fast_path();
     Ok(with_port!(&mut window.port, port => window.engine.unlock_all(port))?)
 }
 
@@ -243,17 +242,7 @@ fn blocking(
     body: impl FnOnce(&mut Window) -> Checked<Outcome>,
     host: impl FnOnce() -> c_int,
 ) -> c_int {
-    on_window(
-        call,
-        window,
-        |guard, mut ours| {
-            // SAFETY: found under this guard, and no other reference to it is alive.
-            let outcome = body(unsafe { ours.as_mut() })?;
-            drop(block(guard, ours, outcome, target)?);
-            Ok(())
-        },
-        host,
-    )
+    on_window(call, window, |guard| block(guard, target, body), host)
 }
 
 /// A call that opens an epoch, to the processes of `group` if it takes one, and never waits.
@@ -270,13 +259,7 @@ fn opening(
     {
         return code;
     }
-    on_window(
-        call,
-        window,
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        |_guard, mut ours| body(unsafe { ours.as_mut() }),
-        host,
-    )
+    on_window(call, window, |mut guard| body(guard.windows.called()), host)
 }
 
 /// Interposes one blocking call on a window.
@@ -325,10 +308,19 @@ interpose! {
 /// Waits until every open lock is held, where a blocking lock call must [EP-10].
 #[inline(always)]
 fn wait_for_earlier_locks(mut guard: Guard) -> Guard {
-    while engine::earlier_locks_first(multiple())
-        && let Some(window) = guard.windows.awaiting_lock()
-    {
-        guard = wait_until(guard, window, |window| !window.awaits_open_lock());
+    if engine::earlier_locks_first(multiple()) && guard.windows.awaiting_lock().is_some() {
+        wait_for_locks(guard)
+    } else {
+        guard
+    }
+}
+
+#[inline(never)]
+fn wait_for_locks(mut guard: Guard) -> Guard {
+    let called = guard.windows.called_id();
+    while let Some(id) = guard.windows.awaiting_lock() {
+        guard = wait_until(guard, id, |window| !window.awaits_open_lock());
+        guard.windows.call_again(called);
     }
     guard
 }
@@ -347,19 +339,17 @@ pub unsafe extern "C" fn MPI_Win_lock(
     on_window(
         "MPI_Win_lock",
         win,
-        |guard, mut ours| {
-            let guard = wait_for_earlier_locks(guard);
-            // SAFETY: found under a guard that is not given up below MPI_THREAD_MULTIPLE but to
-            // wait; no call of this thread can free the window meanwhile, and no other reference to
-            // it is alive.
-            let window = unsafe { ours.as_mut() };
+        |guard| {
+            let mut guard = wait_for_earlier_locks(guard);
+            let window = guard.windows.called();
             let Some(target) = lock(window, "MPI_Win_lock", lock_type, rank, assert)? else {
                 return Ok(());
             };
             if let Some(held) =
                 LockHeld::after_lock(target, window.port.load_store(target), multiple())
             {
-                drop(wait_unless_broken(guard, ours, |window| held.is_seen(&window.engine))?);
+                let id = guard.windows.called_id();
+                drop(wait_unless_broken(guard, id, |window| held.is_seen(&window.engine))?);
             }
             Ok(())
         },
@@ -378,12 +368,12 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
     on_window(
         "MPI_Win_lock_all",
         win,
-        |guard, mut ours| {
-            let guard = wait_for_earlier_locks(guard);
-            // SAFETY: as in `MPI_Win_lock`.
-            lock_all(unsafe { ours.as_mut() }, "MPI_Win_lock_all", assert)?;
+        |guard| {
+            let mut guard = wait_for_earlier_locks(guard);
+            lock_all(guard.windows.called(), "MPI_Win_lock_all", assert)?;
             let held = LockHeld::after_lock_all();
-            drop(wait_unless_broken(guard, ours, |window| held.is_seen(&window.engine))?);
+            let id = guard.windows.called_id();
+            drop(wait_unless_broken(guard, id, |window| held.is_seen(&window.engine))?);
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.
@@ -400,19 +390,18 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
     on_window(
         "MPI_Win_test",
         win,
-        |guard, mut ours| {
+        |mut guard| {
             if flag.is_null() {
                 return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
             }
-            // SAFETY: found under this guard, and no other reference to it is alive.
-            let window = unsafe { ours.as_mut() };
+            let window = guard.windows.called();
             let over = with_port!(&mut window.port, port => window.engine.test(port))?;
             if !over {
                 if window.port.is_broken() {
                     // What `MPI_Win_wait` leaves behind then: nothing is open, and nobody waits.
                     _ = wait(window)?;
                 }
-                nothing_yet(guard, ours)?;
+                nothing_yet(guard)?;
             }
             // SAFETY: checked above; MPI gives it room for an int.
             unsafe { flag.write(c_int::from(over)) };
@@ -432,7 +421,7 @@ pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
     on_window(
         "MPI_Win_sync",
         win,
-        |mut guard, _: NonNull<Window>| {
+        |mut guard| {
             memory_fence(Ordering::SeqCst);
             // A program may poll memory with nothing but this call [PR-1].
             sweep(&mut guard);

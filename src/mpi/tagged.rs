@@ -51,9 +51,9 @@ macro_rules! tagged {
             if unsafe { $short(win, $kind, origin(), target(), tag) } {
                 return MPI_SUCCESS;
             }
-            on_our_window(stringify!($name), win, |guard, window| {
+            on_our_window(stringify!($name), win, |guard| {
                 let behind = |window: &mut Window| notification(window, target_rank, tag);
-                $form(guard, window, $($request,)? behind, |window| args::transfer(window, $kind, origin(), target()))
+                $form(guard, $($request,)? behind, |window| args::transfer(window, $kind, origin(), target()))
             })
         }
         exports! {

@@ -14,15 +14,17 @@
 #![cfg_attr(not(feature = "host"), allow(dead_code, unused_imports))]
 
 pub mod config;
+#[doc(hidden)]
+pub mod fast_path;
 pub(crate) mod notices;
 pub(crate) mod process;
 pub(crate) mod progress;
-#[doc(hidden)]
-pub mod shortcut;
+pub(crate) mod registry;
 pub(crate) mod thread;
 pub(crate) mod transport;
 pub(crate) mod window;
 
 pub(crate) use process::{Guard, enter};
+pub(crate) use registry::HandleState;
 pub(crate) use transport::{Transport, with_port};
-pub(crate) use window::{Ending, Entry, Hints, HostHandle, HostRequest, Scope, Window};
+pub(crate) use window::{Ending, Hints, HostHandle, HostRequest, Scope, Window, WindowId};

@@ -5,13 +5,13 @@
 //! empty, nobody asks.
 
 use std::hash::BuildHasherDefault;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
+use super::registry::{HandleHasher, Registry};
 use super::transport::with_port;
-use super::window::{HandleHasher, HostHandle, Window};
+use super::window::{HostHandle, Window, WindowId};
 use crate::engine::{Arrival, ExpectationId, Standing};
 
 /// Requests in the table, for a look without entering.
@@ -49,7 +49,7 @@ pub(crate) enum NotStarted {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// Notifications on a window.
-    Window(NonNull<Window>, ExpectationId),
+    Window(WindowId, ExpectationId),
     /// `MPI_PROC_NULL`: nothing.
     Nobody,
     /// The window is gone.
@@ -67,12 +67,10 @@ struct Notice {
 
 impl Notice {
     #[inline]
-    fn state(&self) -> State {
+    fn state(&self, windows: &Registry) -> State {
         match self.source {
             Source::Window(window, id) => {
-                // SAFETY: the table is reached through the guard, windows that it names are live
-                // (`forget`), and no other reference is alive while a call asks.
-                let window = unsafe { window.as_ref() };
+                let window = &windows[window];
                 match window.engine.standing(id) {
                     Standing::Idle => State::Idle,
                     Standing::Waiting(_) if window.port.is_broken() => {
@@ -106,7 +104,7 @@ impl Notices {
         &mut self,
         request: u64,
         handle: HostHandle,
-        source: Option<(NonNull<Window>, ExpectationId)>,
+        source: Option<(WindowId, ExpectationId)>,
     ) {
         let source = source.map_or(Source::Nobody, |(window, id)| Source::Window(window, id));
         self.table.insert(request, Notice { handle, source, state: State::Idle });
@@ -123,7 +121,7 @@ impl Notices {
     }
 
     /// What a request waits for on which window.
-    pub(crate) fn waits_on(&self, request: u64) -> Option<(NonNull<Window>, ExpectationId)> {
+    pub(crate) fn waits_on(&self, request: u64) -> Option<(WindowId, ExpectationId)> {
         match self.table.get(&request)?.source {
             Source::Window(window, id) => Some((window, id)),
             Source::Nobody | Source::Gone => None,
@@ -132,20 +130,19 @@ impl Notices {
 
     /// How a request stands.
     #[inline]
-    pub(crate) fn state(&self, request: u64) -> Option<State> {
-        self.table.get(&request).map(Notice::state)
+    pub(crate) fn state(&self, windows: &Registry, request: u64) -> Option<State> {
+        self.table.get(&request).map(|notice| notice.state(windows))
     }
 
     /// Starts a request that is known. Its window is to be attended.
-    pub(crate) fn start(&mut self, request: u64) -> Result<(), NotStarted> {
-        if self.state(request) != Some(State::Idle) {
+    pub(crate) fn start(&mut self, windows: &mut Registry, request: u64) -> Result<(), NotStarted> {
+        if self.state(windows, request) != Some(State::Idle) {
             return Err(NotStarted::Active);
         }
         let Some(notice) = self.table.get_mut(&request) else { return Err(NotStarted::Gone) };
         match notice.source {
-            Source::Window(mut window, id) => {
-                // SAFETY: as in `state`.
-                let window = unsafe { window.as_mut() };
+            Source::Window(window, id) => {
+                let window = &mut windows[window];
                 look(window);
                 window.engine.start_expecting(id);
             }
@@ -156,8 +153,8 @@ impl Notices {
     }
 
     /// True if a request can be started.
-    pub(crate) fn may_start(&self, request: u64) -> Result<(), NotStarted> {
-        match (self.table.get(&request), self.state(request)) {
+    pub(crate) fn may_start(&self, windows: &Registry, request: u64) -> Result<(), NotStarted> {
+        match (self.table.get(&request), self.state(windows, request)) {
             (Some(Notice { source: Source::Gone, .. }), Some(State::Idle)) => Err(NotStarted::Gone),
             (_, Some(State::Idle)) => Ok(()),
             _ => Err(NotStarted::Active),
@@ -166,17 +163,13 @@ impl Notices {
 
     /// The application has been told that a request is complete: it may be started again, unless it
     /// has failed.
-    pub(crate) fn rest(&mut self, request: u64) {
-        let state = self.state(request);
+    pub(crate) fn rest(&mut self, windows: &mut Registry, request: u64) {
+        let state = self.state(windows, request);
         let Some(notice) = self.table.get_mut(&request) else { return };
         match (state, notice.source) {
-            (Some(State::Met(_)), Source::Window(mut window, id)) => {
-                // SAFETY: as in `state`.
-                unsafe { window.as_mut() }.engine.rest(id)
-            }
-            (Some(State::Failed(_)), Source::Window(mut window, id)) => {
-                // SAFETY: as in `state`.
-                unsafe { window.as_mut() }.engine.abandon(id);
+            (Some(State::Met(_)), Source::Window(window, id)) => windows[window].engine.rest(id),
+            (Some(State::Failed(_)), Source::Window(window, id)) => {
+                windows[window].engine.abandon(id);
                 (notice.source, notice.state) = (Source::Gone, State::Idle);
             }
             (Some(State::Met(_) | State::Failed(_)), _) => notice.state = State::Idle,
@@ -185,11 +178,10 @@ impl Notices {
     }
 
     /// The application has freed a request. True if it was one of ours.
-    pub(crate) fn remove(&mut self, request: u64) -> bool {
+    pub(crate) fn remove(&mut self, windows: &mut Registry, request: u64) -> bool {
         let Some(notice) = self.table.remove(&request) else { return false };
-        if let Source::Window(mut window, id) = notice.source {
-            // SAFETY: as in `state`.
-            unsafe { window.as_mut() }.engine.abandon(id);
+        if let Source::Window(window, id) = notice.source {
+            windows[window].engine.abandon(id);
         }
         self.note();
         true
@@ -197,10 +189,10 @@ impl Notices {
 
     /// A window goes, on which nothing waits, or which is broken: its requests stay, and cannot be
     /// started again.
-    pub(crate) fn forget(&mut self, window: NonNull<Window>) {
+    pub(crate) fn forget(&mut self, windows: &Registry, window: WindowId) {
         self.table.retain(|_, notice| {
             if matches!(notice.source, Source::Window(of, _) if of == window) {
-                (notice.state, notice.source) = (notice.state(), Source::Gone);
+                (notice.state, notice.source) = (notice.state(windows), Source::Gone);
             }
             true
         });

@@ -1,12 +1,13 @@
 //! The one state of the process and the flag that guards it.
 
 use std::cell::UnsafeCell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Index, IndexMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::config::Settings;
 use super::notices::Notices;
-use super::window::{Ending, HostRequest, Registry};
+use super::registry::Registry;
+use super::window::{Ending, HostRequest, Window, WindowId};
 
 /// What the runtime needs of the host.
 #[derive(Clone, Copy)]
@@ -155,5 +156,20 @@ impl DerefMut for Guard {
     fn deref_mut(&mut self) -> &mut State {
         // SAFETY: as in `deref`; the guard is borrowed exclusively.
         unsafe { &mut *PROCESS.state.get() }
+    }
+}
+
+impl Index<WindowId> for Guard {
+    type Output = Window;
+    #[inline(always)]
+    fn index(&self, id: WindowId) -> &Window {
+        &self.windows[id]
+    }
+}
+
+impl IndexMut<WindowId> for Guard {
+    #[inline(always)]
+    fn index_mut(&mut self, id: WindowId) -> &mut Window {
+        &mut self.windows[id]
     }
 }

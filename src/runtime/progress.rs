@@ -1,10 +1,10 @@
 //! Sweeps over all windows, and the loop in which every blocking call waits.
 
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
-use super::window::{Attended, Window, nothing_attended};
+use super::registry::{Attended, nothing_attended};
+use super::window::{Window, WindowId};
 use crate::transport::shm;
 
 /// Windows that we serve: read by hooks and waits without entering.
@@ -16,8 +16,8 @@ static CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// Notes how many windows are live; called with the guard held whenever that changes.
 pub(crate) fn note_live(state: &State) {
-    TELLABLE.store(state.windows.tellable(), Ordering::Relaxed);
-    let before = LIVE.swap(state.windows.live().len(), Ordering::AcqRel);
+    TELLABLE.store(state.windows.contactable(), Ordering::Relaxed);
+    let before = LIVE.swap(state.windows.len(), Ordering::AcqRel);
     if before == 0 {
         super::thread::wake();
     }
@@ -120,11 +120,7 @@ pub(crate) fn sweep(state: &mut State) -> bool {
     let mut turns = Turns::begin();
     loop {
         match state.windows.attended(at, &host) {
-            Attended::Busy { mut window, moved } => {
-                // SAFETY: the window is live, and the guard (from which `state` comes) is the only
-                // way to it; callers keep pointers only across a sweep, so no other reference is
-                // alive.
-                let window = unsafe { window.as_mut() };
+            Attended::Busy { window, moved } => {
                 if !window.port.drives_host() || turns.next() {
                     any |= window.advance(&host);
                 }
@@ -257,31 +253,24 @@ impl Patience {
 /// waiting calls.
 pub(crate) fn wait_until(
     mut guard: Guard,
-    mut window: NonNull<Window>,
+    id: WindowId,
     mut done: impl FnMut(&mut Window) -> bool,
 ) -> Guard {
     let host: Host = guard.host;
-    {
-        // SAFETY: the caller found `window` in the registry under this guard.
-        let window = unsafe { window.as_mut() };
+    let window = &mut guard[id];
+    if done(window) {
+        return guard;
+    }
+    window.waiting += 1;
+    let mut patience = Patience::new();
+    loop {
+        let window = &mut guard[id];
+        window.advance(&host);
         if done(window) {
+            window.waiting -= 1;
             return guard;
         }
-        window.waiting += 1;
-    }
-    let mut patience = Patience::new();
-    let mut driven;
-    loop {
-        {
-            // SAFETY: `waiting` keeps the window in the registry, and the guard is held.
-            let window = unsafe { window.as_mut() };
-            window.advance(&host);
-            if done(window) {
-                window.waiting -= 1;
-                return guard;
-            }
-            driven = window.port.drives_host();
-        }
+        let driven = window.port.drives_host();
         let round = patience.round();
         if round {
             sweep(&mut guard);
@@ -293,8 +282,7 @@ pub(crate) fn wait_until(
         patience.pause();
         guard = enter();
         if driven {
-            // SAFETY: as above.
-            unsafe { window.as_ref() }.linger();
+            guard[id].linger();
         }
     }
 }
@@ -344,12 +332,9 @@ impl Often {
 
 /// True if no window waits for anything of its own.
 pub(crate) fn all_quiet() -> bool {
-    let guard = enter();
+    let mut guard = enter();
     let host = guard.host;
-    guard.windows.live().iter().all(|window| {
-        let mut window = *window;
-        // SAFETY: as in `sweep`.
-        let window = unsafe { window.as_mut() };
+    guard.windows.iter_mut().all(|window| {
         window.report(&host);
         window.is_settled()
     })

@@ -9,7 +9,7 @@
 
 use std::ffi::CStr;
 
-use super::shortcut::Place;
+use super::fast_path::MappedTarget;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::Ballot;
 use crate::transport::host_mpi::courier::Courier;
@@ -131,14 +131,14 @@ impl Transport {
 
     /// True if put and get are copies by load and store to every target.
     pub(crate) fn is_mapped(&self) -> bool {
-        self.place_of(0).is_some()
+        self.mapped_target(0).is_some()
     }
 
-    /// Where the memory of `rank` is in this process, if it [is mapped](Self::is_mapped).
-    pub(crate) fn place_of(&self, rank: Rank) -> Option<Place> {
+    /// The memory of `rank` in this process, if it [is mapped](Self::is_mapped).
+    pub(crate) fn mapped_target(&self, rank: Rank) -> Option<MappedTarget> {
         match self {
             Transport::Messages(_) => None,
-            Transport::Shm(port) => port.place_of(rank).map(|(base, size, unit)| Place {
+            Transport::Shm(port) => port.place_of(rank).map(|(base, size, unit)| MappedTarget {
                 base: base.0 as u64,
                 size,
                 unit: unit.into(),

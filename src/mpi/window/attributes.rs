@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::mpi::error::boundary;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
-use crate::runtime::{Entry, HostHandle, enter};
+use crate::runtime::{HandleState, HostHandle, enter};
 
 /// Keys of our own, as `mpix_notify.h` has them: numbers that neither host gives out.
 pub(crate) const NOTIFICATION_NUM_SB: c_int = -7301;
@@ -21,6 +21,10 @@ pub(crate) fn is_ours(keyval: c_int) -> bool {
     [NOTIFICATION_NUM_SB, NOTIFICATION_NUM_UB, NOTIFICATION_VALUE_UB].contains(&keyval)
 }
 
+fn address_of<T>(value: &T) -> *mut c_void {
+    std::ptr::from_ref(value).cast_mut().cast()
+}
+
 /// Tells a window's attributes; those that describe the memory of a window of ours are answered
 /// here.
 ///
@@ -34,37 +38,27 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
     flag: *mut c_int,
 ) -> c_int {
     boundary("MPI_Win_get_attr", || {
-        let ours = enter()
+        let mut guard = enter();
+        let ours = guard
             .windows
             .ours(HostHandle(win.key()))
             .filter(|_| !attribute_val.is_null() && !flag.is_null());
-        let found = ours.and_then(|window| {
-            // SAFETY: the window is live, and its attributes do not change; MPI gives out their
-            // addresses, valid until the window is freed.
-            let attributes = unsafe { &raw const (*window.as_ptr()).attributes };
-            // SAFETY: as above.
-            unsafe {
-                Some(match win_keyval {
-                    key if key == MPI_WIN_BASE => (*attributes).base as *mut c_void,
-                    key if key == MPI_WIN_SIZE => (&raw const (*attributes).size).cast_mut().cast(),
-                    key if key == MPI_WIN_DISP_UNIT => {
-                        (&raw const (*attributes).disp_unit).cast_mut().cast()
-                    }
-                    key if key == MPI_WIN_CREATE_FLAVOR => {
-                        (&raw const (*attributes).flavor).cast_mut().cast()
-                    }
-                    key if key == MPI_WIN_MODEL => {
-                        (&raw const (*attributes).model).cast_mut().cast()
-                    }
-                    NOTIFICATION_NUM_SB => {
-                        (&raw const (*attributes).notification_num_sb).cast_mut().cast()
-                    }
-                    NOTIFICATION_NUM_UB => (&raw const MOST_COUNTERS).cast_mut().cast(),
-                    NOTIFICATION_VALUE_UB => (&raw const LARGEST_VALUE).cast_mut().cast(),
-                    _ => return None,
-                })
-            }
+        let found = ours.and_then(|id| {
+            // MPI gives out the addresses of these values, which stay until the window is freed.
+            let attributes = &*guard[id].attributes;
+            Some(match win_keyval {
+                key if key == MPI_WIN_BASE => attributes.base as *mut c_void,
+                key if key == MPI_WIN_SIZE => address_of(&attributes.size),
+                key if key == MPI_WIN_DISP_UNIT => address_of(&attributes.disp_unit),
+                key if key == MPI_WIN_CREATE_FLAVOR => address_of(&attributes.flavor),
+                key if key == MPI_WIN_MODEL => address_of(&attributes.model),
+                NOTIFICATION_NUM_SB => address_of(&attributes.notification_num_sb),
+                NOTIFICATION_NUM_UB => address_of(&MOST_COUNTERS),
+                NOTIFICATION_VALUE_UB => address_of(&LARGEST_VALUE),
+                _ => return None,
+            })
         });
+        drop(guard);
         match found {
             Some(value) => {
                 // SAFETY: MPI gives `attribute_val` room for an address, and `flag` for an int.
@@ -77,7 +71,7 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
             // A window of the host has no counters, and the host does not know the key.
             None if is_ours(win_keyval)
                 && !flag.is_null()
-                && enter().windows.entry(HostHandle(win.key())) == Some(Entry::Host) =>
+                && enter().windows.state(HostHandle(win.key())) == Some(HandleState::Host) =>
             {
                 // SAFETY: as above.
                 unsafe { flag.write(0) };

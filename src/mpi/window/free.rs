@@ -1,7 +1,6 @@
 //! The end of a window.
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use crate::mpi::call::Done;
 use crate::mpi::error::{Fault, Place, boundary, raise};
@@ -11,7 +10,7 @@ use crate::mpi::request;
 use crate::mpi::sys::*;
 use crate::runtime::notices::look;
 use crate::runtime::progress::{note_live, nothing_lives, wait_until};
-use crate::runtime::{Entry, Guard, HostHandle, Window, enter};
+use crate::runtime::{Guard, HandleState, HostHandle, Window, WindowId, enter};
 use crate::transport::Ballot;
 
 /// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any
@@ -32,7 +31,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
         let window = unsafe { *win };
         let handle = HostHandle(window.key());
         let mut guard = enter();
-        let entry = guard.windows.entry(handle);
+        let state = guard.windows.state(handle);
         match guard.windows.ours(handle) {
             Some(ours) => {
                 if let Err(fault) = settle(guard, ours) {
@@ -42,13 +41,13 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
                 // still use the window.
                 let code = unsafe { PMPI_Win_free(win) };
                 if code == MPI_SUCCESS {
-                    discard(handle, ours);
+                    discard(ours);
                 }
                 code
             }
             None => {
                 drop(guard);
-                if entry == Some(Entry::Freed) {
+                if state == Some(HandleState::Freed) {
                     return raise(
                         CALL,
                         Place::World,
@@ -57,7 +56,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
                 }
                 // SAFETY: as above.
                 let code = unsafe { PMPI_Win_free(win) };
-                if code == MPI_SUCCESS && entry == Some(Entry::Host) {
+                if code == MPI_SUCCESS && state == Some(HandleState::Host) {
                     enter().windows.remove_host(handle);
                 }
                 code
@@ -67,13 +66,13 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
 }
 
 /// Agrees that the window can be freed, and completes what is closed.
-fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    let ours = unsafe { window.as_mut() };
+fn settle(mut guard: Guard, id: WindowId) -> Done {
+    let host = guard.host;
+    let ours = &mut guard[id];
     // What has come is given to who waits for it, and then nobody does. Requests outlive the
     // window, so those that are complete, and all of a broken window, end here.
     look(ours);
-    ours.advance(&guard.host);
+    ours.advance(&host);
     let broken = ours.port.is_broken();
     let open = ours.engine.has_open_epoch()
         || ours.engine.awaits_counters()
@@ -86,7 +85,7 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
         () if rests(ours) => Ballot::Ready,
         () => Ballot::Busy,
     };
-    let (mut guard, verdict) = cast(guard, window, ballot);
+    let (mut guard, verdict) = cast(guard, id, ballot);
     match verdict {
         Ballot::Objection => {
             return Err(Fault::new(
@@ -95,18 +94,16 @@ fn settle(guard: Guard, mut window: NonNull<Window>) -> Done {
             ));
         }
         Ballot::Busy => {
-            guard = wait_until(guard, window, rests);
+            guard = wait_until(guard, id, rests);
             // Others may still need this process (to copy for them, on created windows) until they
             // are quiet too.
-            (guard, _) = cast(guard, window, Ballot::Ready);
+            (guard, _) = cast(guard, id, Ballot::Ready);
         }
         Ballot::Ready => {}
     }
-    guard = wait_until(guard, window, |window| window.port.farewell());
+    guard = wait_until(guard, id, |window| window.port.farewell());
     // Whoever waits for one of the last requests has to see that it has ended.
-    let host = guard.host;
-    // SAFETY: this call keeps the window, the guard is held, and no other reference to it is alive.
-    unsafe { window.as_mut() }.report(&host);
+    guard[id].report(&host);
     drop(guard);
     Ok(())
 }
@@ -118,17 +115,16 @@ fn rests(window: &mut Window) -> bool {
 }
 
 /// A collective vote: true if somebody objects. Every process has come to it then.
-pub(crate) fn vote(guard: Guard, window: NonNull<Window>, objection: bool) -> (Guard, bool) {
-    let (guard, verdict) = cast(guard, window, Ballot::unless(objection));
+pub(crate) fn vote(guard: Guard, id: WindowId, objection: bool) -> (Guard, bool) {
+    let (guard, verdict) = cast(guard, id, Ballot::unless(objection));
     (guard, verdict == Ballot::Objection)
 }
 
 /// A collective vote: the highest ballot.
-fn cast(guard: Guard, mut window: NonNull<Window>, ballot: Ballot) -> (Guard, Ballot) {
-    // SAFETY: found under this guard, and no other reference to it is alive.
-    unsafe { window.as_mut() }.port.vote(ballot);
+fn cast(mut guard: Guard, id: WindowId, ballot: Ballot) -> (Guard, Ballot) {
+    guard[id].port.vote(ballot);
     let mut verdict = None;
-    let guard = wait_until(guard, window, |window| {
+    let guard = wait_until(guard, id, |window| {
         verdict = window.port.verdict();
         verdict.is_some()
     });
@@ -137,12 +133,10 @@ fn cast(guard: Guard, mut window: NonNull<Window>, ballot: Ballot) -> (Guard, Ba
 
 /// Lets the calls of other threads leave that wait for a request of this window. All requests have
 /// ended, so each call leaves at its next look.
-fn let_waiters_leave(window: NonNull<Window>) -> Guard {
+fn let_waiters_leave(id: WindowId) -> Guard {
     loop {
         let guard = enter();
-        // SAFETY: `discard` alone ends the window, the guard is held, and no other reference is
-        // alive.
-        if unsafe { window.as_ref() }.waiting == 0 {
+        if guard[id].waiting == 0 {
             return guard;
         }
         drop(guard);
@@ -151,19 +145,20 @@ fn let_waiters_leave(window: NonNull<Window>) -> Guard {
 }
 
 /// Forgets a window of ours whose handle is gone.
-fn discard(handle: HostHandle, window: NonNull<Window>) {
-    let mut guard = let_waiters_leave(window);
-    guard.notices.forget(window);
-    let window = guard.windows.remove_ours(handle, window);
-    note_live(&guard);
-    if guard.windows.live().is_empty() {
+fn discard(id: WindowId) {
+    let mut guard = let_waiters_leave(id);
+    let runtime = &mut *guard;
+    runtime.notices.forget(&runtime.windows, id);
+    let window = runtime.windows.remove_ours(id);
+    note_live(runtime);
+    if runtime.windows.len() == 0 {
         hook::turn_off();
     }
     drop(guard);
     if nothing_lives() {
         request::give_spare_back();
     }
-    let window = *window;
+    let Some(window) = window.map(|window| *window) else { return };
     window.port.release();
     if let Some(group) = window.group {
         let mut group = MPI_Group::of(group.0);

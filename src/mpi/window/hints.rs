@@ -11,7 +11,6 @@ use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::info::{self, ForHost};
 use crate::mpi::sys::*;
-use crate::runtime::Window;
 
 /// Changes the hints of a window. Collective.
 ///
@@ -24,7 +23,8 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
     let code = on_window(
         "MPI_Win_set_info",
         win,
-        |guard, mut window| {
+        |guard| {
+            let id = guard.windows.called_id();
             let wishes = if info == MPI_INFO_NULL {
                 Err(Fault::new(MPI_ERR_INFO, "info is MPI_INFO_NULL"))
             } else {
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             };
             // Hosts wait here for all processes; meanwhile each may need the others to make
             // progress.
-            let (guard, objected) = vote(guard, window, wishes.is_err());
+            let (mut guard, objected) = vote(guard, id, wishes.is_err());
             let wishes = wishes?;
             if objected {
                 return Err(Fault::new(
@@ -41,9 +41,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                     "another process of the window gave a wrong info object",
                 ));
             }
-            // SAFETY: found under this guard, and kept in the registry by the vote; no other
-            // reference to it is alive.
-            wishes.asked.change(unsafe { &mut window.as_mut().hints });
+            wishes.asked.change(&mut guard[id].hints);
             drop(guard);
             // SAFETY: the application's arguments, passed on.
             refused = unsafe { PMPI_Win_set_info(win, ForHost::of(info).get()) };
@@ -64,16 +62,14 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info
     on_window(
         "MPI_Win_get_info",
         win,
-        |guard, window| {
+        |mut guard| {
             if info_used.is_null() {
                 return Err(Fault::new(MPI_ERR_ARG, "info_used is NULL"));
             }
             let threads = guard.settings.is_some_and(|settings| settings.progress_thread());
-            let (hints, alignment, progress) = {
-                // SAFETY: found under this guard, and no other reference to it is alive.
-                let window: &Window = unsafe { window.as_ref() };
-                (window.hints, window.port.alignment(), window.port.progresses())
-            };
+            let window = guard.windows.called();
+            let (hints, alignment, progress) =
+                (window.hints, window.port.alignment(), window.port.progresses());
             let progress =
                 if threads && progress == c"target_calls" { c"progress_thread" } else { progress };
             drop(guard);

@@ -58,12 +58,11 @@ macro_rules! shared_query {
             on_window(
                 stringify!($name),
                 win,
-                |_guard, window| {
+                |mut guard| {
                     if size.is_null() || disp_unit.is_null() || baseptr.is_null() {
                         return Err(Fault::new(MPI_ERR_ARG, "size, disp_unit or baseptr is NULL"));
                     }
-                    // SAFETY: found under the guard, and no other reference to it is alive.
-                    let found = segment(unsafe { window.as_ref() }, rank)?;
+                    let found = segment(guard.windows.called(), rank)?;
                     // SAFETY: MPI gives them room for a size, a unit and an address.
                     unsafe {
                         size.write(found.size as MPI_Aint);
@@ -123,8 +122,7 @@ pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: M
     on_window(
         "MPI_Win_attach",
         win,
-        // SAFETY: found under the guard, and no other reference to it is alive.
-        |_guard, mut window| attach(unsafe { window.as_mut() }, base, size),
+        |mut guard| attach(guard.windows.called(), base, size),
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Win_attach(win, base, size) },
     )
@@ -139,9 +137,8 @@ pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_
     on_window(
         "MPI_Win_detach",
         win,
-        |_guard, mut window| {
-            // SAFETY: found under the guard, and no other reference to it is alive.
-            dynamic(unsafe { window.as_mut() })?.port.detach(Addr(base as usize)).map_err(refused)
+        |mut guard| {
+            dynamic(guard.windows.called())?.port.detach(Addr(base as usize)).map_err(refused)
         },
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Win_detach(win, base) },

@@ -1,0 +1,175 @@
+//! Puts and gets that do not enter the runtime.
+//!
+//! Under `MPI_THREAD_MULTIPLE` one thread at a time is in the runtime. But an operation that the
+//! transport completes by load and store, in an epoch that is open, granted and has nothing queued,
+//! changes nothing in the engine: it is a copy. When such an operation has succeeded, the window
+//! *opens a fast path* to its target, and other threads copy without entering. Any call that opens
+//! or closes an access epoch closes the window's fast path first, before it changes anything.
+//!
+//! A copy that races with such a call is an error of the application, since nothing orders the two.
+//! What must hold is that no thread ever mixes two targets or two windows. A [`TargetSlot`] has one
+//! writer at a time (the thread in the runtime), which writes the key last and erases it first; a
+//! reader checks the key before and after it reads the rest. Loom checks this. A fast path is never
+//! freed, only passed on to another window, so a late reader always finds one.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicPtr;
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// A target's memory as this process has mapped it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedTarget {
+    /// First byte.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Displacement unit in bytes.
+    pub unit: u64,
+}
+
+/// One target's mapped memory, written by one thread at a time and read by any.
+#[derive(Debug)]
+pub struct TargetSlot {
+    /// Target + 1 in the low 32 bits, or 0; a version in the high ones.
+    key: AtomicU64,
+    base: AtomicU64,
+    size: AtomicU64,
+    unit: AtomicU64,
+}
+
+impl Default for TargetSlot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TargetSlot {
+    /// A closed one.
+    #[must_use]
+    pub fn new() -> Self {
+        TargetSlot {
+            key: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            size: AtomicU64::new(0),
+            unit: AtomicU64::new(0),
+        }
+    }
+
+    /// Opens it to `target`. By one thread at a time.
+    pub fn open(&self, target: u32, memory: MappedTarget) {
+        let version = (self.key.load(Ordering::Relaxed) >> 32).wrapping_add(1) << 32;
+        self.key.store(version, Ordering::Relaxed);
+        // A reader that sees any of the following stores sees, behind its own fence, that the key
+        // has changed.
+        fence(Ordering::Release);
+        self.base.store(memory.base, Ordering::Relaxed);
+        self.size.store(memory.size, Ordering::Relaxed);
+        self.unit.store(memory.unit, Ordering::Relaxed);
+        self.key.store(version | (u64::from(target) + 1), Ordering::Release);
+    }
+
+    /// Closes it. By the same thread as [`open`](Self::open), or one that comes after it.
+    pub fn close(&self) {
+        let key = self.key.load(Ordering::Relaxed);
+        self.key.store(key & !u64::from(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// The memory of `target`, if the slot is open to it.
+    #[inline(always)]
+    pub fn look(&self, target: u32) -> Option<MappedTarget> {
+        let key = self.key.load(Ordering::Acquire);
+        if key & u64::from(u32::MAX) != u64::from(target) + 1 {
+            return None;
+        }
+        let memory = MappedTarget {
+            base: self.base.load(Ordering::Relaxed),
+            size: self.size.load(Ordering::Relaxed),
+            unit: self.unit.load(Ordering::Relaxed),
+        };
+        fence(Ordering::Acquire);
+        (self.key.load(Ordering::Relaxed) == key).then_some(memory)
+    }
+
+    fn is_open(&self) -> bool {
+        self.key.load(Ordering::Relaxed) as u32 != 0
+    }
+}
+
+/// TargetSlots of one window; targets share them.
+const SLOTS: usize = 8;
+
+/// The slots of one window.
+#[derive(Debug)]
+pub(crate) struct FastPath {
+    /// The host's handle of the window.
+    handle: AtomicU64,
+    slots: [TargetSlot; SLOTS],
+}
+
+impl FastPath {
+    /// Opens the fast path to `target`. With the guard held.
+    #[inline]
+    pub(crate) fn open(&self, target: u32, memory: impl FnOnce() -> Option<MappedTarget>) {
+        let slot = &self.slots[target as usize % SLOTS];
+        if slot.look(target).is_none()
+            && let Some(memory) = memory()
+        {
+            slot.open(target, memory);
+        }
+    }
+
+    /// Closes all. With the guard held.
+    #[inline]
+    pub(crate) fn close(&self) {
+        for slot in self.slots.iter().filter(|slot| slot.is_open()) {
+            slot.close();
+        }
+    }
+}
+
+/// Fast paths that can be found. Of two windows that share an entry, the younger one has it.
+const ENTRIES: usize = 64;
+/// No handle of a host has all bits set.
+const NOBODY: u64 = u64::MAX;
+
+static FOUND: [AtomicPtr<FastPath>; ENTRIES] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; ENTRIES];
+/// FastPaths that no window has.
+static SPARE: Mutex<Vec<&'static FastPath>> = Mutex::new(Vec::new());
+
+#[inline(always)]
+fn slot_of(handle: u64) -> &'static AtomicPtr<FastPath> {
+    &FOUND[(handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % ENTRIES]
+}
+
+/// Gives a window a fast path. With the guard held.
+pub(crate) fn make(handle: u64) -> &'static FastPath {
+    let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let fast_path = spare.unwrap_or_else(|| {
+        let slots = std::array::from_fn(|_| TargetSlot::new());
+        Box::leak(Box::new(FastPath { handle: AtomicU64::new(NOBODY), slots }))
+    });
+    fast_path.handle.store(handle, Ordering::Release);
+    slot_of(handle).store(std::ptr::from_ref(fast_path).cast_mut(), Ordering::Release);
+    fast_path
+}
+
+/// Takes a window's fast path back. With the guard held.
+pub(crate) fn give_back(fast_path: &'static FastPath) {
+    fast_path.close();
+    fast_path.handle.store(NOBODY, Ordering::Release);
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(fast_path);
+}
+
+/// The memory of a target of the window, if its fast path is open to it.
+#[inline(always)]
+pub(crate) fn look(handle: u64, target: u32) -> Option<MappedTarget> {
+    let fast_path = slot_of(handle).load(Ordering::Acquire);
+    // SAFETY: null, or a fast path that `make` leaked, so it is never freed.
+    let fast_path = unsafe { fast_path.as_ref() }?;
+    let memory = fast_path.slots[target as usize % SLOTS].look(target)?;
+    // Another window may share the entry, or have got this fast path meanwhile.
+    (fast_path.handle.load(Ordering::Acquire) == handle).then_some(memory)
+}

@@ -1,0 +1,57 @@
+//! The fast path under loom: a reader never mixes two targets, and never finds one after it was
+//! closed.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_fast_path`;
+//! `LOOM_MAX_PREEMPTIONS` raises the bound.
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::thread;
+use mpix_rma::runtime::fast_path::{MappedTarget, TargetSlot};
+
+fn place(target: u32) -> MappedTarget {
+    let n = u64::from(target) + 1;
+    MappedTarget { base: n << 32, size: n * 100, unit: n }
+}
+
+#[test]
+fn a_reader_never_mixes_two_targets() {
+    loom::model(|| {
+        let slot = Arc::new(TargetSlot::new());
+        slot.open(1, place(1));
+        let writer = {
+            let slot = slot.clone();
+            thread::spawn(move || {
+                slot.close();
+                slot.open(9, place(9));
+                slot.close();
+                slot.open(1, MappedTarget { base: 7, size: 7, unit: 7 });
+            })
+        };
+        for target in [1, 9] {
+            if let Some(found) = slot.look(target) {
+                let again = MappedTarget { base: 7, size: 7, unit: 7 };
+                assert!(
+                    found == place(target) || (target == 1 && found == again),
+                    "target {target}: {found:?}"
+                );
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(slot.look(9), None);
+    });
+}
+
+#[test]
+fn what_was_closed_before_is_not_found() {
+    loom::model(|| {
+        let slot = Arc::new(TargetSlot::new());
+        slot.open(1, place(1));
+        let closer = {
+            let slot = slot.clone();
+            thread::spawn(move || slot.close())
+        };
+        closer.join().unwrap();
+        assert_eq!(slot.look(1), None);
+    });
+}
