@@ -17,7 +17,7 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency latency-netns overhead ab idle notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-verbs test-small test-schedule test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps build install demo latency latency-netns overhead ab idle mates notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom test-lint test-c test-netns test-verbs test-small test-schedule test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -77,6 +77,9 @@ ab: deps prefixes ## this revision beside BASE=rev: latency, notify and overhead
 
 idle: deps prefixes ## what 100 to 10,000 idle windows cost calls that wait
 	$(PYTHON) microbench/idle.py $(BENCH_HOSTS) $(IDLE)
+
+mates: deps prefixes ## calls on a process of the same node, in windows of one node and of two (network namespaces, as root)
+	$(PYTHON) tests/netns/nodes.py $(PYTHON) microbench/mates.py $(BENCH_HOSTS) $(NETNS_EXEC) $(MATES)
 
 notify: deps prefixes ## notified puts beside messages and puts with flags
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(NOTIFY)

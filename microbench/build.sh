@@ -3,7 +3,7 @@
 #
 #   HOST    mpich, openmpi or any label; the compiler wrapper is $MPICC, or mpicc.HOST
 #   PREFIX  where the library is installed; "-" builds the plain programs only
-#   OUTDIR  receives patterns, latency, lu, transactions, overhead, notify, idle, instructions (linked with the library) and patterns-plain and so on without
+#   OUTDIR  receives patterns, latency, lu, transactions, overhead, notify, idle, mates, instructions (linked with the library) and patterns-plain and so on without
 set -eu
 
 if [ $# -ne 3 ]; then
@@ -24,7 +24,7 @@ if [ "$prefix" != - ]; then
 fi
 
 # shellcheck disable=SC2086  # the flags and sources are lists of words
-for program in patterns latency lu transactions overhead notify idle instructions; do
+for program in patterns latency lu transactions overhead notify idle mates instructions; do
     sources="$here/$program/*.c $here/common/*.c"
     case $program in
     lu | transactions) # -O3: compilers differ in what they vectorize at -O2

@@ -159,7 +159,9 @@
  * "auto", "shm", "host_mpi" or "verbs" and stands for MPIX_RMA_TRANSPORT (section 7) on this window. The others of ours take "true" or "1",
  * "false" or "0". Any other value is MPI_ERR_INFO_VALUE. A key that this section does not name is the host's.
  *
- *   mpix_rma   default: as MPIX_RMA says    the window is served by this library (true) or the host (false)
+ *   mpix_rma            default: as MPIX_RMA says    the window is served by this library (true) or the host (false)
+ *   mpix_rma_fast_path  default: true                false: puts and gets that are copies go through the engine as all
+ *                                                    others do, which is slower and changes nothing else
  *
  *   mpix_win_access_after_access_reorder      default: false    A_A_A_R in the paper
  *   mpix_win_access_after_exposure_reorder    default: false    A_A_E_R

@@ -6,7 +6,7 @@ use super::error::{Fault, Place, boundary, raise};
 use super::request;
 use super::sys::*;
 use crate::engine::{Outcome, RequestId};
-use crate::runtime::progress::{step, sweep, wait_until};
+use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
 
@@ -95,7 +95,7 @@ pub(crate) fn block(
     }
     check_reach(window, target)?;
     if window.count_call() {
-        sweep(&mut guard);
+        sweep_between_calls(&mut guard);
     }
     Ok(())
 }
@@ -194,7 +194,7 @@ pub(crate) unsafe fn deliver(
         check_reach(window, target)?;
     }
     if window.count_call() {
-        sweep(&mut guard);
+        sweep_between_calls(&mut guard);
     }
     drop(guard);
     // SAFETY: the caller may write `request` (contract of this function).

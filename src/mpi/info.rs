@@ -41,6 +41,9 @@ macro_rules! key {
 /// Which windows are ours.
 static SERVE: Key = key!("mpix_rma");
 
+/// Whether operations that are copies take the fast path.
+static FAST_PATH: Key = key!("mpix_rma_fast_path");
+
 /// How peers are reached.
 static TRANSPORT: Key = Key {
     name: c"mpix_rma_transport",
@@ -103,6 +106,8 @@ pub(crate) struct Wishes {
     pub(crate) serve: Option<bool>,
     /// `mpix_rma_transport`
     pub(crate) reach: Option<Reach>,
+    /// `mpix_rma_fast_path`
+    pub(crate) fast_path: Option<bool>,
     /// The reorder flags.
     pub(crate) flags: ReorderFlags,
     /// `mpi_assert_max_num_notify`; kept from the window's beginning, as an assertion is.
@@ -131,6 +136,7 @@ impl Wishes {
         let mut hints = Hints {
             flags: self.flags,
             max_counters: self.max_counters.unwrap_or(0),
+            fast_path: self.fast_path.unwrap_or(true),
             ..Hints::default()
         };
         hints.alignment = self.asked.alignment.unwrap_or(hints.alignment);
@@ -184,6 +190,7 @@ pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
     unsafe {
         let serve = value(info, &SERVE, parse)?;
         let reach = value(info, &TRANSPORT, parse_reach)?;
+        let fast_path = value(info, &FAST_PATH, parse)?;
         let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
         let mut flags = [false; 4];
         for (flag, on) in FLAGS.iter().zip(&mut flags) {
@@ -203,6 +210,7 @@ pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
         Ok(Wishes {
             serve,
             reach,
+            fast_path,
             flags: ReorderFlags {
                 access_after_access,
                 access_after_exposure,
@@ -276,6 +284,7 @@ pub(crate) unsafe fn write(
         (GRANULARITY, &granularity),
         (ALIGNMENT, &alignment),
         (SERVE.name, c"true"),
+        (FAST_PATH.name, word(hints.fast_path)),
         (SINGLE, word(hints.single)),
         (PROGRESS, progress),
         (MAX_COUNTERS.name, &max_counters),

@@ -11,7 +11,7 @@ use super::rma::{issue, issue_request};
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
-use crate::runtime::progress::sweep;
+use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
 /// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
@@ -85,7 +85,7 @@ pub(super) fn with_notification(
         && with_port!(&mut window.port, port => window.engine.issue_notified(port, op, notification))
     {
         if window.count_call() {
-            sweep(&mut guard);
+            sweep_between_calls(&mut guard);
         }
         return Ok(());
     }
@@ -100,7 +100,7 @@ pub(super) fn with_notification(
         issue(window, &op)?;
     }
     if window.count_call() {
-        sweep(&mut guard);
+        sweep_between_calls(&mut guard);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::host::exports;
 use super::shortcut;
 use super::sys::*;
 use crate::engine::{Op, OpKind, Outcome, SyncError};
-use crate::runtime::progress::sweep;
+use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
 /// Issues one operation.
@@ -53,7 +53,7 @@ fn communicate(
         window.open_fast_path(op.target);
     }
     if window.count_call() {
-        sweep(&mut guard);
+        sweep_between_calls(&mut guard);
     }
     Ok(())
 }

@@ -194,14 +194,14 @@ fn direct(guard: &mut Guard, window: MPI_Win, rank: u32) -> Option<(&mut Window,
     {
         return None;
     }
-    let memory = ours.port.mapped_target(rank)?;
+    let memory = ours.mapped_target(rank)?;
     Some((ours, memory))
 }
 
 /// For the first operation of an epoch to a target, and where operations are no copies.
 #[inline(never)]
 fn goes_directly_from_now(window: &mut Window, rank: u32) -> bool {
-    window.port.is_mapped() && window.engine.finds_direct_way(rank)
+    window.mapped_target(rank).is_some() && window.engine.finds_direct_way(rank)
 }
 
 /// Target and bytes of an operation that moves as many elements of one predefined datatype without

@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use super::config::Settings;
 use super::notices::Notices;
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) host: Host,
     /// Settings, agreed over the job.
     pub(crate) settings: Option<Settings>,
+    /// When calls that do not wait last looked at the host.
+    pub(crate) host_seen: Option<Instant>,
     /// Looks at values since a sweep.
     pub(crate) polls: u32,
     /// Persistent requests for tagged notifications.
@@ -53,6 +56,7 @@ static PROCESS: Process = Process {
         windows: Registry::new(),
         host: Host { poke: || (), complete: |_, _| () },
         settings: None,
+        host_seen: None,
         polls: 0,
         notices: Notices::new(),
     }),

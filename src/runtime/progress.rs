@@ -1,6 +1,7 @@
 //! Sweeps over all windows, and the loop in which every blocking call waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
 use super::registry::{Attended, nothing_attended};
@@ -109,6 +110,31 @@ impl Turns {
 
 /// One bounded sweep over every window that waits for something. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
+    sweep_some(state, true)
+}
+
+/// Looks at the host that calls which do not wait cause at most: each takes about half a
+/// microsecond, as much as thirty puts to memory of this node.
+const BETWEEN_LOOKS_AT_HOST: Duration = Duration::from_micros(20);
+
+/// A sweep after some calls that did not wait. Windows whose messages go through the host have
+/// their turn in it now and then.
+#[allow(clippy::disallowed_methods, reason = "only to bound what the host's progress costs")]
+#[inline(never)]
+pub(crate) fn sweep_between_calls(state: &mut State) {
+    let mut far = FAR.load(Ordering::Relaxed) == 0;
+    if !far {
+        let now = Instant::now();
+        far = state.host_seen.is_none_or(|seen| now - seen >= BETWEEN_LOOKS_AT_HOST);
+        if far {
+            state.host_seen = Some(now);
+        }
+    }
+    sweep_some(state, far);
+}
+
+/// A sweep. `far`: over windows that drive the host, too.
+fn sweep_some(state: &mut State, far: bool) -> bool {
     let (mut at, mut any) = (0, false);
     let host = state.host;
     if shm::is_rung() {
@@ -121,7 +147,7 @@ pub(crate) fn sweep(state: &mut State) -> bool {
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { window, moved } => {
-                if !window.port.drives_host() || turns.next() {
+                if !window.port.drives_host() || (far && turns.next()) {
                     any |= window.advance(&host);
                 }
                 any |= moved;
@@ -131,7 +157,9 @@ pub(crate) fn sweep(state: &mut State) -> bool {
             Attended::End => break,
         }
     }
-    turns.end();
+    if far {
+        turns.end();
+    }
     any
 }
 

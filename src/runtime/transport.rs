@@ -129,21 +129,22 @@ impl Transport {
         either!(self, port => port.progresses())
     }
 
-    /// True if put and get are copies by load and store to every target.
+    /// Whether put and get to some target are copies by load and store.
     pub(crate) fn is_mapped(&self) -> bool {
-        self.mapped_target(0).is_some()
+        match self {
+            Transport::Messages(port) => port.place_of(port.rank()).is_some(),
+            Transport::Shm(port) => port.place_of(0).is_some(),
+        }
     }
 
-    /// The memory of `rank` in this process, if it [is mapped](Self::is_mapped).
+    /// The memory of `rank` in this process, if put and get to it are copies by load and store.
+    #[inline(always)]
     pub(crate) fn mapped_target(&self, rank: Rank) -> Option<MappedTarget> {
-        match self {
-            Transport::Messages(_) => None,
-            Transport::Shm(port) => port.place_of(rank).map(|(base, size, unit)| MappedTarget {
-                base: base.0 as u64,
-                size,
-                unit: unit.into(),
-            }),
-        }
+        let (base, size, unit) = match self {
+            Transport::Messages(port) => port.place_of(rank),
+            Transport::Shm(port) => port.place_of(rank),
+        }?;
+        Some(MappedTarget { base: base.0 as u64, size, unit: unit.into() })
     }
 
     /// True if operations of peers wait for this process to poll, or take longer until it does.
@@ -195,7 +196,7 @@ impl Transport {
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         match self {
             Transport::Shm(port) => port.counter_of(rank, index),
-            Transport::Messages(_) => None,
+            Transport::Messages(port) => port.counter_of(rank, index),
         }
     }
 
@@ -205,7 +206,7 @@ impl Transport {
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         match self {
             Transport::Shm(port) => port.claim_tag(rank, tag),
-            Transport::Messages(_) => None,
+            Transport::Messages(port) => port.claim_tag(rank, tag),
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Hints {
     pub(crate) alignment: u64,
     /// The reorder flags that the engine was given.
     pub(crate) flags: engine::ReorderFlags,
+    /// `mpix_rma_fast_path`: operations that are copies take the fast path.
+    pub(crate) fast_path: bool,
     /// `mpi_assert_max_num_notify`: notification counters that this process will ask for at most; 0
     /// if the application does not say.
     pub(crate) max_counters: u32,
@@ -64,6 +66,7 @@ impl Default for Hints {
             single: false,
             alignment: 1,
             flags: engine::ReorderFlags::default(),
+            fast_path: true,
             max_counters: 0,
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::fast_path::{self, FastPath};
+use super::fast_path::{self, FastPath, MappedTarget};
 use super::process::{Host, multiple};
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
@@ -107,6 +107,9 @@ pub(crate) struct Window {
     pub(crate) calls: u32,
     /// Of allocated windows, under `MPI_THREAD_MULTIPLE`.
     pub(super) fast_path: Option<&'static FastPath>,
+    /// The target that was last reached by load and store, and its memory, which stays where it is
+    /// as long as the window lives.
+    mapped: (Rank, MappedTarget),
     /// In the registry's list of windows that a sweep visits.
     pub(super) attended: bool,
     /// Looks since the last one at the clock, whatever they moved.
@@ -139,7 +142,8 @@ impl Window {
         hints: Hints,
     ) -> Self {
         let polls = port.needs_polling();
-        let fast_path = (multiple() && port.is_mapped()).then(|| fast_path::make(handle.0));
+        let fast_path =
+            (multiple() && hints.fast_path && port.is_mapped()).then(|| fast_path::make(handle.0));
         Self {
             engine,
             port,
@@ -155,6 +159,7 @@ impl Window {
             warned_of_locks: false,
             calls: 0,
             fast_path,
+            mapped: (Rank::MAX, MappedTarget { base: 0, size: 0, unit: 1 }),
             attended: false,
             looks: 0,
             waits_since: None,
@@ -221,6 +226,22 @@ impl Window {
             unsafe { places.write(found) };
         }
         true
+    }
+
+    /// The memory of `rank` in this process, if put and get to it are copies by load and store.
+    #[inline(always)]
+    pub(crate) fn mapped_target(&mut self, rank: Rank) -> Option<MappedTarget> {
+        if self.mapped.0 == rank { Some(self.mapped.1) } else { self.find_mapped_target(rank) }
+    }
+
+    #[inline(never)]
+    fn find_mapped_target(&mut self, rank: Rank) -> Option<MappedTarget> {
+        if rank >= self.size || !self.hints.fast_path {
+            return None;
+        }
+        let found = self.port.mapped_target(rank)?;
+        self.mapped = (rank, found);
+        Some(found)
     }
 
     /// Counts a call that did not wait: one that communicates, or that closes an epoch and finds it

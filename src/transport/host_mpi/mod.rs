@@ -41,7 +41,8 @@ use crate::transport::Ballot;
 use crate::transport::element::ForeignReduce;
 use crate::transport::regions::Refusal;
 use crate::transport::shape::{Shape, Shapes};
-use crate::transport::shm::{ShmWindow, Unreachable};
+use crate::transport::shm::tags::Claimed;
+use crate::transport::shm::{Counter, ShmWindow, Unreachable};
 
 use counters::Counters;
 use courier::Courier;
@@ -279,6 +280,12 @@ impl<C: Courier> MessageWindow<C> {
         self.near.settle() || !self.finished.is_empty()
     }
 
+    /// Rank of this process.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.members.me()
+    }
+
     /// First byte of this process's window memory (0 when it is empty).
     #[must_use]
     pub fn base(&self) -> Addr {
@@ -330,6 +337,30 @@ impl<C: Courier> MessageWindow<C> {
     #[must_use]
     pub fn address_of(&self, rank: Rank) -> Option<Addr> {
         self.members.place_of(rank).and_then(|place| self.near.address_of(place))
+    }
+
+    /// The memory of a process that this one has mapped, in allocated windows: its first byte here,
+    /// its bytes, and its displacement unit.
+    #[inline]
+    #[must_use]
+    pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
+        self.near.place_of(self.members.near(rank)?)
+    }
+
+    /// A counter of a process that this one raises by an atomic operation of its own, right behind
+    /// copies.
+    #[inline]
+    pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
+        let place = self.members.near(rank).filter(|_| !self.is_reducing(rank))?;
+        self.near.counter_of(place, index)
+    }
+
+    /// A place for a tagged notification to a process whose memory this one has mapped, to be
+    /// published behind copies.
+    #[inline]
+    pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
+        let place = self.members.near(rank).filter(|_| !self.is_reducing(rank))?;
+        self.near.claim_tag(place, tag)
     }
 
     /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.

@@ -92,8 +92,13 @@ impl<C: Courier> MessageWindow<C> {
     /// not overtake accumulates that are the interface's.
     #[inline]
     pub(super) fn overtakes(&self, op: &Op) -> bool {
-        matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged)
-            && self.courier.direct_ref().is_some_and(|direct| direct.is_reducing(op.target))
+        matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) && self.is_reducing(op.target)
+    }
+
+    /// Whether the interface has accumulates to `rank` under way.
+    #[inline]
+    pub(super) fn is_reducing(&self, rank: Rank) -> bool {
+        self.courier.direct_ref().is_some_and(|direct| direct.is_reducing(rank))
     }
 
     /// Raises a word of a peer past the messages; `None` if it has to be one.

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What calls on a process of the same node cost in a window that spans two nodes, beside a window of
+that node alone. Run by `make mates` on two network namespaces, with two processes on each.
+
+The plain host is left out: its figure is how seldom the idle target calls MPI. Each run takes the two
+windows in turns. Ends with an error for wrong results or a failed run, never
+for timing."""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import hosts  # noqa: E402
+from driver.table import table  # noqa: E402
+
+
+def parse():
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    hosts.add_options(parser)
+    parser.add_argument("--rounds", type=int, default=5, help="runs of the program")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    return hosts.chosen(parser)
+
+
+def run(host):
+    """The lines of one run. They end with the check of memory: what the host does in its own
+    MPI_Finalize, where MPICH 4.0.2 hangs now and then over TCP, is not waited for."""
+    command = host.command(4, "mates-plain", environment=host.preload())
+    for line in hosts.results_of(command):
+        if line["name"] != "memory":
+            yield line
+        elif line["verified"]:
+            return
+        else:
+            break
+    raise hosts.RunFailed(f"{host.label}: wrong data")
+
+
+def measure(host, rounds):
+    """Rows of one host: medians over the rounds, for each figure."""
+    found = {}
+    for _ in range(rounds):
+        for line in run(host):
+            found.setdefault(line["name"], []).append(line)
+    rows = []
+    for name, lines in found.items():
+        row = {"host": host.label, "name": name}
+        for key in ("one_node_us", "all_nodes_us"):
+            row[key] = statistics.median(line[key] for line in lines)
+        row["ratio"] = statistics.median(
+            line["all_nodes_us"] / line["one_node_us"] for line in lines
+        )
+        rows.append(row)
+    return rows
+
+
+def main():
+    """Builds, measures, prints, writes."""
+    options, chosen = parse()
+    options.results.mkdir(parents=True, exist_ok=True)
+    os.environ.pop("LD_PRELOAD", None)
+    for host in chosen:
+        try:
+            host.build()
+            rows = measure(host, options.rounds)
+        except hosts.RunFailed as failure:
+            sys.exit(str(failure))
+        print(f"\n{host.label}: us with a window of one node, and of two")
+        lines = [
+            (
+                row["name"],
+                f"{row['one_node_us']:.4f}",
+                f"{row['all_nodes_us']:.4f}",
+                f"{row['ratio']:.2f}",
+            )
+            for row in rows
+        ]
+        head = ("name", "one node", "two nodes", "ratio")
+        print("\n".join(table(head, lines, left=("name",))))
+        path = options.results / f"mates-{host.label}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        print(f"{host.label}: {path}")
+
+
+if __name__ == "__main__":
+    main()
