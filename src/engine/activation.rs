@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::alphabet::{Rank, ReorderFlags};
-use super::epoch::{Epoch, Kind};
+use super::epoch::{Epoch, EpochKind};
 use super::peer::{Peers, shrink};
+use super::port::{Rank, ReorderFlags};
 use super::slab::{Key, Slab};
 
 /// Kinds of epochs as the reorder flags see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum ReorderClass {
     Fence,
     Access,
     Exposure,
@@ -18,26 +18,32 @@ pub(super) enum Class {
     LockAll,
 }
 
-const CLASSES: [Class; 6] =
-    [Class::Fence, Class::Access, Class::Exposure, Class::Lock, Class::OwnLock, Class::LockAll];
+const CLASSES: [ReorderClass; 6] = [
+    ReorderClass::Fence,
+    ReorderClass::Access,
+    ReorderClass::Exposure,
+    ReorderClass::Lock,
+    ReorderClass::OwnLock,
+    ReorderClass::LockAll,
+];
 
-impl Class {
-    pub(super) fn of(kind: Kind) -> Self {
+impl ReorderClass {
+    pub(super) fn of(kind: EpochKind) -> Self {
         match kind {
-            Kind::Fence => Class::Fence,
-            Kind::Access => Class::Access,
-            Kind::Exposure => Class::Exposure,
-            Kind::Lock { own: false, .. } => Class::Lock,
-            Kind::Lock { own: true, .. } => Class::OwnLock,
-            Kind::LockAll { .. } => Class::LockAll,
+            EpochKind::Fence => ReorderClass::Fence,
+            EpochKind::Access => ReorderClass::Access,
+            EpochKind::Exposure => ReorderClass::Exposure,
+            EpochKind::Lock { own: false, .. } => ReorderClass::Lock,
+            EpochKind::Lock { own: true, .. } => ReorderClass::OwnLock,
+            EpochKind::LockAll { .. } => ReorderClass::LockAll,
         }
     }
 }
 
 /// May an epoch of class `later` overtake one of class `earlier` [AC-1]? Never a fence or a
 /// lock_all, nor an exposure and a lock on self each other [AC-2].
-fn relaxed(flags: ReorderFlags, earlier: Class, later: Class) -> bool {
-    use Class::{Access, Exposure, Fence, Lock, LockAll, OwnLock};
+fn relaxed(flags: ReorderFlags, earlier: ReorderClass, later: ReorderClass) -> bool {
+    use ReorderClass::{Access, Exposure, Fence, Lock, LockAll, OwnLock};
     match (earlier, later) {
         (Fence | LockAll, _) | (_, Fence | LockAll) => false,
         (Exposure, OwnLock) | (OwnLock, Exposure) => false,
@@ -62,7 +68,7 @@ impl Ledger {
     }
 
     /// `epoch` was closed as the `closing`-th of the window.
-    pub(super) fn close(&mut self, class: Class, closing: u64, epoch: Key) {
+    pub(super) fn close(&mut self, class: ReorderClass, closing: u64, epoch: Key) {
         self.closed[class as usize].push_back((closing, epoch));
     }
 
@@ -97,7 +103,7 @@ pub(super) enum Activation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockedBy {
     /// An epoch closed before this one was opened has not completed [EP-6].
-    Earlier(Class),
+    Earlier(ReorderClass),
     /// An active lock epoch on the same target [AC-3].
     SameTarget,
 }
@@ -113,7 +119,7 @@ pub(super) fn may_activate(
     peers: &Peers,
     flags: ReorderFlags,
 ) -> Activation {
-    let class = Class::of(epoch.kind);
+    let class = ReorderClass::of(epoch.kind);
     for earlier in CLASSES {
         if let Some((closing, _)) = ledger.closed[earlier as usize].front()
             && *closing <= epoch.opened_at
@@ -122,7 +128,7 @@ pub(super) fn may_activate(
             return Activation::Blocked(BlockedBy::Earlier(earlier));
         }
     }
-    if let Kind::Lock { target, .. } = epoch.kind
+    if let EpochKind::Lock { target, .. } = epoch.kind
         && has_lock_active(peers, target)
     {
         return Activation::Blocked(BlockedBy::SameTarget);
@@ -151,12 +157,14 @@ mod tests {
     fn no_flag_relaxes_a_fence_a_lock_all_or_an_exposure_and_a_lock_on_self() {
         for earlier in CLASSES {
             for later in CLASSES {
-                let never =
-                    [earlier, later].iter().any(|c| matches!(c, Class::Fence | Class::LockAll))
-                        || matches!(
-                            (earlier, later),
-                            (Class::Exposure, Class::OwnLock) | (Class::OwnLock, Class::Exposure)
-                        );
+                let never = [earlier, later]
+                    .iter()
+                    .any(|c| matches!(c, ReorderClass::Fence | ReorderClass::LockAll))
+                    || matches!(
+                        (earlier, later),
+                        (ReorderClass::Exposure, ReorderClass::OwnLock)
+                            | (ReorderClass::OwnLock, ReorderClass::Exposure)
+                    );
                 assert_eq!(relaxed(ALL, earlier, later), !never, "{earlier:?} then {later:?}");
                 assert!(!relaxed(ReorderFlags::default(), earlier, later));
             }
@@ -168,14 +176,26 @@ mod tests {
     fn each_flag_relaxes_its_own_pair() {
         let off = ReorderFlags::default();
         let pairs = [
-            (ReorderFlags { access_after_access: true, ..off }, Class::Access, Class::Lock),
-            (ReorderFlags { access_after_exposure: true, ..off }, Class::Exposure, Class::Access),
+            (
+                ReorderFlags { access_after_access: true, ..off },
+                ReorderClass::Access,
+                ReorderClass::Lock,
+            ),
+            (
+                ReorderFlags { access_after_exposure: true, ..off },
+                ReorderClass::Exposure,
+                ReorderClass::Access,
+            ),
             (
                 ReorderFlags { exposure_after_exposure: true, ..off },
-                Class::Exposure,
-                Class::Exposure,
+                ReorderClass::Exposure,
+                ReorderClass::Exposure,
             ),
-            (ReorderFlags { exposure_after_access: true, ..off }, Class::Access, Class::Exposure),
+            (
+                ReorderFlags { exposure_after_access: true, ..off },
+                ReorderClass::Access,
+                ReorderClass::Exposure,
+            ),
         ];
         for (i, (flags, _, _)) in pairs.iter().enumerate() {
             for (j, (_, earlier, later)) in pairs.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What the blocking forms of lock and lock_all wait for. The engine never waits; whoever makes a
 //! blocking call asks here when it must [EP-1, EP-10].
 
-use super::alphabet::Rank;
+use super::port::Rank;
 use super::window::Window;
 
 /// What a blocking lock call must see before it returns.
@@ -31,7 +31,7 @@ impl LockHeld {
 
     /// Whether a window shows it.
     #[must_use]
-    pub fn is_seen(self, window: &Window) -> bool {
+    pub fn is_held_in(self, window: &Window) -> bool {
         match self {
             LockHeld::Of(target) => window.holds_lock(target),
             LockHeld::OfAll => window.holds_lock_all(),

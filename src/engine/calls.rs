@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::activation::Class;
-use super::alphabet::{Assert, LockMode, Outcome, Port, Rank, SyncError};
-use super::epoch::{Kind, Leg};
+use super::activation::ReorderClass;
+use super::epoch::{EpochKind, Leg};
 use super::flush::{Ages, Flush};
+use super::port::{Assert, LockMode, Outcome, Port, Rank, SyncError};
 use super::slab::Key;
 use super::window::{FenceView, Window};
 
@@ -37,7 +37,7 @@ impl Window {
         }
         // A tentative fence epoch loses its exposure part only: a later operation still makes its
         // access part real [EP-11].
-        let epoch = self.open(Kind::Exposure);
+        let epoch = self.open(EpochKind::Exposure);
         self.epochs[epoch].origins = SmallVec::from_slice(group);
         self.exposure_open = Some(epoch);
         self.ready(port, epoch);
@@ -58,7 +58,7 @@ impl Window {
         self.unfold();
         self.no_access_open()?;
         self.fence_view = FenceView::Dissolved;
-        let epoch = self.open(Kind::Access);
+        let epoch = self.open(EpochKind::Access);
         let legs = &mut self.epochs[epoch].legs;
         for target in group {
             legs.push(Leg::new(*target, false));
@@ -89,7 +89,7 @@ impl Window {
         self.no_group_access_open()?;
         self.fence_view = FenceView::Dissolved;
         let own = target == self.me;
-        let epoch = self.open(Kind::Lock { target, mode, nocheck: assert.nocheck, own });
+        let epoch = self.open(EpochKind::Lock { target, mode, nocheck: assert.nocheck, own });
         self.epochs[epoch].legs.push(Leg::new(target, false));
         self.locks_open.push(epoch);
         self.peers.of(target).lock_open = Some(epoch);
@@ -111,7 +111,7 @@ impl Window {
         }
         self.no_group_access_open()?;
         self.fence_view = FenceView::Dissolved;
-        let epoch = self.open(Kind::LockAll { nocheck: assert.nocheck });
+        let epoch = self.open(EpochKind::LockAll { nocheck: assert.nocheck });
         self.lock_all_open = Some(epoch);
         self.ready(port, epoch);
         Ok(())
@@ -172,7 +172,7 @@ impl Window {
             FenceView::Real(epoch) => epoch,
             // An epoch without operations: there for its barrier.
             FenceView::Tentative | FenceView::Dissolved => {
-                let epoch = self.open(Kind::Fence);
+                let epoch = self.open(EpochKind::Fence);
                 self.ready(port, epoch);
                 epoch
             }
@@ -265,9 +265,9 @@ impl Window {
         if held.granted && held.is_passive() {
             self.open_locks_held -= 1;
         }
-        self.closed(port, epoch);
+        self.try_complete(port, epoch);
         if let Some(held) = self.epochs.get(epoch) {
-            self.ledger.close(Class::of(held.kind), self.closings, epoch);
+            self.ledger.close(ReorderClass::of(held.kind), self.closings, epoch);
         }
         self.run(port);
         match self.epochs.get_mut(epoch) {

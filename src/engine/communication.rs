@@ -1,7 +1,7 @@
 //! Communication calls: to the transport at once where access is granted, recorded where it is not.
 
-use super::alphabet::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
-use super::epoch::Kind;
+use super::epoch::EpochKind;
+use super::port::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
 use super::record::{Account, NIL};
 use super::slab::Key;
 use super::window::{FenceView, Route, Window};
@@ -26,7 +26,7 @@ impl Window {
     /// Issues an operation and the notification behind it as one, if the port does that and nothing
     /// is in the way. False: nothing was done.
     pub fn issue_notified(&mut self, port: &mut impl Port, op: &Op, notification: &Op) -> bool {
-        if !self.finds_direct_way(op.target) {
+        if !self.finds_direct_route(op.target) {
             return false;
         }
         let Some(route) = self.route else { return false };
@@ -49,22 +49,22 @@ impl Window {
     /// True if an operation to this target goes to the transport at once, and leaves nothing here
     /// if that completes it: as long as nothing opens, closes or queues.
     #[inline]
-    pub fn goes_directly(&self, target: Rank) -> bool {
+    pub fn has_direct_route(&self, target: Rank) -> bool {
         matches!(self.route, Some(route) if route.direct && route.target == target)
     }
 
     /// The same, with the way of an epoch's first operation to this target looked for and kept. It
     /// opens nothing: the first operation of a fence epoch goes by [`issue`](Self::issue).
     #[inline]
-    pub fn finds_direct_way(&mut self, target: Rank) -> bool {
+    pub fn finds_direct_route(&mut self, target: Rank) -> bool {
         match self.route {
             Some(route) if route.target == target => route.direct,
             _ if self.folded.is_some() => self.folded_route(target).is_some(),
-            _ => target < self.size && self.look_for_way(target),
+            _ => target < self.size && self.find_route(target),
         }
     }
 
-    fn look_for_way(&mut self, target: Rank) -> bool {
+    fn find_route(&mut self, target: Rank) -> bool {
         let open =
             self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
         let epoch = match (open, self.fence_view) {
@@ -93,7 +93,7 @@ impl Window {
     fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
         let held = &mut self.epochs[epoch];
         let leg = match held.kind {
-            Kind::Access => held.legs.find(target)?,
+            EpochKind::Access => held.legs.find(target)?,
             _ => held.leg_to(target),
         };
         let held = &held.legs[leg];
@@ -139,7 +139,7 @@ impl Window {
         match self.fence_view {
             FenceView::Real(epoch) => Ok(epoch),
             FenceView::Tentative => {
-                let epoch = self.open(Kind::Fence);
+                let epoch = self.open(EpochKind::Fence);
                 self.fence_view = FenceView::Real(epoch);
                 self.ready(port, epoch);
                 Ok(epoch)
@@ -207,7 +207,7 @@ impl Window {
 
     /// Posts what a granted leg has queued, in order, until the transport has no resource. Never
     /// completes the epoch.
-    pub(super) fn pump(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
+    pub(super) fn post_queued(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
         loop {
             let held = &mut self.epochs[epoch].legs[leg];
             debug_assert!(held.granted);

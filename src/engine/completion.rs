@@ -1,10 +1,10 @@
 //! Activation, and the way of each kind of epoch to its completion.
 
 use super::activation::{Activation, may_activate};
-use super::alphabet::{Port, Rank, Word};
-use super::epoch::{Kind, Locking, Phase};
+use super::epoch::{EpochKind, EpochState, LockState};
 use super::fence::Barrier;
 use super::peer::{AccessWaiter, ExposureWaiter};
+use super::port::{Port, Rank, Word};
 use super::record::NIL;
 use super::slab::Key;
 use super::window::Window;
@@ -39,29 +39,29 @@ impl Window {
     pub(super) fn activate(&mut self, port: &mut impl Port, epoch: Key) {
         self.moves += 1;
         let held = &mut self.epochs[epoch];
-        debug_assert_eq!(held.phase, Phase::Deferred);
-        held.phase = Phase::Active;
+        debug_assert_eq!(held.state, EpochState::Deferred);
+        held.state = EpochState::Active;
         match held.kind {
-            Kind::Access => self.activate_access(port, epoch),
-            Kind::Exposure => self.activate_exposure(port, epoch),
-            Kind::Fence => self.grant(port, epoch),
-            Kind::Lock { target, nocheck, .. } => {
+            EpochKind::Access => self.activate_access(port, epoch),
+            EpochKind::Exposure => self.activate_exposure(port, epoch),
+            EpochKind::Fence => self.grant(port, epoch),
+            EpochKind::Lock { target, nocheck, .. } => {
                 self.peers.of(target).lock_active = Some(epoch);
                 if nocheck {
-                    held.locking = Locking::Unchecked;
+                    held.locking = LockState::Unchecked;
                     self.grant(port, epoch);
                 } else {
                     self.request_lock(port, epoch);
                 }
             }
-            Kind::LockAll { nocheck: true } => {
-                held.locking = Locking::Unchecked;
+            EpochKind::LockAll { nocheck: true } => {
+                held.locking = LockState::Unchecked;
                 self.grant(port, epoch);
             }
-            Kind::LockAll { nocheck: false } => self.request_lock_all(port, epoch),
+            EpochKind::LockAll { nocheck: false } => self.request_lock_all(port, epoch),
         }
         if self.epochs.get(epoch).is_some_and(|held| held.closed) {
-            self.closed(port, epoch);
+            self.try_complete(port, epoch);
         }
     }
 
@@ -90,7 +90,7 @@ impl Window {
             held.access = access;
             held.granted = granted;
             if granted {
-                self.pump(port, epoch, leg);
+                self.post_queued(port, epoch, leg);
             }
         }
     }
@@ -135,7 +135,7 @@ impl Window {
         }
         for leg in 0..self.epochs[epoch].legs.len() {
             self.leg(epoch, leg).granted = true;
-            self.pump(port, epoch, leg);
+            self.post_queued(port, epoch, leg);
         }
     }
 
@@ -148,33 +148,35 @@ impl Window {
         self.moves += 1;
         self.route = None;
         self.leg(epoch, leg).granted = true;
-        self.pump(port, epoch, leg);
-        self.settle(port, epoch, leg);
+        self.post_queued(port, epoch, leg);
+        self.try_finish_leg(port, epoch, leg);
     }
 
     /// Looks at an epoch that the application has closed: goes as far towards completion as
     /// possible.
-    pub(super) fn closed(&mut self, port: &mut impl Port, epoch: Key) {
+    pub(super) fn try_complete(&mut self, port: &mut impl Port, epoch: Key) {
         let held = &self.epochs[epoch];
         debug_assert!(held.closed);
-        if held.phase == Phase::Deferred {
+        if held.state == EpochState::Deferred {
             return;
         }
         match held.kind {
-            Kind::Access if held.awaited == 0 => self.end_access(epoch),
-            Kind::Access => {
+            EpochKind::Access if held.awaited == 0 => self.end_access(epoch),
+            EpochKind::Access => {
                 for leg in 0..held.legs.len() {
                     if self.epochs.get(epoch).is_some() {
-                        self.settle(port, epoch, leg);
+                        self.try_finish_leg(port, epoch, leg);
                     }
                 }
             }
-            Kind::Exposure if held.awaited == 0 => self.end(epoch),
-            Kind::Lock { .. } | Kind::LockAll { .. } if held.granted && held.outstanding == 0 => {
+            EpochKind::Exposure if held.awaited == 0 => self.end_epoch(epoch),
+            EpochKind::Lock { .. } | EpochKind::LockAll { .. }
+                if held.granted && held.outstanding == 0 =>
+            {
                 self.unlock_now(port, epoch);
-                self.end(epoch);
+                self.end_epoch(epoch);
             }
-            Kind::Fence if held.outstanding == 0 => {
+            EpochKind::Fence if held.outstanding == 0 => {
                 self.fences += 1;
                 debug_assert!(self.barrier.is_none(), "fence epochs complete one by one");
                 self.barrier = Some(Barrier::new(epoch, self.fences));
@@ -185,14 +187,14 @@ impl Window {
     }
 
     /// Looks at a leg on which operations have finished or to which access was granted.
-    pub(super) fn settle<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
+    pub(super) fn try_finish_leg<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
         let held = &mut self.epochs[epoch];
-        if !held.closed || held.phase == Phase::Deferred {
+        if !held.closed || held.state == EpochState::Deferred {
             return;
         }
-        if held.kind != Kind::Access {
+        if held.kind != EpochKind::Access {
             if held.outstanding == 0 {
-                self.closed(port, epoch);
+                self.try_complete(port, epoch);
             }
             return;
         }
@@ -240,7 +242,7 @@ impl Window {
     fn end_access(&mut self, epoch: Key) {
         let held = &self.epochs[epoch];
         if held.awaited == 0 && held.outstanding == 0 {
-            self.end(epoch);
+            self.end_epoch(epoch);
         }
     }
 
@@ -277,18 +279,18 @@ impl Window {
         {
             let epoch = barrier.epoch;
             self.barrier = None;
-            self.end(epoch);
+            self.end_epoch(epoch);
         }
     }
 
     /// True while `test` would give false.
     pub(super) fn awaits_origins(&self, epoch: Key) -> bool {
         let held = &self.epochs[epoch];
-        held.phase == Phase::Deferred || held.awaited > 0
+        held.state == EpochState::Deferred || held.awaited > 0
     }
 
     /// A closed epoch is complete.
-    fn end(&mut self, epoch: Key) {
+    fn end_epoch(&mut self, epoch: Key) {
         let held = &self.epochs[epoch];
         debug_assert!(held.closed && held.outstanding == 0 && held.flushes_for_grant.is_empty());
         self.requests.complete_opt(held.request);

@@ -3,16 +3,16 @@
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::alphabet::{LockMode, Rank, RequestId};
-use super::exclusion::Right;
+use super::exclusion::ExclusiveRight;
 use super::flush::Ages;
 use super::lock::LockRequest;
+use super::port::{LockMode, Rank, RequestId};
 use super::record::NIL;
 use super::slab::Key;
 
 /// What an epoch is. Lock epochs on self differ from others in what may overtake them [AC-2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EpochKind {
     Fence,
     Access,
     Exposure,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
 
 /// Where the engine stands with an epoch. (A complete one is gone.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum EpochState {
     /// Recorded, not activated.
     Deferred,
     /// Activated, not completed.
@@ -31,15 +31,15 @@ pub(super) enum Phase {
 
 /// What a lock or lock_all epoch holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum HeldLock {
     All,
     Shared(LockRequest),
-    Exclusive(LockRequest, Right),
+    Exclusive(LockRequest, ExclusiveRight),
 }
 
 /// How far a lock or lock_all epoch has come with its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Locking {
+pub(super) enum LockState {
     /// Not requested, or its request is on its way.
     No,
     /// Behind waiting lock_alls that arrived before; `served` must reach this count, once it is
@@ -51,7 +51,7 @@ pub(super) enum Locking {
     Draining(LockRequest),
     /// lock_all: rights are out; holds nothing itself.
     AllWaiting,
-    Held(Held),
+    Held(HeldLock),
     /// `NOCHECK`: nothing to take, nothing to release [MA-3].
     Unchecked,
 }
@@ -176,8 +176,8 @@ impl std::ops::IndexMut<u32> for Legs {
 /// One epoch of this process.
 #[derive(Debug)]
 pub(super) struct Epoch {
-    pub(super) kind: Kind,
-    pub(super) phase: Phase,
+    pub(super) kind: EpochKind,
+    pub(super) state: EpochState,
     /// By the application [EP-9].
     pub(super) closed: bool,
     /// Operations may leave: fence and NOCHECK epochs when active, locks when held. Access epochs
@@ -198,19 +198,19 @@ pub(super) struct Epoch {
     pub(super) outstanding: u64,
     /// Flushes that wait for the lock [EP-1].
     pub(super) flushes_for_grant: Vec<Key>,
-    pub(super) locking: Locking,
+    pub(super) locking: LockState,
     /// A procedure of its lock waits for an answer.
-    pub(super) asking: bool,
+    pub(super) lock_op_pending: bool,
     /// In the window's `lock_watch`.
     pub(super) watched: bool,
 }
 
 impl Epoch {
     #[inline]
-    pub(super) fn new(kind: Kind, opened_at: u64) -> Self {
+    pub(super) fn new(kind: EpochKind, opened_at: u64) -> Self {
         Epoch {
             kind,
-            phase: Phase::Deferred,
+            state: EpochState::Deferred,
             closed: false,
             granted: false,
             opened_at,
@@ -220,14 +220,14 @@ impl Epoch {
             awaited: 0,
             outstanding: 0,
             flushes_for_grant: Vec::new(),
-            locking: Locking::No,
-            asking: false,
+            locking: LockState::No,
+            lock_op_pending: false,
             watched: false,
         }
     }
 
     pub(super) fn is_passive(&self) -> bool {
-        matches!(self.kind, Kind::Lock { .. } | Kind::LockAll { .. })
+        matches!(self.kind, EpochKind::Lock { .. } | EpochKind::LockAll { .. })
     }
 
     /// A lock or lock_all epoch that is granted, and whose operations are complete so far.

@@ -21,10 +21,10 @@
 //! registration after a revocation: who revoked if it was not in use, else the owner when it has
 //! left use. Only then is the word 0 again and may the owner ask for the next.
 
-use super::alphabet::{LockMemory, LockWord, Rank};
 use super::lock::LockRequest;
+use super::port::{LockMemory, LockWord, Rank};
+use super::replay::{Replay, Suspended};
 use super::slab::Key;
-use super::steps::{Later, Steps};
 
 /// Where the words of the window live.
 const HOME: Rank = 0;
@@ -48,15 +48,15 @@ fn rights(holders: u64) -> u32 {
 
 /// The right by which an exclusive lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub(super) enum ExclusiveRight {
     Registered,
     Licensed,
 }
 
 /// What became of [`claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claimed {
-    Held(Right),
+pub(super) enum RegisterOutcome {
+    Held(ExclusiveRight),
     /// Registered, which keeps further lock_alls out; some are still held.
     Draining,
     /// It was to be a licence, and was revoked before it was there. There is no right.
@@ -82,11 +82,11 @@ pub(super) struct Licensing {
 
 /// What an exclusive lock that is first in its queue does for its right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Acquisition {
     /// The licence is in use already.
-    Licensed,
+    InUse,
     /// It is idle: [`begin_use`].
-    Begin,
+    UseIdle,
     /// There is none: [`register`].
     Register(Option<u32>),
     /// To be seen when what is under way has ended.
@@ -122,34 +122,34 @@ impl Licensing {
 
     /// The way of a lock to its right; one that waits is given back by [`changed`](Self::changed).
     #[inline(always)]
-    pub(super) fn way(
+    pub(super) fn acquire(
         &mut self,
         mem: &mut impl LockMemory,
         epoch: Key,
         request: LockRequest,
-    ) -> Way {
+    ) -> Acquisition {
         if self.changing {
             self.waiting.push((epoch, request));
-            return Way::Wait;
+            return Acquisition::Wait;
         }
         let word = mem.look(LockWord::Licence);
         if word & (HELD | REVOKED) == HELD {
             if self.uses > 0 {
                 self.uses += 1;
-                return Way::Licensed;
+                return Acquisition::InUse;
             }
             self.changing = true;
-            return Way::Begin;
+            return Acquisition::UseIdle;
         }
         self.lost();
         self.registrations = self.registrations.saturating_add(1);
         // Of the last licence nothing may be left.
         if self.registrations <= self.threshold || word != 0 {
-            return Way::Register(None);
+            return Acquisition::Register(None);
         }
         self.changing = true;
         self.pushes = self.pushes.wrapping_add(1);
-        Way::Register(Some(self.pushes))
+        Acquisition::Register(Some(self.pushes))
     }
 
     /// True if the licence is idle and nobody else asks for a right: then [`begin_use`] is under
@@ -200,17 +200,17 @@ pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
 
 /// Takes the idle licence into use. False if it is revoked.
 #[inline(always)]
-pub(super) fn begin_use(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
+pub(super) fn begin_use(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
     // Not an addition, which would take a licence into use that is revoked meanwhile.
-    Ok(s.compare_swap(s.me(), LockWord::Licence, HELD, HELD | IN_USE)? == HELD)
+    Ok(mem.compare_swap(mem.me(), LockWord::Licence, HELD, HELD | IN_USE)? == HELD)
 }
 
 /// Makes the licence idle. If it was revoked meanwhile the registration is removed.
 #[inline(always)]
-pub(super) fn end_use(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
-    if s.add(s.me(), LockWord::Licence, IN_USE.wrapping_neg())? & REVOKED != 0 {
-        s.store(s.me(), LockWord::Licence, 0)?;
-        deregister(s)?;
+pub(super) fn end_use(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
+    if mem.add(mem.me(), LockWord::Licence, IN_USE.wrapping_neg())? & REVOKED != 0 {
+        mem.store(mem.me(), LockWord::Licence, 0)?;
+        deregister(mem)?;
     }
     Ok(())
 }
@@ -218,45 +218,49 @@ pub(super) fn end_use(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
 /// It is registered instead. With `push`, the number of times that this process has done so, the
 /// registration becomes a licence, and the lock its first use.
 pub(super) fn register(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     push: Option<u32>,
-) -> Result<Claimed, Later> {
-    let holders = s.add(HOME, LockWord::Holders, ONE_RIGHT)?;
+) -> Result<RegisterOutcome, Suspended> {
+    let holders = mem.add(HOME, LockWord::Holders, ONE_RIGHT)?;
     if lock_alls(holders) > 0 {
-        return Ok(Claimed::Draining);
+        return Ok(RegisterOutcome::Draining);
     }
-    let Some(push) = push else { return Ok(Claimed::Held(Right::Registered)) };
-    s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
-    s.store(s.me(), LockWord::Licence, PENDING)?;
+    let Some(push) = push else { return Ok(RegisterOutcome::Held(ExclusiveRight::Registered)) };
+    mem.store(mem.me(), LockWord::NextLicensed, UNLINKED)?;
+    mem.store(mem.me(), LockWord::Licence, PENDING)?;
     let below =
-        s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
-    s.store(s.me(), LockWord::NextLicensed, below)?;
-    let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
+        mem.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(mem.me()) + 1))?;
+    mem.store(mem.me(), LockWord::NextLicensed, below)?;
+    let met = mem.compare_swap(mem.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
     // If it is revoked already, who did that removes the registration.
-    Ok(if met == PENDING { Claimed::Held(Right::Licensed) } else { Claimed::Revoked })
+    Ok(if met == PENDING {
+        RegisterOutcome::Held(ExclusiveRight::Licensed)
+    } else {
+        RegisterOutcome::Revoked
+    })
 }
 
 /// Removes a registration.
 #[inline(always)]
-pub(super) fn deregister(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
-    s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
+pub(super) fn deregister(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
+    mem.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
     Ok(())
 }
 
 /// A lock_all is asked for. True if it is held; else nothing is held.
 #[inline(always)]
-pub(super) fn enter_all(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    if rights(s.add(HOME, LockWord::Holders, ONE_LOCK_ALL)?) == 0 {
+pub(super) fn enter_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
+    if rights(mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL)?) == 0 {
         return Ok(true);
     }
-    s.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
-    count_intent(s, |arrived, served| (arrived.wrapping_add(1), served))?;
+    mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
+    count_intent(mem, |arrived, served| (arrived.wrapping_add(1), served))?;
     Ok(false)
 }
 
 /// What became of [`retry_all`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Retried {
+pub(super) enum RetryOutcome {
     Held,
     /// A licence was taken off the stack, so there may be more to do at once.
     Revoked,
@@ -264,61 +268,61 @@ pub(super) enum Retried {
 }
 
 /// A lock_all that waits tries again: held if no right is out, else one licence is revoked.
-pub(super) fn retry_all(s: &mut Steps<'_, impl LockMemory>) -> Result<Retried, Later> {
-    let holders = s.load(HOME, LockWord::Holders)?;
+pub(super) fn retry_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<RetryOutcome, Suspended> {
+    let holders = mem.load(HOME, LockWord::Holders)?;
     if rights(holders) > 0 {
-        return Ok(if revoke_one(s)? { Retried::Revoked } else { Retried::Waiting });
+        return Ok(if revoke_one(mem)? { RetryOutcome::Revoked } else { RetryOutcome::Waiting });
     }
-    if s.compare_swap(HOME, LockWord::Holders, holders, holders + ONE_LOCK_ALL)? != holders {
-        return Ok(Retried::Waiting);
+    if mem.compare_swap(HOME, LockWord::Holders, holders, holders + ONE_LOCK_ALL)? != holders {
+        return Ok(RetryOutcome::Waiting);
     }
-    count_intent(s, |arrived, served| (arrived, served.wrapping_add(1)))?;
-    Ok(Retried::Held)
+    count_intent(mem, |arrived, served| (arrived, served.wrapping_add(1)))?;
+    Ok(RetryOutcome::Held)
 }
 
 /// Takes the top off the stack of licences, if there is one, and revokes it.
-fn revoke_one(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    let top = s.load(HOME, LockWord::Licensed)?;
+fn revoke_one(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
+    let top = mem.load(HOME, LockWord::Licensed)?;
     let Some(owner) = (top as u32).checked_sub(1) else { return Ok(false) };
-    let below = s.load(owner, LockWord::NextLicensed)?;
-    if below == UNLINKED || s.compare_swap(HOME, LockWord::Licensed, top, below)? != top {
+    let below = mem.load(owner, LockWord::NextLicensed)?;
+    if below == UNLINKED || mem.compare_swap(HOME, LockWord::Licensed, top, below)? != top {
         return Ok(false);
     }
-    let licence = s.add(owner, LockWord::Licence, REVOKED)?;
+    let licence = mem.add(owner, LockWord::Licence, REVOKED)?;
     if licence & IN_USE == 0 {
-        deregister(s)?;
-        s.store(owner, LockWord::Licence, 0)?;
+        deregister(mem)?;
+        mem.store(owner, LockWord::Licence, 0)?;
     }
     Ok(true)
 }
 
 /// Gives a lock_all back.
 #[inline(always)]
-pub(super) fn leave_all(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
-    s.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
+pub(super) fn leave_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
+    mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
     Ok(())
 }
 
 /// True if no lock_all is held any more.
-pub(super) fn is_drained(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    Ok(lock_alls(s.load(HOME, LockWord::Holders)?) == 0)
+pub(super) fn is_drained(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
+    Ok(lock_alls(mem.load(HOME, LockWord::Holders)?) == 0)
 }
 
 /// lock_alls that had to wait so far, and those of them that were served [LK-6].
-pub(super) fn intent(s: &mut Steps<'_, impl LockMemory>) -> Result<(u32, u32), Later> {
-    let intent = s.load(HOME, LockWord::Intent)?;
+pub(super) fn intent(mem: &mut Replay<'_, impl LockMemory>) -> Result<(u32, u32), Suspended> {
+    let intent = mem.load(HOME, LockWord::Intent)?;
     Ok((intent as u32, (intent >> 32) as u32))
 }
 
 /// Counts one up in a half of `Intent`, without a carry from one half to the other.
 fn count_intent(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     count: impl Fn(u32, u32) -> (u32, u32),
-) -> Result<(), Later> {
-    let mut seen = s.load(HOME, LockWord::Intent)?;
+) -> Result<(), Suspended> {
+    let mut seen = mem.load(HOME, LockWord::Intent)?;
     loop {
         let (arrived, served) = count(seen as u32, (seen >> 32) as u32);
-        let met = s.compare_swap(
+        let met = mem.compare_swap(
             HOME,
             LockWord::Intent,
             seen,

@@ -1,6 +1,6 @@
 //! The fence's barrier: dissemination over monotonic words, O(log P) messages per process [FE-1].
 
-use super::alphabet::{Port, Rank, Word};
+use super::port::{Port, Rank, Word};
 use super::slab::Key;
 
 /// The barrier under way. One at a time: a fence epoch waits for the one before it.

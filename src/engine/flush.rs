@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::alphabet::RequestId;
+use super::port::RequestId;
 use super::slab::Key;
 
 /// A pending flush: complete when nothing of it remains anywhere.

@@ -7,19 +7,19 @@
 //! epoch like all others, in the state that it would have had. While one is folded there is no
 //! other epoch.
 
-use super::alphabet::{LockMode, Outcome, Port, Rank};
-use super::epoch::{Epoch, Held, Kind, Leg, Locking, Phase};
-use super::exclusion::{self, Right};
+use super::epoch::{Epoch, EpochKind, EpochState, HeldLock, Leg, LockState};
+use super::exclusion::{self, ExclusiveRight};
 use super::lock::{self, Enqueued, LockRequest, Turn};
-use super::procedure::Procedure;
+use super::lock_ops::LockOp;
+use super::port::{LockMode, Outcome, Port, Rank};
 use super::slab::Key;
 use super::window::{FenceView, Route, Window};
 
 /// An epoch that is granted, open, and has nothing outstanding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Folded {
-    kind: Kind,
-    held: Held,
+    kind: EpochKind,
+    held: HeldLock,
 }
 
 impl Folded {
@@ -27,14 +27,14 @@ impl Folded {
     #[inline(always)]
     fn covers(&self, rank: Rank) -> bool {
         match self.kind {
-            Kind::Lock { target, .. } => target == rank,
+            EpochKind::Lock { target, .. } => target == rank,
             _ => true,
         }
     }
 
     #[inline(always)]
     fn is_lock_all(&self) -> bool {
-        matches!(self.kind, Kind::LockAll { .. })
+        matches!(self.kind, EpochKind::LockAll { .. })
     }
 }
 
@@ -43,7 +43,7 @@ impl Window {
     /// way.
     #[inline(always)]
     fn has_room_to_fold(&self) -> bool {
-        self.folded.is_none() && self.epochs.len() == 0 && self.procedures.is_empty()
+        self.folded.is_none() && self.epochs.len() == 0 && self.lock_ops.is_empty()
     }
 
     /// Opens a lock epoch in its short form; where the lock is not free at once, as an epoch that
@@ -61,16 +61,16 @@ impl Window {
         self.fence_view = FenceView::Dissolved;
         self.route = None;
         let request = self.next_request(target, mode);
-        let kind = Kind::Lock { target, mode, nocheck: false, own: target == self.me };
-        let procedure = |window: &mut Window| Procedure::Enqueue(window.awaiting(kind), request);
-        match self.attempt_folded(port, procedure, |s| lock::enqueue(s, request)) {
-            Some(Enqueued { turn: Turn::In { .. }, queued, next_reader: None })
+        let kind = EpochKind::Lock { target, mode, nocheck: false, own: target == self.me };
+        let procedure = |window: &mut Window| LockOp::Enqueue(window.awaiting(kind), request);
+        match self.attempt_folded(port, procedure, |mem| lock::enqueue(mem, request)) {
+            Some(Enqueued { turn: Turn::Granted { .. }, queued, next_reader: None })
                 if mode == LockMode::Shared =>
             {
-                self.fold(kind, Held::Shared(request.placed(queued)));
+                self.fold(kind, HeldLock::Shared(request.placed(queued)));
             }
             Some(Enqueued {
-                turn: Turn::In { inherited: false },
+                turn: Turn::Granted { inherited: false },
                 queued: true,
                 next_reader: None,
             }) if self.licensing.begins(port) => {
@@ -87,12 +87,12 @@ impl Window {
 
     /// An exclusive lock takes the idle licence into use.
     #[inline(always)]
-    fn begin_use_folded(&mut self, port: &mut impl Port, kind: Kind, request: LockRequest) {
-        let procedure = |window: &mut Window| Procedure::BeginUse(window.awaiting(kind), request);
-        match self.attempt_folded(port, procedure, |s| exclusion::begin_use(s)) {
+    fn begin_use_folded(&mut self, port: &mut impl Port, kind: EpochKind, request: LockRequest) {
+        let procedure = |window: &mut Window| LockOp::BeginUse(window.awaiting(kind), request);
+        match self.attempt_folded(port, procedure, |mem| exclusion::begin_use(mem)) {
             Some(true) => {
                 self.licensing.begun_alone();
-                self.fold(kind, Held::Exclusive(request, Right::Licensed));
+                self.fold(kind, HeldLock::Exclusive(request, ExclusiveRight::Licensed));
             }
             Some(false) => {
                 let epoch = self.awaiting(kind);
@@ -110,10 +110,10 @@ impl Window {
         }
         self.fence_view = FenceView::Dissolved;
         self.route = None;
-        let kind = Kind::LockAll { nocheck: false };
-        let procedure = |window: &mut Window| Procedure::EnterAll(window.awaiting(kind));
-        match self.attempt_folded(port, procedure, |s| exclusion::enter_all(s)) {
-            Some(true) => self.fold(kind, Held::All),
+        let kind = EpochKind::LockAll { nocheck: false };
+        let procedure = |window: &mut Window| LockOp::EnterAll(window.awaiting(kind));
+        match self.attempt_folded(port, procedure, |mem| exclusion::enter_all(mem)) {
+            Some(true) => self.fold(kind, HeldLock::All),
             Some(false) => {
                 let epoch = self.awaiting(kind);
                 self.all_entered(port, epoch, false);
@@ -124,9 +124,9 @@ impl Window {
     }
 
     #[inline(always)]
-    fn fold(&mut self, kind: Kind, held: Held) {
+    fn fold(&mut self, kind: EpochKind, held: HeldLock) {
         self.folded = Some(Folded { kind, held });
-        if let Kind::Lock { target, .. } = kind {
+        if let EpochKind::Lock { target, .. } = kind {
             self.peers.of(target).lock_active = Some(Key::NONE);
             self.route = Some(Route { target, epoch: Key::NONE, leg: 0, direct: true });
         }
@@ -192,7 +192,7 @@ impl Window {
         let epoch = self.opened(folded.kind);
         let held = &mut self.epochs[epoch];
         held.granted = true;
-        held.locking = Locking::Held(folded.held);
+        held.locking = LockState::Held(folded.held);
         if held.legs.len() > 0 {
             held.legs[0].granted = true;
         }
@@ -202,18 +202,19 @@ impl Window {
     /// An active epoch whose lock is asked for.
     #[cold]
     #[inline(never)]
-    fn awaiting(&mut self, kind: Kind) -> Key {
+    fn awaiting(&mut self, kind: EpochKind) -> Key {
         self.locks_awaited += 1;
         self.opened(kind)
     }
 
-    /// Opens and activates an epoch, without asking for its lock.
-    fn opened(&mut self, kind: Kind) -> Key {
+    /// Opens and activates an epoch, without lock_op_pending for its lock.
+    fn opened(&mut self, kind: EpochKind) -> Key {
         self.route = None;
         self.moves += 1;
-        let epoch =
-            self.epochs.insert(Epoch { phase: Phase::Active, ..Epoch::new(kind, self.closings) });
-        if let Kind::Lock { target, .. } = kind {
+        let epoch = self
+            .epochs
+            .insert(Epoch { state: EpochState::Active, ..Epoch::new(kind, self.closings) });
+        if let EpochKind::Lock { target, .. } = kind {
             self.epochs[epoch].legs.push(Leg::new(target, false));
             self.locks_open.push(epoch);
             let peer = self.peers.of(target);

@@ -24,8 +24,8 @@
 //! the owner again when it releases. Two nodes in turn are enough: the request after next of one
 //! origin is let in only behind the successor of the first, which has then linked itself.
 
-use super::alphabet::{LockMemory, LockMode, LockWord, Rank};
-use super::steps::{Later, Steps};
+use super::port::{LockMemory, LockMode, LockWord, Rank};
+use super::replay::{Replay, Suspended};
 
 const EMPTY: u64 = 0;
 const READER_ACTIVE: u64 = 1 << 32;
@@ -145,7 +145,7 @@ impl LockRequest {
 pub enum Turn {
     /// The queue lets it in. `inherited`: the predecessor's exclusive registration came with the
     /// hand-over.
-    In {
+    Granted {
         /// See [`release`].
         inherited: bool,
     },
@@ -177,42 +177,44 @@ pub struct Released {
 /// compare-and-swap for a reader.
 #[inline(always)]
 pub fn enqueue(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     request: LockRequest,
-) -> Result<Enqueued, Later> {
-    const IN: Turn = Turn::In { inherited: false };
+) -> Result<Enqueued, Suspended> {
+    const GRANTED: Turn = Turn::Granted { inherited: false };
     let target = request.target();
-    if request.mode() == LockMode::Shared && count_reader(s, target)? {
-        return Ok(Enqueued { turn: IN, queued: false, next_reader: None });
+    if request.mode() == LockMode::Shared && count_reader(mem, target)? {
+        return Ok(Enqueued { turn: GRANTED, queued: false, next_reader: None });
     }
     let stands = |turn| Ok(Enqueued { turn, queued: true, next_reader: None });
-    let me = request.node(s.me());
-    s.store(me.rank(), me.next(target), EMPTY)?;
-    let before = s.swap(target, LockWord::Tail, me.0)?;
+    let me = request.node(mem.me());
+    mem.store(me.rank(), me.next(target), EMPTY)?;
+    let before = mem.swap(target, LockWord::Tail, me.0)?;
     let (met, carried, left_behind) = match Node::from_word(before) {
         None => (RELEASED, counted(before), before & LEFT_BEHIND != 0),
-        Some(before) => (s.swap(before.rank(), before.next(target), me.0)?, 0, !before.is_writer()),
+        Some(before) => {
+            (mem.swap(before.rank(), before.next(target), me.0)?, 0, !before.is_writer())
+        }
     };
     match (met, request.mode()) {
         // The predecessor waits or holds exclusively: whoever lets it out, or in, sees us.
         (EMPTY, _) => stands(Turn::Waiting),
         (_, LockMode::Shared) => {
-            let next_reader = admit(s, target, me, carried, false)?;
-            Ok(Enqueued { turn: IN, queued: true, next_reader })
+            let next_reader = admit(mem, target, me, carried, false)?;
+            Ok(Enqueued { turn: GRANTED, queued: true, next_reader })
         }
         // The predecessor reads: when it leaves it names us as the next writer.
         (READER_ACTIVE, LockMode::Exclusive) => stands(Turn::Waiting),
         // Nobody is before us in the queue; readers that left it out of order, or were counted in
         // `Tail`, may be active.
         (_, LockMode::Exclusive) => {
-            if carried == 0 && (!left_behind || s.load(target, LockWord::Readers)? == 0) {
-                return stands(IN);
+            if carried == 0 && (!left_behind || mem.load(target, LockWord::Readers)? == 0) {
+                return stands(GRANTED);
             }
-            s.store(target, LockWord::NextWriter, me.0)?;
-            let readers = s.add(target, LockWord::Readers, WRITER_WAITS + carried)?;
+            mem.store(target, LockWord::NextWriter, me.0)?;
+            let readers = mem.add(target, LockWord::Readers, WRITER_WAITS + carried)?;
             if readers.wrapping_add(carried) == 0 {
-                s.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
-                return stands(IN);
+                mem.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
+                return stands(GRANTED);
             }
             stands(Turn::Waiting)
         }
@@ -221,10 +223,10 @@ pub fn enqueue(
 
 /// Counts a reader in a `Tail` without a node; false if there is one, or too much traffic.
 #[inline(always)]
-fn count_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<bool, Later> {
+fn count_reader(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<bool, Suspended> {
     let mut tail = 0;
     for _ in 0..TRIES {
-        let met = s.compare_swap(target, LockWord::Tail, tail, tail + ONE_READER)?;
+        let met = mem.compare_swap(target, LockWord::Tail, tail, tail + ONE_READER)?;
         if met == tail {
             return Ok(true);
         }
@@ -240,7 +242,7 @@ fn count_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<bool
 pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
     let word = mem.look(LockWord::Grant { target: request.target() });
     if word >> 1 == u64::from(request.sequence()) && word != 0 {
-        Turn::In { inherited: word & 1 == 1 }
+        Turn::Granted { inherited: word & 1 == 1 }
     } else {
         Turn::Waiting
     }
@@ -250,45 +252,45 @@ pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
 /// its registration on if the successor is exclusive too; else it must deregister itself.
 #[inline(always)]
 pub fn release(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     request: LockRequest,
     registered: bool,
-) -> Result<Released, Later> {
+) -> Result<Released, Suspended> {
     const ALONE: Released = Released { passed_on: false, next_reader: None };
     let target = request.target();
     if !request.is_queued() {
-        discount_reader(s, target)?;
+        discount_reader(mem, target)?;
         return Ok(ALONE);
     }
-    let me = request.node(s.me());
-    let mut met = s.look(me.next(target));
+    let me = request.node(mem.me());
+    let mut met = mem.look(me.next(target));
     if Node::from_word(met).is_none() {
         let empty = if request.mode() == LockMode::Shared { LEFT_BEHIND } else { 0 };
-        if s.compare_swap(target, LockWord::Tail, me.0, empty)? == me.0 {
+        if mem.compare_swap(target, LockWord::Tail, me.0, empty)? == me.0 {
             met = EMPTY;
         } else {
-            met = s.swap(me.rank(), me.next(target), RELEASED)?;
+            met = mem.swap(me.rank(), me.next(target), RELEASED)?;
         }
     }
     let successor = Node::from_word(met);
     match request.mode() {
         LockMode::Exclusive => match successor {
             Some(writer) if writer.is_writer() => {
-                grant(s, target, writer, registered)?;
+                grant(mem, target, writer, registered)?;
                 Ok(Released { passed_on: registered, next_reader: None })
             }
             Some(reader) => {
-                let next_reader = admit(s, target, reader, 0, true)?;
+                let next_reader = admit(mem, target, reader, 0, true)?;
                 Ok(Released { passed_on: false, next_reader })
             }
             None => Ok(ALONE),
         },
         LockMode::Shared => {
             if let Some(writer) = successor.filter(|s| s.is_writer()) {
-                s.store(target, LockWord::NextWriter, writer.0)?;
-                s.add(target, LockWord::Readers, WRITER_WAITS)?;
+                mem.store(target, LockWord::NextWriter, writer.0)?;
+                mem.add(target, LockWord::Readers, WRITER_WAITS)?;
             }
-            leave_readers(s, target)?;
+            leave_readers(mem, target)?;
             Ok(ALONE)
         }
     }
@@ -298,10 +300,10 @@ pub fn release(
 /// much traffic, off `Readers`. (Then `Tail` counts one too many and `Readers` one too few, until
 /// somebody queues and adds them up: the sum is right.)
 #[inline(always)]
-fn discount_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(), Later> {
+fn discount_reader(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<(), Suspended> {
     let mut tail = ONE_READER;
     for _ in 0..TRIES {
-        let met = s.compare_swap(target, LockWord::Tail, tail, tail - ONE_READER)?;
+        let met = mem.compare_swap(target, LockWord::Tail, tail, tail - ONE_READER)?;
         if met == tail {
             return Ok(());
         }
@@ -310,17 +312,17 @@ fn discount_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(
         }
         tail = met;
     }
-    leave_readers(s, target)
+    leave_readers(mem, target)
 }
 
 /// Takes a reader off `Readers`; the last one before a waiting writer lets it in.
-fn leave_readers(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(), Later> {
-    let before = s.add(target, LockWord::Readers, 1u64.wrapping_neg())?;
+fn leave_readers(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<(), Suspended> {
+    let before = mem.add(target, LockWord::Readers, 1u64.wrapping_neg())?;
     if before == WRITER_WAITS + 1 {
         // Everybody who could enter now stands behind that writer.
-        let writer = s.load(target, LockWord::NextWriter)?;
-        s.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
-        grant(s, target, Node(writer), false)?;
+        let writer = mem.load(target, LockWord::NextWriter)?;
+        mem.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
+        grant(mem, target, Node(writer), false)?;
     }
     Ok(())
 }
@@ -328,37 +330,37 @@ fn leave_readers(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(),
 /// Lets in a reader that stands directly behind one that was let in. Gives the next such reader:
 /// whoever lets one in walks on, one reader a procedure.
 pub fn let_reader_in(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     target: Rank,
     reader: Node,
-) -> Result<Option<Node>, Later> {
-    admit(s, target, reader, 0, true)
+) -> Result<Option<Node>, Suspended> {
+    admit(mem, target, reader, 0, true)
 }
 
 /// `carried`: readers that this one took off `Tail`. `tell`: write its grant (it is not the
 /// caller). Gives a reader behind it.
 fn admit(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     target: Rank,
     reader: Node,
     carried: u64,
     tell: bool,
-) -> Result<Option<Node>, Later> {
-    s.add(target, LockWord::Readers, carried + 1)?;
-    let met = s.compare_swap(reader.rank(), reader.next(target), EMPTY, READER_ACTIVE)?;
+) -> Result<Option<Node>, Suspended> {
+    mem.add(target, LockWord::Readers, carried + 1)?;
+    let met = mem.compare_swap(reader.rank(), reader.next(target), EMPTY, READER_ACTIVE)?;
     if tell {
         // From here on the node is its owner's.
-        grant(s, target, reader, false)?;
+        grant(mem, target, reader, false)?;
     }
     Ok(Node::from_word(met).filter(|next| !next.is_writer()))
 }
 
 fn grant(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     target: Rank,
     node: Node,
     inherited: bool,
-) -> Result<(), Later> {
+) -> Result<(), Suspended> {
     let value = u64::from(node.sequence()) << 1 | u64::from(inherited);
-    s.store(node.rank(), LockWord::Grant { target }, value)
+    mem.store(node.rank(), LockWord::Grant { target }, value)
 }

@@ -8,11 +8,13 @@
 //! lock_alls pass that were waiting before it *enters a queue* (the gate); once in a queue nobody
 //! is held back by a waiting lock_all.
 
-use super::alphabet::{LockMode, Port, Rank};
-use super::epoch::{Held, Kind, Locking};
-use super::exclusion::{self, Claimed, Retried, Right, Way, is_licensed};
+use super::epoch::{EpochKind, HeldLock, LockState};
+use super::exclusion::{
+    self, Acquisition, ExclusiveRight, RegisterOutcome, RetryOutcome, is_licensed,
+};
 use super::lock::{self, Enqueued, LockRequest, Node, Turn, look};
-use super::procedure::Procedure;
+use super::lock_ops::LockOp;
+use super::port::{LockMode, Port, Rank};
 use super::slab::Key;
 use super::window::Window;
 
@@ -20,13 +22,13 @@ impl Window {
     /// A lock epoch is activated: its request is made, after those that stand at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
-        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
+        let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
             unreachable!("a lock epoch")
         };
         if self.lock_gate.is_empty() && self.passes_gate(port, mode) {
             self.enter_queue(port, epoch, target, mode);
         } else {
-            self.epochs[epoch].locking = Locking::Gate(None);
+            self.epochs[epoch].locking = LockState::Gate(None);
             self.lock_gate.push_back(epoch);
             self.advance_gate(port);
         }
@@ -45,10 +47,10 @@ impl Window {
     /// [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
-            let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
+            let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
                 unreachable!("only locks pass the gate")
             };
-            if self.epochs[epoch].asking {
+            if self.epochs[epoch].lock_op_pending {
                 return;
             }
             if self.passes_gate(port, mode) {
@@ -67,17 +69,17 @@ impl Window {
     /// The first at the gate finds out which lock_alls arrived and were served: those that waited
     /// when it came go first [LK-6].
     pub(super) fn look_at_intent(&mut self, port: &mut impl Port, epoch: Key) {
-        let steps = self.attempt(port, Procedure::LookAtIntent(epoch), |s| exclusion::intent(s));
+        let steps = self.attempt(port, LockOp::LookAtIntent(epoch), |mem| exclusion::intent(mem));
         let Some((arrived, served)) = steps else { return };
-        let Locking::Gate(awaited) = self.epochs[epoch].locking else {
+        let LockState::Gate(awaited) = self.epochs[epoch].locking else {
             unreachable!("it stands at the gate")
         };
         let awaited = awaited.unwrap_or(arrived);
-        self.epochs[epoch].locking = Locking::Gate(Some(awaited));
+        self.epochs[epoch].locking = LockState::Gate(Some(awaited));
         if served.wrapping_sub(awaited).cast_signed() < 0 {
             return;
         }
-        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
+        let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
             unreachable!("only locks pass the gate")
         };
         debug_assert_eq!(self.lock_gate.front(), Some(&epoch));
@@ -101,7 +103,7 @@ impl Window {
 
     pub(super) fn queue_up(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         let steps =
-            self.attempt(port, Procedure::Enqueue(epoch, request), |s| lock::enqueue(s, request));
+            self.attempt(port, LockOp::Enqueue(epoch, request), |mem| lock::enqueue(mem, request));
         let Some(enqueued) = steps else { return };
         self.enqueued(port, epoch, request, enqueued);
     }
@@ -122,7 +124,7 @@ impl Window {
             self.take_turn(port, epoch, request, enqueued.turn);
             return;
         }
-        self.epochs[epoch].locking = Locking::Queued(request);
+        self.epochs[epoch].locking = LockState::Queued(request);
         if P::NAMES_CHANGES {
             // The grant may have come before the answer that says to wait for it.
             self.look_for_turn(port, epoch, request);
@@ -134,8 +136,8 @@ impl Window {
     /// The grant word of the lock request to this target has changed.
     pub(super) fn lock_granted(&mut self, port: &mut impl Port, target: Rank) {
         let Some(epoch) = self.peers.find(target).and_then(|peer| peer.lock_active) else { return };
-        if let Some(Locking::Queued(request)) =
-            self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking)
+        if let Some(LockState::Queued(request)) =
+            self.epochs.get(epoch).filter(|held| !held.lock_op_pending).map(|held| held.locking)
         {
             self.look_for_turn(port, epoch, request);
         }
@@ -152,11 +154,13 @@ impl Window {
     fn take_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, turn: Turn) {
         match (turn, request.mode()) {
             (Turn::Waiting, _) => unreachable!("its turn has come"),
-            (Turn::In { .. }, LockMode::Shared) => self.held(port, epoch, Held::Shared(request)),
-            (Turn::In { inherited: true }, _) => {
-                self.held(port, epoch, Held::Exclusive(request, Right::Registered))
+            (Turn::Granted { .. }, LockMode::Shared) => {
+                self.held(port, epoch, HeldLock::Shared(request))
             }
-            (Turn::In { inherited: false }, LockMode::Exclusive) => {
+            (Turn::Granted { inherited: true }, _) => {
+                self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Registered))
+            }
+            (Turn::Granted { inherited: false }, LockMode::Exclusive) => {
                 self.claim(port, epoch, request)
             }
         }
@@ -165,18 +169,20 @@ impl Window {
     /// An exclusive lock is first in its queue and asks for its right.
     #[inline(always)]
     fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        match self.licensing.way(port, epoch, request) {
-            Way::Licensed => self.held(port, epoch, Held::Exclusive(request, Right::Licensed)),
-            Way::Begin => self.begin_use(port, epoch, request),
-            Way::Register(push) => self.register(port, epoch, request, push),
-            Way::Wait => self.epochs[epoch].asking = true,
+        match self.licensing.acquire(port, epoch, request) {
+            Acquisition::InUse => {
+                self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Licensed))
+            }
+            Acquisition::UseIdle => self.begin_use(port, epoch, request),
+            Acquisition::Register(push) => self.register(port, epoch, request, push),
+            Acquisition::Wait => self.epochs[epoch].lock_op_pending = true,
         }
     }
 
     #[inline(always)]
     pub(super) fn begin_use(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         let steps =
-            self.attempt(port, Procedure::BeginUse(epoch, request), |s| exclusion::begin_use(s));
+            self.attempt(port, LockOp::BeginUse(epoch, request), |mem| exclusion::begin_use(mem));
         if let Some(begun) = steps {
             self.licence_begun(port, epoch, request, begun);
         }
@@ -193,7 +199,7 @@ impl Window {
     ) {
         if begun {
             self.licensing.begun();
-            self.held(port, epoch, Held::Exclusive(request, Right::Licensed));
+            self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Licensed));
             self.licence_changed(port);
         } else {
             self.licence_changed(port);
@@ -209,27 +215,27 @@ impl Window {
         request: LockRequest,
         push: Option<u32>,
     ) {
-        let steps = self.attempt(port, Procedure::Register(epoch, request, push), |s| {
-            exclusion::register(s, push)
+        let steps = self.attempt(port, LockOp::Register(epoch, request, push), |mem| {
+            exclusion::register(mem, push)
         });
         let Some(claimed) = steps else { return };
         match claimed {
-            Claimed::Held(right) => {
-                if right == Right::Licensed {
+            RegisterOutcome::Held(right) => {
+                if right == ExclusiveRight::Licensed {
                     self.licensing.begun();
                 }
-                self.held(port, epoch, Held::Exclusive(request, right));
+                self.held(port, epoch, HeldLock::Exclusive(request, right));
             }
-            Claimed::Draining => {
-                self.epochs[epoch].locking = Locking::Draining(request);
+            RegisterOutcome::Draining => {
+                self.epochs[epoch].locking = LockState::Draining(request);
                 self.watch(epoch);
             }
-            Claimed::Revoked => self.licensing.revoked(),
+            RegisterOutcome::Revoked => self.licensing.revoked(),
         }
         if push.is_some() {
             self.licence_changed(port);
         }
-        if claimed == Claimed::Revoked {
+        if claimed == RegisterOutcome::Revoked {
             self.claim(port, epoch, request);
         }
     }
@@ -238,13 +244,13 @@ impl Window {
     #[inline(always)]
     fn licence_changed(&mut self, port: &mut impl Port) {
         for (epoch, request) in self.licensing.changed() {
-            self.epochs[epoch].asking = false;
+            self.epochs[epoch].lock_op_pending = false;
             self.claim(port, epoch, request);
         }
     }
 
     pub(super) fn end_use(&mut self, port: &mut impl Port) {
-        if self.attempt(port, Procedure::EndUse, |s| exclusion::end_use(s)).is_some() {
+        if self.attempt(port, LockOp::EndUse, |mem| exclusion::end_use(mem)).is_some() {
             self.licence_changed(port);
         }
     }
@@ -257,19 +263,19 @@ impl Window {
         request: LockRequest,
     ) {
         let steps = self
-            .attempt(port, Procedure::LookAtHolders(epoch, request), |s| exclusion::is_drained(s));
+            .attempt(port, LockOp::LookAtHolders(epoch, request), |mem| exclusion::is_drained(mem));
         if steps == Some(true) {
-            self.held(port, epoch, Held::Exclusive(request, Right::Registered));
+            self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Registered));
         }
     }
 
     #[inline(always)]
-    fn held(&mut self, port: &mut impl Port, epoch: Key, held: Held) {
+    fn held(&mut self, port: &mut impl Port, epoch: Key, held: HeldLock) {
         self.locks_awaited -= 1;
-        self.epochs[epoch].locking = Locking::Held(held);
+        self.epochs[epoch].locking = LockState::Held(held);
         self.grant(port, epoch);
         if self.epochs[epoch].closed {
-            self.closed(port, epoch);
+            self.try_complete(port, epoch);
         }
     }
 
@@ -279,7 +285,7 @@ impl Window {
     }
 
     pub(super) fn enter_all(&mut self, port: &mut impl Port, epoch: Key) {
-        let steps = self.attempt(port, Procedure::EnterAll(epoch), |s| exclusion::enter_all(s));
+        let steps = self.attempt(port, LockOp::EnterAll(epoch), |mem| exclusion::enter_all(mem));
         if let Some(entered) = steps {
             self.all_entered(port, epoch, entered);
         }
@@ -288,9 +294,9 @@ impl Window {
     /// The lock_all of this epoch is held, or waits.
     pub(super) fn all_entered(&mut self, port: &mut impl Port, epoch: Key, entered: bool) {
         if entered {
-            return self.held(port, epoch, Held::All);
+            return self.held(port, epoch, HeldLock::All);
         }
-        self.epochs[epoch].locking = Locking::AllWaiting;
+        self.epochs[epoch].locking = LockState::AllWaiting;
         self.watch(epoch);
         self.retry_all(port, epoch);
     }
@@ -298,10 +304,10 @@ impl Window {
     /// Tries again, as long as there are licences to revoke.
     pub(super) fn retry_all(&mut self, port: &mut impl Port, epoch: Key) {
         loop {
-            match self.attempt(port, Procedure::RetryAll(epoch), |s| exclusion::retry_all(s)) {
-                None | Some(Retried::Waiting) => return,
-                Some(Retried::Held) => return self.held(port, epoch, Held::All),
-                Some(Retried::Revoked) => self.moves += 1,
+            match self.attempt(port, LockOp::RetryAll(epoch), |mem| exclusion::retry_all(mem)) {
+                None | Some(RetryOutcome::Waiting) => return,
+                Some(RetryOutcome::Held) => return self.held(port, epoch, HeldLock::All),
+                Some(RetryOutcome::Revoked) => self.moves += 1,
             }
         }
     }
@@ -318,16 +324,21 @@ impl Window {
         while at < self.lock_watch.len() {
             let epoch = self.lock_watch[at];
             // One that got its lock since the last sweep, and may be gone, leaves the list now.
-            match self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking) {
-                Some(Locking::Queued(request)) => self.look_for_turn(port, epoch, request),
-                Some(Locking::Draining(request)) => self.look_at_holders(port, epoch, request),
-                Some(Locking::AllWaiting) => self.retry_all(port, epoch),
+            match self
+                .epochs
+                .get(epoch)
+                .filter(|held| !held.lock_op_pending)
+                .map(|held| held.locking)
+            {
+                Some(LockState::Queued(request)) => self.look_for_turn(port, epoch, request),
+                Some(LockState::Draining(request)) => self.look_at_holders(port, epoch, request),
+                Some(LockState::AllWaiting) => self.retry_all(port, epoch),
                 _ => {}
             }
             let waits = self.epochs.get(epoch).is_some_and(|held| {
                 matches!(
                     held.locking,
-                    Locking::Queued(_) | Locking::Draining(_) | Locking::AllWaiting
+                    LockState::Queued(_) | LockState::Draining(_) | LockState::AllWaiting
                 )
             });
             if waits {
@@ -344,9 +355,9 @@ impl Window {
     /// Gives the lock of an epoch back. Tells the target nothing [LK-2].
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
         match self.epochs[epoch].locking {
-            Locking::Held(held) => self.give_back(port, held),
-            Locking::Unchecked => {
-                if let Kind::Lock { target, .. } = self.epochs[epoch].kind {
+            LockState::Held(held) => self.give_back(port, held),
+            LockState::Unchecked => {
+                if let EpochKind::Lock { target, .. } = self.epochs[epoch].kind {
                     self.peers.of(target).lock_active = None;
                 }
             }
@@ -356,11 +367,11 @@ impl Window {
 
     /// Gives back what is held.
     #[inline(always)]
-    pub(super) fn give_back(&mut self, port: &mut impl Port, held: Held) {
+    pub(super) fn give_back(&mut self, port: &mut impl Port, held: HeldLock) {
         match held {
-            Held::Shared(request) => self.release(port, request, None),
-            Held::Exclusive(request, right) => self.release(port, request, Some(right)),
-            Held::All => self.leave_all(port),
+            HeldLock::Shared(request) => self.release(port, request, None),
+            HeldLock::Exclusive(request, right) => self.release(port, request, Some(right)),
+            HeldLock::All => self.leave_all(port),
         }
     }
 
@@ -369,13 +380,13 @@ impl Window {
         &mut self,
         port: &mut impl Port,
         request: LockRequest,
-        right: Option<Right>,
+        right: Option<ExclusiveRight>,
     ) {
-        let registered = right == Some(Right::Registered);
-        let steps = self.attempt(port, Procedure::Release(request, right), |s| {
-            let released = lock::release(s, request, registered)?;
+        let registered = right == Some(ExclusiveRight::Registered);
+        let steps = self.attempt(port, LockOp::Release(request, right), |mem| {
+            let released = lock::release(mem, request, registered)?;
             if registered && !released.passed_on {
-                exclusion::deregister(s)?;
+                exclusion::deregister(mem)?;
             }
             Ok(released)
         });
@@ -385,7 +396,7 @@ impl Window {
         if let Some(reader) = released.next_reader {
             self.let_reader_in(port, request.target(), reader);
         }
-        if right == Some(Right::Licensed) && self.licensing.ends() {
+        if right == Some(ExclusiveRight::Licensed) && self.licensing.ends() {
             self.end_use(port);
         }
     }
@@ -393,8 +404,8 @@ impl Window {
     /// Lets in readers that stand directly behind one that was let in.
     pub(super) fn let_reader_in(&mut self, port: &mut impl Port, target: Rank, mut reader: Node) {
         while let Some(Some(next)) =
-            self.attempt(port, Procedure::LetReaderIn(target, reader), |s| {
-                lock::let_reader_in(s, target, reader)
+            self.attempt(port, LockOp::LetReaderIn(target, reader), |mem| {
+                lock::let_reader_in(mem, target, reader)
             })
         {
             reader = next;
@@ -402,6 +413,6 @@ impl Window {
     }
 
     pub(super) fn leave_all(&mut self, port: &mut impl Port) {
-        self.attempt(port, Procedure::LeaveAll, |s| exclusion::leave_all(s));
+        self.attempt(port, LockOp::LeaveAll, |mem| exclusion::leave_all(mem));
     }
 }

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::alphabet::{Arrival, ExpectationId, Wanted};
+use super::port::{Arrival, ExpectationId, Wanted};
 use super::slab::{Key, Slab};
 
 const NIL: u32 = u32::MAX;
@@ -38,7 +38,7 @@ fn name(class: usize, arrival: Arrival) -> u64 {
     }
 }
 
-/// Class and name of what an expectation wants.
+/// ReorderClass and name of what an expectation wants.
 #[inline]
 fn class_of(wanted: Wanted) -> (usize, u64) {
     let class = match wanted {
@@ -253,7 +253,7 @@ struct Group {
 
 /// How an expectation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ExpectationState {
     /// It is not started.
     Idle,
     /// It waits for so many.
@@ -266,7 +266,7 @@ pub enum Standing {
 struct Expectation {
     group: Key,
     expected: u64,
-    standing: Standing,
+    standing: ExpectationState,
     /// Nobody asks any more: it goes when it is met.
     abandoned: bool,
 }
@@ -320,19 +320,20 @@ impl Matcher {
             groups.insert(Group { wanted, members: 0, started: VecDeque::new() })
         });
         self.groups[group].members += 1;
-        let made = Expectation { group, expected, standing: Standing::Idle, abandoned: false };
+        let made =
+            Expectation { group, expected, standing: ExpectationState::Idle, abandoned: false };
         let Key { index, generation } = self.expectations.insert(made);
         ExpectationId { index, generation }
     }
 
-    pub(super) fn standing(&self, id: ExpectationId) -> Standing {
+    pub(super) fn expectation_state(&self, id: ExpectationId) -> ExpectationState {
         self.expectations[key(id)].standing
     }
 
     /// Starts an idle expectation: it takes what it wants, and waits for the rest.
-    pub(super) fn start(&mut self, id: ExpectationId) -> Standing {
+    pub(super) fn start(&mut self, id: ExpectationId) -> ExpectationState {
         let held = &mut self.expectations[key(id)];
-        debug_assert_eq!(held.standing, Standing::Idle);
+        debug_assert_eq!(held.standing, ExpectationState::Idle);
         let group = &mut self.groups[held.group];
         let mut missing = held.expected;
         // Those that were started before have taken what there was; then nothing is left for this
@@ -342,10 +343,10 @@ impl Matcher {
             && let Some((arrival, taken)) = self.unexpected.take(group.wanted, missing)
         {
             missing -= taken;
-            held.standing = Standing::Met(arrival);
+            held.standing = ExpectationState::Met(arrival);
         }
         if missing > 0 {
-            held.standing = Standing::Waiting(missing);
+            held.standing = ExpectationState::Waiting(missing);
             self.starts += 1;
             group.started.push_back((self.starts, key(id)));
             self.started[class_of(group.wanted).0] += 1;
@@ -371,9 +372,9 @@ impl Matcher {
         let Some((_, expectation)) = self.groups[group].started.front().copied() else { return };
         let held = &mut self.expectations[expectation];
         match &mut held.standing {
-            Standing::Waiting(missing) if *missing > 1 => *missing -= 1,
+            ExpectationState::Waiting(missing) if *missing > 1 => *missing -= 1,
             standing => {
-                *standing = Standing::Met(arrival);
+                *standing = ExpectationState::Met(arrival);
                 self.groups[group].started.pop_front();
                 self.started[class] -= 1;
                 if held.abandoned {
@@ -386,15 +387,15 @@ impl Matcher {
     /// An expectation that was met may be started again.
     pub(super) fn rest(&mut self, id: ExpectationId) {
         let held = &mut self.expectations[key(id)];
-        debug_assert!(matches!(held.standing, Standing::Met(_)));
-        held.standing = Standing::Idle;
+        debug_assert!(matches!(held.standing, ExpectationState::Met(_)));
+        held.standing = ExpectationState::Idle;
     }
 
     /// Nobody asks for an expectation any more. One that waits goes when it is met.
     pub(super) fn abandon(&mut self, id: ExpectationId) {
         let held = &mut self.expectations[key(id)];
         held.abandoned = true;
-        if !matches!(held.standing, Standing::Waiting(_)) {
+        if !matches!(held.standing, ExpectationState::Waiting(_)) {
             self.remove(key(id));
         }
     }
@@ -438,9 +439,9 @@ mod tests {
         let any = m.expect(wanted(None, None), 1);
         let five = m.expect(wanted(None, Some(5)), 1);
         let one = m.expect(wanted(Some(1), None), 2);
-        assert_eq!(m.start(five), Standing::Met(arrival(1, 5)));
-        assert_eq!(m.start(one), Standing::Met(arrival(1, 5)), "6, then 5");
-        assert_eq!(m.start(any), Standing::Met(arrival(2, 5)));
+        assert_eq!(m.start(five), ExpectationState::Met(arrival(1, 5)));
+        assert_eq!(m.start(one), ExpectationState::Met(arrival(1, 5)), "6, then 5");
+        assert_eq!(m.start(any), ExpectationState::Met(arrival(2, 5)));
         assert_eq!(m.unexpected(), 0);
     }
 
@@ -449,17 +450,17 @@ mod tests {
         let mut m = Matcher::new();
         let any = m.expect(wanted(None, None), 1);
         let exact = m.expect(wanted(Some(1), Some(5)), 2);
-        assert_eq!(m.start(exact), Standing::Waiting(2));
-        assert_eq!(m.start(any), Standing::Waiting(1));
+        assert_eq!(m.start(exact), ExpectationState::Waiting(2));
+        assert_eq!(m.start(any), ExpectationState::Waiting(1));
         m.arrived(arrival(1, 5));
         assert_eq!(
-            (m.standing(exact), m.standing(any)),
-            (Standing::Waiting(1), Standing::Waiting(1))
+            (m.expectation_state(exact), m.expectation_state(any)),
+            (ExpectationState::Waiting(1), ExpectationState::Waiting(1))
         );
         m.arrived(arrival(1, 4));
-        assert_eq!(m.standing(any), Standing::Met(arrival(1, 4)));
+        assert_eq!(m.expectation_state(any), ExpectationState::Met(arrival(1, 4)));
         m.arrived(arrival(1, 5));
-        assert_eq!(m.standing(exact), Standing::Met(arrival(1, 5)));
+        assert_eq!(m.expectation_state(exact), ExpectationState::Met(arrival(1, 5)));
         m.arrived(arrival(1, 5));
         assert_eq!(m.unexpected(), 1);
     }
@@ -478,11 +479,11 @@ mod tests {
             m.arrived(arrival(source, 1));
         }
         assert_eq!(
-            (m.standing(first), m.standing(second)),
-            (Standing::Met(arrival(2, 1)), Standing::Waiting(1))
+            (m.expectation_state(first), m.expectation_state(second)),
+            (ExpectationState::Met(arrival(2, 1)), ExpectationState::Waiting(1))
         );
         m.arrived(arrival(9, 1));
-        assert_eq!(m.standing(second), Standing::Met(arrival(9, 1)));
+        assert_eq!(m.expectation_state(second), ExpectationState::Met(arrival(9, 1)));
     }
 
     #[test]
@@ -513,7 +514,7 @@ mod tests {
             m.arrived(arrival(3, tag));
         }
         let all = m.expect(wanted(Some(3), None), 1_010_000);
-        assert_eq!(m.start(all), Standing::Met(arrival(3, 9_999)));
+        assert_eq!(m.start(all), ExpectationState::Met(arrival(3, 9_999)));
         assert_eq!((m.unexpected.entries.capacity(), m.unexpected()), (0, 0));
     }
 
@@ -580,10 +581,10 @@ mod tests {
                     1..5 if !ids.is_empty() => {
                         let number = rng.usize(0..ids.len());
                         let (id, wanted, expected) = ids[number];
-                        match m.standing(id) {
-                            Standing::Waiting(_) => {}
+                        match m.expectation_state(id) {
+                            ExpectationState::Waiting(_) => {}
                             standing => {
-                                if let Standing::Met(_) = standing {
+                                if let ExpectationState::Met(_) = standing {
                                     m.rest(id);
                                 }
                                 m.start(id);
@@ -614,14 +615,14 @@ mod tests {
                     }
                 }
                 for (number, (id, ..)) in ids.iter().enumerate() {
-                    let met = match m.standing(*id) {
-                        Standing::Met(arrival) => Some(arrival),
-                        Standing::Waiting(missing) => {
+                    let met = match m.expectation_state(*id) {
+                        ExpectationState::Met(arrival) => Some(arrival),
+                        ExpectationState::Waiting(missing) => {
                             let here = naive.started.iter().find(|(other, ..)| *other == number);
                             assert_eq!(here.map(|(.., left)| *left), Some(missing), "seed {seed}");
                             None
                         }
-                        Standing::Idle => naive.met[number],
+                        ExpectationState::Idle => naive.met[number],
                     };
                     assert_eq!(met, naive.met[number], "seed {seed}");
                 }

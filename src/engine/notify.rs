@@ -11,7 +11,7 @@
 
 use hashbrown::HashMap;
 
-use super::alphabet::{Outcome, Port, RequestId};
+use super::port::{Outcome, Port, RequestId};
 use super::window::Window;
 
 /// A counter that waited for has come to something.

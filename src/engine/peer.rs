@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 
-use super::alphabet::Rank;
+use super::port::Rank;
 use super::slab::Key;
 
 /// An active access epoch whose access to the peer is not granted yet.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket};
+use super::port::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket};
 use super::request::Requests;
 
 /// End of a chain.

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::activation::{Activation, may_activate};
-use super::alphabet::Rank;
-use super::epoch::Locking;
+use super::epoch::LockState;
 use super::peer::Peer;
+use super::port::Rank;
 use super::window::Window;
 
 /// At most this many ranks are named in one list.
@@ -69,7 +69,7 @@ impl fmt::Display for Waits<'_> {
         };
         let waiting: Vec<_> = w.peers.iter().filter(awaited).map(|peer| peer.rank).collect();
         ranks(f, "locks wait for their turn at target", &waiting)?;
-        if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == Locking::AllWaiting) {
+        if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == LockState::AllWaiting) {
             write!(f, "; lock_all waits for exclusive locks of others")?;
         }
         match w.matcher.waiting() {

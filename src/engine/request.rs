@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use super::alphabet::RequestId;
+use super::port::RequestId;
 use super::slab::{Key, Slab};
 
 /// Requests alive and the queue of those completed but not yet reported.

@@ -1,7 +1,7 @@
 //! One bounded sweep over everything that waits.
 
-use super::alphabet::{Change, Port, Stage, Ticket, Word};
 use super::peer::shrink;
+use super::port::{Change, Port, Stage, Ticket, Word};
 use super::window::Window;
 
 impl Window {
@@ -41,8 +41,8 @@ impl Window {
         if self.barrier.is_some() {
             self.advance_barrier(port);
         }
-        if !self.procedures.is_empty() {
-            self.advance_procedures(port);
+        if !self.lock_ops.is_empty() {
+            self.advance_lock_ops(port);
         }
         if !self.lock_watch.is_empty() {
             self.poll_locks(port);
@@ -76,7 +76,7 @@ impl Window {
             Stage::Local => self.retire_local(epoch, leg, ticket.0),
             Stage::Remote => {
                 self.retire_remote(epoch, leg, ticket.0);
-                self.settle(port, epoch, leg);
+                self.try_finish_leg(port, epoch, leg);
             }
         }
     }
@@ -84,8 +84,8 @@ impl Window {
     fn retry_stalled(&mut self, port: &mut impl Port) {
         for (epoch, leg) in std::mem::take(&mut self.stalled) {
             self.leg(epoch, leg).stalled = false;
-            self.pump(port, epoch, leg);
-            self.settle(port, epoch, leg);
+            self.post_queued(port, epoch, leg);
+            self.try_finish_leg(port, epoch, leg);
         }
     }
 
@@ -142,7 +142,7 @@ impl Window {
             let held = &mut self.epochs[waiter.epoch];
             held.awaited -= 1;
             if held.closed {
-                self.closed(port, waiter.epoch);
+                self.try_complete(port, waiter.epoch);
             }
         }
         shrink(&mut self.peers[index].exposure_waiters);

@@ -2,8 +2,8 @@
 //! process, so that its peers wait for its progress at most, and never for a call of its
 //! application; there it is matched with what is expected (`matching`).
 
-use super::alphabet::{Arrival, ExpectationId, Port, Wanted};
-use super::matching::Standing;
+use super::matching::ExpectationState;
+use super::port::{Arrival, ExpectationId, Port, Wanted};
 use super::window::Window;
 
 /// Notifications that one sweep takes out, so that it ends under any traffic.
@@ -18,14 +18,14 @@ impl Window {
 
     /// Starts an expectation that is idle. It takes notifications that have come, the oldest first,
     /// and waits for the rest.
-    pub fn start_expecting(&mut self, id: ExpectationId) -> Standing {
+    pub fn start_expecting(&mut self, id: ExpectationId) -> ExpectationState {
         self.moves += 1;
         self.matcher.start(id)
     }
 
     /// How an expectation stands.
-    pub fn standing(&self, id: ExpectationId) -> Standing {
-        self.matcher.standing(id)
+    pub fn expectation_state(&self, id: ExpectationId) -> ExpectationState {
+        self.matcher.expectation_state(id)
     }
 
     /// An expectation that is met becomes idle, and may be started again.

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 
 use super::activation::{Ledger, has_lock_active};
-use super::alphabet::{Port, Rank, ReorderFlags, RequestId, Word};
-use super::epoch::{Epoch, Kind, Leg, Locking};
+use super::epoch::{Epoch, EpochKind, Leg, LockState};
 use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::Flush;
 use super::folded::Folded;
+use super::lock_ops::PendingLockOps;
 use super::matching::Matcher;
 use super::notify::Notifications;
 use super::peer::Peers;
-use super::procedure::Procedures;
+use super::port::{Port, Rank, ReorderFlags, RequestId, Word};
 use super::record::Records;
 use super::request::Requests;
 use super::slab::{Key, Slab};
@@ -96,7 +96,7 @@ pub struct Window {
     /// to close them, so such a process passes every gate [LK-6].
     pub(super) open_locks_held: usize,
     pub(super) licensing: Licensing,
-    pub(super) procedures: Procedures,
+    pub(super) lock_ops: PendingLockOps,
     pub(super) fences: u64,
     pub(super) barrier: Option<Barrier>,
     pub(super) notifications: Notifications,
@@ -142,7 +142,7 @@ impl Window {
             locks_awaited: 0,
             open_locks_held: 0,
             licensing: Licensing::new(),
-            procedures: Procedures::new(),
+            lock_ops: PendingLockOps::new(),
             fences: 0,
             barrier: None,
             notifications: Notifications::default(),
@@ -187,7 +187,7 @@ impl Window {
             && self.closed_incomplete == 0
             && self.records.len() == 0
             && self.locks_awaited == 0
-            && self.procedures.is_empty()
+            && self.lock_ops.is_empty()
             && self.unsent.is_empty()
             && self.requests.alive() == 0
             && self.matcher.waiting() == 0
@@ -250,7 +250,7 @@ impl Window {
     /// Opens an epoch: it is recorded, and activated by the caller's [`ready`](Self::ready) as soon
     /// as it may be.
     #[inline]
-    pub(super) fn open(&mut self, kind: Kind) -> Key {
+    pub(super) fn open(&mut self, kind: EpochKind) -> Key {
         self.route = None;
         self.epochs.insert(Epoch::new(kind, self.closings))
     }
@@ -273,8 +273,8 @@ impl Window {
     #[inline]
     fn no_lock_is_left(&self, epoch: Key) -> bool {
         match self.epochs[epoch].kind {
-            Kind::Lock { target, .. } => {
-                self.procedures.is_empty() || !has_lock_active(&self.peers, target)
+            EpochKind::Lock { target, .. } => {
+                self.lock_ops.is_empty() || !has_lock_active(&self.peers, target)
             }
             _ => true,
         }
@@ -287,6 +287,6 @@ impl Window {
 
     /// True if the lock of this epoch still has to be asked for or waited for.
     pub(super) fn awaits_lock(&self, epoch: Key) -> bool {
-        !matches!(self.epochs[epoch].locking, Locking::Held(_) | Locking::Unchecked)
+        !matches!(self.epochs[epoch].locking, LockState::Held(_) | LockState::Unchecked)
     }
 }

@@ -171,7 +171,7 @@ fn alone(
     let ours = unsafe { ours.as_mut() };
     let calls = ours.calls.wrapping_add(1);
     if calls.is_multiple_of(CALLS_PER_SWEEP)
-        || !(ours.engine.goes_directly(rank) || goes_directly_from_now(ours, rank))
+        || !(ours.engine.has_direct_route(rank) || goes_directly_from_now(ours, rank))
     {
         return None;
     }
@@ -183,7 +183,7 @@ fn alone(
 /// For the first operation of an epoch to a target, and where operations are no copies.
 #[inline(never)]
 fn goes_directly_from_now(window: &mut Window, rank: u32) -> bool {
-    window.port.is_mapped() && window.engine.finds_direct_way(rank)
+    window.port.is_mapped() && window.engine.finds_direct_route(rank)
 }
 
 /// Target and bytes of an operation that moves as many elements of one predefined datatype without

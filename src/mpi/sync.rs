@@ -359,7 +359,7 @@ pub unsafe extern "C" fn MPI_Win_lock(
             if let Some(held) =
                 LockHeld::after_lock(target, window.port.load_store(target), multiple())
             {
-                drop(wait_unless_broken(guard, ours, |window| held.is_seen(&window.engine))?);
+                drop(wait_unless_broken(guard, ours, |window| held.is_held_in(&window.engine))?);
             }
             Ok(())
         },
@@ -383,7 +383,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
             // SAFETY: as in `MPI_Win_lock`.
             lock_all(unsafe { ours.as_mut() }, "MPI_Win_lock_all", assert)?;
             let held = LockHeld::after_lock_all();
-            drop(wait_unless_broken(guard, ours, |window| held.is_seen(&window.engine))?);
+            drop(wait_unless_broken(guard, ours, |window| held.is_held_in(&window.engine))?);
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.

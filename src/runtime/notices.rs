@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::transport::with_port;
 use super::window::{HandleHasher, HostHandle, Window};
-use crate::engine::{Arrival, ExpectationId, Standing};
+use crate::engine::{Arrival, ExpectationId, ExpectationState};
 
 /// Requests in the table, for a look without entering.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -73,13 +73,13 @@ impl Notice {
                 // SAFETY: the table is reached through the guard, windows that it names are live
                 // (`forget`), and no other reference is alive while a call asks.
                 let window = unsafe { window.as_ref() };
-                match window.engine.standing(id) {
-                    Standing::Idle => State::Idle,
-                    Standing::Waiting(_) if window.port.is_broken() => {
+                match window.engine.expectation_state(id) {
+                    ExpectationState::Idle => State::Idle,
+                    ExpectationState::Waiting(_) if window.port.is_broken() => {
                         State::Failed(window.port.lost().map(|(_, why)| why))
                     }
-                    Standing::Waiting(_) => State::Waiting,
-                    Standing::Met(arrival) => State::Met(Some(arrival)),
+                    ExpectationState::Waiting(_) => State::Waiting,
+                    ExpectationState::Met(arrival) => State::Met(Some(arrival)),
                 }
             }
             Source::Nobody | Source::Gone => self.state,

@@ -236,7 +236,7 @@ impl Window {
     #[inline]
     pub(crate) fn open_shortcut(&self, target: Rank) {
         if let Some(shortcut) = self.shortcut
-            && self.engine.goes_directly(target)
+            && self.engine.has_direct_route(target)
         {
             shortcut.open(target, || self.port.place_of(target));
         }

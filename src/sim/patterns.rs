@@ -17,7 +17,7 @@ use crate::transport::element::{native, reduction};
 use crate::transport::sim::{Time, US};
 
 /// Between what is prepared and the start.
-const SETTLED: Time = 50 * US;
+const SETUP_TIME: Time = 50 * US;
 /// 1 MB as the paper means it.
 const MEGABYTE: u64 = 1 << 20;
 /// How late, how long at work.
@@ -77,12 +77,12 @@ enum Item {
 
 /// A list of steps with marks between them.
 #[derive(Default)]
-struct Role {
+struct MarkedScript {
     items: std::collections::VecDeque<Item>,
     marks: Vec<(&'static str, Time)>,
 }
 
-impl Script for Role {
+impl Script for MarkedScript {
     fn next(&mut self, at: &mut Moment<'_>) -> Step {
         loop {
             match self.items.pop_front() {
@@ -95,13 +95,13 @@ impl Script for Role {
 }
 
 /// Writes a role.
-struct Pen {
-    role: Role,
+struct ScriptBuilder {
+    role: MarkedScript,
     nonblocking: bool,
     bytes: u64,
 }
 
-impl Pen {
+impl ScriptBuilder {
     fn step(mut self, step: Step) -> Self {
         self.role.items.push_back(Item::Step(step));
         self
@@ -112,7 +112,7 @@ impl Pen {
     }
     /// The common start, when all that was prepared has arrived.
     fn begin(self) -> Self {
-        self.step(Step::Compute(SETTLED)).step(Step::Barrier).mark("start")
+        self.step(Step::Compute(SETUP_TIME)).step(Step::Barrier).mark("start")
     }
     fn late(self) -> Self {
         self.step(Step::Compute(DELAY))
@@ -121,7 +121,7 @@ impl Pen {
         if self.nonblocking { How::Slot(slot) } else { How::Blocking }
     }
     /// The end of the epoch closed with this slot, in the nonblocking series.
-    fn settle(self, slot: Slot) -> Self {
+    fn finish(self, slot: Slot) -> Self {
         if self.nonblocking { self.step(Step::Await(slot)) } else { self }
     }
     fn put(self, target: Rank) -> Self {
@@ -185,8 +185,8 @@ impl Pen {
     }
     /// Closes by `close` before or after 1000 µs of work: nonblocking closes can be early, blocking
     /// ones would forbid the overlap.
-    fn work_and(self, slot: Slot, close: impl FnOnce(Self) -> Self) -> Self {
-        if self.nonblocking { close(self).late().settle(slot) } else { close(self.late()) }
+    fn close_and_work(self, slot: Slot, close: impl FnOnce(Self) -> Self) -> Self {
+        if self.nonblocking { close(self).late().finish(slot) } else { close(self.late()) }
     }
     /// An access epoch with one put, or an exposure epoch; closed, not awaited.
     fn access(self, target: Rank, slot: Slot) -> Self {
@@ -209,7 +209,7 @@ struct Case {
     /// The flag of the flag series; `None`: blocking and nonblocking.
     flag: Option<ReorderFlags>,
     sizes: &'static [u64],
-    roles: fn(&dyn Fn() -> Pen) -> Vec<Pen>,
+    roles: fn(&dyn Fn() -> ScriptBuilder) -> Vec<ScriptBuilder>,
     /// Paper's values for 1 MB, of the first and the second series.
     metrics: &'static [Metric],
 }
@@ -235,10 +235,10 @@ const CASES: &[Case] = &[
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().access(1, 0).settle(0).mark("end"),
-                pen().begin().expose(0, 0).settle(0).mark("end"),
+                script().begin().access(1, 0).finish(0).mark("end"),
+                script().begin().expose(0, 0).finish(0).mark("end"),
             ]
         },
         metrics: &[
@@ -251,9 +251,12 @@ const CASES: &[Case] = &[
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
-            let closes = |pen: Pen| pen.fence(0).settle(0).mark("end");
-            vec![closes(pen().open_fence().begin().put(1)), closes(pen().open_fence().begin())]
+        roles: |script| {
+            let closes = |script: ScriptBuilder| script.fence(0).finish(0).mark("end");
+            vec![
+                closes(script().open_fence().begin().put(1)),
+                closes(script().open_fence().begin()),
+            ]
         },
         metrics: &[
             ("origin_epoch", 0, "end", stated(340.0, 340.0)),
@@ -265,8 +268,11 @@ const CASES: &[Case] = &[
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
-            vec![pen().begin().lock(1).put(1).unlock(1, 0).settle(0).mark("end"), pen().begin()]
+        roles: |script| {
+            vec![
+                script().begin().lock(1).put(1).unlock(1, 0).finish(0).mark("end"),
+                script().begin(),
+            ]
         },
         metrics: &[("origin_epoch", 0, "end", stated(340.0, 340.0))],
     },
@@ -275,17 +281,17 @@ const CASES: &[Case] = &[
         figure: 2,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
-            let origin = pen().begin().access(0, 0);
+        roles: |script| {
+            let origin = script().begin().access(0, 0);
             let send = Step::Send { to: 1, bytes: origin.bytes };
             let origin = if origin.nonblocking {
-                origin.step(send).mark("activity").settle(0).mark("epoch")
+                origin.step(send).mark("activity").finish(0).mark("epoch")
             } else {
                 origin.mark("epoch").step(send).mark("activity")
             };
             vec![
-                pen().begin().late().expose(2, 0).settle(0),
-                pen().begin().step(Step::Receive { from: 2 }),
+                script().begin().late().expose(2, 0).finish(0),
+                script().begin().step(Step::Receive { from: 2 }),
                 origin.mark("end"),
             ]
         },
@@ -300,10 +306,15 @@ const CASES: &[Case] = &[
         figure: 3,
         flag: None,
         sizes: &[4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, MEGABYTE],
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().start(1).put(1).work_and(0, |pen| pen.complete(0)).mark("end"),
-                pen().post(0).begin().wait(0).settle(0).mark("end"),
+                script()
+                    .begin()
+                    .start(1)
+                    .put(1)
+                    .close_and_work(0, |script| script.complete(0))
+                    .mark("end"),
+                script().post(0).begin().wait(0).finish(0).mark("end"),
             ]
         },
         metrics: &[
@@ -316,9 +327,9 @@ const CASES: &[Case] = &[
         figure: 4,
         flag: None,
         sizes: &[1 << 18, MEGABYTE],
-        roles: |pen| {
-            let target = pen().open_fence().begin().fence(0).late().settle(0).mark("end");
-            vec![pen().open_fence().begin().put(1).fence(0).settle(0), target]
+        roles: |script| {
+            let target = script().open_fence().begin().fence(0).late().finish(0).mark("end");
+            vec![script().open_fence().begin().put(1).fence(0).finish(0), target]
         },
         metrics: &[(
             "cumulative",
@@ -332,10 +343,15 @@ const CASES: &[Case] = &[
         figure: 5,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().open_fence().begin().put(1).work_and(0, |pen| pen.fence(0)).mark("end"),
-                pen().open_fence().begin().fence(0).settle(0).mark("end"),
+                script()
+                    .open_fence()
+                    .begin()
+                    .put(1)
+                    .close_and_work(0, |script| script.fence(0))
+                    .mark("end"),
+                script().open_fence().begin().fence(0).finish(0).mark("end"),
             ]
         },
         metrics: &[("target_epoch", 1, "end", described(1000.0, 340.0))],
@@ -345,17 +361,17 @@ const CASES: &[Case] = &[
         figure: 6,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen()
+                script()
                     .lock(2)
                     .held(2)
                     .begin()
                     .put(2)
-                    .work_and(0, |pen| pen.unlock(2, 0))
+                    .close_and_work(0, |script| script.unlock(2, 0))
                     .mark("end"),
-                pen().begin().lock(2).put(2).unlock(2, 0).settle(0).mark("end"),
-                pen().begin(),
+                script().begin().lock(2).put(2).unlock(2, 0).finish(0).mark("end"),
+                script().begin(),
             ]
         },
         metrics: &[
@@ -368,11 +384,11 @@ const CASES: &[Case] = &[
         figure: 7,
         flag: Some(ReorderFlags { access_after_access: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().access(1, 0).access(2, 1).all(),
-                pen().begin().late().expose(0, 0).all(),
-                pen().begin().expose(0, 0).all(),
+                script().begin().access(1, 0).access(2, 1).all(),
+                script().begin().late().expose(0, 0).all(),
+                script().begin().expose(0, 0).all(),
             ]
         },
         metrics: &[
@@ -385,12 +401,12 @@ const CASES: &[Case] = &[
         figure: 8,
         flag: Some(ReorderFlags { access_after_access: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().lock(2).held(2).begin().put(2).late().unlock(2, 0).all(),
-                pen().begin().lock(2).put(2).unlock(2, 0).lock(3).put(3).unlock(3, 1).all(),
-                pen().begin(),
-                pen().begin(),
+                script().lock(2).held(2).begin().put(2).late().unlock(2, 0).all(),
+                script().begin().lock(2).put(2).unlock(2, 0).lock(3).put(3).unlock(3, 1).all(),
+                script().begin(),
+                script().begin(),
             ]
         },
         metrics: &[(
@@ -405,11 +421,11 @@ const CASES: &[Case] = &[
         figure: 9,
         flag: Some(ReorderFlags { access_after_exposure: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().late().access(2, 0).all(),
-                pen().begin().expose(2, 0).all(),
-                pen().begin().expose(0, 0).access(1, 1).all(),
+                script().begin().late().access(2, 0).all(),
+                script().begin().expose(2, 0).all(),
+                script().begin().expose(0, 0).access(1, 1).all(),
             ]
         },
         metrics: &[
@@ -422,11 +438,11 @@ const CASES: &[Case] = &[
         figure: 10,
         flag: Some(ReorderFlags { exposure_after_exposure: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().late().access(2, 0).all(),
-                pen().begin().access(2, 0).all(),
-                pen().begin().expose(0, 0).expose(1, 1).all(),
+                script().begin().late().access(2, 0).all(),
+                script().begin().access(2, 0).all(),
+                script().begin().expose(0, 0).expose(1, 1).all(),
             ]
         },
         metrics: &[
@@ -439,11 +455,11 @@ const CASES: &[Case] = &[
         figure: 11,
         flag: Some(ReorderFlags { exposure_after_access: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().late().expose(2, 0).all(),
-                pen().begin().access(2, 0).all(),
-                pen().begin().access(0, 0).expose(1, 1).all(),
+                script().begin().late().expose(2, 0).all(),
+                script().begin().access(2, 0).all(),
+                script().begin().access(0, 0).expose(1, 1).all(),
             ]
         },
         metrics: &[
@@ -497,8 +513,9 @@ fn run(
     let mut machine = *machine;
     machine.network.ranks_per_node = 1;
     let settings = Settings { progress_thread, time_limit: 100 * DELAY, ..Settings::new(machine) };
-    let pens = (case.roles)(&|| Pen { role: Role::default(), nonblocking, bytes });
-    let mut roles = pens.into_iter().map(|pen| pen.role).collect::<Vec<_>>().into_iter();
+    let builders =
+        (case.roles)(&|| ScriptBuilder { role: MarkedScript::default(), nonblocking, bytes });
+    let mut roles = builders.into_iter().map(|script| script.role).collect::<Vec<_>>().into_iter();
     let mut world =
         World::new(roles.len() as u32, settings, &[WindowSpec { bytes: 0, flags }], |_| {
             roles.next().expect("a role for each rank")

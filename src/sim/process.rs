@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::script::{Slot, Step};
-use super::two_sided::Mail;
+use super::two_sided::Mailbox;
 use crate::engine::{Arrival, ExpectationId, LockHeld, Op, Rank, RequestId};
 use crate::transport::sim::Time;
 
@@ -25,7 +25,7 @@ pub(super) enum Wait {
 
 /// What a rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum RankState {
     /// Between two steps, or computing.
     Busy,
     Waiting(Wait),
@@ -34,7 +34,7 @@ pub(super) enum State {
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum SlotState {
     Free,
     Pending,
     Complete,
@@ -64,7 +64,7 @@ pub(super) const UNBOUND: Slot = Slot::MAX;
 /// One rank.
 pub(super) struct Process<S> {
     pub(super) script: S,
-    pub(super) state: State,
+    pub(super) state: RankState,
     /// How far its CPU is; never before what was seen of it.
     pub(super) clock: Time,
     /// How far its progress thread is.
@@ -75,7 +75,7 @@ pub(super) struct Process<S> {
     pub(super) helping: bool,
     /// Something came, or may be tried again, since it last looked.
     pub(super) called: bool,
-    pub(super) slots: Vec<Held>,
+    pub(super) slots: Vec<SlotState>,
     pub(super) slots_pending: u32,
     /// Per window: slot of each of the engine's requests, by index.
     pub(super) bound: Vec<Vec<Slot>>,
@@ -87,7 +87,7 @@ pub(super) struct Process<S> {
     pub(super) expectations: HashMap<Slot, ExpectationId>,
     /// Communication calls so far, to sweep now and then.
     pub(super) communications: u32,
-    pub(super) mail: Option<Box<Mail>>,
+    pub(super) mailbox: Option<Box<Mailbox>>,
     pub(super) memory: Memory,
     /// Time spent in calls, waits included.
     pub(super) in_calls: Time,
@@ -97,7 +97,7 @@ impl<S> Process<S> {
     pub(super) fn new(script: S, windows: u32) -> Self {
         Process {
             script,
-            state: State::Busy,
+            state: RankState::Busy,
             clock: 0,
             helper: 0,
             alarm: None,
@@ -113,24 +113,24 @@ impl<S> Process<S> {
             arrival: None,
             expectations: HashMap::new(),
             communications: 0,
-            mail: None,
+            mailbox: None,
             memory: Memory::default(),
             in_calls: 0,
         }
     }
 
     /// What a slot holds; free if it was never used.
-    pub(super) fn held(&self, slot: Slot) -> Held {
-        self.slots.get(slot as usize).copied().unwrap_or(Held::Free)
+    pub(super) fn held(&self, slot: Slot) -> SlotState {
+        self.slots.get(slot as usize).copied().unwrap_or(SlotState::Free)
     }
 
-    pub(super) fn set(&mut self, slot: Slot, held: Held) {
+    pub(super) fn set(&mut self, slot: Slot, held: SlotState) {
         let at = slot as usize;
         if at >= self.slots.len() {
-            self.slots.resize(at + 1, Held::Free);
+            self.slots.resize(at + 1, SlotState::Free);
         }
-        self.slots_pending -= u32::from(self.slots[at] == Held::Pending);
-        self.slots_pending += u32::from(held == Held::Pending);
+        self.slots_pending -= u32::from(self.slots[at] == SlotState::Pending);
+        self.slots_pending += u32::from(held == SlotState::Pending);
         self.slots[at] = held;
     }
 
@@ -150,14 +150,14 @@ impl<S> Process<S> {
         let Some(bound) = self.bound[window as usize].get_mut(id.index as usize) else { return };
         let slot = std::mem::replace(bound, UNBOUND);
         if slot != UNBOUND {
-            self.set(slot, Held::Complete);
+            self.set(slot, SlotState::Complete);
         }
     }
 
     /// The slot is free; a pending request goes on without one.
     pub(super) fn free(&mut self, slot: Slot) {
-        assert_ne!(self.held(slot), Held::Free, "slot {slot} holds no request");
-        if self.held(slot) == Held::Pending {
+        assert_ne!(self.held(slot), SlotState::Free, "slot {slot} holds no request");
+        if self.held(slot) == SlotState::Pending {
             let bound = self
                 .bound
                 .iter_mut()
@@ -166,6 +166,6 @@ impl<S> Process<S> {
                 .expect("a pending request is tied to its slot");
             *bound = UNBOUND;
         }
-        self.set(slot, Held::Free);
+        self.set(slot, SlotState::Free);
     }
 }

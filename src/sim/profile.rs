@@ -1,6 +1,6 @@
 //! Machines by name: every parameter with where it comes from.
 
-use crate::transport::sim::{Class, NS, Parameters, SECOND, Time, Tree, US};
+use crate::transport::sim::{LinkClass, NS, Parameters, SECOND, Time, Tree, US};
 
 /// A machine: network and CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,14 +99,14 @@ const QDR_2014: Machine = Machine {
     name: "qdr-2014",
     network: Parameters {
         ranks_per_node: 8,
-        wire: Class {
+        wire: LinkClass {
             latency: 1_300 * NS,
             post: 250 * NS,
             handle: 150 * NS,
             gap: 200 * NS,
             byte_fs: 320_000,
         },
-        local: Class {
+        local: LinkClass {
             latency: 100 * NS,
             post: 50 * NS,
             handle: 50 * NS,
@@ -148,14 +148,14 @@ const NDR_2024: Machine = Machine {
     name: "ndr-2024",
     network: Parameters {
         ranks_per_node: 64,
-        wire: Class {
+        wire: LinkClass {
             latency: 700 * NS,
             post: 80 * NS,
             handle: 50 * NS,
             gap: 10 * NS,
             byte_fs: 21_000,
         },
-        local: Class {
+        local: LinkClass {
             latency: 80 * NS,
             post: 20 * NS,
             handle: 20 * NS,

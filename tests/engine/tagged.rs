@@ -19,13 +19,15 @@ fn expect(w: &mut World, me: Rank, wanted: Wanted, expected: u64) -> Expectation
     })
 }
 
-fn standing(w: &mut World, me: Rank, id: ExpectationId) -> Standing {
-    w.raw(me, |window, _| window.standing(id))
+fn standing(w: &mut World, me: Rank, id: ExpectationId) -> ExpectationState {
+    w.raw(me, |window, _| window.expectation_state(id))
 }
 
 /// Ends an expectation that was met, and gives the last that it took.
 fn met(w: &mut World, me: Rank, id: ExpectationId) -> Arrival {
-    let Standing::Met(arrival) = standing(w, me, id) else { panic!("{:?}", standing(w, me, id)) };
+    let ExpectationState::Met(arrival) = standing(w, me, id) else {
+        panic!("{:?}", standing(w, me, id))
+    };
     w.raw(me, |window, _| window.abandon(id));
     arrival
 }
@@ -41,7 +43,7 @@ fn a_tagged_notification_comes_behind_its_data() {
     w.notify_tagged(0, 1, 9);
     w.run_to(499);
     assert!(w.remote(put).is_none());
-    assert_eq!(standing(&mut w, 1, id), Standing::Waiting(1));
+    assert_eq!(standing(&mut w, 1, id), ExpectationState::Waiting(1));
     assert!(!w.window(1).is_quiet(), "an expectation keeps its window awake");
     w.run_to(501);
     assert_eq!(met(&mut w, 1, id), Arrival { source: 0, tag: 9 });
@@ -61,7 +63,7 @@ fn a_tagged_notification_comes_behind_a_get() {
     w.notify_tagged(0, 1, 0);
     w.run_to(100);
     assert!(w.remote(get).is_none());
-    assert_eq!(standing(&mut w, 1, id), Standing::Waiting(1));
+    assert_eq!(standing(&mut w, 1, id), ExpectationState::Waiting(1));
     w.drive();
     met(&mut w, 1, id);
     w.rank(0).unlock(1);
@@ -177,15 +179,15 @@ fn an_expectation_is_started_again() {
     let id = w.raw(1, |window, _| window.expect(from(0, 1), 2));
     w.rank(0).shared(1);
     for _ in 0..5 {
-        assert_eq!(w.raw(1, |window, _| window.start_expecting(id)), Standing::Waiting(2));
+        assert_eq!(w.raw(1, |window, _| window.start_expecting(id)), ExpectationState::Waiting(2));
         w.notify_tagged(0, 1, 1);
         w.drive();
-        assert_eq!(standing(&mut w, 1, id), Standing::Waiting(1));
+        assert_eq!(standing(&mut w, 1, id), ExpectationState::Waiting(1));
         w.notify_tagged(0, 1, 1);
         w.drive();
-        assert!(matches!(standing(&mut w, 1, id), Standing::Met(_)));
+        assert!(matches!(standing(&mut w, 1, id), ExpectationState::Met(_)));
         w.raw(1, |window, _| window.rest(id));
-        assert_eq!(standing(&mut w, 1, id), Standing::Idle);
+        assert_eq!(standing(&mut w, 1, id), ExpectationState::Idle);
     }
     w.rank(0).unlock(1);
     w.finish();

@@ -7,8 +7,8 @@ use crate::world::*;
 
 fn way(w: &mut World, target: Rank) -> bool {
     w.raw(0, |window, _| {
-        let found = window.finds_direct_way(target);
-        assert_eq!(window.goes_directly(target), found, "what was found is kept");
+        let found = window.finds_direct_route(target);
+        assert_eq!(window.has_direct_route(target), found, "what was found is kept");
         found
     })
 }

@@ -2,7 +2,7 @@
 
 use mpix_rma::engine::ReorderFlags;
 use mpix_rma::sim::*;
-use mpix_rma::transport::sim::{Carry, Disorder, US};
+use mpix_rma::transport::sim::{Carry, FaultInjection, US};
 
 const SERIES: [(Series, bool); 3] =
     [(Series::Blocking, false), (Series::Nonblocking, false), (Series::Nonblocking, true)];
@@ -14,7 +14,7 @@ fn conserved(
     series: Series,
     reorder: bool,
     window: u64,
-    disorder: Disorder,
+    faults: FaultInjection,
     ranks_per_node: u32,
 ) {
     let (count, accounts) = (40, 3);
@@ -31,20 +31,14 @@ fn conserved(
     };
     let mut machine = profile("qdr-2014").unwrap();
     machine.network.ranks_per_node = ranks_per_node;
-    let settings = Settings {
-        carry: Carry::Bytes,
-        disorder,
-        event_limit: 20_000_000,
-        ..Settings::new(machine)
-    };
+    let settings =
+        Settings { carry: Carry::Bytes, faults, event_limit: 20_000_000, ..Settings::new(machine) };
     let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
     let bytes = 2 * 16 * accounts as usize;
     let mut world = World::new(ranks, settings, &[WindowSpec { bytes, flags }], |rank| {
         Schedule::transactions(&options(rank)).unwrap_or_else(|problem| panic!("{problem}"))
     });
-    world
-        .run()
-        .unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {disorder:?}: {stuck}"));
+    world.run().unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {faults:?}: {stuck}"));
     let (mut balance, mut updates, mut audits) = (0, 0, 0);
     for rank in 0..ranks {
         let cells: Vec<i64> = world
@@ -72,7 +66,7 @@ fn conserved(
 fn transactions_conserve_their_sums() {
     for (series, reorder) in SERIES {
         for window in [1, 5, 0] {
-            conserved(24, series, reorder, window, Disorder::default(), 8);
+            conserved(24, series, reorder, window, FaultInjection::default(), 8);
         }
     }
 }
@@ -81,7 +75,7 @@ fn transactions_conserve_their_sums() {
 #[test]
 fn transactions_conserve_their_sums_in_disorder() {
     for seed in 0..12 {
-        let disorder = Disorder {
+        let faults = FaultInjection {
             seed,
             delay_max: 10 * US,
             burst_one_in: 100,
@@ -90,10 +84,10 @@ fn transactions_conserve_their_sums_in_disorder() {
             refuse_max: 3 * US,
             slow_rank_one_in: 5,
             slow_rank_factor: 10,
-            ..Disorder::default()
+            ..FaultInjection::default()
         };
         let (series, reorder) = SERIES[seed as usize % 3];
-        conserved(9, series, reorder, seed % 4, disorder, 1 + seed as u32 % 3);
+        conserved(9, series, reorder, seed % 4, faults, 1 + seed as u32 % 3);
     }
 }
 

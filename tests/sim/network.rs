@@ -10,14 +10,14 @@ use crate::worlds::op;
 pub fn plain() -> Parameters {
     Parameters {
         ranks_per_node: 1,
-        wire: Class {
+        wire: LinkClass {
             latency: 1000 * NS,
             post: 100 * NS,
             handle: 50 * NS,
             gap: 20 * NS,
             byte_fs: 1_000_000,
         },
-        local: Class {
+        local: LinkClass {
             latency: 200 * NS,
             post: 10 * NS,
             handle: 10 * NS,
@@ -53,11 +53,11 @@ struct Net {
 
 impl Net {
     fn new(ranks: u32, parameters: Parameters) -> Self {
-        Self::with(ranks, parameters, Carry::Nothing, Disorder::default())
+        Self::with(ranks, parameters, Carry::Nothing, FaultInjection::default())
     }
 
-    fn with(ranks: u32, parameters: Parameters, carry: Carry, disorder: Disorder) -> Self {
-        let mut net = Network::new(ranks, parameters, carry, disorder);
+    fn with(ranks: u32, parameters: Parameters, carry: Carry, faults: FaultInjection) -> Self {
+        let mut net = Network::new(ranks, parameters, carry, faults);
         net.add_window(1 << 16);
         Net { net, clocks: vec![0; ranks as usize], tickets: 0 }
     }
@@ -220,24 +220,24 @@ fn one_connection_keeps_its_order() {
     );
 }
 
-/// The same under every disorder, for all kinds of messages, sizes and paths: a signal says how
+/// The same under every faults, for all kinds of messages, sizes and paths: a signal says how
 /// many puts and accumulates went before it.
 #[test]
 fn disorder_keeps_the_order_of_a_connection() {
     for seed in 0..200 {
-        let disorder = Disorder {
+        let faults = FaultInjection {
             seed,
             delay_max: 20_000 * NS,
             burst_one_in: 20,
             burst: 100_000 * NS,
             slow_nic_one_in: 2,
             slow_nic_factor: 7,
-            ..Disorder::default()
+            ..FaultInjection::default()
         };
         let tree = Some(Tree { nodes_per_leaf: 1, uplinks: 1, hop: 100 * NS });
         let parameters =
             Parameters { ranks_per_node: 2, tree: tree.filter(|_| seed % 2 == 0), ..plain() };
-        let mut net = Net::with(4, parameters, Carry::Bytes, disorder);
+        let mut net = Net::with(4, parameters, Carry::Bytes, faults);
         net.net.record();
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut posted = [[0u64; 4]; 4];
@@ -259,8 +259,8 @@ fn disorder_keeps_the_order_of_a_connection() {
             } else if net.net.advance().is_none() {
                 break;
             }
-            while let Some(happening) = net.net.next_happening() {
-                if let What::Effect(op) = happening.what {
+            while let Some(happening) = net.net.next_event() {
+                if let EventKind::Effect(op) = happening.what {
                     landed[happening.by as usize][op.target as usize] += 1;
                 }
             }
@@ -423,7 +423,7 @@ fn operations_carry_their_bytes() {
             2,
             Parameters { ranks_per_node, ..plain() },
             Carry::Bytes,
-            Disorder::default(),
+            FaultInjection::default(),
         );
         let word = |net: &mut Net, value: i64| {
             let at = net.net.allocate(0, 8);

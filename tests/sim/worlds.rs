@@ -3,7 +3,7 @@
 use mpix_rma::engine::*;
 use mpix_rma::sim::*;
 use mpix_rma::transport::element::{native, reduction};
-use mpix_rma::transport::sim::{Carry, Disorder, US};
+use mpix_rma::transport::sim::{Carry, FaultInjection, US};
 
 pub fn op(kind: OpKind, target: Rank, len: u64) -> Op {
     Op {
@@ -62,12 +62,12 @@ fn a_put_in_a_gats_epoch_moves_its_bytes() {
 }
 
 /// Fences and puts of every rank to every other.
-fn all_to_all(ranks: u32, disorder: Disorder) -> Report {
+fn all_to_all(ranks: u32, faults: FaultInjection) -> Report {
     let machine = profile("qdr-2014").unwrap();
     let fence = |how| Step::Fence { window: 0, assert: Assert::default(), how };
     let mut world = World::new(
         ranks,
-        Settings { disorder, ..Settings::new(machine) },
+        Settings { faults, ..Settings::new(machine) },
         &[WindowSpec::default()],
         |me| {
             let mut steps = vec![fence(How::Blocking)];
@@ -90,7 +90,7 @@ fn all_to_all(ranks: u32, disorder: Disorder) -> Report {
 /// The same seed gives the same run, another seed another.
 #[test]
 fn equal_worlds_run_equally() {
-    let wild = |seed| Disorder {
+    let wild = |seed| FaultInjection {
         seed,
         delay_max: 5 * US,
         burst_one_in: 50,
@@ -102,7 +102,10 @@ fn equal_worlds_run_equally() {
         slow_nic_one_in: 2,
         slow_nic_factor: 3,
     };
-    assert_eq!(all_to_all(24, Disorder::default()), all_to_all(24, Disorder::default()));
+    assert_eq!(
+        all_to_all(24, FaultInjection::default()),
+        all_to_all(24, FaultInjection::default())
+    );
     assert_eq!(all_to_all(24, wild(1)), all_to_all(24, wild(1)));
     assert_ne!(all_to_all(24, wild(1)).trace, all_to_all(24, wild(2)).trace);
 }
@@ -147,8 +150,8 @@ fn nested_locks_in_one_order_end() {
     let unlock = |window, target| Step::Unlock { window, target, how: How::Blocking };
     let flush = |window| Step::Flush { window, target: None, local: false, how: How::Blocking };
     for seed in 1..=200 {
-        let disorder = Disorder { seed, delay_max: 20 * US, ..Disorder::default() };
-        let settings = Settings { disorder, ..Settings::new(profile("qdr-2014").unwrap()) };
+        let faults = FaultInjection { seed, delay_max: 20 * US, ..FaultInjection::default() };
+        let settings = Settings { faults, ..Settings::new(profile("qdr-2014").unwrap()) };
         let mut world = World::new(16, settings, &[WindowSpec::default(); 2], |me| {
             let mut steps = Vec::new();
             for _ in 0..if me < 8 { 4 } else { 0 } {

@@ -12,8 +12,8 @@ use super::checks::{counts, leaks, memory};
 use super::generator::generate;
 use super::player::Player;
 use super::program::*;
+use super::settings::{Broken, settings_of};
 use super::watcher::Watcher;
-use super::weather::{Broken, weather};
 
 /// A seed and what is left out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Fine {
 
 /// A run that did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct Failure {
     /// The checker that saw it, or `crash`.
     pub class: String,
     pub text: String,
@@ -64,10 +64,10 @@ pub fn catch_panics() {
 const CLASSES: [&str; 9] =
     ["memory", "count", "match", "order", "exclusion", "completion", "liveness", "leak", "refused"];
 
-fn violation(text: String) -> Violation {
+fn failure(text: String) -> Failure {
     let class =
         CLASSES.into_iter().find(|class| text.contains(&format!("[{class}] "))).unwrap_or("crash");
-    Violation { class: class.to_owned(), text }
+    Failure { class: class.to_owned(), text }
 }
 
 /// Who issues each operation.
@@ -84,7 +84,7 @@ fn owners(program: &Program) -> Vec<Rank> {
 }
 
 /// Runs a case. `trace`: what happened goes there.
-pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Fine, Violation> {
+pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Fine, Failure> {
     let program = Rc::new(generate(case.seed, &case.skip));
     let mut watcher = Watcher::new(program.ranks, program.windows.iter().map(|spec| spec.flags));
     watcher.trace = trace.is_some().then(Vec::new);
@@ -96,7 +96,7 @@ pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Fine, Violati
     }
     match result {
         Ok(result) => result.map(|(report, bound)| Fine { program, report, bound }),
-        Err(_) => Err(violation(SAID.take())),
+        Err(_) => Err(failure(SAID.take())),
     }
 }
 
@@ -104,15 +104,15 @@ fn play(
     case: &Case,
     program: &Rc<Program>,
     watcher: &mut Watcher,
-) -> Result<(Report, Time), Violation> {
-    let settings = weather(case.seed, program);
+) -> Result<(Report, Time), Failure> {
+    let settings = settings_of(case.seed, program);
     let buffers = Rc::new(RefCell::new(vec![None; program.plans.len()]));
     let player = |me| Player::new(me, Rc::clone(program), Rc::clone(&buffers));
     let mut world = World::new(program.ranks, settings, &program.windows, player);
     let net = world.net();
     net.record();
     if let Some((fault, one_in)) = case.broken {
-        net.misbehave(fault, one_in, case.seed);
+        net.inject_violation(fault, one_in, case.seed);
     }
     for Content { window, rank, disp, len, value } in &program.begin {
         net.window_mut(*window, *rank)[*disp..][..*len].copy_from_slice(&bytes_of(*value, *len));
@@ -127,7 +127,7 @@ fn play(
             StuckBecause::DeadLock if ended => "leak",
             StuckBecause::DeadLock | StuckBecause::LiveLock => "liveness",
         };
-        Violation {
+        Failure {
             class: class.to_owned(),
             text: format!("[{class}] {stuck}; by {} ps it must have ended", settings.time_limit),
         }
@@ -140,7 +140,7 @@ fn play(
     Ok((report, settings.time_limit))
 }
 
-/// Leaves transactions out of a failing case, one after the other, while it still fails in the same
+/// Leaves transactions out of a failing case, one after the other, while it still violates in the same
 /// class.
 pub fn shrink(case: &Case, class: &str) -> Case {
     let mut smallest = case.clone();
@@ -156,7 +156,7 @@ pub fn shrink(case: &Case, class: &str) -> Case {
             let mut smaller = smallest.clone();
             smaller.skip.push(number);
             smaller.skip.sort_unstable();
-            if run(&smaller, None).is_err_and(|violation| violation.class == class) {
+            if run(&smaller, None).is_err_and(|failure| failure.class == class) {
                 smallest = smaller;
                 goes_on = true;
             }

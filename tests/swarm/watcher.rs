@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Group, Slot, Step, Watch};
-use mpix_rma::transport::sim::{Network, Time, What};
+use mpix_rma::transport::sim::{EventKind, Network, Time};
 
 use super::checks::tags::Tags;
 use super::rules::{Kind, Meaning, Model, OpId};
@@ -80,7 +80,7 @@ impl Watcher {
 
     /// What has happened since the last look.
     fn look(&mut self, net: &mut Network) {
-        while let Some(happening) = net.next_happening() {
+        while let Some(happening) = net.next_event() {
             self.note(|| {
                 format!(
                     "{:>12} rank {} window {}: {:?}",
@@ -90,27 +90,30 @@ impl Watcher {
             let (at, by) = (happening.at, happening.by);
             let model = &mut self.models[happening.window as usize];
             match happening.what {
-                What::Posted(op) => {
+                EventKind::Posted(op) => {
                     let id = model.check_post(by, &op);
                     model.op_posted(id, &op, at);
                     self.posted.insert(buffers(by, &op), id);
                 }
-                What::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
-                What::Effect(op) => {
+                EventKind::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
+                EventKind::Effect(op) => {
                     model.op_remote(self.posted[&buffers(by, &op)], at);
                     if op.kind == OpKind::NotifyTagged {
                         self.tags.came(happening.window, by, &op);
                     }
                 }
-                What::Signalled { to, word, value } => {
+                EventKind::Signalled { to, word, value } => {
                     model.check_signal(by, to, word, value);
                     model.signalled(by, to, word, value);
                 }
-                What::Seen { to, word, value } => model.check_seen(by, to, word, value),
-                What::Accessed {
-                    home, word: LockWord::Tail, access: Atomic::Swap(node), ..
+                EventKind::Seen { to, word, value } => model.check_seen(by, to, word, value),
+                EventKind::Accessed {
+                    home,
+                    word: LockWord::Tail,
+                    access: Atomic::Swap(node),
+                    ..
                 } => model.queued(by, home, node),
-                What::Accessed { .. } => {}
+                EventKind::Accessed { .. } => {}
             }
         }
     }

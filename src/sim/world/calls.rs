@@ -201,7 +201,7 @@ impl<S: Script> World<S> {
     pub(super) fn await_slot(&mut self, rank: Rank, slot: Slot) -> Flow {
         assert_ne!(
             self.process(rank).held(slot),
-            Held::Free,
+            SlotState::Free,
             "rank {rank} waits for slot {slot}, which holds no request"
         );
         self.wait_unless_over(rank, Wait::Slot(slot))
@@ -246,7 +246,7 @@ impl<S: Script> World<S> {
         if let How::Slot(slot) = how {
             assert_eq!(
                 self.process(rank).held(slot),
-                Held::Free,
+                SlotState::Free,
                 "slot {slot} of rank {rank} holds a request"
             );
         }
@@ -257,13 +257,13 @@ impl<S: Script> World<S> {
         Ok(match (outcome, how) {
             (Outcome::Complete, How::Blocking) => Flow::Next,
             (Outcome::Complete, How::Slot(slot)) => {
-                self.process(rank).set(slot, Held::Complete);
+                self.process(rank).set(slot, SlotState::Complete);
                 Flow::Next
             }
             (Outcome::Pending(id), How::Blocking) => self.block(rank, window, id),
             (Outcome::Pending(id), How::Slot(slot)) => {
                 self.process(rank).bind(window, id, slot);
-                self.process(rank).set(slot, Held::Pending);
+                self.process(rank).set(slot, SlotState::Pending);
                 // A call of ours drives everything [PR-1].
                 self.sweep(rank, watch);
                 Flow::Next
@@ -307,15 +307,15 @@ impl<S: Script> World<S> {
     }
 
     pub(super) fn send(&mut self, rank: Rank, to: Rank, bytes: u64) -> Flow {
-        use two_sided::{Saying, packed};
+        use two_sided::{PacketKind, packed};
         let mut port = self.net.port(0, rank);
         if bytes <= self.settings.machine.eager_max {
-            port.send_packet(to, packed(Saying::Eager, bytes), bytes);
+            port.send_packet(to, packed(PacketKind::Eager, bytes), bytes);
             // Its bytes are copied into a buffer of the library's.
             self.net.spend(self.settings.machine.network.local.serial(bytes));
             return Flow::Next;
         }
-        port.send_packet(to, packed(Saying::Ready, bytes), 0);
+        port.send_packet(to, packed(PacketKind::Ready, bytes), 0);
         Flow::Wait(Wait::Sent)
     }
 
@@ -332,7 +332,7 @@ impl<S: Script> World<S> {
                 let on = process.clock.max(at);
                 process.in_calls += on - process.clock;
                 process.clock = on;
-                process.state = State::Busy;
+                process.state = RankState::Busy;
                 self.set_alarm(other, on);
             }
         }

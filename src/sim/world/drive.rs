@@ -20,7 +20,7 @@ impl<S: Script> World<S> {
     ) -> Result<(), Stuck> {
         if tag == HELPER {
             self.process(rank).helping = false;
-            if self.process(rank).state == State::Busy {
+            if self.process(rank).state == RankState::Busy {
                 self.help(rank, watch);
             }
             return Ok(());
@@ -39,7 +39,7 @@ impl<S: Script> World<S> {
         let now = self.net.now();
         let process = self.process(rank);
         process.called = true;
-        if process.state == State::Busy {
+        if process.state == RankState::Busy {
             if self.settings.progress_thread {
                 self.help(rank, watch);
             }
@@ -77,7 +77,7 @@ impl<S: Script> World<S> {
     /// The rank's CPU runs now: sweeps if it waits, and goes on with its script as far as that is
     /// allowed to.
     pub(super) fn go_on(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
-        if let State::Waiting(wait) = self.process(rank).state {
+        if let RankState::Waiting(wait) = self.process(rank).state {
             let began = self.process(rank).clock;
             self.sweep(rank, watch);
             let over = self.is_over(rank, wait);
@@ -93,7 +93,7 @@ impl<S: Script> World<S> {
                 }
                 return Ok(());
             }
-            self.process(rank).state = State::Busy;
+            self.process(rank).state = RankState::Busy;
             if let Wait::Expectation(window, place) = wait {
                 self.meets(rank, window, place, watch);
             }
@@ -102,7 +102,7 @@ impl<S: Script> World<S> {
                 return Ok(());
             }
         }
-        if self.process(rank).state == State::Ended {
+        if self.process(rank).state == RankState::Ended {
             self.sweep(rank, watch);
             self.process(rank).clock = self.net.clock();
             return Ok(());
@@ -133,7 +133,7 @@ impl<S: Script> World<S> {
                     return Ok(());
                 }
                 Flow::Wait(wait) => {
-                    process.state = State::Waiting(wait);
+                    process.state = RankState::Waiting(wait);
                     // A wait begins with a look; without news it could find nothing.
                     if self.has_news(rank) {
                         self.set_alarm(rank, clock);
@@ -141,7 +141,7 @@ impl<S: Script> World<S> {
                     return Ok(());
                 }
                 Flow::End => {
-                    process.state = State::Ended;
+                    process.state = RankState::Ended;
                     self.ended += 1;
                     self.set_alarm(rank, clock);
                     return Ok(());
@@ -166,7 +166,7 @@ impl<S: Script> World<S> {
         self.sweeps += 1;
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
-        self.read_mail(rank);
+        self.read_mailbox(rank);
         // Any one first, not in turn: it could take every credit that comes back, asking for a lock
         // again and again in step with the turns.
         let windows = self.net.windows();
@@ -216,40 +216,40 @@ impl<S: Script> World<S> {
     }
 
     /// Packets of two-sided communication.
-    pub(super) fn read_mail(&mut self, rank: Rank) {
-        use two_sided::{Saying, packed, unpacked};
+    pub(super) fn read_mailbox(&mut self, rank: Rank) {
+        use two_sided::{PacketKind, packed, unpacked};
         while let Some(packet) = self.net.next_packet(rank) {
             self.net.spend(self.settings.machine.network.wire.handle);
-            let (saying, bytes) = unpacked(packet.value);
-            let mail = self.process(rank).mail.get_or_insert_default();
-            match (saying, packet.acknowledged) {
-                (Saying::Eager | Saying::Ready, false) => {
-                    mail.arrived.push_back((packet.from, saying, bytes))
+            let (kind, bytes) = unpacked(packet.value);
+            let mailbox = self.process(rank).mailbox.get_or_insert_default();
+            match (kind, packet.acknowledged) {
+                (PacketKind::Eager | PacketKind::Ready, false) => {
+                    mailbox.arrived.push_back((packet.from, kind, bytes))
                 }
-                (Saying::Clear, false) => self.net.port(0, rank).send_packet(
+                (PacketKind::Clear, false) => self.net.port(0, rank).send_packet(
                     packet.from,
-                    packed(Saying::Data, bytes),
+                    packed(PacketKind::Data, bytes),
                     bytes,
                 ),
-                (Saying::Data, false) => mail.received = true,
-                (Saying::Data, true) => mail.sent = true,
+                (PacketKind::Data, false) => mailbox.received = true,
+                (PacketKind::Data, true) => mailbox.sent = true,
                 (_, true) => {}
             }
         }
-        if let State::Waiting(Wait::Received(from)) = self.process(rank).state {
+        if let RankState::Waiting(Wait::Received(from)) = self.process(rank).state {
             self.receive(rank, from);
         }
     }
 
     /// Takes a message that is there, or tells its sender that its place is.
     pub(super) fn receive(&mut self, rank: Rank, from: Rank) {
-        use two_sided::{Saying, packed};
-        let mail = self.process(rank).mail.get_or_insert_default();
-        match mail.take(from) {
-            Some((Saying::Ready, bytes)) => {
-                self.net.port(0, rank).send_packet(from, packed(Saying::Clear, bytes), 0)
+        use two_sided::{PacketKind, packed};
+        let mailbox = self.process(rank).mailbox.get_or_insert_default();
+        match mailbox.take(from) {
+            Some((PacketKind::Ready, bytes)) => {
+                self.net.port(0, rank).send_packet(from, packed(PacketKind::Clear, bytes), 0)
             }
-            Some(_) => mail.received = true,
+            Some(_) => mailbox.received = true,
             None => {}
         }
     }
@@ -258,13 +258,13 @@ impl<S: Script> World<S> {
         let window_of = |window: u32| window as usize * self.processes.len() + rank as usize;
         match wait {
             Wait::Request(window, id) => !self.windows[window_of(window)].is_pending(id),
-            Wait::Lock(window, held) => held.is_seen(&self.windows[window_of(window)]),
+            Wait::Lock(window, held) => held.is_held_in(&self.windows[window_of(window)]),
             Wait::OlderLocks => !self.awaits_lock(rank),
             Wait::Barrier => false,
             Wait::Slot(slot) => {
-                let over = self.process(rank).held(slot) == Held::Complete;
+                let over = self.process(rank).held(slot) == SlotState::Complete;
                 if over {
-                    self.process(rank).set(slot, Held::Free);
+                    self.process(rank).set(slot, SlotState::Free);
                 }
                 over
             }
@@ -277,14 +277,16 @@ impl<S: Script> World<S> {
                 over
             }
             Wait::Expectation(window, place) => self.is_met(rank, window, place),
-            Wait::Sent => {
-                self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.sent))
-            }
+            Wait::Sent => self
+                .process(rank)
+                .mailbox
+                .as_mut()
+                .is_some_and(|mailbox| std::mem::take(&mut mailbox.sent)),
             Wait::Received(_) => self
                 .process(rank)
-                .mail
+                .mailbox
                 .as_mut()
-                .is_some_and(|mail| std::mem::take(&mut mail.received)),
+                .is_some_and(|mailbox| std::mem::take(&mut mailbox.received)),
         }
     }
 

@@ -4,7 +4,7 @@ mod calls;
 mod drive;
 mod tagged;
 
-use super::process::{Held, Process, State, Unfinished, Wait};
+use super::process::{Process, RankState, SlotState, Unfinished, Wait};
 use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Slot, Step};
 use super::{Memory, two_sided};
@@ -12,7 +12,7 @@ use crate::engine::{
     Arrival, LockHeld, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,
     earlier_locks_first,
 };
-use crate::transport::sim::{Carry, Counters, Disorder, Network, Occurrence, Time, meter};
+use crate::transport::sim::{Carry, FaultInjection, Network, NextEvent, Stats, Time, meter};
 
 /// A rank's calls are those of one thread.
 const MANY_THREADS: bool = false;
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Time alone, or bytes too.
     pub carry: Carry,
     /// What goes wrong.
-    pub disorder: Disorder,
+    pub faults: FaultInjection,
     /// Each rank has a second core that sweeps while the first computes [PR-2].
     pub progress_thread: bool,
     /// A world that is not over by then is called live-locked.
@@ -50,7 +50,7 @@ impl Settings {
         Settings {
             machine,
             carry: Carry::Nothing,
-            disorder: Disorder::default(),
+            faults: FaultInjection::default(),
             progress_thread: false,
             time_limit: Time::MAX,
             event_limit: u64::MAX,
@@ -67,7 +67,7 @@ pub trait Watch {
     fn outcome(&mut self, _rank: Rank, _window: u32, _outcome: Outcome, _net: &mut Network) {}
     /// The engine reports a request complete.
     fn completed(&mut self, _rank: Rank, _window: u32, _id: RequestId, _net: &mut Network) {}
-    /// A wait for counters has found this; told before its request is.
+    /// A wait for stats has found this; told before its request is.
     fn notified(&mut self, _rank: Rank, _window: u32, _found: Notified, _net: &mut Network) {}
     /// A reset has taken this.
     fn taken(&mut self, _rank: Rank, _window: u32, _taken: Notified, _net: &mut Network) {}
@@ -112,7 +112,7 @@ pub struct Report {
     /// Sweeps of all ranks.
     pub sweeps: u64,
     /// Of the network.
-    pub counters: Counters,
+    pub stats: Stats,
     /// Hash of everything that happened.
     pub trace: u64,
 }
@@ -183,7 +183,7 @@ impl<S: Script> World<S> {
         mut script: impl FnMut(Rank) -> S,
     ) -> Self {
         let mut net =
-            Network::new(ranks, settings.machine.network, settings.carry, settings.disorder);
+            Network::new(ranks, settings.machine.network, settings.carry, settings.faults);
         let mut engines = Vec::with_capacity(windows.len() * ranks as usize);
         let mut processes: Vec<_> =
             (0..ranks).map(|me| Process::new(script(me), windows.len() as u32)).collect();
@@ -227,11 +227,11 @@ impl<S: Script> World<S> {
             self.set_alarm(rank, self.net.now());
         }
         while let Some(occurrence) = self.net.advance() {
-            let Counters { events, .. } = self.net.counters();
+            let Stats { events, .. } = self.net.stats();
             if self.net.now() > self.settings.time_limit || events > self.settings.event_limit {
                 return Err(self.stuck(StuckBecause::LiveLock));
             }
-            if let Occurrence::Alarm { rank, tag } = occurrence {
+            if let NextEvent::Alarm { rank, tag } = occurrence {
                 self.rings(rank, tag, watch)?;
             }
             while let Some(rank) = self.net.next_woken() {
@@ -249,7 +249,7 @@ impl<S: Script> World<S> {
             end: self.net.now(),
             calls: self.calls,
             sweeps: self.sweeps,
-            counters: self.net.counters(),
+            stats: self.net.stats(),
             trace: self.net.trace(),
         })
     }
@@ -308,7 +308,7 @@ impl<S: Script> World<S> {
         use std::fmt::Write as _;
         let mut text = String::new();
         let waiting = |(rank, process): &&(u32, &Process<S>)| {
-            process.state != State::Ended
+            process.state != RankState::Ended
                 || (0..self.net.windows()).any(|window| !self.window(window, *rank).is_quiet())
         };
         let all: Vec<_> = (0..).zip(&self.processes).collect();

@@ -1,7 +1,7 @@
 //! What the calls for tagged notifications do.
 
 use super::*;
-use crate::engine::{ExpectationId, Standing};
+use crate::engine::{ExpectationId, ExpectationState};
 
 impl<S: Script> World<S> {
     pub(super) fn tagged(&mut self, rank: Rank, step: &Step, watch: &mut impl Watch) -> Flow {
@@ -58,19 +58,19 @@ impl<S: Script> World<S> {
     }
 
     pub(super) fn is_met(&self, rank: Rank, window: u32, place: Slot) -> bool {
-        let standing = self.window(window, rank).standing(self.expectation(rank, place));
+        let standing = self.window(window, rank).expectation_state(self.expectation(rank, place));
         assert_ne!(
             standing,
-            Standing::Idle,
+            ExpectationState::Idle,
             "rank {rank} waits for the expectation in place {place}, which is not started"
         );
-        matches!(standing, Standing::Met(_))
+        matches!(standing, ExpectationState::Met(_))
     }
 
     /// A wait for an expectation is over: it tells its last notification, and rests.
     pub(super) fn meets(&mut self, rank: Rank, window: u32, place: Slot, watch: &mut impl Watch) {
         let (at, id) = (self.at(window, rank), self.expectation(rank, place));
-        let Standing::Met(last) = self.windows[at].standing(id) else {
+        let ExpectationState::Met(last) = self.windows[at].expectation_state(id) else {
             unreachable!("the wait is over")
         };
         self.metered(rank, at, window, |engine, _| engine.rest(id));
@@ -85,7 +85,7 @@ impl<S: Script> World<S> {
         self.metered(rank, at, window, |engine, port| {
             while engine.probe(port, any).is_some() {
                 let id = engine.expect(any, 1);
-                if let Standing::Met(arrival) = engine.start_expecting(id) {
+                if let ExpectationState::Met(arrival) = engine.start_expecting(id) {
                     taken.push(arrival);
                 }
                 engine.abandon(id);

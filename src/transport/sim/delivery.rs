@@ -1,11 +1,11 @@
 //! The way of a message: out of a port, through switches, into a port, and what it does there.
 
 use super::Time;
-use super::fault::Fault;
-use super::happening::What;
+use super::event::EventKind;
 use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
-use super::queue::Kind;
+use super::queue::EventType;
+use super::violation::Violation;
 use crate::engine::{
     Arrival, Atomic, Change, LockTicket, LockWord, Op, OpKind, Stage, Ticket, Word,
 };
@@ -18,18 +18,18 @@ impl Network {
     /// there may be one.
     pub(super) fn has_credit(&mut self, origin: u32, target: u32) -> bool {
         let node = self.parameters.node(origin) as usize;
-        if let Some(wait) = self.disorder.as_mut().and_then(super::disorder::State::refuses) {
-            self.counters.refusals += 1;
+        if let Some(wait) = self.faults.as_mut().and_then(super::faults::FaultInjector::refuses) {
+            self.stats.refusals += 1;
             // One nudge for all that is refused until it comes: each makes the rank try everything
             // again.
             if !std::mem::replace(&mut self.nudged[origin as usize], true) {
                 let at = self.clock + wait;
-                self.push(at, Kind::Nudge, origin, 0);
+                self.push(at, EventType::Nudge, origin, 0);
             }
             return false;
         }
         if self.nodes[node].in_flight >= self.parameters.credits_nic {
-            self.counters.refusals += 1;
+            self.stats.refusals += 1;
             let starved = &mut self.nodes[node].starved;
             if starved.last() != Some(&origin) {
                 starved.push(origin);
@@ -37,7 +37,7 @@ impl Network {
             return false;
         }
         if self.pairs.in_flight(origin, target) >= self.parameters.credits_pair {
-            self.counters.refusals += 1;
+            self.stats.refusals += 1;
             self.starving[origin as usize] = true;
             return false;
         }
@@ -46,7 +46,7 @@ impl Network {
 
     /// A credit of this message's origin comes back.
     fn give_back(&mut self, pair: u32, origin: u32) {
-        if self.fails(Fault::KeepCredit) {
+        if self.violates(Violation::KeepCredit) {
             return;
         }
         self.pairs.close(pair);
@@ -76,18 +76,18 @@ impl Network {
         message.pair = self.pairs.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
-        self.counters.messages += 1;
+        self.stats.messages += 1;
         let Message { origin, window, inlined, .. } = message;
         let id = self.messages.insert(message);
-        self.counters.in_flight_max = self.counters.in_flight_max.max(self.messages.alive());
+        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.alive());
         if let (Some(memory), Some(op)) = (&mut self.memory, op) {
-            memory.embark(id, op);
+            memory.attach(id, op);
             if inlined {
-                memory.load(id, origin);
+                memory.read_origin(id, origin);
             }
-            self.happens(window, origin, What::Posted(*op));
+            self.record_event(window, origin, EventKind::Posted(*op));
             if inlined && message.purpose != Purpose::Get && message.purpose != Purpose::Fetch {
-                self.happens(window, origin, What::Local(*op));
+                self.record_event(window, origin, EventKind::Local(*op));
             }
         }
         self.depart(id, self.clock);
@@ -110,7 +110,7 @@ impl Network {
     fn busy(&self, node: usize, bytes: u64) -> Time {
         let wire = &self.parameters.wire;
         let busy = wire.serial(bytes).max(wire.gap);
-        self.disorder.as_ref().map_or(busy, |disorder| disorder.nic_time(node as u32, busy))
+        self.faults.as_ref().map_or(busy, |faults| faults.nic_time(node as u32, busy))
     }
 
     /// What a message takes its target's atomic unit for.
@@ -144,7 +144,7 @@ impl Network {
 
     fn extra_delay(&mut self) -> Time {
         let now = self.now;
-        self.disorder.as_mut().map_or(0, |disorder| disorder.delay(now))
+        self.faults.as_mut().map_or(0, |faults| faults.delay(now))
     }
 
     /// What an acknowledgement takes.
@@ -160,7 +160,7 @@ impl Network {
     /// The message leaves; in its own direction, so answers leave their target.
     fn depart(&mut self, id: u32, ready: Time) {
         let message = self.messages[id];
-        self.counters.bytes += message.bytes;
+        self.stats.bytes += message.bytes;
         let way = self.pairs.way(message.pair, message.back);
         let number = way.sent;
         way.sent = way.sent.wrapping_add(1);
@@ -170,7 +170,7 @@ impl Network {
         let lead = self.unit_time(&message);
         if message.path == Path::Shared {
             let at = ready + self.parameters.local.serial(message.bytes) + latency;
-            return self.push(at, Kind::Arrive, id, 0);
+            return self.push(at, EventType::Arrive, id, 0);
         }
         let (from, to) = self.nodes_of(&message);
         let (bulk, busy) = (self.is_bulk(&message), self.busy(from, message.bytes));
@@ -183,14 +183,14 @@ impl Network {
             && !message.inlined
             && (self.memory.is_some() || self.parameters.local_stage)
         {
-            self.push(start + serial, Kind::Left, id, 0);
+            self.push(start + serial, EventType::Left, id, 0);
         }
         if self.leaf(from) != self.leaf(to) {
-            self.push(start + latency / 2, Kind::Switch, id, 0);
+            self.push(start + latency / 2, EventType::Switch, id, 0);
         } else if bulk {
-            self.push(start + latency, Kind::Head, id, 0);
+            self.push(start + latency, EventType::Head, id, 0);
         } else {
-            self.push(start + serial + latency + lead, Kind::Arrive, id, 0);
+            self.push(start + serial + latency + lead, EventType::Arrive, id, 0);
         }
     }
 
@@ -212,10 +212,10 @@ impl Network {
         let down = pass(leaves[1], 1, up + tree.hop);
         let head = down + tree.hop + self.latency(message.path) / 2;
         if bulk {
-            self.push(head, Kind::Head, id, 0);
+            self.push(head, EventType::Head, id, 0);
         } else {
             let lead = self.unit_time(&message);
-            self.push(head + busy + lead, Kind::Arrive, id, 0);
+            self.push(head + busy + lead, EventType::Arrive, id, 0);
         }
     }
 
@@ -257,7 +257,7 @@ impl Network {
             let (now, bulk) = (self.now, self.is_bulk(&self.messages[next]));
             self.pairs.way(pair, back).parked = self.messages[next].next;
             self.messages[next].next = NIL;
-            self.push(now, if bulk { Kind::Head } else { Kind::Arrive }, next, 0);
+            self.push(now, if bulk { EventType::Head } else { EventType::Arrive }, next, 0);
         }
         at
     }
@@ -277,9 +277,9 @@ impl Network {
         if message.purpose == Purpose::Put && self.memory.is_none() {
             // Nobody looks at what it does there.
             let at = at + self.way_back(&message);
-            self.push(at, Kind::Done, id, 0);
+            self.push(at, EventType::Done, id, 0);
         } else {
-            self.push(at, Kind::Land, id, 0);
+            self.push(at, EventType::Land, id, 0);
         }
     }
 
@@ -303,7 +303,7 @@ impl Network {
         }
         let at = self.admit(id, end);
         if at > self.now {
-            self.push(at, Kind::Land, id, 0);
+            self.push(at, EventType::Land, id, 0);
         } else {
             self.land(id);
         }
@@ -346,10 +346,10 @@ impl Network {
                 if fetches {
                     at += self.parameters.wire.serial(message.value);
                 }
-                self.push(at, Kind::Done, id, 0);
+                self.push(at, EventType::Done, id, 0);
             }
             Purpose::Signal(word) => {
-                if !self.fails(Fault::LoseSignal(word)) {
+                if !self.violates(Violation::LoseSignal(word)) {
                     self.raise(window, origin, target, word, message.value);
                 }
                 self.messages.remove(id);
@@ -358,20 +358,20 @@ impl Network {
             Purpose::Access(word, access) => {
                 let mut old = self.change(window, origin, target, word, access);
                 if let (LockWord::Tail, Atomic::Swap(_)) = (word, access)
-                    && self.fails(Fault::StaleTail)
+                    && self.violates(Violation::StaleTail)
                 {
                     old = 0;
                 }
                 self.messages[id].value = old;
                 let at = self.now + self.way_back(&message) + self.parameters.wire.serial(8);
-                self.push(at, Kind::Done, id, 0);
+                self.push(at, EventType::Done, id, 0);
             }
             Purpose::Packet => {
                 let packet = Packet { from: origin, value: message.value, acknowledged: false };
                 self.packets[target as usize].push_back(packet);
                 self.wake(target);
                 let at = self.now + self.way_back(&message);
-                self.push(at, Kind::Done, id, 0);
+                self.push(at, EventType::Done, id, 0);
             }
         }
     }
@@ -382,22 +382,23 @@ impl Network {
                 return self.notified(
                     id,
                     message,
-                    Fault::LoseNotification,
-                    Fault::RepeatNotification,
+                    Violation::LoseNotification,
+                    Violation::RepeatNotification,
                 );
             }
             Purpose::NotifyTagged => {
-                return self.notified(id, message, Fault::LoseTagged, Fault::RepeatTagged);
+                return self.notified(id, message, Violation::LoseTagged, Violation::RepeatTagged);
             }
             _ => {}
         }
         let atomic = matches!(message.purpose, Purpose::Accumulate | Purpose::Fetch);
-        if atomic && self.delayed.is_none() && self.fails(Fault::DelayAccumulate) {
+        if atomic && self.delayed.is_none() && self.violates(Violation::DelayAccumulate) {
             self.delayed = Some(id);
             return;
         }
-        let lost = message.purpose == Purpose::Put && self.fails(Fault::LosePut);
-        let again = message.purpose == Purpose::Accumulate && self.fails(Fault::RepeatAccumulate);
+        let lost = message.purpose == Purpose::Put && self.violates(Violation::LosePut);
+        let again =
+            message.purpose == Purpose::Accumulate && self.violates(Violation::RepeatAccumulate);
         self.apply(id, message, if lost { 0 } else { 1 + u32::from(again) });
         let pair = |message: &Message| (message.origin, message.target, message.window);
         if let Some(late) =
@@ -408,12 +409,12 @@ impl Network {
     }
 
     /// A notification is there.
-    fn notified(&mut self, id: u32, message: &Message, lose: Fault, repeat: Fault) {
+    fn notified(&mut self, id: u32, message: &Message, lose: Violation, repeat: Violation) {
         if message.value == COUNTED {
             return;
         }
         let Message { window, origin, target, value, .. } = *message;
-        let times = if self.fails(lose) { 0 } else { 1 + u32::from(self.fails(repeat)) };
+        let times = if self.violates(lose) { 0 } else { 1 + u32::from(self.violates(repeat)) };
         (0..times).for_each(|_| {
             self.notify(window, origin, target, message.purpose == Purpose::NotifyTagged, value)
         });
@@ -434,16 +435,16 @@ impl Network {
     /// A notification is there before it has set out, against the rules.
     pub(super) fn notify_early(&mut self, window: u32, origin: u32, op: &Op) {
         self.notify(window, origin, op.target, op.kind == OpKind::NotifyTagged, op.disp);
-        self.happens(window, origin, What::Effect(*op));
+        self.record_event(window, origin, EventKind::Effect(*op));
         self.wake(op.target);
     }
 
     fn apply(&mut self, id: u32, message: &Message, times: u32) {
         let shaped = self.memory.as_ref().is_some_and(|memory| memory.is_shaped(id));
-        let short = shaped && self.fails(Fault::CutShape);
+        let short = shaped && self.violates(Violation::CutShape);
         let Some(memory) = &mut self.memory else { return };
         let op = memory.apply(id, message.window, times, short);
-        self.happens(message.window, message.origin, What::Effect(op));
+        self.record_event(message.window, message.origin, EventKind::Effect(op));
     }
 
     /// An operation that was delayed against the rules takes effect.
@@ -455,9 +456,10 @@ impl Network {
 
     /// A signal is there.
     pub(super) fn raise(&mut self, window: u32, from: u32, to: u32, word: Word, value: u64) {
-        let value = value + u64::from(self.fails(Fault::RaiseSignal(word)));
-        self.happens(window, from, What::Seen { to, word, value });
-        if self.words.raise(window, to, from, word, value) && !self.fails(Fault::LoseChange) {
+        let value = value + u64::from(self.violates(Violation::RaiseSignal(word)));
+        self.record_event(window, from, EventKind::Seen { to, word, value });
+        if self.words.raise(window, to, from, word, value) && !self.violates(Violation::LoseChange)
+        {
             self.tell(window, to).changes.push_back(Change::Signal(from, word));
         }
     }
@@ -472,7 +474,7 @@ impl Network {
         access: Atomic,
     ) -> u64 {
         let old = self.words.change(window, home, word, |old| access.applied_to(old));
-        self.happens(window, by, What::Accessed { home, word, access, old });
+        self.record_event(window, by, EventKind::Accessed { home, word, access, old });
         if by != home
             && access != Atomic::Load
             && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed)
@@ -483,7 +485,7 @@ impl Network {
         }
         if let LockWord::Grant { target } = word
             && access != Atomic::Load
-            && !self.fails(Fault::LoseChange)
+            && !self.violates(Violation::LoseChange)
         {
             self.tell(window, home).changes.push_back(Change::LockGrant(target));
         }
@@ -515,10 +517,11 @@ impl Network {
     /// The last byte of an operation has left.
     fn left(&mut self, id: u32) {
         let message = self.messages[id];
-        if let Some(op) = self.memory.as_mut().and_then(|memory| memory.load(id, message.origin))
+        if let Some(op) =
+            self.memory.as_mut().and_then(|memory| memory.read_origin(id, message.origin))
             && message.purpose != Purpose::Fetch
         {
-            self.happens(message.window, message.origin, What::Local(op));
+            self.record_event(message.window, message.origin, EventKind::Local(op));
         }
         let told = self.parameters.local_stage && message.ticket != NIL;
         if told && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
@@ -537,7 +540,7 @@ impl Network {
         let Message { origin, window, ticket, .. } = message;
         self.messages.remove(id);
         match message.purpose {
-            Purpose::Access(..) if self.fails(Fault::LoseAnswer) => {}
+            Purpose::Access(..) if self.violates(Violation::LoseAnswer) => {}
             Purpose::Access(..) => {
                 self.tell(window, origin).answers.push_back((LockTicket(ticket), message.value))
             }
@@ -553,10 +556,11 @@ impl Network {
             | Purpose::Fetch
             | Purpose::Notify
             | Purpose::NotifyTagged => {
-                if let Some(op) = self.memory.as_mut().and_then(|memory| memory.unload(id, origin))
+                if let Some(op) =
+                    self.memory.as_mut().and_then(|memory| memory.deliver_result(id, origin))
                     && matches!(message.purpose, Purpose::Get | Purpose::Fetch)
                 {
-                    self.happens(window, origin, What::Local(op));
+                    self.record_event(window, origin, EventKind::Local(op));
                 }
                 if ticket != NIL {
                     self.tell(window, origin).finished.push_back((Ticket(ticket), Stage::Remote));
@@ -569,19 +573,19 @@ impl Network {
 
     /// An event of a message, or a rank's nudge.
     #[inline]
-    pub(super) fn deliver(&mut self, kind: Kind, subject: u32) {
+    pub(super) fn deliver(&mut self, kind: EventType, subject: u32) {
         match kind {
-            Kind::Switch => self.switch(subject),
-            Kind::Head => self.head(subject),
-            Kind::Arrive => self.arrive(subject),
-            Kind::Land => self.land(subject),
-            Kind::Left => self.left(subject),
-            Kind::Done => self.done(subject),
-            Kind::Nudge => {
+            EventType::Switch => self.switch(subject),
+            EventType::Head => self.head(subject),
+            EventType::Arrive => self.arrive(subject),
+            EventType::Land => self.land(subject),
+            EventType::Left => self.left(subject),
+            EventType::Done => self.done(subject),
+            EventType::Nudge => {
                 self.nudged[subject as usize] = false;
                 self.wake(subject);
             }
-            Kind::Alarm => unreachable!("the caller's"),
+            EventType::Alarm => unreachable!("the caller's"),
         }
     }
 }

@@ -20,19 +20,19 @@ pub enum Carry {
 const BASE: usize = 64;
 
 /// An operation under way, with the bytes that it carries at the moment.
-struct Cargo {
+struct Payload {
     op: Op,
     shape: Option<Shape>,
     data: Vec<u8>,
     compare: Vec<u8>,
 }
 
-/// Memory of all ranks, and cargo by message.
+/// Memory of all ranks, and payloads by message.
 pub(super) struct Memory {
     /// Per window and rank.
     windows: Vec<Vec<Vec<u8>>>,
     private: Vec<Vec<u8>>,
-    cargo: Map<u32, Cargo>,
+    payloads: Map<u32, Payload>,
     /// Of operations that have not set out.
     shapes: Shapes,
 }
@@ -57,7 +57,7 @@ impl Memory {
         Memory {
             windows: Vec::new(),
             private: vec![Vec::new(); ranks as usize],
-            cargo: Map::default(),
+            payloads: Map::default(),
             shapes: Shapes::new(),
         }
     }
@@ -108,51 +108,53 @@ impl Memory {
     }
 
     /// An operation sets out as this message; its origin's bytes stay where they are.
-    pub(super) fn embark(&mut self, message: u32, op: &Op) {
+    pub(super) fn attach(&mut self, message: u32, op: &Op) {
         let shape = op.shape.map(|shaped| self.shapes.take(shaped));
-        self.cargo.insert(message, Cargo { op: *op, shape, data: Vec::new(), compare: Vec::new() });
+        self.payloads
+            .insert(message, Payload { op: *op, shape, data: Vec::new(), compare: Vec::new() });
     }
 
     /// Takes the origin's bytes along: later changes of its buffers are not seen.
-    pub(super) fn load(&mut self, message: u32, origin: u32) -> Option<Op> {
-        let cargo = self.cargo.get_mut(&message)?;
-        let op = cargo.op;
+    pub(super) fn read_origin(&mut self, message: u32, origin: u32) -> Option<Op> {
+        let payloads = self.payloads.get_mut(&message)?;
+        let op = payloads.op;
         let memory = &self.private[origin as usize];
         let taken = |at: Addr| memory[at.0 - BASE..][..op.len as usize].to_vec();
         if Self::reads_origin(&op) {
-            let origin = side(cargo.shape.as_ref().and_then(|shape| shape.origin.as_ref()), &op);
-            cargo.data = gathered(memory, op.origin.0 - BASE, &origin);
+            let origin = side(payloads.shape.as_ref().and_then(|shape| shape.origin.as_ref()), &op);
+            payloads.data = gathered(memory, op.origin.0 - BASE, &origin);
         }
         if op.kind == OpKind::CompareAndSwap {
-            cargo.compare = taken(op.compare);
+            payloads.compare = taken(op.compare);
         }
         Some(op)
     }
 
-    /// The operation takes effect at its target, so often; what it fetches becomes its cargo.
+    /// The operation takes effect at its target, so often; what it fetches becomes its payloads.
     /// `short`: the last byte of what a shaped one writes stays as it was.
     pub(super) fn apply(&mut self, message: u32, window: u32, times: u32, short: bool) -> Op {
-        let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
-        let op = cargo.op;
+        let payloads =
+            self.payloads.get_mut(&message).expect("an operation under way has payloads");
+        let op = payloads.op;
         if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
             return op;
         }
-        let (base, target) = there(&op, cargo.shape.as_ref());
+        let (base, target) = there(&op, payloads.shape.as_ref());
         let memory = &mut self.windows[window as usize][op.target as usize];
         let old = gathered(memory, base, &target);
         let mut new = old.clone();
         match op.kind {
             OpKind::Put if times == 0 => {}
-            OpKind::Put => new.copy_from_slice(&cargo.data),
+            OpKind::Put => new.copy_from_slice(&payloads.data),
             OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
             OpKind::Accumulate => {
-                (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &cargo.data))
+                (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &payloads.data))
             }
             OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
-            OpKind::GetAccumulate => reduce(op.element, op.reduction, &mut new, &cargo.data),
+            OpKind::GetAccumulate => reduce(op.element, op.reduction, &mut new, &payloads.data),
             OpKind::CompareAndSwap => {
-                if old == cargo.compare {
-                    new.copy_from_slice(&cargo.data);
+                if old == payloads.compare {
+                    new.copy_from_slice(&payloads.data);
                 }
             }
         }
@@ -162,19 +164,19 @@ impl Memory {
         if op.kind != OpKind::Get {
             scatter(&new, memory, base, &target);
         }
-        cargo.data =
+        payloads.data =
             if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { old };
         op
     }
 
     /// True if the operation under way has a shape.
     pub(super) fn is_shaped(&self, message: u32) -> bool {
-        self.cargo.get(&message).is_some_and(|cargo| cargo.shape.is_some())
+        self.payloads.get(&message).is_some_and(|payloads| payloads.shape.is_some())
     }
 
     /// The operation is over: what it fetched goes to its result buffer.
-    pub(super) fn unload(&mut self, message: u32, origin: u32) -> Option<Op> {
-        let Cargo { op, shape, data, .. } = self.cargo.remove(&message)?;
+    pub(super) fn deliver_result(&mut self, message: u32, origin: u32) -> Option<Op> {
+        let Payload { op, shape, data, .. } = self.payloads.remove(&message)?;
         if !data.is_empty() {
             let result = side(shape.as_ref().and_then(|shape| shape.result.as_ref()), &op);
             scatter(&data, &mut self.private[origin as usize], op.result.0 - BASE, &result);

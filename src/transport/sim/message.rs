@@ -6,7 +6,7 @@ use crate::engine::{Atomic, LockWord, Word};
 
 /// End of a list.
 pub(super) const NIL: u32 = u32::MAX;
-/// What a notification says that was counted before it set out, by a [fault](super::fault).
+/// What a notification says that was counted before it set out, by a [violation](super::violation).
 pub(super) const COUNTED: u64 = u64::MAX;
 
 /// What a message is for.
@@ -114,7 +114,7 @@ impl std::ops::IndexMut<u32> for Messages {
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct Direction {
     /// Messages that set out.
     pub(super) sent: u32,
     /// Messages that have their time of landing.
@@ -134,7 +134,7 @@ pub(super) struct Pair {
     key: u64,
     pub(super) in_flight: u32,
     /// To the target, and back.
-    pub(super) ways: [Way; 2],
+    pub(super) ways: [Direction; 2],
 }
 
 /// All connections in use.
@@ -145,7 +145,7 @@ pub(super) struct Pairs {
     free: Vec<u32>,
 }
 
-const QUIET: Way = Way { sent: 0, admitted: 0, landed: 0, left: 0, parked: NIL };
+const IDLE: Direction = Direction { sent: 0, admitted: 0, landed: 0, left: 0, parked: NIL };
 
 impl Pairs {
     fn key(origin: u32, target: u32) -> u64 {
@@ -166,7 +166,7 @@ impl Pairs {
         let key = Self::key(origin, target);
         let (list, free) = (&mut self.list, &mut self.free);
         let at = *self.by_ranks.entry(key).or_insert_with(|| {
-            let pair = Pair { key, in_flight: 0, ways: [QUIET; 2] };
+            let pair = Pair { key, in_flight: 0, ways: [IDLE; 2] };
             match free.pop() {
                 Some(at) => {
                     list[at as usize] = pair;
@@ -197,7 +197,7 @@ impl Pairs {
     }
 
     #[inline]
-    pub(super) fn way(&mut self, at: u32, back: bool) -> &mut Way {
+    pub(super) fn way(&mut self, at: u32, back: bool) -> &mut Direction {
         &mut self.list[at as usize].ways[usize::from(back)]
     }
 }

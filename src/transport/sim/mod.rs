@@ -42,9 +42,8 @@
 #![forbid(unsafe_code)]
 
 mod delivery;
-mod disorder;
-mod fault;
-mod happening;
+mod event;
+mod faults;
 mod lane;
 mod memory;
 mod message;
@@ -53,15 +52,16 @@ mod network;
 mod parameters;
 mod port;
 mod queue;
+mod violation;
 mod words;
 
-pub use disorder::Disorder;
-pub use fault::Fault;
-pub use happening::{Happening, What};
+pub use event::{Event, EventKind};
+pub use faults::FaultInjection;
 pub use memory::Carry;
-pub use network::{Counters, Network, Occurrence, Packet};
-pub use parameters::{Class, Parameters, Tree};
+pub use network::{Network, NextEvent, Packet, Stats};
+pub use parameters::{LinkClass, Parameters, Tree};
 pub use port::SimPort;
+pub use violation::Violation;
 
 /// Virtual picoseconds: whole numbers, so that sums do not depend on their order; 2^64 of them are
 /// 213 days.

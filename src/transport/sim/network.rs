@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-use super::disorder::State as DisorderState;
-use super::fault::Faulty;
-use super::happening::Happening;
+use super::event::Event;
+use super::faults::FaultInjector;
 use super::lane::Lane;
 use super::memory::Memory;
 use super::message::{Messages, Pairs};
 use super::port::SimPort;
-use super::queue::{Kind, Queue};
-use super::words::{Words, fold};
-use super::{Carry, Disorder, Parameters, Time};
+use super::queue::{EventType, Queue};
+use super::violation::ViolationInjector;
+use super::words::{WordStore, fold};
+use super::{Carry, FaultInjection, Parameters, Time};
 use crate::engine::{Addr, Arrival, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
 use crate::transport::shape::Shape;
 
@@ -53,7 +53,7 @@ pub struct Packet {
 
 /// What an event was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occurrence {
+pub enum NextEvent {
     /// Something in the network; see [`Network::next_woken`].
     Inside,
     /// What [`Network::alarm`] asked for.
@@ -67,7 +67,7 @@ pub enum Occurrence {
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct Stats {
     /// Events taken from the queue.
     pub events: u64,
     /// Operations, signals, accesses and packets that set out.
@@ -101,27 +101,27 @@ pub struct Network {
     /// Per window, then rank.
     pub(super) inboxes: Vec<Inbox>,
     pub(super) packets: Vec<VecDeque<Packet>>,
-    pub(super) words: Words,
+    pub(super) words: WordStore,
     pub(super) memory: Option<Memory>,
-    pub(super) disorder: Option<DisorderState>,
+    pub(super) faults: Option<FaultInjector>,
     /// Ranks that were refused for want of credits.
     pub(super) starving: Vec<bool>,
-    /// Ranks that disorder has refused something and that are woken for it.
+    /// Ranks that faults has refused something and that are woken for it.
     pub(super) nudged: Vec<bool>,
     woken: VecDeque<u32>,
-    pub(super) counters: Counters,
+    pub(super) stats: Stats,
     pub(super) trace: u64,
-    pub(super) happenings: Option<VecDeque<Happening>>,
-    pub(super) faulty: Option<Faulty>,
+    pub(super) recorded: Option<VecDeque<Event>>,
+    pub(super) violation: Option<ViolationInjector>,
     /// A message whose effect comes too late
-    /// ([`Fault::DelayAccumulate`](super::Fault::DelayAccumulate)).
+    /// ([`Violation::DelayAccumulate`](super::Violation::DelayAccumulate)).
     pub(super) delayed: Option<u32>,
 }
 
 impl Network {
     /// A network of so many ranks, without a window yet.
     #[must_use]
-    pub fn new(ranks: u32, parameters: Parameters, carry: Carry, disorder: Disorder) -> Self {
+    pub fn new(ranks: u32, parameters: Parameters, carry: Carry, faults: FaultInjection) -> Self {
         assert!(ranks > 0 && parameters.ranks_per_node > 0, "a network has ranks, and a node has");
         assert!(
             parameters.credits_pair > 0 && parameters.credits_nic > 0,
@@ -143,17 +143,17 @@ impl Network {
             links: vec![Default::default(); links as usize],
             inboxes: Vec::new(),
             packets: (0..ranks).map(|_| VecDeque::new()).collect(),
-            words: Words::default(),
+            words: WordStore::default(),
             memory: (carry == Carry::Bytes).then(|| Memory::new(ranks)),
-            disorder: (disorder != Disorder { seed: disorder.seed, ..Disorder::default() })
-                .then(|| DisorderState::new(disorder, ranks, nodes)),
+            faults: (faults != FaultInjection { seed: faults.seed, ..FaultInjection::default() })
+                .then(|| FaultInjector::new(faults, ranks, nodes)),
             starving: vec![false; ranks as usize],
             nudged: vec![false; ranks as usize],
             woken: VecDeque::new(),
-            counters: Counters::default(),
+            stats: Stats::default(),
             trace: 0,
-            happenings: None,
-            faulty: None,
+            recorded: None,
+            violation: None,
             delayed: None,
         }
     }
@@ -225,9 +225,9 @@ impl Network {
     /// That CPU computes for so long.
     #[inline]
     pub fn spend(&mut self, time: Time) {
-        self.clock += match &self.disorder {
+        self.clock += match &self.faults {
             None => time,
-            Some(disorder) => disorder.cpu_time(self.caller, time),
+            Some(faults) => faults.cpu_time(self.caller, time),
         };
     }
 
@@ -242,26 +242,26 @@ impl Network {
     /// An event of the caller's at `at`.
     #[inline]
     pub fn alarm(&mut self, at: Time, rank: u32, tag: u32) {
-        self.push(at, Kind::Alarm, rank, tag);
+        self.push(at, EventType::Alarm, rank, tag);
     }
 
     /// Jumps to the next event. `None`: there is none.
     #[inline]
-    pub fn advance(&mut self) -> Option<Occurrence> {
+    pub fn advance(&mut self) -> Option<NextEvent> {
         let event = self.queue.pop()?;
         debug_assert!(event.at >= self.now);
         self.now = event.at;
-        self.counters.events += 1;
+        self.stats.events += 1;
         fold(&mut self.trace, event.at);
         fold(
             &mut self.trace,
             u64::from(event.subject) << 32 | u64::from(event.tag) << 3 | event.kind as u64,
         );
-        if event.kind == Kind::Alarm {
-            return Some(Occurrence::Alarm { rank: event.subject, tag: event.tag });
+        if event.kind == EventType::Alarm {
+            return Some(NextEvent::Alarm { rank: event.subject, tag: event.tag });
         }
         self.deliver(event.kind, event.subject);
-        Some(Occurrence::Inside)
+        Some(NextEvent::Inside)
     }
 
     /// A rank to which something came since the last call; each at least once.
@@ -313,11 +313,11 @@ impl Network {
 
     /// What happened so far.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.counters
+    pub fn stats(&self) -> Stats {
+        self.stats
     }
 
-    /// Words of ranks and locks that are not 0.
+    /// WordStore of ranks and locks that are not 0.
     #[must_use]
     pub fn words_alive(&self) -> usize {
         self.words.len()
@@ -429,8 +429,8 @@ impl Network {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, at: Time, kind: Kind, subject: u32, tag: u32) {
+    pub(super) fn push(&mut self, at: Time, kind: EventType, subject: u32, tag: u32) {
         self.queue.push(at, kind, subject, tag);
-        self.counters.queued_max = self.counters.queued_max.max(self.queue.len());
+        self.stats.queued_max = self.stats.queued_max.max(self.queue.len());
     }
 }

@@ -4,7 +4,7 @@ use super::Time;
 
 /// Messages of one class: between nodes, or inside one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
+pub struct LinkClass {
     /// L: from the last byte's leaving to its being there.
     pub latency: Time,
     /// o of the origin: CPU time to post an operation, signal or access.
@@ -17,7 +17,7 @@ pub struct Class {
     pub byte_fs: u64,
 }
 
-impl Class {
+impl LinkClass {
     /// n G.
     #[inline]
     #[must_use]
@@ -44,9 +44,9 @@ pub struct Parameters {
     /// Ranks on one node, in the order of their numbers.
     pub ranks_per_node: u32,
     /// Between nodes.
-    pub wire: Class,
+    pub wire: LinkClass,
     /// Inside a node. Its gap and G are those of a copy by one CPU.
-    pub local: Class,
+    pub local: LinkClass,
     /// What the copies of one node share: femtoseconds per byte of its memory bus.
     pub bus_byte_fs: u64,
     /// Inside a node, but through its NIC (atomics and accumulates): instead of the wire's latency.

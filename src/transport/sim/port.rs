@@ -1,9 +1,9 @@
 //! One rank's view of the network: the engine's port.
 
-use super::fault::Fault;
-use super::happening::What;
+use super::event::EventKind;
 use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::Network;
+use super::violation::Violation;
 use super::{Time, meter};
 use crate::engine::{
     Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind,
@@ -59,11 +59,11 @@ impl<'a> SimPort<'a> {
         let shared = *free;
         net.spend(local.gap + local.serial(op.len));
         net.clock = net.clock.max(shared);
-        net.counters.copies += 1;
+        net.stats.copies += 1;
         if let Some(memory) = &mut net.memory {
             memory.copy(self.window, self.me, op);
-            for what in [What::Posted(*op), What::Effect(*op), What::Local(*op)] {
-                net.happens(self.window, self.me, what);
+            for what in [EventKind::Posted(*op), EventKind::Effect(*op), EventKind::Local(*op)] {
+                net.record_event(self.window, self.me, what);
             }
         }
     }
@@ -91,11 +91,11 @@ impl<'a> SimPort<'a> {
         // Only what is stored at the target has a local stage of its own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
         // Nobody is told again of what was told too early.
-        let early =
-            matches!(op.kind, OpKind::Put | OpKind::Accumulate) && net.fails(Fault::EarlyFinish);
+        let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate)
+            && net.violates(Violation::EarlyFinish);
         let forestalled = match op.kind {
-            OpKind::Notify => net.fails(Fault::EarlyNotification),
-            OpKind::NotifyTagged => net.fails(Fault::EarlyTagged),
+            OpKind::Notify => net.violates(Violation::EarlyNotification),
+            OpKind::NotifyTagged => net.violates(Violation::EarlyTagged),
             _ => false,
         };
         let message = Message {
@@ -126,7 +126,7 @@ impl<'a> SimPort<'a> {
             // everybody's.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
-            net.happens(self.window, peer, What::Signalled { to: peer, word, value });
+            net.record_event(self.window, peer, EventKind::Signalled { to: peer, word, value });
             net.raise(self.window, peer, peer, word, value);
             return Ok(());
         }
@@ -136,8 +136,8 @@ impl<'a> SimPort<'a> {
         }
         let near = net.parameters.node(self.me) == net.parameters.node(peer);
         net.spend(if near { net.parameters.local.post } else { net.parameters.wire.post });
-        net.happens(self.window, self.me, What::Signalled { to: peer, word, value });
-        if net.fails(Fault::Overtake(word)) {
+        net.record_event(self.window, self.me, EventKind::Signalled { to: peer, word, value });
+        if net.violates(Violation::Overtake(word)) {
             net.raise(self.window, self.me, peer, word, value);
         }
         let path = if near { Path::Shared } else { Path::Wire };

@@ -44,7 +44,7 @@ pub(super) fn fold(hash: &mut u64, value: u64) {
 
 /// Two ranks, and window with what is meant of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct WordKey {
     ranks: u64,
     what: u32,
 }
@@ -55,8 +55,8 @@ fn two(high: u32, low: u32) -> u64 {
 
 /// All words of all ranks and windows.
 #[derive(Default)]
-pub(super) struct Words {
-    words: Map<Place, u64>,
+pub(super) struct WordStore {
+    words: Map<WordKey, u64>,
     /// Notification counters, by window and rank, and by number.
     counters: Map<(u64, u32), u64>,
 }
@@ -64,12 +64,12 @@ pub(super) struct Words {
 /// Room for what a word is, beside the window's number.
 const WHAT_BITS: u32 = 4;
 
-impl Words {
-    fn signal_place(window: u32, reader: u32, writer: u32, word: Word) -> Place {
-        Place { ranks: two(reader, writer), what: window << WHAT_BITS | word as u32 }
+impl WordStore {
+    fn signal_key(window: u32, reader: u32, writer: u32, word: Word) -> WordKey {
+        WordKey { ranks: two(reader, writer), what: window << WHAT_BITS | word as u32 }
     }
 
-    fn lock_place(window: u32, home: u32, word: LockWord) -> Place {
+    fn lock_key(window: u32, home: u32, word: LockWord) -> WordKey {
         let (code, target) = match word {
             LockWord::Holders => (3, 0),
             LockWord::Intent => (4, 0),
@@ -82,13 +82,13 @@ impl Words {
             LockWord::Grant { target } => (11, target),
             LockWord::Next { target, parity } => (12 + u32::from(parity & 1), target),
         };
-        Place { ranks: two(home, target), what: window << WHAT_BITS | code }
+        WordKey { ranks: two(home, target), what: window << WHAT_BITS | code }
     }
 
     /// What `writer` has told `reader`.
     #[inline]
     pub(super) fn seen(&self, window: u32, reader: u32, writer: u32, word: Word) -> u64 {
-        self.words.get(&Self::signal_place(window, reader, writer, word)).copied().unwrap_or(0)
+        self.words.get(&Self::signal_key(window, reader, writer, word)).copied().unwrap_or(0)
     }
 
     /// A word of a pair rises; true if it does.
@@ -101,7 +101,7 @@ impl Words {
         word: Word,
         value: u64,
     ) -> bool {
-        let seen = self.words.entry(Self::signal_place(window, reader, writer, word)).or_insert(0);
+        let seen = self.words.entry(Self::signal_key(window, reader, writer, word)).or_insert(0);
         let rises = *seen < value;
         *seen = value.max(*seen);
         rises
@@ -109,7 +109,7 @@ impl Words {
 
     #[inline]
     pub(super) fn lock(&self, window: u32, home: u32, word: LockWord) -> u64 {
-        self.words.get(&Self::lock_place(window, home, word)).copied().unwrap_or(0)
+        self.words.get(&Self::lock_key(window, home, word)).copied().unwrap_or(0)
     }
 
     /// Changes a lock word; gives its old value.
@@ -122,7 +122,7 @@ impl Words {
         change: impl FnOnce(u64) -> u64,
     ) -> u64 {
         use hashbrown::hash_map::Entry;
-        match self.words.entry(Self::lock_place(window, home, word)) {
+        match self.words.entry(Self::lock_key(window, home, word)) {
             Entry::Occupied(mut held) => {
                 let old = *held.get();
                 match change(old) {
@@ -151,7 +151,7 @@ impl Words {
         self.counters.get(&(two(window, rank), index)).copied().unwrap_or(0)
     }
 
-    /// Words that are not 0.
+    /// WordStore that are not 0.
     pub(super) fn len(&self) -> usize {
         self.words.len()
     }

@@ -8,7 +8,7 @@ use crate::engine::{Atomic, LockWord, Op, Word};
 
 /// Something that a port accepted or that the network did.
 #[derive(Clone, Copy, Debug)]
-pub struct Happening {
+pub struct Event {
     /// When.
     pub at: Time,
     /// In which window.
@@ -16,12 +16,12 @@ pub struct Happening {
     /// Whose operation, signal or access.
     pub by: u32,
     /// What.
-    pub what: What,
+    pub what: EventKind,
 }
 
-/// See [`Happening`].
+/// See [`Event`].
 #[derive(Clone, Copy, Debug)]
-pub enum What {
+pub enum EventKind {
     /// An operation was accepted.
     Posted(Op),
     /// The operation's origin buffer has been read, and what it fetches is there.
@@ -60,23 +60,23 @@ pub enum What {
 }
 
 impl Network {
-    /// From now on everything that happens is kept for [`next_happening`](Self::next_happening).
+    /// From now on everything that happens is kept for [`next_event`](Self::next_event).
     /// Needs [`Carry::Bytes`](super::Carry::Bytes).
     pub fn record(&mut self) {
         assert!(self.memory.is_some(), "what is recorded is what becomes of bytes");
-        self.happenings = Some(VecDeque::new());
+        self.recorded = Some(VecDeque::new());
     }
 
     /// The next thing that happened.
     #[inline]
-    pub fn next_happening(&mut self) -> Option<Happening> {
-        self.happenings.as_mut()?.pop_front()
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.recorded.as_mut()?.pop_front()
     }
 
     #[inline]
-    pub(super) fn happens(&mut self, window: u32, by: u32, what: What) {
-        if let Some(happenings) = &mut self.happenings {
-            happenings.push_back(Happening { at: self.now, window, by, what });
+    pub(super) fn record_event(&mut self, window: u32, by: u32, what: EventKind) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push_back(Event { at: self.now, window, by, what });
         }
     }
 }

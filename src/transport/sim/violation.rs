@@ -5,7 +5,7 @@ use crate::engine::Word;
 
 /// What goes wrong, contrary to what [`Port`](crate::engine::Port) promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Violation {
     /// A signal is accepted and never seen.
     LoseSignal(Word),
     /// A signal is seen one higher than it is.
@@ -47,22 +47,23 @@ pub enum Fault {
 }
 
 /// A fault at work.
-pub(super) struct Faulty {
-    fault: Fault,
+pub(super) struct ViolationInjector {
+    fault: Violation,
     one_in: u32,
     rng: fastrand::Rng,
 }
 
 impl Network {
     /// From now on this happens once in so many times in which it could.
-    pub fn misbehave(&mut self, fault: Fault, one_in: u32, seed: u64) {
-        self.faulty = Some(Faulty { fault, one_in, rng: fastrand::Rng::with_seed(seed) });
+    pub fn inject_violation(&mut self, fault: Violation, one_in: u32, seed: u64) {
+        self.violation =
+            Some(ViolationInjector { fault, one_in, rng: fastrand::Rng::with_seed(seed) });
     }
 
     #[inline]
-    pub(super) fn fails(&mut self, fault: Fault) -> bool {
-        self.faulty
-            .as_mut()
-            .is_some_and(|faulty| faulty.fault == fault && faulty.rng.u32(0..faulty.one_in) == 0)
+    pub(super) fn violates(&mut self, fault: Violation) -> bool {
+        self.violation.as_mut().is_some_and(|violation| {
+            violation.fault == fault && violation.rng.u32(0..violation.one_in) == 0
+        })
     }
 }

@@ -1,30 +1,30 @@
 //! Accesses to lock words whose answers may come later.
 //!
 //! A procedure of the lock service (`lock`, `exclusion`) is written as one function that accesses
-//! words in turn through [`Steps`]. Where the transport answers at once it runs through. Where an
-//! answer is still to come it ends with [`Later`]; what was answered until then is kept
+//! words in turn through [`Replay`]. Where the transport answers at once it runs through. Where an
+//! answer is still to come it ends with [`Suspended`]; what was answered until then is kept
 //! ([`Answers`]), and when the answer is there the function runs again from its beginning, the kept
 //! answers standing for the accesses that were made. So a procedure must depend on its arguments
 //! and answers alone, must not act on anything else before its end, and must have a bounded number
 //! of accesses.
 
-use super::alphabet::{Answer, Atomic, LockMemory, LockTicket, LockWord, Rank};
+use super::port::{Answer, Atomic, LockMemory, LockTicket, LockWord, Rank};
 
 /// Answers so far. Nothing is allocated as long as there are none to keep.
 pub(super) type Answers = Vec<u64>;
 
 /// Why a procedure has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Later {
+pub enum Suspended {
     /// An answer is under way.
-    Answer,
+    AwaitsAnswer,
     /// The transport had no resource for the next access.
-    Resource,
+    NoResource,
 }
 
 /// The accesses of one procedure.
 #[derive(Debug)]
-pub struct Steps<'m, M> {
+pub struct Replay<'m, M> {
     memory: &'m mut M,
     me: Rank,
     ticket: LockTicket,
@@ -32,7 +32,7 @@ pub struct Steps<'m, M> {
     at: usize,
 }
 
-impl<'m, M: LockMemory> Steps<'m, M> {
+impl<'m, M: LockMemory> Replay<'m, M> {
     /// The first steps of a procedure of process `me`.
     #[inline(always)]
     pub fn new(memory: &'m mut M, me: Rank, ticket: LockTicket) -> Self {
@@ -42,7 +42,7 @@ impl<'m, M: LockMemory> Steps<'m, M> {
     /// The steps of a procedure whose answers so far are `answers`.
     #[inline(always)]
     pub(super) fn again(memory: &'m mut M, me: Rank, ticket: LockTicket, answers: Answers) -> Self {
-        Steps { memory, me, ticket, answers, at: 0 }
+        Replay { memory, me, ticket, answers, at: 0 }
     }
 
     /// The process that makes these steps.
@@ -76,7 +76,7 @@ impl<'m, M: LockMemory> Steps<'m, M> {
     }
 
     #[inline(always)]
-    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic) -> Result<u64, Later> {
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic) -> Result<u64, Suspended> {
         if let Some(value) = self.known() {
             return Ok(value);
         }
@@ -85,8 +85,8 @@ impl<'m, M: LockMemory> Steps<'m, M> {
             answer if M::ANSWERS_AT_ONCE => {
                 unreachable!("{answer:?} from lock words that answer at once")
             }
-            Answer::Later => Err(Later::Answer),
-            Answer::NoResource => Err(Later::Resource),
+            Answer::Later => Err(Suspended::AwaitsAnswer),
+            Answer::NoResource => Err(Suspended::NoResource),
         }
     }
 
@@ -102,25 +102,35 @@ impl<'m, M: LockMemory> Steps<'m, M> {
 
     /// Reads a word at `home`.
     #[inline(always)]
-    pub(super) fn load(&mut self, home: Rank, word: LockWord) -> Result<u64, Later> {
+    pub(super) fn load(&mut self, home: Rank, word: LockWord) -> Result<u64, Suspended> {
         self.atomic(home, word, Atomic::Load)
     }
 
     /// Writes a word at `home`.
     #[inline(always)]
-    pub(super) fn store(&mut self, home: Rank, word: LockWord, value: u64) -> Result<(), Later> {
+    pub(super) fn store(
+        &mut self,
+        home: Rank,
+        word: LockWord,
+        value: u64,
+    ) -> Result<(), Suspended> {
         self.atomic(home, word, Atomic::Store(value)).map(|_| ())
     }
 
     /// Exchanges a word at `home`, giving the old value.
     #[inline(always)]
-    pub(super) fn swap(&mut self, home: Rank, word: LockWord, value: u64) -> Result<u64, Later> {
+    pub(super) fn swap(
+        &mut self,
+        home: Rank,
+        word: LockWord,
+        value: u64,
+    ) -> Result<u64, Suspended> {
         self.atomic(home, word, Atomic::Swap(value))
     }
 
     /// Adds (wrapping) to a word at `home`, giving the old value.
     #[inline(always)]
-    pub(super) fn add(&mut self, home: Rank, word: LockWord, delta: u64) -> Result<u64, Later> {
+    pub(super) fn add(&mut self, home: Rank, word: LockWord, delta: u64) -> Result<u64, Suspended> {
         self.atomic(home, word, Atomic::Add(delta))
     }
 
@@ -132,7 +142,7 @@ impl<'m, M: LockMemory> Steps<'m, M> {
         word: LockWord,
         expected: u64,
         new: u64,
-    ) -> Result<u64, Later> {
+    ) -> Result<u64, Suspended> {
         self.atomic(home, word, Atomic::CompareSwap { expected, new })
     }
 }
@@ -172,7 +182,7 @@ mod tests {
     }
 
     /// Looks, adds twice, looks again.
-    fn procedure(s: &mut Steps<'_, Slow>) -> Result<[u64; 4], Later> {
+    fn procedure(s: &mut Replay<'_, Slow>) -> Result<[u64; 4], Suspended> {
         let first = s.look(LockWord::Tail);
         let second = s.add(0, LockWord::Tail, 1)?;
         let third = s.add(0, LockWord::Tail, 10)?;
@@ -186,13 +196,15 @@ mod tests {
             let mut answers = Answers::new();
             let result = loop {
                 let mut steps =
-                    Steps::again(&mut memory, 0, LockTicket(0), std::mem::take(&mut answers));
+                    Replay::again(&mut memory, 0, LockTicket(0), std::mem::take(&mut answers));
                 let result = procedure(&mut steps);
                 answers = steps.into_answers();
                 match result {
                     Ok(result) => break result,
-                    Err(Later::Answer) => answers.push(memory.answer.take().expect("an answer")),
-                    Err(Later::Resource) => assert!(memory.answer.is_none()),
+                    Err(Suspended::AwaitsAnswer) => {
+                        answers.push(memory.answer.take().expect("an answer"))
+                    }
+                    Err(Suspended::NoResource) => assert!(memory.answer.is_none()),
                 }
             };
             assert_eq!(result, [0, 0, 1, 11]);

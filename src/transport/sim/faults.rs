@@ -1,4 +1,4 @@
-//! Seeded disorder, for random testing: what a reliable network may do at its worst.
+//! Seeded faults, for random testing: what a reliable network may do at its worst.
 
 use super::Time;
 
@@ -7,7 +7,7 @@ use super::Time;
 ///
 /// Few credits are a matter of [`Parameters`](super::Parameters), late ranks one of scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disorder {
+pub struct FaultInjection {
     /// Of the random numbers.
     pub seed: u64,
     /// Each message, acknowledgement and answer is late by up to this. The order of one pair is
@@ -32,29 +32,29 @@ pub struct Disorder {
     pub slow_nic_factor: u32,
 }
 
-/// Disorder at work.
-pub(super) struct State {
-    disorder: Disorder,
+/// FaultInjection at work.
+pub(super) struct FaultInjector {
+    faults: FaultInjection,
     rng: fastrand::Rng,
     burst_until: Time,
     slow_ranks: Vec<bool>,
     slow_nics: Vec<bool>,
 }
 
-impl State {
-    pub(super) fn new(disorder: Disorder, ranks: u32, nodes: u32) -> Self {
-        let mut rng = fastrand::Rng::with_seed(disorder.seed);
+impl FaultInjector {
+    pub(super) fn new(faults: FaultInjection, ranks: u32, nodes: u32) -> Self {
+        let mut rng = fastrand::Rng::with_seed(faults.seed);
         let mut chosen = |count: u32, one_in: u32| {
             (0..count).map(|_| one_in > 0 && rng.u32(0..one_in) == 0).collect()
         };
-        let slow_ranks = chosen(ranks, disorder.slow_rank_one_in);
-        let slow_nics = chosen(nodes, disorder.slow_nic_one_in);
-        State { disorder, rng, burst_until: 0, slow_ranks, slow_nics }
+        let slow_ranks = chosen(ranks, faults.slow_rank_one_in);
+        let slow_nics = chosen(nodes, faults.slow_nic_one_in);
+        FaultInjector { faults, rng, burst_until: 0, slow_ranks, slow_nics }
     }
 
     /// How late something is that sets out at `now`.
     pub(super) fn delay(&mut self, now: Time) -> Time {
-        let Disorder { delay_max, burst_one_in, burst, .. } = self.disorder;
+        let FaultInjection { delay_max, burst_one_in, burst, .. } = self.faults;
         let mut delay = if delay_max > 0 { self.rng.u64(0..=delay_max) } else { 0 };
         if now < self.burst_until {
             delay += self.burst_until - now;
@@ -66,14 +66,14 @@ impl State {
 
     /// Whether a post is refused, and for how long then.
     pub(super) fn refuses(&mut self) -> Option<Time> {
-        let Disorder { refuse_one_in, refuse_max, .. } = self.disorder;
+        let FaultInjection { refuse_one_in, refuse_max, .. } = self.faults;
         (refuse_one_in > 0 && self.rng.u32(0..refuse_one_in) == 0)
             .then(|| self.rng.u64(1..=refuse_max.max(1)))
     }
 
     pub(super) fn cpu_time(&self, rank: u32, time: Time) -> Time {
         if self.slow_ranks[rank as usize] {
-            time * u64::from(self.disorder.slow_rank_factor.max(1))
+            time * u64::from(self.faults.slow_rank_factor.max(1))
         } else {
             time
         }
@@ -81,7 +81,7 @@ impl State {
 
     pub(super) fn nic_time(&self, node: u32, time: Time) -> Time {
         if self.slow_nics[node as usize] {
-            time * u64::from(self.disorder.slow_nic_factor.max(1))
+            time * u64::from(self.faults.slow_nic_factor.max(1))
         } else {
             time
         }

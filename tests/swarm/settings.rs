@@ -1,15 +1,15 @@
-//! The machine and the disorder under which a seed's program runs, and how long it may take at
+//! The machine and the faults under which a seed's program runs, and how long it may take at
 //! most.
 
 use mpix_rma::engine::{LockMode, OpKind};
 use mpix_rma::sim::{Group, Machine, PROFILES, Settings, Step};
-use mpix_rma::transport::sim::{Carry, Disorder, Fault, NS, Time, Tree, US};
+use mpix_rma::transport::sim::{Carry, FaultInjection, NS, Time, Tree, US, Violation};
 
 use super::player::TEST_PAUSE_MAX;
 use super::program::{Call, Program};
 
 /// A transport that breaks its promises once in so many times.
-pub type Broken = Option<(Fault, u32)>;
+pub type Broken = Option<(Violation, u32)>;
 
 fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     let mut machine = PROFILES[rng.usize(0..PROFILES.len())];
@@ -37,8 +37,8 @@ fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     machine
 }
 
-fn disorder(rng: &mut fastrand::Rng) -> Disorder {
-    let mut off = Disorder { seed: rng.u64(..), ..Disorder::default() };
+fn faults(rng: &mut fastrand::Rng) -> FaultInjection {
+    let mut off = FaultInjection { seed: rng.u64(..), ..FaultInjection::default() };
     if rng.bool() {
         off.delay_max = [US, 10 * US, 50 * US][rng.usize(0..3)];
     }
@@ -62,13 +62,13 @@ fn disorder(rng: &mut fastrand::Rng) -> Disorder {
 }
 
 /// What a seed's world is like.
-pub fn weather(seed: u64, program: &Program) -> Settings {
+pub fn settings_of(seed: u64, program: &Program) -> Settings {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_a5ed_5eed);
     let machine = machine(&mut rng, program.ranks, program.windows.len() as u32);
-    let disorder = disorder(&mut rng);
+    let faults = faults(&mut rng);
     let settings = Settings {
         carry: Carry::Bytes,
-        disorder,
+        faults,
         progress_thread: rng.bool(),
         ..Settings::new(machine)
     };
@@ -109,20 +109,20 @@ fn messages(step: &Step, ranks: u64) -> u64 {
 /// which is counted with those messages; two ways with the largest delay and a burst each; and on
 /// both sides a CPU that is busy with a call. A reader in a loop of tests is deaf for a pause.
 fn bound(program: &Program, settings: &Settings) -> Time {
-    let (network, disorder) = (&settings.machine.network, &settings.disorder);
+    let (network, faults) = (&settings.machine.network, &settings.faults);
     let ranks = u64::from(program.ranks);
-    let slow = u64::from(disorder.slow_rank_factor.max(1));
-    let slow_nic = u64::from(disorder.slow_nic_factor.max(1));
+    let slow = u64::from(faults.slow_rank_factor.max(1));
+    let slow_nic = u64::from(faults.slow_nic_factor.max(1));
     let loops = program.calls.iter().flatten().any(|call| {
         matches!(call, Call::TestLoop(_) | Call::TestSlotLoop(_) | Call::TestExpectationLoop { .. })
     });
     let hops = network.tree.map_or(0, |tree| 2 * tree.hop);
     let latency = network.wire.latency.max(network.loopback).max(network.local.latency);
     let cpu = slow * (settings.machine.call + network.wire.post + network.wire.handle);
-    let way = latency + hops + disorder.delay_max + disorder.burst;
+    let way = latency + hops + faults.delay_max + faults.burst;
     // Those that ask again and again for a lock stand at the ports, too.
     let port = (1 + ranks) * (slow_nic * network.wire.gap + network.atomic_gap);
-    let refused = if disorder.refuse_one_in > 0 { 2 * disorder.refuse_max } else { 0 };
+    let refused = if faults.refuse_one_in > 0 { 2 * faults.refuse_max } else { 0 };
     let deaf = if loops { slow * TEST_PAUSE_MAX } else { 0 };
     let message = 2 * way + port + refused + 2 * cpu + deaf;
     let of = |call: &Call| match call {
