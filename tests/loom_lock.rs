@@ -202,7 +202,7 @@ fn release(mem: &mut Memory, request: LockRequest) {
 fn let_readers_in(mem: &mut Memory, mut reader: Option<lock::Node>) {
     let me = mem.me;
     while let Some(next) = reader {
-        reader = lock::let_reader_in(&mut Replay::new(mem, me, LockTicket(0)), TARGET, next)
+        reader = lock::grant_reader(&mut Replay::new(mem, me, LockTicket(0)), TARGET, next)
             .expect("answers come at once");
     }
 }

@@ -1,4 +1,4 @@
-//! Activation, and the way of each kind of epoch to its completion.
+//! Activation of epochs, and the completion of each kind.
 
 use super::activation::{Activation, may_activate};
 use super::epoch::{EpochKind, EpochState, LockState};
@@ -10,8 +10,8 @@ use super::slab::Key;
 use super::window::Window;
 
 impl Window {
-    /// Activates deferred epochs in their order, until the first that is blocked [EP-4]; again
-    /// while epochs complete by it.
+    /// Activates deferred epochs in order, up to the first that is blocked [EP-4]. Repeats while
+    /// activation completes epochs.
     #[inline]
     pub(super) fn run(&mut self, port: &mut impl Port) {
         if self.recheck {
@@ -22,7 +22,7 @@ impl Window {
     fn run_deferred(&mut self, port: &mut impl Port) {
         while std::mem::take(&mut self.recheck) {
             while let Some(&epoch) = self.deferred.front() {
-                self.ledger.tidy(&self.epochs);
+                self.ledger.drop_completed(&self.epochs);
                 match may_activate(&self.epochs[epoch], &self.ledger, &self.peers, self.flags) {
                     Activation::Ready => {
                         self.deferred.pop_front();
@@ -35,9 +35,9 @@ impl Window {
         }
     }
 
-    /// Activates an epoch and replays what was recorded, up to its closing.
+    /// Activates an epoch and replays its recorded calls, the closing call included.
     pub(super) fn activate(&mut self, port: &mut impl Port, epoch: Key) {
-        self.moves += 1;
+        self.state_changes += 1;
         let held = &mut self.epochs[epoch];
         debug_assert_eq!(held.state, EpochState::Deferred);
         held.state = EpochState::Active;
@@ -65,7 +65,7 @@ impl Window {
         }
     }
 
-    /// A_i = ++a for each target; access i may proceed iff A_i <= g [MA-1], with NOCHECK too
+    /// `A_i = ++a` for each target; access i may proceed iff `A_i <= g` [MA-1], with `NOCHECK` too
     /// [MA-3]. So accesses match exposures in order [EP-3].
     fn activate_access<P: Port>(&mut self, port: &mut P, epoch: Key) {
         let legs = self.epochs[epoch].legs.len();
@@ -95,7 +95,7 @@ impl Window {
         }
     }
 
-    /// e_i = ++e for each origin, granted by storing e one-sidedly as the origin's g [MA-1].
+    /// `e_i = ++e` for each origin, stored one-sidedly as the origin's `g` [MA-1].
     fn activate_exposure<P: Port>(&mut self, port: &mut P, epoch: Key) {
         let origins = std::mem::take(&mut self.epochs[epoch].origins);
         self.epochs[epoch].awaited = origins.len() as u32;
@@ -119,9 +119,9 @@ impl Window {
         }
     }
 
-    /// A fence, lock or lock_all epoch may send its operations.
+    /// Lets a fence, lock or lock_all epoch post its operations.
     pub(super) fn grant(&mut self, port: &mut impl Port, epoch: Key) {
-        self.moves += 1;
+        self.state_changes += 1;
         self.route = None;
         let held = &mut self.epochs[epoch];
         held.granted = true;
@@ -130,7 +130,7 @@ impl Window {
         }
         if !held.flushes_for_grant.is_empty() {
             for flush in std::mem::take(&mut held.flushes_for_grant) {
-                self.flush_waits_once_less(flush);
+                self.resolve_flush_dependency(flush);
             }
         }
         for leg in 0..self.epochs[epoch].legs.len() {
@@ -139,21 +139,21 @@ impl Window {
         }
     }
 
-    /// The peer has granted access to one leg of an access epoch.
+    /// Lets one leg of an access epoch post its operations: its target has granted access.
     pub(super) fn grant_leg(&mut self, port: &mut impl Port, epoch: Key, target: Rank) {
-        // An epoch without operations to this target may be gone: its done did not need the grant.
+        // An epoch without operations to this target may have ended already: its done needs no
+        // grant.
         let Some(leg) = self.epochs.get(epoch).and_then(|held| held.legs.find(target)) else {
             return;
         };
-        self.moves += 1;
+        self.state_changes += 1;
         self.route = None;
         self.leg(epoch, leg).granted = true;
         self.post_queued(port, epoch, leg);
         self.try_finish_leg(port, epoch, leg);
     }
 
-    /// Looks at an epoch that the application has closed: goes as far towards completion as
-    /// possible.
+    /// Moves a closed epoch as far towards completion as possible.
     pub(super) fn try_complete(&mut self, port: &mut impl Port, epoch: Key) {
         let held = &self.epochs[epoch];
         debug_assert!(held.closed);
@@ -186,7 +186,7 @@ impl Window {
         }
     }
 
-    /// Looks at a leg on which operations have finished or to which access was granted.
+    /// Sends the done of a leg, or completes the epoch, if the leg's operations allow it.
     pub(super) fn try_finish_leg<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
         let held = &mut self.epochs[epoch];
         if !held.closed || held.state == EpochState::Deferred {
@@ -202,8 +202,8 @@ impl Window {
         if leg.finished {
             return self.end_access(epoch);
         }
-        // [PR-3]: this target does not wait for the others; nor for its transfers, where the done
-        // cannot overtake them.
+        // [PR-3]: a target does not wait for the epoch's other targets. Nor does its done wait for
+        // its transfers where it cannot overtake them.
         if if port.signals_follow(leg.target) { leg.head != NIL } else { leg.remote > 0 } {
             return;
         }
@@ -212,7 +212,7 @@ impl Window {
         self.send_done(port, target, access, epoch);
     }
 
-    /// Dones of one pair leave in order, as one rising word [MA-2].
+    /// Sends the done of an access. Dones of one pair leave in order, as one rising word [MA-2].
     fn send_done(&mut self, port: &mut impl Port, target: Rank, access: u64, epoch: Key) {
         let index = self.peers.index(target);
         let peer = &mut self.peers[index];
@@ -232,13 +232,13 @@ impl Window {
         }
     }
 
-    /// A done of an access epoch has left.
+    /// Counts a done of an access epoch that has been sent.
     fn done_left(&mut self, epoch: Key) {
         self.epochs[epoch].awaited -= 1;
         self.end_access(epoch);
     }
 
-    /// A closed access epoch is complete when its dones have left and its operations are complete.
+    /// Ends a closed access epoch once its dones are sent and its operations are complete.
     fn end_access(&mut self, epoch: Key) {
         let held = &self.epochs[epoch];
         if held.awaited == 0 && held.outstanding == 0 {
@@ -246,17 +246,17 @@ impl Window {
         }
     }
 
-    /// Sends the present value of a word. If there is no resource (false), a sweep sends what is
-    /// then the present value.
+    /// Sends the current value of a word. False if there was no resource; a later sweep then sends
+    /// the value that is current by then.
     pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) -> bool {
         let peer = &mut self.peers[index];
         let value = match word {
             Word::Grant => peer.exposures,
             Word::Done => peer.done,
-            Word::Fence => unreachable!("the barrier sends its own"),
+            Word::Fence => unreachable!("the barrier sends its own word"),
         };
         if peer.unsent[word as usize] {
-            // The sweep that sends what waits sends this value with it.
+            // This value will be sent by the sweep that retries the earlier one.
             return false;
         }
         if port.signal(peer.rank, word, value).is_err() {
@@ -283,13 +283,13 @@ impl Window {
         }
     }
 
-    /// True while `test` would give false.
+    /// True if origins of the exposure epoch are not done.
     pub(super) fn awaits_origins(&self, epoch: Key) -> bool {
         let held = &self.epochs[epoch];
         held.state == EpochState::Deferred || held.awaited > 0
     }
 
-    /// A closed epoch is complete.
+    /// Ends a closed epoch that is complete.
     fn end_epoch(&mut self, epoch: Key) {
         let held = &self.epochs[epoch];
         debug_assert!(held.closed && held.outstanding == 0 && held.flushes_for_grant.is_empty());
@@ -300,6 +300,6 @@ impl Window {
             self.ledger.clear();
         }
         self.recheck = !self.deferred.is_empty();
-        self.moves += 1;
+        self.state_changes += 1;
     }
 }

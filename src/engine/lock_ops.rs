@@ -1,4 +1,5 @@
-//! PendingLockOps of the lock service that wait for an answer, and how they go on.
+//! Lock operations that are suspended until an answer or a resource is available
+//! ([`replay`](super::replay)).
 
 use super::exclusion::ExclusiveRight;
 use super::lock::{LockRequest, Node};
@@ -7,18 +8,18 @@ use super::replay::{Answers, Replay, Suspended};
 use super::slab::{Key, Slab};
 use super::window::Window;
 
-/// What is done, and for which epoch. Those without an epoch end on their own.
+/// A lock operation and its arguments. Those without an epoch outlive it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LockOp {
-    LookAtIntent(Key),
+    ReadIntent(Key),
     Enqueue(Key, LockRequest),
     BeginUse(Key, LockRequest),
     Register(Key, LockRequest, Option<u32>),
-    LookAtHolders(Key, LockRequest),
+    AwaitDrain(Key, LockRequest),
     EnterAll(Key),
     RetryAll(Key),
     Release(LockRequest, Option<ExclusiveRight>),
-    LetReaderIn(Rank, Node),
+    GrantReader(Rank, Node),
     EndUse,
     LeaveAll,
 }
@@ -26,131 +27,130 @@ pub(super) enum LockOp {
 impl LockOp {
     fn epoch(self) -> Option<Key> {
         match self {
-            LockOp::LookAtIntent(epoch)
+            LockOp::ReadIntent(epoch)
             | LockOp::Enqueue(epoch, _)
             | LockOp::BeginUse(epoch, _)
             | LockOp::Register(epoch, ..)
-            | LockOp::LookAtHolders(epoch, _)
+            | LockOp::AwaitDrain(epoch, _)
             | LockOp::EnterAll(epoch)
             | LockOp::RetryAll(epoch) => Some(epoch),
-            LockOp::Release(..) | LockOp::LetReaderIn(..) | LockOp::EndUse | LockOp::LeaveAll => {
+            LockOp::Release(..) | LockOp::GrantReader(..) | LockOp::EndUse | LockOp::LeaveAll => {
                 None
             }
         }
     }
 }
 
-/// A procedure that waits, and what was answered so far.
+/// A suspended operation and the answers so far.
 #[derive(Debug)]
-struct Waiting {
-    procedure: LockOp,
+struct SuspendedOp {
+    op: LockOp,
     answers: Answers,
 }
 
-/// PendingLockOps that wait for an answer or for the transport's resources.
+/// The suspended lock operations of a window.
 #[derive(Debug)]
 pub(super) struct PendingLockOps {
-    waiting: Slab<Waiting>,
-    /// Those that the transport had no resource for.
+    suspended: Slab<SuspendedOp>,
+    /// Those that lacked a resource and are retried by each sweep.
     stalled: Vec<Key>,
-    /// What was answered to the one that is just taken up.
+    /// Recorded answers of the operation that is being resumed.
     answers: Answers,
 }
 
 impl PendingLockOps {
     pub(super) fn new() -> Self {
-        PendingLockOps { waiting: Slab::new(), stalled: Vec::new(), answers: Answers::new() }
+        PendingLockOps { suspended: Slab::new(), stalled: Vec::new(), answers: Answers::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.len() == 0
+        self.suspended.len() == 0
     }
 }
 
 impl Window {
-    /// Runs the steps of a procedure. `None`: it waits, and is taken up again as `procedure`.
+    /// Runs the `body` of a lock operation. `None` if it is suspended; it is resumed as `op`.
     #[inline(always)]
     pub(super) fn attempt<P: Port, R>(
         &mut self,
         port: &mut P,
-        procedure: LockOp,
-        steps: impl FnOnce(&mut Replay<'_, P>) -> Result<R, Suspended>,
+        op: LockOp,
+        body: impl FnOnce(&mut Replay<'_, P>) -> Result<R, Suspended>,
     ) -> Option<R> {
-        self.attempt_folded(port, |_| procedure, steps)
+        self.attempt_folded(port, |_| op, body)
     }
 
-    /// As [`attempt`](Self::attempt), where only a procedure that waits needs an epoch: `procedure`
-    /// makes it.
+    /// As [`attempt`](Self::attempt) for a folded epoch: `op` makes the regular epoch that a
+    /// suspended operation needs.
     #[inline(always)]
     pub(super) fn attempt_folded<P: Port, R>(
         &mut self,
         port: &mut P,
-        procedure: impl FnOnce(&mut Self) -> LockOp,
-        steps: impl FnOnce(&mut Replay<'_, P>) -> Result<R, Suspended>,
+        op: impl FnOnce(&mut Self) -> LockOp,
+        body: impl FnOnce(&mut Replay<'_, P>) -> Result<R, Suspended>,
     ) -> Option<R> {
-        let mut taken = if P::ANSWERS_AT_ONCE {
+        let mut replay = if P::ANSWERS_AT_ONCE {
             Replay::new(port, self.me, LockTicket(0))
         } else {
-            let ticket = LockTicket(self.lock_ops.waiting.next_index());
-            Replay::again(port, self.me, ticket, std::mem::take(&mut self.lock_ops.answers))
+            let ticket = LockTicket(self.lock_ops.suspended.next_index());
+            Replay::resume(port, self.me, ticket, std::mem::take(&mut self.lock_ops.answers))
         };
-        match steps(&mut taken) {
+        match body(&mut replay) {
             Ok(result) => Some(result),
-            Err(later) => {
-                let answers = taken.into_answers();
-                let procedure = procedure(self);
-                self.put_aside(procedure, answers, later);
+            Err(why) => {
+                let answers = replay.into_answers();
+                let op = op(self);
+                self.suspend(op, answers, why);
                 None
             }
         }
     }
 
     #[cold]
-    fn put_aside(&mut self, procedure: LockOp, answers: Answers, later: Suspended) {
-        if let Some(epoch) = procedure.epoch() {
+    fn suspend(&mut self, op: LockOp, answers: Answers, why: Suspended) {
+        if let Some(epoch) = op.epoch() {
             self.epochs[epoch].lock_op_pending = true;
         }
-        let waiting = self.lock_ops.waiting.insert(Waiting { procedure, answers });
-        if later == Suspended::NoResource {
-            self.lock_ops.stalled.push(waiting);
+        let key = self.lock_ops.suspended.insert(SuspendedOp { op, answers });
+        if why == Suspended::NoResource {
+            self.lock_ops.stalled.push(key);
         }
     }
 
-    /// Goes on with lock_ops whose answers have come, and with those that the transport had no
-    /// resource for.
+    /// Resumes the operations whose answers have arrived, and those that lacked a resource.
     pub(super) fn advance_lock_ops(&mut self, port: &mut impl Port) {
         while let Some((LockTicket(ticket), answer)) = port.next_answer() {
-            let waiting = self
+            let key = self
                 .lock_ops
-                .waiting
+                .suspended
                 .key_at(ticket)
-                .expect("an answer belongs to a procedure that waits");
-            self.moves += 1;
-            self.take_up(port, waiting, Some(answer));
+                .expect("an answer belongs to a suspended operation");
+            self.state_changes += 1;
+            self.resume(port, key, Some(answer));
         }
-        for waiting in std::mem::take(&mut self.lock_ops.stalled) {
-            self.take_up(port, waiting, None);
+        for key in std::mem::take(&mut self.lock_ops.stalled) {
+            self.resume(port, key, None);
         }
     }
 
-    fn take_up(&mut self, port: &mut impl Port, waiting: Key, answer: Option<u64>) {
-        let Waiting { procedure, mut answers } =
-            self.lock_ops.waiting.take(waiting).expect("a procedure waits once");
+    fn resume(&mut self, port: &mut impl Port, key: Key, answer: Option<u64>) {
+        let SuspendedOp { op, mut answers } =
+            self.lock_ops.suspended.take(key).expect("a suspended operation is resumed once");
         answers.extend(answer);
         self.lock_ops.answers = answers;
-        if let Some(epoch) = procedure.epoch() {
+        if let Some(epoch) = op.epoch() {
             self.epochs[epoch].lock_op_pending = false;
         }
-        match procedure {
-            LockOp::LookAtIntent(epoch) => self.look_at_intent(port, epoch),
+        match op {
+            LockOp::ReadIntent(epoch) => self.read_intent(port, epoch),
             LockOp::Enqueue(epoch, request) => self.queue_up(port, epoch, request),
             LockOp::BeginUse(epoch, request) => self.begin_use(port, epoch, request),
             LockOp::Register(epoch, request, push) => self.register(port, epoch, request, push),
-            LockOp::LookAtHolders(epoch, request) => self.look_at_holders(port, epoch, request),
+            LockOp::AwaitDrain(epoch, request) => self.await_drain(port, epoch, request),
             LockOp::EnterAll(epoch) => self.enter_all(port, epoch),
             LockOp::RetryAll(epoch) => self.retry_all(port, epoch),
             LockOp::Release(request, right) => self.release(port, request, right),
-            LockOp::LetReaderIn(target, reader) => self.let_reader_in(port, target, reader),
+            LockOp::GrantReader(target, reader) => self.grant_reader(port, target, reader),
             LockOp::EndUse => self.end_use(port),
             LockOp::LeaveAll => self.leave_all(port),
         }

@@ -1,12 +1,14 @@
-//! The way of a lock or lock_all epoch to its lock, and back [LK-1 to LK-6].
+//! How a lock or lock_all epoch acquires and releases its lock [LK-1 to LK-6].
 //!
 //! An exclusive lock is held when its request is first in the target's queue, no reader is left,
 //! and it has a right that excludes lock_alls ([`exclusion`](super::exclusion)). It asks for the
-//! right only once it is first: a right keeps new lock_alls out, so it waits for those that are
-//! held and for nobody else. A lock_all that finds a right waits holding nothing. So that it does
-//! not wait for ever, a process that holds no lock of the window, and no licence, lets the
-//! lock_alls pass that were waiting before it *enters a queue* (the gate); once in a queue nobody
-//! is held back by a waiting lock_all.
+//! right only once it is first, because a right blocks new lock_alls; it then waits only for
+//! lock_alls that are held already. A lock_all that finds a right out waits without holding
+//! anything.
+//!
+//! The *gate* bounds starvation of lock_alls: a process that holds neither a lock of the window nor
+//! a licence lets the lock_alls that already wait pass before it enters a queue. A process in a
+//! queue is never held back by a waiting lock_all.
 
 use super::epoch::{EpochKind, HeldLock, LockState};
 use super::exclusion::{
@@ -19,7 +21,7 @@ use super::slab::Key;
 use super::window::Window;
 
 impl Window {
-    /// A lock epoch is activated: its request is made, after those that stand at the gate [EP-10].
+    /// Makes the request of an activated lock epoch, after those that wait at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
         let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
@@ -34,7 +36,7 @@ impl Window {
         }
     }
 
-    /// True if a request of this mode need not look at the gate.
+    /// True if a request of this mode passes the gate without waiting.
     #[inline(always)]
     pub(super) fn passes_gate(&mut self, port: &mut impl Port, mode: LockMode) -> bool {
         if mode == LockMode::Shared || self.open_locks_held > 0 {
@@ -43,8 +45,8 @@ impl Window {
         is_licensed(port)
     }
 
-    /// Makes the lock requests that may be made, in the order in which their epochs were activated
-    /// [EP-10].
+    /// Makes the lock requests that may pass the gate, in the order in which their epochs were
+    /// activated [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
             let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
@@ -58,19 +60,19 @@ impl Window {
                 self.enter_queue(port, epoch, target, mode);
                 continue;
             }
-            self.look_at_intent(port, epoch);
+            self.read_intent(port, epoch);
             if self.lock_gate.front() == Some(&epoch) {
-                // No answer yet, or lock_alls go first: the next sweep asks again.
+                // No answer yet, or lock_alls go first. The next sweep asks again.
                 return;
             }
         }
     }
 
-    /// The first at the gate finds out which lock_alls arrived and were served: those that waited
-    /// when it came go first [LK-6].
-    pub(super) fn look_at_intent(&mut self, port: &mut impl Port, epoch: Key) {
-        let steps = self.attempt(port, LockOp::LookAtIntent(epoch), |mem| exclusion::intent(mem));
-        let Some((arrived, served)) = steps else { return };
+    /// The first request at the gate reads how many lock_alls arrived and were served. Those that
+    /// waited when it arrived go first [LK-6].
+    pub(super) fn read_intent(&mut self, port: &mut impl Port, epoch: Key) {
+        let result = self.attempt(port, LockOp::ReadIntent(epoch), |mem| exclusion::intent(mem));
+        let Some((arrived, served)) = result else { return };
         let LockState::Gate(awaited) = self.epochs[epoch].locking else {
             unreachable!("it stands at the gate")
         };
@@ -89,11 +91,11 @@ impl Window {
 
     fn enter_queue(&mut self, port: &mut impl Port, epoch: Key, target: Rank, mode: LockMode) {
         let request = self.next_request(target, mode);
-        self.moves += 1;
+        self.state_changes += 1;
         self.queue_up(port, epoch, request);
     }
 
-    /// A request that is made now.
+    /// Creates the next request to `target`.
     #[inline(always)]
     pub(super) fn next_request(&mut self, target: Rank, mode: LockMode) -> LockRequest {
         let peer = self.peers.of(target);
@@ -102,13 +104,13 @@ impl Window {
     }
 
     pub(super) fn queue_up(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        let steps =
+        let result =
             self.attempt(port, LockOp::Enqueue(epoch, request), |mem| lock::enqueue(mem, request));
-        let Some(enqueued) = steps else { return };
+        let Some(enqueued) = result else { return };
         self.enqueued(port, epoch, request, enqueued);
     }
 
-    /// The request of an epoch stands in the queue.
+    /// Continues after the request was enqueued.
     pub(super) fn enqueued<P: Port>(
         &mut self,
         port: &mut P,
@@ -118,7 +120,7 @@ impl Window {
     ) {
         let request = request.placed(enqueued.queued);
         if let Some(reader) = enqueued.next_reader {
-            self.let_reader_in(port, request.target(), reader);
+            self.grant_reader(port, request.target(), reader);
         }
         if enqueued.turn != Turn::Waiting {
             self.take_turn(port, epoch, request, enqueued.turn);
@@ -126,8 +128,8 @@ impl Window {
         }
         self.epochs[epoch].locking = LockState::Queued(request);
         if P::NAMES_CHANGES {
-            // The grant may have come before the answer that says to wait for it.
-            self.look_for_turn(port, epoch, request);
+            // The grant may have arrived before the answer of the enqueue operation.
+            self.poll_turn(port, epoch, request);
         } else {
             self.watch(epoch);
         }
@@ -139,11 +141,11 @@ impl Window {
         if let Some(LockState::Queued(request)) =
             self.epochs.get(epoch).filter(|held| !held.lock_op_pending).map(|held| held.locking)
         {
-            self.look_for_turn(port, epoch, request);
+            self.poll_turn(port, epoch, request);
         }
     }
 
-    fn look_for_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+    fn poll_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         let turn = look(port, request);
         if turn != Turn::Waiting {
             self.take_turn(port, epoch, request, turn);
@@ -166,7 +168,7 @@ impl Window {
         }
     }
 
-    /// An exclusive lock is first in its queue and asks for its right.
+    /// Gets the right for an exclusive lock that is first in its queue.
     #[inline(always)]
     fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         match self.licensing.acquire(port, epoch, request) {
@@ -181,14 +183,15 @@ impl Window {
 
     #[inline(always)]
     pub(super) fn begin_use(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        let steps =
+        let result =
             self.attempt(port, LockOp::BeginUse(epoch, request), |mem| exclusion::begin_use(mem));
-        if let Some(begun) = steps {
+        if let Some(begun) = result {
             self.licence_begun(port, epoch, request, begun);
         }
     }
 
-    /// The idle licence is in use by the lock of this epoch, or was found revoked.
+    /// Continues after an attempt to use the idle licence; `begun` is false if it was found
+    /// revoked.
     #[inline(always)]
     pub(super) fn licence_begun(
         &mut self,
@@ -207,7 +210,7 @@ impl Window {
         }
     }
 
-    /// There is no licence: it registers.
+    /// Registers the lock, and acquires a licence if `push` is given.
     pub(super) fn register(
         &mut self,
         port: &mut impl Port,
@@ -215,10 +218,10 @@ impl Window {
         request: LockRequest,
         push: Option<u32>,
     ) {
-        let steps = self.attempt(port, LockOp::Register(epoch, request, push), |mem| {
+        let result = self.attempt(port, LockOp::Register(epoch, request, push), |mem| {
             exclusion::register(mem, push)
         });
-        let Some(claimed) = steps else { return };
+        let Some(claimed) = result else { return };
         match claimed {
             RegisterOutcome::Held(right) => {
                 if right == ExclusiveRight::Licensed {
@@ -240,7 +243,7 @@ impl Window {
         }
     }
 
-    /// Locks that waited for the licence go on.
+    /// Continues the locks that waited for the licence.
     #[inline(always)]
     fn licence_changed(&mut self, port: &mut impl Port) {
         for (epoch, request) in self.licensing.changed() {
@@ -255,16 +258,11 @@ impl Window {
         }
     }
 
-    /// It is registered, and waits for the lock_alls that are held.
-    pub(super) fn look_at_holders(
-        &mut self,
-        port: &mut impl Port,
-        epoch: Key,
-        request: LockRequest,
-    ) {
-        let steps = self
-            .attempt(port, LockOp::LookAtHolders(epoch, request), |mem| exclusion::is_drained(mem));
-        if steps == Some(true) {
+    /// Checks whether a registered lock still has to wait for lock_alls.
+    pub(super) fn await_drain(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        let result = self
+            .attempt(port, LockOp::AwaitDrain(epoch, request), |mem| exclusion::is_drained(mem));
+        if result == Some(true) {
             self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Registered));
         }
     }
@@ -285,13 +283,13 @@ impl Window {
     }
 
     pub(super) fn enter_all(&mut self, port: &mut impl Port, epoch: Key) {
-        let steps = self.attempt(port, LockOp::EnterAll(epoch), |mem| exclusion::enter_all(mem));
-        if let Some(entered) = steps {
+        let result = self.attempt(port, LockOp::EnterAll(epoch), |mem| exclusion::enter_all(mem));
+        if let Some(entered) = result {
             self.all_entered(port, epoch, entered);
         }
     }
 
-    /// The lock_all of this epoch is held, or waits.
+    /// Continues after an attempt to start the lock_all of this epoch.
     pub(super) fn all_entered(&mut self, port: &mut impl Port, epoch: Key, entered: bool) {
         if entered {
             return self.held(port, epoch, HeldLock::All);
@@ -301,13 +299,13 @@ impl Window {
         self.retry_all(port, epoch);
     }
 
-    /// Tries again, as long as there are licences to revoke.
+    /// Retries as long as there are licences to revoke.
     pub(super) fn retry_all(&mut self, port: &mut impl Port, epoch: Key) {
         loop {
             match self.attempt(port, LockOp::RetryAll(epoch), |mem| exclusion::retry_all(mem)) {
                 None | Some(RetryOutcome::Waiting) => return,
                 Some(RetryOutcome::Held) => return self.held(port, epoch, HeldLock::All),
-                Some(RetryOutcome::Revoked) => self.moves += 1,
+                Some(RetryOutcome::Revoked) => self.state_changes += 1,
             }
         }
     }
@@ -318,20 +316,21 @@ impl Window {
         }
     }
 
-    /// Looks at every lock request that nobody tells about.
-    pub(super) fn poll_locks(&mut self, port: &mut impl Port) {
+    /// Polls every lock request whose progress is not reported.
+    pub(super) fn poll_lock_watch(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while at < self.lock_watch.len() {
             let epoch = self.lock_watch[at];
-            // One that got its lock since the last sweep, and may be gone, leaves the list now.
+            // An epoch that got its lock since the last sweep, and may be gone, leaves the list
+            // here.
             match self
                 .epochs
                 .get(epoch)
                 .filter(|held| !held.lock_op_pending)
                 .map(|held| held.locking)
             {
-                Some(LockState::Queued(request)) => self.look_for_turn(port, epoch, request),
-                Some(LockState::Draining(request)) => self.look_at_holders(port, epoch, request),
+                Some(LockState::Queued(request)) => self.poll_turn(port, epoch, request),
+                Some(LockState::Draining(request)) => self.await_drain(port, epoch, request),
                 Some(LockState::AllWaiting) => self.retry_all(port, epoch),
                 _ => {}
             }
@@ -352,7 +351,7 @@ impl Window {
         }
     }
 
-    /// Gives the lock of an epoch back. Tells the target nothing [LK-2].
+    /// Releases the lock of an epoch. Sends nothing to the target [LK-2].
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
         match self.epochs[epoch].locking {
             LockState::Held(held) => self.give_back(port, held),
@@ -365,7 +364,7 @@ impl Window {
         }
     }
 
-    /// Gives back what is held.
+    /// Releases what is held.
     #[inline(always)]
     pub(super) fn give_back(&mut self, port: &mut impl Port, held: HeldLock) {
         match held {
@@ -375,7 +374,7 @@ impl Window {
         }
     }
 
-    /// Leaves the queue; the right of an exclusive lock is passed on or given back.
+    /// Leaves the queue. The right of an exclusive lock is passed on or given back.
     pub(super) fn release(
         &mut self,
         port: &mut impl Port,
@@ -383,29 +382,29 @@ impl Window {
         right: Option<ExclusiveRight>,
     ) {
         let registered = right == Some(ExclusiveRight::Registered);
-        let steps = self.attempt(port, LockOp::Release(request, right), |mem| {
+        let result = self.attempt(port, LockOp::Release(request, right), |mem| {
             let released = lock::release(mem, request, registered)?;
             if registered && !released.passed_on {
                 exclusion::deregister(mem)?;
             }
             Ok(released)
         });
-        let Some(released) = steps else { return };
+        let Some(released) = result else { return };
         self.peers.of(request.target()).lock_active = None;
         self.recheck |= !self.deferred.is_empty();
         if let Some(reader) = released.next_reader {
-            self.let_reader_in(port, request.target(), reader);
+            self.grant_reader(port, request.target(), reader);
         }
         if right == Some(ExclusiveRight::Licensed) && self.licensing.ends() {
             self.end_use(port);
         }
     }
 
-    /// Lets in readers that stand directly behind one that was let in.
-    pub(super) fn let_reader_in(&mut self, port: &mut impl Port, target: Rank, mut reader: Node) {
+    /// Grants the readers that stand directly behind one that was granted.
+    pub(super) fn grant_reader(&mut self, port: &mut impl Port, target: Rank, mut reader: Node) {
         while let Some(Some(next)) =
-            self.attempt(port, LockOp::LetReaderIn(target, reader), |mem| {
-                lock::let_reader_in(mem, target, reader)
+            self.attempt(port, LockOp::GrantReader(target, reader), |mem| {
+                lock::grant_reader(mem, target, reader)
             })
         {
             reader = next;

@@ -1,63 +1,68 @@
-//! Accesses to lock words whose answers may come later.
+//! Replay: lock operations whose remote atomics may be answered later.
 //!
-//! A procedure of the lock service (`lock`, `exclusion`) is written as one function that accesses
-//! words in turn through [`Replay`]. Where the transport answers at once it runs through. Where an
-//! answer is still to come it ends with [`Suspended`]; what was answered until then is kept
-//! ([`Answers`]), and when the answer is there the function runs again from its beginning, the kept
-//! answers standing for the accesses that were made. So a procedure must depend on its arguments
-//! and answers alone, must not act on anything else before its end, and must have a bounded number
-//! of accesses.
+//! A lock operation (`lock`, `exclusion`) is written as one plain function that accesses lock words
+//! through [`Replay`]. Where the transport answers at once, the function runs through. Otherwise it
+//! returns [`Suspended`], and the answers so far are recorded. When the missing answer arrives, the
+//! function runs again from its start, and recorded answers replace the accesses already made. So a
+//! lock operation must depend on its arguments and answers only, must have no other side effect
+//! before it ends, and must make a bounded number of accesses.
 
 use super::port::{Answer, Atomic, LockMemory, LockTicket, LockWord, Rank};
 
-/// Answers so far. Nothing is allocated as long as there are none to keep.
+/// Recorded answers. Nothing is allocated while there are none.
 pub(super) type Answers = Vec<u64>;
 
-/// Why a procedure has not ended.
+/// Why a lock operation could not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspended {
-    /// An answer is under way.
+    /// The answer of its last access follows later.
     AwaitsAnswer,
-    /// The transport had no resource for the next access.
+    /// The transport had no resource for its next access.
     NoResource,
 }
 
-/// The accesses of one procedure.
+/// Makes, or replays, the accesses of one lock operation.
 #[derive(Debug)]
 pub struct Replay<'m, M> {
     memory: &'m mut M,
     me: Rank,
     ticket: LockTicket,
     answers: Answers,
+    /// Number of answers used or recorded in this run.
     at: usize,
 }
 
 impl<'m, M: LockMemory> Replay<'m, M> {
-    /// The first steps of a procedure of process `me`.
+    /// Starts a lock operation of process `me`.
     #[inline(always)]
     pub fn new(memory: &'m mut M, me: Rank, ticket: LockTicket) -> Self {
-        Self::again(memory, me, ticket, Answers::new())
+        Self::resume(memory, me, ticket, Answers::new())
     }
 
-    /// The steps of a procedure whose answers so far are `answers`.
+    /// Replays a lock operation with the `answers` recorded so far.
     #[inline(always)]
-    pub(super) fn again(memory: &'m mut M, me: Rank, ticket: LockTicket, answers: Answers) -> Self {
+    pub(super) fn resume(
+        memory: &'m mut M,
+        me: Rank,
+        ticket: LockTicket,
+        answers: Answers,
+    ) -> Self {
         Replay { memory, me, ticket, answers, at: 0 }
     }
 
-    /// The process that makes these steps.
+    /// The process that runs the lock operation.
     #[inline(always)]
     pub(super) fn me(&self) -> Rank {
         self.me
     }
 
-    /// What was answered, for the next run.
+    /// The recorded answers, for the next replay.
     pub(super) fn into_answers(self) -> Answers {
         self.answers
     }
 
     #[inline(always)]
-    fn answered(&mut self, value: u64) -> u64 {
+    fn record(&mut self, value: u64) -> u64 {
         if !M::ANSWERS_AT_ONCE {
             self.answers.push(value);
             self.at += 1;
@@ -66,7 +71,7 @@ impl<'m, M: LockMemory> Replay<'m, M> {
     }
 
     #[inline(always)]
-    fn known(&mut self) -> Option<u64> {
+    fn replayed(&mut self) -> Option<u64> {
         if M::ANSWERS_AT_ONCE {
             return None;
         }
@@ -77,11 +82,11 @@ impl<'m, M: LockMemory> Replay<'m, M> {
 
     #[inline(always)]
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic) -> Result<u64, Suspended> {
-        if let Some(value) = self.known() {
+        if let Some(value) = self.replayed() {
             return Ok(value);
         }
         match self.memory.atomic(home, word, access, self.ticket) {
-            Answer::Now(value) => Ok(self.answered(value)),
+            Answer::Now(value) => Ok(self.record(value)),
             answer if M::ANSWERS_AT_ONCE => {
                 unreachable!("{answer:?} from lock words that answer at once")
             }
@@ -93,11 +98,11 @@ impl<'m, M: LockMemory> Replay<'m, M> {
     /// Reads a word of this process.
     #[inline(always)]
     pub(super) fn look(&mut self, word: LockWord) -> u64 {
-        if let Some(value) = self.known() {
+        if let Some(value) = self.replayed() {
             return value;
         }
         let value = self.memory.look(word);
-        self.answered(value)
+        self.record(value)
     }
 
     /// Reads a word at `home`.
@@ -117,7 +122,7 @@ impl<'m, M: LockMemory> Replay<'m, M> {
         self.atomic(home, word, Atomic::Store(value)).map(|_| ())
     }
 
-    /// Exchanges a word at `home`, giving the old value.
+    /// Exchanges a word at `home` and returns the old value.
     #[inline(always)]
     pub(super) fn swap(
         &mut self,
@@ -128,13 +133,13 @@ impl<'m, M: LockMemory> Replay<'m, M> {
         self.atomic(home, word, Atomic::Swap(value))
     }
 
-    /// Adds (wrapping) to a word at `home`, giving the old value.
+    /// Adds (wrapping) to a word at `home` and returns the old value.
     #[inline(always)]
     pub(super) fn add(&mut self, home: Rank, word: LockWord, delta: u64) -> Result<u64, Suspended> {
         self.atomic(home, word, Atomic::Add(delta))
     }
 
-    /// Stores `new` if the word at `home` is `expected`; gives the old value either way.
+    /// Stores `new` if the word at `home` equals `expected`. Returns the old value either way.
     #[inline(always)]
     pub(super) fn compare_swap(
         &mut self,
@@ -151,7 +156,7 @@ impl<'m, M: LockMemory> Replay<'m, M> {
 mod tests {
     use super::*;
 
-    /// Answers when it is told to.
+    /// A word that refuses, or answers later, on demand.
     #[derive(Default)]
     struct Slow {
         word: u64,
@@ -181,24 +186,24 @@ mod tests {
         }
     }
 
-    /// Looks, adds twice, looks again.
-    fn procedure(s: &mut Replay<'_, Slow>) -> Result<[u64; 4], Suspended> {
-        let first = s.look(LockWord::Tail);
-        let second = s.add(0, LockWord::Tail, 1)?;
-        let third = s.add(0, LockWord::Tail, 10)?;
-        Ok([first, second, third, s.look(LockWord::Tail)])
+    /// Reads, adds twice, reads again.
+    fn operation(mem: &mut Replay<'_, Slow>) -> Result<[u64; 4], Suspended> {
+        let first = mem.look(LockWord::Tail);
+        let second = mem.add(0, LockWord::Tail, 1)?;
+        let third = mem.add(0, LockWord::Tail, 10)?;
+        Ok([first, second, third, mem.look(LockWord::Tail)])
     }
 
     #[test]
-    fn a_procedure_makes_each_access_once_whenever_the_answers_come() {
+    fn a_replayed_operation_makes_each_access_once() {
         for later in [false, true] {
             let mut memory = Slow { later, refusals: 2, ..Slow::default() };
             let mut answers = Answers::new();
             let result = loop {
-                let mut steps =
-                    Replay::again(&mut memory, 0, LockTicket(0), std::mem::take(&mut answers));
-                let result = procedure(&mut steps);
-                answers = steps.into_answers();
+                let mut replay =
+                    Replay::resume(&mut memory, 0, LockTicket(0), std::mem::take(&mut answers));
+                let result = operation(&mut replay);
+                answers = replay.into_answers();
                 match result {
                     Ok(result) => break result,
                     Err(Suspended::AwaitsAnswer) => {

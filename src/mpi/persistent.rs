@@ -180,7 +180,7 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
             let ExpectationState::Met(arrival) = window.engine.expectation_state(id) else {
                 return false;
             };
-            window.engine.rest(id);
+            window.engine.make_idle(id);
             met = Some(arrival);
             true
         }) || window.port.is_broken()

@@ -172,7 +172,7 @@ impl Notices {
         match (state, notice.source) {
             (Some(State::Met(_)), Source::Window(mut window, id)) => {
                 // SAFETY: as in `state`.
-                unsafe { window.as_mut() }.engine.rest(id)
+                unsafe { window.as_mut() }.engine.make_idle(id)
             }
             (Some(State::Failed(_)), Source::Window(mut window, id)) => {
                 // SAFETY: as in `state`.

@@ -186,7 +186,7 @@ fn an_expectation_is_started_again() {
         w.notify_tagged(0, 1, 1);
         w.drive();
         assert!(matches!(standing(&mut w, 1, id), ExpectationState::Met(_)));
-        w.raw(1, |window, _| window.rest(id));
+        w.raw(1, |window, _| window.make_idle(id));
         assert_eq!(standing(&mut w, 1, id), ExpectationState::Idle);
     }
     w.rank(0).unlock(1);

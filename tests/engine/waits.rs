@@ -23,8 +23,8 @@ fn ep10_a_wait_names_whom_it_waits_for() {
         &w,
         0,
         &[
-            "2 epochs pending, 1 of them recorded",
-            "Earlier(Access)",
+            "2 epochs pending, 1 deferred",
+            "blocked by Earlier(Access)",
             "a post of rank 1;",
             "1 operations",
         ],
@@ -32,7 +32,7 @@ fn ep10_a_wait_names_whom_it_waits_for() {
     w.rank(1).post(&[0]);
     w.rank(1).wait();
     w.drive();
-    says(&w, 0, &["1 epochs pending, 0 of them recorded", "a complete of rank 2"]);
+    says(&w, 0, &["1 epochs pending, 0 deferred", "a complete of rank 2"]);
     says(&w, 1, &["0 epochs pending"]);
 }
 
@@ -47,5 +47,5 @@ fn ep10_a_wait_for_a_fence_or_a_lock_names_it() {
     w.rank(1).exclusive(2);
     w.rank(0).exclusive(2);
     w.drive();
-    says(&w, 0, &["locks wait for their turn at target 2"]);
+    says(&w, 0, &["locks are queued at target 2"]);
 }

@@ -98,7 +98,7 @@ fn tags_come_in_order_behind_their_data() {
                         "seed {seed}, {near:?}: told before the data"
                     );
                     taken[who][source] += 1;
-                    engines[who].rest(id);
+                    engines[who].make_idle(id);
                     engines[who].start_expecting(id);
                 }
             }

@@ -73,7 +73,7 @@ impl<S: Script> World<S> {
         let ExpectationState::Met(last) = self.windows[at].expectation_state(id) else {
             unreachable!("the wait is over")
         };
-        self.metered(rank, at, window, |engine, _| engine.rest(id));
+        self.metered(rank, at, window, |engine, _| engine.make_idle(id));
         self.process(rank).arrival = Some(last);
         watch.met(rank, window, place, last, &mut self.net);
     }
