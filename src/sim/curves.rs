@@ -1,4 +1,4 @@
-//! What the engine costs as epochs pile up.
+//! Cost of the engine as a function of the number of pending epochs.
 
 use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Step};
@@ -8,8 +8,7 @@ use crate::engine::{Addr, Op, OpKind};
 use crate::transport::element::{native, reduction};
 use crate::transport::sim::US;
 
-/// Opens, fills and closes access epochs to a target that is late with all of them; or is that
-/// target.
+/// Rank 0 opens, fills and closes access epochs; rank 1 posts for them only when all are closed.
 struct PilesUp {
     epochs: u64,
     step: u64,
@@ -21,7 +20,7 @@ impl Script for PilesUp {
         self.step += 1;
         let window = 0;
         if at.me == 1 && self.step == 1 {
-            // Long enough for the other to have closed them all.
+            // Long enough for rank 0 to close all its epochs.
             return Step::Compute(self.epochs * 10 * US);
         }
         if at.me == 1 {
@@ -57,11 +56,11 @@ impl Script for PilesUp {
     }
 }
 
-/// So many closed access epochs with one put each are pending in one rank, and then complete one
-/// after the other.
+/// Lets `epochs` closed access epochs, with one put each, be pending in one rank, and then
+/// completes them one after the other.
 ///
 /// # Errors
-/// If that does not end.
+/// If the run does not end.
 pub fn pending_epochs(machine: &Machine, epochs: u64) -> Result<(Report, Memory), String> {
     let mut machine = *machine;
     machine.network.ranks_per_node = 1;

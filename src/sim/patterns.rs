@@ -1,11 +1,10 @@
-//! The paper's section VIII.A: its reference figure and its ten patterns, figures 2 to 11, as
-//! scripts.
+//! The paper's section VIII.A as scripts: the reference figure, and the ten patterns of figures 2
+//! to 11.
 //!
-//! Every rank is on a node of its own. All meet in a barrier that costs nothing, which is time 0;
-//! who is late, or works, does so for 1000 µs. The series *blocking* and *nonblocking* are the
-//! paper's "New" and "New nonblocking"; the other pair is a reorder flag off and on, nonblocking
-//! calls only. Nothing but the calibration of the profile (one 1 MB put epoch) is taken from the
-//! paper.
+//! Every rank is on a node of its own. Time 0 is a barrier of all ranks that costs nothing. Late or
+//! working ranks compute for 1000 µs. The series *blocking* and *nonblocking* are the paper's "New"
+//! and "New nonblocking". The other two have a reorder flag off and on, with nonblocking calls.
+//! Only the calibration of the profile (one 1 MB put epoch) is taken from the paper.
 
 use serde::Serialize;
 
@@ -16,25 +15,25 @@ use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank, ReorderFlags};
 use crate::transport::element::{native, reduction};
 use crate::transport::sim::{Time, US};
 
-/// Between what is prepared and the start.
+/// Time between the preparation and the common start.
 const SETUP_TIME: Time = 50 * US;
-/// 1 MB as the paper means it.
+/// The paper's 1 MB.
 const MEGABYTE: u64 = 1 << 20;
-/// How late, how long at work.
+/// Time that a rank is late or works.
 const DELAY: Time = 1000 * US;
 
-/// A value of the paper.
+/// A value stated in the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Paper {
-    /// The text gives the number.
+    /// The text states the number.
     Stated(f64),
-    /// The text says in words what the number is made of (delay, work, transfers of 340 µs).
+    /// The text describes its terms (delay, work, transfers of 340 µs).
     Described(f64),
 }
 
 impl Paper {
-    /// In microseconds.
+    /// The value in microseconds.
     #[must_use]
     pub fn us(self) -> f64 {
         match self {
@@ -43,27 +42,27 @@ impl Paper {
     }
 }
 
-/// One value of one pattern.
+/// One measured value of a pattern.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measure {
-    /// Pattern.
+    /// Name of the pattern.
     pub case: &'static str,
-    /// Its figure in the paper; 0: the reference.
+    /// Figure in the paper; 0: the reference.
     pub figure: u32,
     /// `blocking`, `nonblocking`, `flag_off`, `flag_on`.
     pub series: &'static str,
-    /// Of one put.
+    /// Size of a put, in bytes.
     pub bytes: u64,
-    /// What is measured.
+    /// Name of the value.
     pub metric: &'static str,
-    /// In microseconds.
+    /// Value in microseconds.
     pub value: f64,
-    /// What the paper says.
+    /// The paper's value.
     pub paper: Option<Paper>,
 }
 
 impl Measure {
-    /// How far it is from the paper's, as a part of that.
+    /// Relative difference to the paper's value.
     #[must_use]
     pub fn difference(&self) -> Option<f64> {
         self.paper.map(|paper| self.value / paper.us() - 1.0)
@@ -75,7 +74,7 @@ enum Item {
     Mark(&'static str),
 }
 
-/// A list of steps with marks between them.
+/// A list of steps, with marks that record the time.
 #[derive(Default)]
 struct MarkedScript {
     items: std::collections::VecDeque<Item>,
@@ -94,7 +93,7 @@ impl Script for MarkedScript {
     }
 }
 
-/// Writes a role.
+/// Builds a script.
 struct ScriptBuilder {
     role: MarkedScript,
     nonblocking: bool,
@@ -110,7 +109,7 @@ impl ScriptBuilder {
         self.role.items.push_back(Item::Mark(name));
         self
     }
-    /// The common start, when all that was prepared has arrived.
+    /// The common start, after the preparation.
     fn begin(self) -> Self {
         self.step(Step::Compute(SETUP_TIME)).step(Step::Barrier).mark("start")
     }
@@ -120,7 +119,7 @@ impl ScriptBuilder {
     fn how(&self, slot: Slot) -> How {
         if self.nonblocking { How::Slot(slot) } else { How::Blocking }
     }
-    /// The end of the epoch closed with this slot, in the nonblocking series.
+    /// In the nonblocking series, waits for the request in this slot.
     fn finish(self, slot: Slot) -> Self {
         if self.nonblocking { self.step(Step::Await(slot)) } else { self }
     }
@@ -168,7 +167,7 @@ impl ScriptBuilder {
         let how = self.how(slot);
         self.step(Step::Unlock { window: 0, target, how })
     }
-    /// The lock is held when this returns.
+    /// Waits until the lock is held.
     fn held(self, target: Rank) -> Self {
         self.step(Step::Flush { window: 0, target: Some(target), local: false, how: How::Blocking })
     }
@@ -183,12 +182,12 @@ impl ScriptBuilder {
             how,
         })
     }
-    /// Closes by `close` before or after 1000 µs of work: nonblocking closes can be early, blocking
-    /// ones would forbid the overlap.
+    /// Closes by `close` and works for 1000 µs. A nonblocking close comes first; a blocking one
+    /// must come last, or it would forbid the overlap.
     fn close_and_work(self, slot: Slot, close: impl FnOnce(Self) -> Self) -> Self {
         if self.nonblocking { close(self).late().finish(slot) } else { close(self.late()) }
     }
-    /// An access epoch with one put, or an exposure epoch; closed, not awaited.
+    /// An access epoch with one put, closed.
     fn access(self, target: Rank, slot: Slot) -> Self {
         self.start(target).put(target).complete(slot)
     }
@@ -200,17 +199,17 @@ impl ScriptBuilder {
     }
 }
 
-/// What is measured: from the common start to this mark of this rank.
+/// Name, rank, mark and the paper's values: the time from the common start to this mark.
 type Metric = (&'static str, Rank, &'static str, [Option<Paper>; 2]);
 
 struct Case {
     name: &'static str,
     figure: u32,
-    /// The flag of the flag series; `None`: blocking and nonblocking.
+    /// The flag that the two series differ in; `None`: blocking and nonblocking.
     flag: Option<ReorderFlags>,
     sizes: &'static [u64],
     roles: fn(&dyn Fn() -> ScriptBuilder) -> Vec<ScriptBuilder>,
-    /// Paper's values for 1 MB, of the first and the second series.
+    /// The paper's values are for 1 MB, in the first and second series.
     metrics: &'static [Metric],
 }
 
@@ -469,15 +468,15 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Names of the patterns, the reference first.
+/// Names of the patterns, the references first.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CASES.iter().map(|case| case.name)
 }
 
-/// Runs the patterns whose name contains `name`, in both of their series.
+/// Runs the patterns whose name contains `name`, each in both series.
 ///
 /// # Errors
-/// If one does not end.
+/// If a run does not end.
 pub fn measure(
     machine: &Machine,
     progress_thread: bool,
@@ -524,7 +523,7 @@ fn run(
     for &(metric, rank, mark, paper) in case.metrics {
         let marks = &world.script(rank).marks;
         let at = |name: &str| marks.iter().find(|(mark, _)| *mark == name).map_or(0, |(_, at)| *at);
-        // The paper's numbers are those of 1 MB, but for what does not depend on it.
+        // The paper's values are those of 1 MB, except where the size does not matter.
         let paper = paper[usize::from(second)]
             .filter(|paper| bytes == MEGABYTE || paper.us() == 1000.0 || paper.us() == 1010.0);
         let value = (at(mark) - at("start")) as f64 / US as f64;

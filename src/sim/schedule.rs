@@ -1,5 +1,5 @@
-//! The schedules in C of `microbench/schedule`: the same steps that the programs on real ranks make
-//! by MPI calls.
+//! The C schedules of `microbench/schedule`: the steps that the programs on real ranks make as MPI
+//! calls.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -8,13 +8,13 @@ use super::script::{Group, How, Moment, Script, Slot, Step};
 use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank};
 use crate::transport::element::{native, reduction};
 
-/// Which calls a schedule makes.
+/// The kind of calls that a schedule makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Series {
-    /// MPI's own.
+    /// MPI's blocking calls.
     Blocking = 0,
-    /// Every opening and closing returns at once.
+    /// Nonblocking opening and closing calls.
     Nonblocking = 1,
 }
 
@@ -26,13 +26,13 @@ pub struct LuOptions {
     pub rank: i32,
     /// Number of ranks.
     pub ranks: i32,
-    /// Rows and columns.
+    /// Rows and columns of the matrix.
     pub m: u64,
-    /// Slots of the ring of rows.
+    /// Rows that the ring buffer holds.
     pub depth: u64,
-    /// 1: a row is broadcast before the rows after the next are updated.
+    /// 1: broadcast a row before updating the rows after the next.
     pub ahead: i32,
-    /// Calls.
+    /// Kind of calls.
     pub series: Series,
 }
 
@@ -48,15 +48,16 @@ pub struct TransactionsOptions {
     pub count: u64,
     /// Accounts in each window.
     pub accounts: u64,
-    /// Of the random choices.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Epochs pending at most, nonblocking; 0: no bound.
+    /// Maximum number of pending epochs (nonblocking); 0: unbounded.
     pub window: u64,
-    /// Computed after each transaction.
+    /// Floating-point operations after each transaction.
     pub flops: f64,
-    /// 1: every fourth transaction reads both halves of an account, which must match.
+    /// 1: every fourth transaction is an audit, which reads both halves of an account; they must
+    /// match.
     pub audits: i32,
-    /// Calls.
+    /// Kind of calls.
     pub series: Series,
 }
 
@@ -92,44 +93,44 @@ type Next = unsafe extern "C" fn(*mut c_void, *mut CStep) -> c_int;
 
 /// One rank's schedule.
 pub struct Schedule {
-    /// The schedule's memory, aligned as it asks for.
+    /// The C state, aligned as the schedule requires.
     state: Box<[u64]>,
     next: Next,
     series: Series,
-    /// Row length, for what a computation touches; 0: nothing is known.
+    /// Row length, to compute the bytes touched; 0: unknown.
     m: u64,
-    /// Where bytes are carried: what an audit reads, by request.
+    /// Buffers read by audits, by request (if bytes are carried).
     audits: Vec<Vec<Addr>>,
-    /// The epoch of this request is complete when the step that was given last returns.
+    /// Request whose epoch is complete when the last step returns.
     ends: Option<u64>,
-    /// Audits made, and those whose halves did not match.
+    /// Number of audits, and of those whose halves did not match.
     pub audited: [u64; 2],
 }
 
-/// Memory for a schedule of so many bytes.
+/// Zeroed memory for the C state of a schedule.
 fn memory(bytes: usize) -> Box<[u64]> {
     vec![0; bytes.div_ceil(size_of::<u64>())].into()
 }
 
-/// What C says of a problem.
+/// Converts an error message from C.
 fn problem(text: *const c_char) -> Result<(), String> {
     if text.is_null() {
         return Ok(());
     }
-    // SAFETY: the schedules give NULL or a string constant.
+    // SAFETY: the schedule functions return NULL or a static NUL-terminated string.
     Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 impl Schedule {
-    /// LU decomposition.
+    /// A schedule of the LU decomposition.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// If the options are invalid; the text says why.
     pub fn lu(options: &LuOptions) -> Result<Self, String> {
-        // SAFETY: the options are laid out as in schedule.h and only read.
+        // SAFETY: `options` points to a live `schedule_lu_options`, which the function only reads.
         problem(unsafe { schedule_lu_problem(options) })?;
-        // SAFETY: the size is asked for before, and the memory is aligned for u64; the options have
-        // no problem.
+        // SAFETY: `state` has `schedule_lu_size()` bytes, aligned to 8 as schedule.h requires, and
+        // `options` was accepted by `schedule_lu_problem`.
         let (state, opened) = unsafe {
             let mut state = memory(schedule_lu_size());
             let opened = schedule_lu_open(state.as_mut_ptr().cast(), options);
@@ -147,14 +148,15 @@ impl Schedule {
         })
     }
 
-    /// Transactions.
+    /// A schedule of the transactions.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// If the options are invalid; the text says why.
     pub fn transactions(options: &TransactionsOptions) -> Result<Self, String> {
-        // SAFETY: as in `lu`.
+        // SAFETY: `options` points to a live `schedule_transactions_options`, which is only read.
         problem(unsafe { schedule_transactions_problem(options) })?;
-        // SAFETY: as in `lu`.
+        // SAFETY: `state` has `schedule_transactions_size()` bytes, aligned to 8 as schedule.h
+        // requires, and `options` was accepted by `schedule_transactions_problem`.
         let (state, opened) = unsafe {
             let mut state = memory(schedule_transactions_size());
             let opened = schedule_transactions_open(state.as_mut_ptr().cast(), options);
@@ -182,8 +184,8 @@ impl Schedule {
         }
     }
 
-    /// Where bytes are carried, a call has buffers of its own: an accumulate adds the amount and 1,
-    /// an audit is remembered.
+    /// Gives a call its buffers, if bytes are carried. An accumulate adds the amount and 1; a get
+    /// is recorded for its audit.
     fn fill(&mut self, at: &mut Moment<'_>, step: &CStep, op: Op) -> Op {
         if !at.net.carries_bytes() {
             return op;
@@ -203,7 +205,7 @@ impl Schedule {
         Op { origin: buffer, result: buffer, ..op }
     }
 
-    /// The epoch of this request is complete: its audit, if it was one, has read both halves.
+    /// Checks the audit, if any, of a completed epoch: both halves must match.
     fn audit(&mut self, at: &Moment<'_>, request: u64) {
         let Some(halves) = self.audits.get_mut(request as usize).map(std::mem::take) else {
             return;
@@ -219,7 +221,7 @@ impl Schedule {
     }
 }
 
-/// What `SCHEDULE_OTHERS` says.
+/// `SCHEDULE_OTHERS`
 const OTHERS: i32 = -1;
 
 fn op(kind: OpKind, step: &CStep) -> Op {
@@ -248,8 +250,8 @@ impl Script for Schedule {
             self.audit(at, request);
         }
         let mut step = CStep::default();
-        // SAFETY: the state was opened for this function and belongs to this schedule alone; the
-        // step is laid out as in schedule.h.
+        // SAFETY: `state` was opened for this `next` function and is owned by `self`; `step` points
+        // to a live `schedule_step` that the function writes.
         let kind = unsafe { (self.next)(self.state.as_mut_ptr().cast(), &raw mut step) };
         let (window, peer) = (0, step.peer.max(0) as Rank);
         let group = if step.peer == OTHERS { Group::Others } else { Group::One(peer) };

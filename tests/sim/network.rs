@@ -259,9 +259,9 @@ fn disorder_keeps_the_order_of_a_connection() {
             } else if net.net.advance().is_none() {
                 break;
             }
-            while let Some(happening) = net.net.next_event() {
-                if let EventKind::Effect(op) = happening.what {
-                    landed[happening.by as usize][op.target as usize] += 1;
+            while let Some(event) = net.net.next_event() {
+                if let EventKind::Effect(op) = event.kind {
+                    landed[event.by as usize][op.target as usize] += 1;
                 }
             }
             for from in 0..4usize {

@@ -338,8 +338,8 @@ impl Generator {
         slot
     }
 
-    /// A place for an expectation.
-    pub fn place_for(&mut self, me: Rank) -> Slot {
+    /// A free expectation slot.
+    pub fn expectation_slot(&mut self, me: Rank) -> Slot {
         let pending = &mut self.pending[me as usize];
         pending.places += 1;
         pending.places - 1

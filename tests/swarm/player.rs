@@ -261,9 +261,9 @@ impl Script for Player {
                         .copy_from_slice(&bytes_of(*value, *len));
                     None
                 }
-                Call::TestExpectationLoop { window, place } => {
+                Call::TestExpectationLoop { window, slot } => {
                     match self
-                        .round(at.flag, Step::TestExpectation { window: *window, place: *place })
+                        .round(at.flag, Step::TestExpectation { window: *window, slot: *slot })
                     {
                         Some(step) => return step,
                         None => None,

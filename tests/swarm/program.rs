@@ -69,7 +69,7 @@ pub enum Call {
     /// `MPI_Test` on an expectation until it is true.
     TestExpectationLoop {
         window: u32,
-        place: Slot,
+        slot: Slot,
     },
     /// If the notification that was last waited for tells of something, it is there.
     SeeTold(u32),

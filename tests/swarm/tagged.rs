@@ -23,7 +23,7 @@ const OWN: u32 = 1000;
 /// One start of an expectation.
 #[derive(Clone, Copy)]
 struct Start {
-    place: Slot,
+    slot: Slot,
     wanted: Wanted,
     expected: u64,
     /// A wait for it is over, so it is met.
@@ -173,20 +173,13 @@ impl Generator {
     }
 
     fn make(&mut self, window: u32, me: Rank, wanted: Wanted, expected: u64) -> Slot {
-        let place = self.place_for(me);
-        self.step(me, Step::Expect { window, wanted, expected, place });
-        place
+        let slot = self.expectation_slot(me);
+        self.step(me, Step::Expect { window, wanted, expected, slot });
+        slot
     }
 
-    fn start(
-        &mut self,
-        window: u32,
-        me: Rank,
-        place: Slot,
-        wanted: Wanted,
-        expected: u64,
-    ) -> usize {
-        self.step(me, Step::StartExpecting { window, place });
+    fn start(&mut self, window: u32, me: Rank, slot: Slot, wanted: Wanted, expected: u64) -> usize {
+        self.step(me, Step::StartExpecting { window, slot });
         self.count(match wanted {
             Wanted { source: Some(_), tag: Some(_) } => "expectation",
             Wanted { source: None, tag: Some(_) } => "expectation of any source",
@@ -194,31 +187,31 @@ impl Generator {
             Wanted { source: None, tag: None } => "expectation of anything",
         });
         let starts = &mut self.tags(window, me).starts;
-        starts.push(Start { place, wanted, expected, met: false, abandoned: false });
+        starts.push(Start { slot, wanted, expected, met: false, abandoned: false });
         starts.len() - 1
     }
 
     /// Waits for a start that is fed.
     fn await_start(&mut self, window: u32, me: Rank, at: usize) {
-        let place = self.tags(window, me).starts[at].place;
+        let slot = self.tags(window, me).starts[at].slot;
         if self.features.tests && self.one_in(3) {
-            self.call(me, Call::TestExpectationLoop { window, place });
+            self.call(me, Call::TestExpectationLoop { window, slot });
         } else {
-            self.step(me, Step::AwaitExpectation { window, place });
+            self.step(me, Step::AwaitExpectation { window, slot });
         }
         self.call(me, Call::SeeTold(window));
         self.count("expectation met");
         let tags = self.tags(window, me);
         let start = &mut tags.starts[at];
         start.met = true;
-        tags.idle.push((place, start.wanted, start.expected));
+        tags.idle.push((slot, start.wanted, start.expected));
     }
 
     fn abandon_start(&mut self, window: u32, me: Rank, at: usize) {
         let start = &mut self.tags(window, me).starts[at];
         start.abandoned = true;
-        let place = start.place;
-        self.step(me, Step::Abandon { window, place });
+        let slot = start.slot;
+        self.step(me, Step::Abandon { window, slot });
         self.count("expectation abandoned");
     }
 
@@ -237,22 +230,22 @@ impl Generator {
                 } else {
                     self.rng.u64(1..4)
                 };
-                let place = self.make(window, me, wanted, expected);
+                let slot = self.make(window, me, wanted, expected);
                 if self.one_in(8) {
-                    self.tags(window, me).idle.push((place, wanted, expected));
+                    self.tags(window, me).idle.push((slot, wanted, expected));
                 } else {
-                    self.start(window, me, place, wanted, expected);
+                    self.start(window, me, slot, wanted, expected);
                 }
             }
             3 => {
                 let idle = self.tags(window, me).idle.len();
                 if idle > 0 {
                     let which = self.rng.usize(0..idle);
-                    let (place, wanted, expected) = self.tags(window, me).idle.swap_remove(which);
+                    let (slot, wanted, expected) = self.tags(window, me).idle.swap_remove(which);
                     if self.one_in(4) {
-                        self.step(me, Step::Abandon { window, place });
+                        self.step(me, Step::Abandon { window, slot });
                     } else {
-                        self.start(window, me, place, wanted, expected);
+                        self.start(window, me, slot, wanted, expected);
                     }
                 }
             }
@@ -289,8 +282,8 @@ impl Generator {
         let which = self.rng.usize(0..tags.told.len());
         let (source, tag, told) = self.tags(window, me).told.swap_remove(which);
         let wanted = Wanted { source: self.rng.bool().then_some(source), tag: Some(tag) };
-        let place = self.make(window, me, wanted, 1);
-        let at = self.start(window, me, place, wanted, 1);
+        let slot = self.make(window, me, wanted, 1);
+        let at = self.start(window, me, slot, wanted, 1);
         self.await_start(window, me, at);
         self.count("data seen by their tag");
         self.heard(me, told);
@@ -344,8 +337,8 @@ impl Generator {
             let wanted = self.any_wanted(window, me);
             let surplus = self.tags(window, me).surplus(wanted);
             if surplus > 0 {
-                let place = self.make(window, me, wanted, surplus);
-                let at = self.start(window, me, place, wanted, surplus);
+                let slot = self.make(window, me, wanted, surplus);
+                let at = self.start(window, me, slot, wanted, surplus);
                 self.await_start(window, me, at);
                 self.count("expectation of all that is left");
             }

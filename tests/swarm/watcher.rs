@@ -80,16 +80,16 @@ impl Watcher {
 
     /// What has happened since the last look.
     fn look(&mut self, net: &mut Network) {
-        while let Some(happening) = net.next_event() {
+        while let Some(event) = net.next_event() {
             self.note(|| {
                 format!(
                     "{:>12} rank {} window {}: {:?}",
-                    happening.at, happening.by, happening.window, happening.what
+                    event.at, event.by, event.window, event.kind
                 )
             });
-            let (at, by) = (happening.at, happening.by);
-            let model = &mut self.models[happening.window as usize];
-            match happening.what {
+            let (at, by) = (event.at, event.by);
+            let model = &mut self.models[event.window as usize];
+            match event.kind {
                 EventKind::Posted(op) => {
                     let id = model.check_post(by, &op);
                     model.op_posted(id, &op, at);
@@ -99,7 +99,7 @@ impl Watcher {
                 EventKind::Effect(op) => {
                     model.op_remote(self.posted[&buffers(by, &op)], at);
                     if op.kind == OpKind::NotifyTagged {
-                        self.tags.came(happening.window, by, &op);
+                        self.tags.came(event.window, by, &op);
                     }
                 }
                 EventKind::Signalled { to, word, value } => {
@@ -319,15 +319,15 @@ impl Watch for Watcher {
         *self.bases.entry((rank, window, taken.index)).or_insert(0) += taken.value;
     }
 
-    fn met(&mut self, rank: Rank, window: u32, place: Slot, last: Arrival, net: &mut Network) {
+    fn met(&mut self, rank: Rank, window: u32, slot: Slot, last: Arrival, net: &mut Network) {
         self.look(net);
         self.note(|| {
             format!(
-                "{:>12} rank {rank} window {window}: place {place} is met with {last:?}",
+                "{:>12} rank {rank} window {window}: slot {slot} is met with {last:?}",
                 net.clock()
             )
         });
-        self.tags.met(window, rank, place, last);
+        self.tags.met(window, rank, slot, last);
     }
 
     fn probed(

@@ -1,9 +1,9 @@
-//! What the calls of a script do.
+//! Execution of the steps of a script.
 
 use super::*;
 
 impl<S: Script> World<S> {
-    /// Asks for the next step, or takes the one that is not finished, and does it.
+    /// Makes the next step, or continues the unfinished one.
     pub(super) fn step(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<Flow, Stuck> {
         let step = match self.process(rank).unfinished.take() {
             Some(Unfinished::Step(step)) => step,
@@ -127,7 +127,7 @@ impl<S: Script> World<S> {
                     .metered(rank, at, window, |engine, port| engine.reset_counter(port, counter));
                 self.process(rank).value = taken;
                 watch.taken(rank, window, Notified { index: counter, value: taken }, &mut self.net);
-                // A program may do nothing else [PR-1].
+                // Sweep, because a program may make no other call [PR-1].
                 self.sweep(rank, watch);
                 Ok(Flow::Next)
             }
@@ -231,7 +231,7 @@ impl<S: Script> World<S> {
         result.map(|()| Flow::Next)
     }
 
-    /// A call that gives an outcome: waits for it, or puts its request into a slot.
+    /// Makes a call that returns an outcome, and waits for it or puts its request into a slot.
     pub(super) fn closing(
         &mut self,
         rank: Rank,
@@ -264,7 +264,7 @@ impl<S: Script> World<S> {
             (Outcome::Pending(id), How::Slot(slot)) => {
                 self.process(rank).bind(window, id, slot);
                 self.process(rank).set(slot, SlotState::Pending);
-                // A call of ours drives everything [PR-1].
+                // Every call of the library makes progress [PR-1].
                 self.sweep(rank, watch);
                 Flow::Next
             }
@@ -288,7 +288,7 @@ impl<S: Script> World<S> {
                     engine.lock(port, mode, target, assert)
                 })?;
                 let parameters = self.net.parameters();
-                // Memory of one's own node is reached by load and store [EP-1].
+                // The memory of the rank's own node is reached by load and store [EP-1].
                 let near = parameters.node(rank) == parameters.node(target);
                 LockHeld::after_lock(target, near, MANY_THREADS)
                     .map(|held| Wait::Lock(window, held))
@@ -311,7 +311,7 @@ impl<S: Script> World<S> {
         let mut port = self.net.port(0, rank);
         if bytes <= self.settings.machine.eager_max {
             port.send_packet(to, packed(PacketKind::Eager, bytes), bytes);
-            // Its bytes are copied into a buffer of the library's.
+            // The library copies an eager message into a buffer.
             self.net.spend(self.settings.machine.network.local.serial(bytes));
             return Flow::Next;
         }
@@ -319,7 +319,7 @@ impl<S: Script> World<S> {
         Flow::Wait(Wait::Sent)
     }
 
-    /// Everybody waits for the last.
+    /// The last rank to arrive releases all others.
     pub(super) fn barrier(&mut self, rank: Rank) -> Flow {
         self.in_barrier.push(rank);
         if self.in_barrier.len() < self.processes.len() {

@@ -1,9 +1,9 @@
-//! Time passes for a rank: it is woken, goes on with its script, and sweeps while it waits.
+//! Progress of ranks in time: they wake up, continue their scripts, and sweep while they wait.
 
 use super::*;
 
 impl<S: Script> World<S> {
-    /// The rank's CPU goes on at `at`; an alarm set before does not count any more.
+    /// Lets the rank's CPU continue at `at`. Replaces an earlier alarm.
     pub(super) fn set_alarm(&mut self, rank: Rank, at: Time) {
         let process = self.process(rank);
         process.alarms = process.alarms.wrapping_add(2) & !HELPER;
@@ -34,7 +34,7 @@ impl<S: Script> World<S> {
         self.go_on(rank, watch)
     }
 
-    /// Something came for this rank.
+    /// Wakes a rank because something arrived for it.
     pub(super) fn woken(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
         let now = self.net.now();
         let process = self.process(rank);
@@ -57,7 +57,7 @@ impl<S: Script> World<S> {
         self.go_on(rank, watch)
     }
 
-    /// The progress thread sweeps, now or when it has time.
+    /// Lets the progress thread sweep, now or when it is free.
     pub(super) fn help(&mut self, rank: Rank, watch: &mut impl Watch) {
         let now = self.net.now();
         let process = self.process(rank);
@@ -74,8 +74,7 @@ impl<S: Script> World<S> {
         self.process(rank).helper = self.net.clock();
     }
 
-    /// The rank's CPU runs now: sweeps if it waits, and goes on with its script as far as that is
-    /// allowed to.
+    /// Lets the rank's CPU run: it sweeps if it waits, and continues its script as far as possible.
     pub(super) fn go_on(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
         if let RankState::Waiting(wait) = self.process(rank).state {
             let began = self.process(rank).clock;
@@ -86,16 +85,16 @@ impl<S: Script> World<S> {
             process.in_calls += clock - began;
             process.clock = clock;
             if !over {
-                // What came during the sweep has its own event; what the sweep itself brought is
-                // looked at now.
+                // What arrived during the sweep has an event of its own. What the sweep itself
+                // caused is looked at now.
                 if self.has_news(rank) {
                     self.set_alarm(rank, clock);
                 }
                 return Ok(());
             }
             self.process(rank).state = RankState::Busy;
-            if let Wait::Expectation(window, place) = wait {
-                self.meets(rank, window, place, watch);
+            if let Wait::Expectation(window, slot) = wait {
+                self.finish_expectation(rank, window, slot, watch);
             }
             if self.must_pause() {
                 self.set_alarm(rank, clock);
@@ -110,7 +109,7 @@ impl<S: Script> World<S> {
         self.run_script(rank, watch)
     }
 
-    /// The rank's clock has passed the next event: others come first.
+    /// True if the rank's clock has passed the next event, so that other ranks run first.
     pub(super) fn must_pause(&self) -> bool {
         self.net.next_time().is_some_and(|next| next <= self.net.clock())
     }
@@ -134,7 +133,7 @@ impl<S: Script> World<S> {
                 }
                 Flow::Wait(wait) => {
                     process.state = RankState::Waiting(wait);
-                    // A wait begins with a look; without news it could find nothing.
+                    // A wait starts with a sweep, unless nothing has arrived.
                     if self.has_news(rank) {
                         self.set_alarm(rank, clock);
                     }
@@ -161,14 +160,14 @@ impl<S: Script> World<S> {
             || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
     }
 
-    /// One sweep over everything of the rank, again while something moves.
+    /// Sweeps over all windows of the rank, each as long as it makes progress.
     pub(super) fn sweep(&mut self, rank: Rank, watch: &mut impl Watch) {
         self.sweeps += 1;
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mailbox(rank);
-        // Any one first, not in turn: it could take every credit that comes back, asking for a lock
-        // again and again in step with the turns.
+        // Start with a pseudo-random window. With round-robin, a window that retries a lock in step
+        // with the turns could take every credit that is returned.
         let windows = self.net.windows();
         let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let first = (mixed % u64::from(windows.max(1))) as u32;
@@ -186,7 +185,7 @@ impl<S: Script> World<S> {
         watch.after(rank, &mut own, &mut self.net);
     }
 
-    /// Requests that the engine has completed.
+    /// Handles the requests that the engine has completed.
     pub(super) fn report(&mut self, rank: Rank, window: u32, watch: &mut impl Watch) {
         let at = self.at(window, rank);
         while let Some(id) = meter::engine(|| self.windows[at].next_completed()) {
@@ -198,7 +197,7 @@ impl<S: Script> World<S> {
         }
     }
 
-    /// Engine code, whose memory is counted.
+    /// Runs engine code and accounts for its memory.
     pub(super) fn metered<R>(
         &mut self,
         rank: Rank,
@@ -215,7 +214,7 @@ impl<S: Script> World<S> {
         result
     }
 
-    /// Packets of two-sided communication.
+    /// Handles the packets of two-sided communication.
     pub(super) fn read_mailbox(&mut self, rank: Rank) {
         use two_sided::{PacketKind, packed, unpacked};
         while let Some(packet) = self.net.next_packet(rank) {
@@ -241,7 +240,7 @@ impl<S: Script> World<S> {
         }
     }
 
-    /// Takes a message that is there, or tells its sender that its place is.
+    /// Receives a message that has arrived, or answers its sender that the receive is posted.
     pub(super) fn receive(&mut self, rank: Rank, from: Rank) {
         use two_sided::{PacketKind, packed};
         let mailbox = self.process(rank).mailbox.get_or_insert_default();
@@ -276,7 +275,7 @@ impl<S: Script> World<S> {
                 }
                 over
             }
-            Wait::Expectation(window, place) => self.is_met(rank, window, place),
+            Wait::Expectation(window, slot) => self.is_met(rank, window, slot),
             Wait::Sent => self
                 .process(rank)
                 .mailbox
@@ -297,6 +296,4 @@ impl<S: Script> World<S> {
             .step_by(self.processes.len())
             .any(Window::awaits_open_lock)
     }
-
-    // ---- steps ----
 }

@@ -1,4 +1,4 @@
-//! What the calls for tagged notifications do.
+//! Execution of the steps for tagged notifications.
 
 use super::*;
 use crate::engine::{ExpectationId, ExpectationState};
@@ -6,38 +6,38 @@ use crate::engine::{ExpectationId, ExpectationState};
 impl<S: Script> World<S> {
     pub(super) fn tagged(&mut self, rank: Rank, step: &Step, watch: &mut impl Watch) -> Flow {
         match *step {
-            Step::Expect { window, wanted, expected, place } => {
+            Step::Expect { window, wanted, expected, slot } => {
                 let at = self.at(window, rank);
                 let id =
                     self.metered(rank, at, window, |engine, _| engine.expect(wanted, expected));
-                let before = self.process(rank).expectations.insert(place, id);
-                assert!(before.is_none(), "place {place} of rank {rank} holds an expectation");
+                let before = self.process(rank).expectations.insert(slot, id);
+                assert!(before.is_none(), "slot {slot} of rank {rank} holds an expectation");
             }
-            Step::StartExpecting { window, place } => {
-                let (at, id) = (self.at(window, rank), self.expectation(rank, place));
+            Step::StartExpecting { window, slot } => {
+                let (at, id) = (self.at(window, rank), self.expectation(rank, slot));
                 self.metered(rank, at, window, |engine, _| engine.start_expecting(id));
-                // A call of ours drives everything [PR-1].
+                // Every call of the library makes progress [PR-1].
                 self.sweep(rank, watch);
             }
-            Step::AwaitExpectation { window, place } => {
-                let flow = self.wait_unless_over(rank, Wait::Expectation(window, place));
+            Step::AwaitExpectation { window, slot } => {
+                let flow = self.wait_unless_over(rank, Wait::Expectation(window, slot));
                 if matches!(flow, Flow::Next) {
-                    self.meets(rank, window, place, watch);
+                    self.finish_expectation(rank, window, slot, watch);
                 }
                 return flow;
             }
-            Step::TestExpectation { window, place } => {
+            Step::TestExpectation { window, slot } => {
                 self.sweep(rank, watch);
-                let over = self.is_met(rank, window, place);
+                let over = self.is_met(rank, window, slot);
                 self.process(rank).flag = over;
                 if over {
-                    self.meets(rank, window, place, watch);
+                    self.finish_expectation(rank, window, slot, watch);
                 }
             }
-            Step::Abandon { window, place } => {
-                let (at, id) = (self.at(window, rank), self.expectation(rank, place));
+            Step::Abandon { window, slot } => {
+                let (at, id) = (self.at(window, rank), self.expectation(rank, slot));
                 self.metered(rank, at, window, |engine, _| engine.abandon(id));
-                self.process(rank).expectations.remove(&place);
+                self.process(rank).expectations.remove(&slot);
             }
             Step::Probe { window, wanted } => {
                 let at = self.at(window, rank);
@@ -52,33 +52,39 @@ impl<S: Script> World<S> {
         Flow::Next
     }
 
-    fn expectation(&self, rank: Rank, place: Slot) -> ExpectationId {
-        let held = self.processes[rank as usize].expectations.get(&place);
-        *held.unwrap_or_else(|| panic!("place {place} of rank {rank} holds no expectation"))
+    fn expectation(&self, rank: Rank, slot: Slot) -> ExpectationId {
+        let held = self.processes[rank as usize].expectations.get(&slot);
+        *held.unwrap_or_else(|| panic!("slot {slot} of rank {rank} holds no expectation"))
     }
 
-    pub(super) fn is_met(&self, rank: Rank, window: u32, place: Slot) -> bool {
-        let standing = self.window(window, rank).expectation_state(self.expectation(rank, place));
+    pub(super) fn is_met(&self, rank: Rank, window: u32, slot: Slot) -> bool {
+        let state = self.window(window, rank).expectation_state(self.expectation(rank, slot));
         assert_ne!(
-            standing,
+            state,
             ExpectationState::Idle,
-            "rank {rank} waits for the expectation in place {place}, which is not started"
+            "rank {rank} waits for the expectation in slot {slot}, which is not started"
         );
-        matches!(standing, ExpectationState::Met(_))
+        matches!(state, ExpectationState::Met(_))
     }
 
-    /// A wait for an expectation is over: it tells its last notification, and rests.
-    pub(super) fn meets(&mut self, rank: Rank, window: u32, place: Slot, watch: &mut impl Watch) {
-        let (at, id) = (self.at(window, rank), self.expectation(rank, place));
+    /// Ends a wait for an expectation: reports its last notification and makes it idle.
+    pub(super) fn finish_expectation(
+        &mut self,
+        rank: Rank,
+        window: u32,
+        slot: Slot,
+        watch: &mut impl Watch,
+    ) {
+        let (at, id) = (self.at(window, rank), self.expectation(rank, slot));
         let ExpectationState::Met(last) = self.windows[at].expectation_state(id) else {
             unreachable!("the wait is over")
         };
         self.metered(rank, at, window, |engine, _| engine.make_idle(id));
         self.process(rank).arrival = Some(last);
-        watch.met(rank, window, place, last, &mut self.net);
+        watch.met(rank, window, slot, last, &mut self.net);
     }
 
-    /// Takes the tagged notifications that have come to a rank and that nobody has taken, in order.
+    /// Takes the unclaimed tagged notifications of a rank, in order.
     pub fn take_unexpected(&mut self, window: u32, rank: Rank) -> Vec<Arrival> {
         let (at, mut taken) = (self.at(window, rank), Vec::new());
         let any = Wanted { source: None, tag: None };

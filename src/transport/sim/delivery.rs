@@ -1,4 +1,5 @@
-//! The way of a message: out of a port, through switches, into a port, and what it does there.
+//! Delivery of messages: out of a port, through switches, into a port, and the effect at the
+//! target.
 
 use super::Time;
 use super::event::EventKind;
@@ -10,18 +11,17 @@ use crate::engine::{
     Arrival, Atomic, Change, LockTicket, LockWord, Op, OpKind, Stage, Ticket, Word,
 };
 
-/// Answers up to this length travel like acknowledgements: without taking a port.
+/// Answers up to this length travel like acknowledgements, without reserving a port.
 const SHORT_ANSWER: u64 = 64;
 
 impl Network {
-    /// True if there is a credit for one more message of this pair; else the origin is woken when
-    /// there may be one.
+    /// True if there is a credit for one more message of this pair. Otherwise the origin is woken
+    /// when a credit may be available.
     pub(super) fn has_credit(&mut self, origin: u32, target: u32) -> bool {
         let node = self.parameters.node(origin) as usize;
         if let Some(wait) = self.faults.as_mut().and_then(super::faults::FaultInjector::refuses) {
             self.stats.refusals += 1;
-            // One nudge for all that is refused until it comes: each makes the rank try everything
-            // again.
+            // One wake-up for all refusals until then, because a woken rank retries everything.
             if !std::mem::replace(&mut self.nudged[origin as usize], true) {
                 let at = self.clock + wait;
                 self.push(at, EventType::Nudge, origin, 0);
@@ -44,7 +44,7 @@ impl Network {
         true
     }
 
-    /// A credit of this message's origin comes back.
+    /// Returns the credit of a message to its origin.
     fn give_back(&mut self, pair: u32, origin: u32) {
         if self.violates(Violation::KeepCredit) {
             return;
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// How a message between these two travels, if it must pass the NIC.
+    /// Path of a message that must pass the NIC.
     pub(super) fn path_by_nic(&self, origin: u32, target: u32) -> Path {
         if self.parameters.node(origin) == self.parameters.node(target) {
             Path::Loopback
@@ -71,7 +71,7 @@ impl Network {
         }
     }
 
-    /// A message sets out when its CPU's clock is there. The caller has asked for a credit.
+    /// Sends a message when its CPU's clock is reached. The caller has obtained a credit.
     pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>) {
         message.pair = self.pairs.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
@@ -106,14 +106,14 @@ impl Network {
         message.path != Path::Shared && message.bytes > self.parameters.mtu
     }
 
-    /// How long a node's port is taken by so many bytes.
+    /// How long a message occupies a node's port.
     fn busy(&self, node: usize, bytes: u64) -> Time {
         let wire = &self.parameters.wire;
         let busy = wire.serial(bytes).max(wire.gap);
         self.faults.as_ref().map_or(busy, |faults| faults.nic_time(node as u32, busy))
     }
 
-    /// What a message takes its target's atomic unit for.
+    /// How long a message occupies the atomic unit of its target.
     fn unit_time(&self, message: &Message) -> Time {
         let unit = self.parameters.atomic_gap;
         match message.purpose {
@@ -147,7 +147,7 @@ impl Network {
         self.faults.as_mut().map_or(0, |faults| faults.delay(now))
     }
 
-    /// What an acknowledgement takes.
+    /// Time of an acknowledgement.
     fn way_back(&mut self, message: &Message) -> Time {
         let (from, to) = self.nodes_of(message);
         let hops = match self.parameters.tree {
@@ -157,7 +157,7 @@ impl Network {
         self.latency(message.path) + hops + self.extra_delay()
     }
 
-    /// The message leaves; in its own direction, so answers leave their target.
+    /// Sends a message in its own direction: an answer leaves its target.
     fn depart(&mut self, id: u32, ready: Time) {
         let message = self.messages[id];
         self.stats.bytes += message.bytes;
@@ -194,7 +194,7 @@ impl Network {
         }
     }
 
-    /// The head is at the first switch on the way to another leaf.
+    /// The head of a message reaches the first switch on the way to another leaf.
     fn switch(&mut self, id: u32) {
         let message = self.messages[id];
         let tree = self.parameters.tree.expect("only a tree has switches");
@@ -219,8 +219,8 @@ impl Network {
         }
     }
 
-    /// True if it is this message's turn to arrive; else it is parked.
-    fn in_turn(&mut self, id: u32) -> bool {
+    /// True if no earlier message of the connection is missing. Otherwise the message is parked.
+    fn is_next(&mut self, id: u32) -> bool {
         let message = self.messages[id];
         let way = self.pairs.way(message.pair, message.back);
         if message.number == way.admitted {
@@ -244,9 +244,9 @@ impl Network {
         false
     }
 
-    /// The message lands at `at`, or just after its predecessor. A successor that is here already
-    /// is next.
-    fn admit(&mut self, id: u32, at: Time) -> Time {
+    /// Fixes the time at which the message lands: `at`, or just after its predecessor. Resumes a
+    /// parked successor.
+    fn schedule_landing(&mut self, id: u32, at: Time) -> Time {
         let Message { pair, back, .. } = self.messages[id];
         let way = self.pairs.way(pair, back);
         way.admitted = way.admitted.wrapping_add(1);
@@ -262,9 +262,9 @@ impl Network {
         at
     }
 
-    /// The head of a bulk message is at the port.
+    /// The head of a bulk message reaches the target's port.
     fn head(&mut self, id: u32) {
-        if !self.in_turn(id) {
+        if !self.is_next(id) {
             return;
         }
         let message = self.messages[id];
@@ -273,9 +273,9 @@ impl Network {
         let end =
             self.nodes[to].into.bulk(self.now, busy) + self.parameters.wire.serial(message.bytes);
         let at = self.through_unit(to, end, self.unit_time(&message));
-        let at = self.admit(id, at);
+        let at = self.schedule_landing(id, at);
         if message.purpose == Purpose::Put && self.memory.is_none() {
-            // Nobody looks at what it does there.
+            // Without payload nothing observes the effect itself.
             let at = at + self.way_back(&message);
             self.push(at, EventType::Done, id, 0);
         } else {
@@ -283,10 +283,10 @@ impl Network {
         }
     }
 
-    /// The last byte of a short message is at the port; what it takes the atomic unit for has been
-    /// added to its time.
+    /// The last byte of a short message reaches the target's port. `now` includes its time in the
+    /// atomic unit.
     fn arrive(&mut self, id: u32) {
-        if !self.in_turn(id) {
+        if !self.is_next(id) {
             return;
         }
         let message = self.messages[id];
@@ -301,7 +301,7 @@ impl Network {
             end = self.nodes[to].into.short(begun, busy, packet) + serial;
             end = self.through_unit(to, end, lead).max(self.now);
         }
-        let at = self.admit(id, end);
+        let at = self.schedule_landing(id, end);
         if at > self.now {
             self.push(at, EventType::Land, id, 0);
         } else {
@@ -309,7 +309,8 @@ impl Network {
         }
     }
 
-    /// When a message that is whole at `at` has passed the atomic unit, if it must.
+    /// When a message that has arrived completely at `at` has passed the atomic unit, if it uses
+    /// it.
     fn through_unit(&mut self, node: usize, at: Time, time: Time) -> Time {
         if time == 0 {
             return at;
@@ -320,7 +321,7 @@ impl Network {
         node.atomic_free
     }
 
-    /// A message has its effect.
+    /// Applies the effect of a message.
     fn land(&mut self, id: u32) {
         let message = self.messages[id];
         if message.back {
@@ -408,7 +409,7 @@ impl Network {
         }
     }
 
-    /// A notification is there.
+    /// Delivers a notification.
     fn notified(&mut self, id: u32, message: &Message, lose: Violation, repeat: Violation) {
         if message.value == COUNTED {
             return;
@@ -422,7 +423,7 @@ impl Network {
         self.wake(target);
     }
 
-    /// One notification is counted, or has come with its tag.
+    /// Counts a notification, or delivers it with its tag.
     fn notify(&mut self, window: u32, origin: u32, target: u32, tagged: bool, value: u64) {
         let value = value as u32;
         if tagged {
@@ -432,7 +433,7 @@ impl Network {
         }
     }
 
-    /// A notification is there before it has set out, against the rules.
+    /// Delivers a notification before it is sent, in violation of the contract.
     pub(super) fn notify_early(&mut self, window: u32, origin: u32, op: &Op) {
         self.notify(window, origin, op.target, op.kind == OpKind::NotifyTagged, op.disp);
         self.record_event(window, origin, EventKind::Effect(*op));
@@ -447,14 +448,14 @@ impl Network {
         self.record_event(message.window, message.origin, EventKind::Effect(op));
     }
 
-    /// An operation that was delayed against the rules takes effect.
+    /// Applies an operation that was delayed in violation of the contract.
     fn catch_up(&mut self, id: u32) {
         self.delayed = None;
         let message = self.messages[id];
         self.apply(id, &message, 1);
     }
 
-    /// A signal is there.
+    /// Delivers a signal.
     pub(super) fn raise(&mut self, window: u32, from: u32, to: u32, word: Word, value: u64) {
         let value = value + u64::from(self.violates(Violation::RaiseSignal(word)));
         self.record_event(window, from, EventKind::Seen { to, word, value });
@@ -464,7 +465,7 @@ impl Network {
         }
     }
 
-    /// A lock word is accessed where it is; gives its old value.
+    /// Accesses a lock word at its home. Returns the old value.
     pub(super) fn change(
         &mut self,
         window: u32,
@@ -479,8 +480,8 @@ impl Network {
             && access != Atomic::Load
             && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed)
         {
-            // Who waits for these polls them, which at home takes no message that would bring the
-            // rank back to it.
+            // Waiting ranks poll these words. Polling at home sends no message that would wake the
+            // rank.
             self.wake(home);
         }
         if let LockWord::Grant { target } = word
@@ -492,13 +493,13 @@ impl Network {
         old
     }
 
-    /// True if processors access lock words at all ranks themselves.
+    /// True if processors access the lock words of all ranks directly.
     pub(super) fn shares_lock_words(&self) -> bool {
         self.parameters.shared_lock_words && self.parameters.ranks_per_node >= self.ranks
     }
 
-    /// A processor accesses a lock word in shared memory; gives its old value. Whoever waits for
-    /// one looks at it all the time.
+    /// Accesses a lock word in shared memory and wakes the ranks that may poll it. Returns the old
+    /// value.
     pub(super) fn change_shared(
         &mut self,
         window: u32,
@@ -514,7 +515,7 @@ impl Network {
         old
     }
 
-    /// The last byte of an operation has left.
+    /// The last byte of an operation has left the origin.
     fn left(&mut self, id: u32) {
         let message = self.messages[id];
         if let Some(op) =
@@ -571,7 +572,7 @@ impl Network {
         self.give_back(message.pair, origin);
     }
 
-    /// An event of a message, or a rank's nudge.
+    /// Handles an event of a message, or the wake-up of a rank that was refused.
     #[inline]
     pub(super) fn deliver(&mut self, kind: EventType, subject: u32) {
         match kind {
@@ -585,7 +586,7 @@ impl Network {
                 self.nudged[subject as usize] = false;
                 self.wake(subject);
             }
-            EventType::Alarm => unreachable!("the caller's"),
+            EventType::Alarm => unreachable!("alarms are the owner's"),
         }
     }
 }

@@ -1,82 +1,81 @@
-//! What happens in a network, for checkers: recorded in order where [`Network::record`] was asked
-//! for.
+//! Events for checkers, recorded in order once [`Network::record`] was called.
 
 use std::collections::VecDeque;
 
 use super::{Network, Time};
 use crate::engine::{Atomic, LockWord, Op, Word};
 
-/// Something that a port accepted or that the network did.
+/// A call that a port accepted, or an effect in the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// When.
+    /// Time.
     pub at: Time,
-    /// In which window.
+    /// Window.
     pub window: u32,
-    /// Whose operation, signal or access.
+    /// Rank whose operation, signal or access it is.
     pub by: u32,
-    /// What.
-    pub what: EventKind,
+    /// Kind, with its details.
+    pub kind: EventKind,
 }
 
-/// See [`Event`].
+/// The kinds of recorded events.
 #[derive(Clone, Copy, Debug)]
 pub enum EventKind {
     /// An operation was accepted.
     Posted(Op),
-    /// The operation's origin buffer has been read, and what it fetches is there.
+    /// The operation's origin buffer was read, and fetched data is in place.
     Local(Op),
-    /// The operation takes effect at its target.
+    /// The operation took effect at its target.
     Effect(Op),
     /// A signal was accepted.
     Signalled {
-        /// Its reader.
+        /// Reader.
         to: u32,
-        /// Which word.
+        /// Word.
         word: Word,
-        /// What it is to be.
+        /// New value.
         value: u64,
     },
-    /// A signal is there.
+    /// A signal became visible to its reader.
     Seen {
-        /// Its reader.
+        /// Reader.
         to: u32,
-        /// Which word.
+        /// Word.
         word: Word,
-        /// What it is to be.
+        /// New value.
         value: u64,
     },
-    /// A word of the lock service was accessed.
+    /// A lock word was accessed.
     Accessed {
-        /// Where it is.
+        /// Rank that holds the word.
         home: u32,
-        /// Which word.
+        /// Word.
         word: LockWord,
-        /// How.
+        /// Access.
         access: Atomic,
-        /// What it was before.
+        /// Old value.
         old: u64,
     },
 }
 
 impl Network {
-    /// From now on everything that happens is kept for [`next_event`](Self::next_event).
-    /// Needs [`Carry::Bytes`](super::Carry::Bytes).
+    /// Starts recording events for [`next_event`](Self::next_event). Needs
+    /// [`Carry::Bytes`](super::Carry::Bytes).
     pub fn record(&mut self) {
-        assert!(self.memory.is_some(), "what is recorded is what becomes of bytes");
+        assert!(self.memory.is_some(), "recording needs Carry::Bytes");
         self.recorded = Some(VecDeque::new());
     }
 
-    /// The next thing that happened.
+    /// The next recorded event.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         self.recorded.as_mut()?.pop_front()
     }
 
     #[inline]
-    pub(super) fn record_event(&mut self, window: u32, by: u32, what: EventKind) {
+    pub(super) fn record_event(&mut self, window: u32, by: u32, kind: EventKind) {
         if let Some(recorded) = &mut self.recorded {
-            recorded.push_back(Event { at: self.now, window, by, what });
+            recorded.push_back(Event { at: self.now, window, by, kind });
         }
     }
 }

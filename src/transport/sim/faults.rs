@@ -1,38 +1,37 @@
-//! Seeded faults, for random testing: what a reliable network may do at its worst.
+//! Fault injection within the port's contract: the worst that a reliable network may do, by seed.
 
 use super::Time;
 
-/// What goes wrong, and how often. All fields 0 (the default): nothing. The same seed does the
-/// same.
+/// Which faults are injected, and how often. The default (all 0) injects none. Equal seeds give
+/// equal runs.
 ///
-/// Few credits are a matter of [`Parameters`](super::Parameters), late ranks one of scripts.
+/// Scarce credits are set in [`Parameters`](super::Parameters), late ranks in scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultInjection {
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Each message, acknowledgement and answer is late by up to this. The order of one pair is
-    /// kept; others overtake one another.
+    /// Maximum delay of each message, acknowledgement and answer. Messages of one pair stay in
+    /// order, those of different pairs may overtake each other.
     pub delay_max: Time,
-    /// One message in so many opens a burst: nothing that is sent in the next
-    /// [`burst`](Self::burst) arrives before its end.
+    /// One message in this many starts a burst: messages sent during it arrive after its end.
     pub burst_one_in: u32,
-    /// How long a burst lasts.
+    /// Length of a burst.
     pub burst: Time,
-    /// One post, signal or access in so many is refused for no reason (`NoResource`) ...
+    /// One post, signal or access in this many is refused with `NoResource`.
     pub refuse_one_in: u32,
-    /// ... and its rank is woken within this time.
+    /// Maximum time until a refused rank is woken.
     pub refuse_max: Time,
-    /// One rank in so many is slow ...
+    /// One rank in this many is slow.
     pub slow_rank_one_in: u32,
-    /// ... its CPU takes so many times as long.
+    /// Factor by which the CPU of a slow rank is slower.
     pub slow_rank_factor: u32,
-    /// One node in so many has a slow NIC ...
+    /// One node in this many has a slow NIC.
     pub slow_nic_one_in: u32,
-    /// ... that takes so many times as long for each message.
+    /// Factor by which a slow NIC is slower.
     pub slow_nic_factor: u32,
 }
 
-/// FaultInjection at work.
+/// Draws the faults of a run.
 pub(super) struct FaultInjector {
     faults: FaultInjection,
     rng: fastrand::Rng,
@@ -52,7 +51,7 @@ impl FaultInjector {
         FaultInjector { faults, rng, burst_until: 0, slow_ranks, slow_nics }
     }
 
-    /// How late something is that sets out at `now`.
+    /// Injected delay for a message sent at `now`.
     pub(super) fn delay(&mut self, now: Time) -> Time {
         let FaultInjection { delay_max, burst_one_in, burst, .. } = self.faults;
         let mut delay = if delay_max > 0 { self.rng.u64(0..=delay_max) } else { 0 };
@@ -64,7 +63,7 @@ impl FaultInjector {
         delay
     }
 
-    /// Whether a post is refused, and for how long then.
+    /// If a post is refused: the time until its rank is woken.
     pub(super) fn refuses(&mut self) -> Option<Time> {
         let FaultInjection { refuse_one_in, refuse_max, .. } = self.faults;
         (refuse_one_in > 0 && self.rng.u32(0..refuse_one_in) == 0)

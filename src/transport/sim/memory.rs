@@ -1,4 +1,4 @@
-//! The bytes of a world that carries any.
+//! Memory of the ranks and payloads of messages, in worlds that carry bytes.
 
 use super::words::Map;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction, Shaped};
@@ -9,17 +9,17 @@ use crate::transport::shape::{Shape, Shapes, Side};
 /// What operations move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
-    /// Nothing but time: addresses mean nothing, and no memory is there. For thousands of ranks.
+    /// Nothing but time: addresses are meaningless and there is no memory. For thousands of ranks.
     Nothing,
-    /// Bytes. Each rank has window memory and memory of its own, from which
-    /// [`Network::allocate`](super::Network::allocate) gives addresses.
+    /// Bytes. Each rank has window memory, and private memory from
+    /// [`Network::allocate`](super::Network::allocate).
     Bytes,
 }
 
-/// Address 0 is nobody's.
+/// First address of private memory. 0 is invalid.
 const BASE: usize = 64;
 
-/// An operation under way, with the bytes that it carries at the moment.
+/// An operation in flight and the bytes that it carries.
 struct Payload {
     op: Op,
     shape: Option<Shape>,
@@ -29,20 +29,20 @@ struct Payload {
 
 /// Memory of all ranks, and payloads by message.
 pub(super) struct Memory {
-    /// Per window and rank.
+    /// By window and rank.
     windows: Vec<Vec<Vec<u8>>>,
     private: Vec<Vec<u8>>,
     payloads: Map<u32, Payload>,
-    /// Of operations that have not set out.
+    /// Shapes of operations that were not sent yet.
     shapes: Shapes,
 }
 
-/// The side of a shape, or as many bytes as the operation has.
+/// A side of the shape, or a contiguous one of the operation's length.
 fn side(side: Option<&Side>, op: &Op) -> Side {
     side.cloned().unwrap_or_else(|| Side::flat(op.len))
 }
 
-/// Where the operation goes at its target: the first item, and the side.
+/// The target's side: displacement of the first item, and layout.
 fn there(op: &Op, shape: Option<&Shape>) -> (usize, Side) {
     match shape {
         Some(shape) => {
@@ -70,7 +70,7 @@ impl Memory {
         self.shapes.add(shape)
     }
 
-    /// Shapes of operations that have not set out.
+    /// Shapes of operations that were not sent yet.
     pub(super) fn shapes(&self) -> usize {
         self.shapes.len()
     }
@@ -98,7 +98,7 @@ impl Memory {
         &mut self.windows[window as usize][rank as usize]
     }
 
-    /// True if the operation reads its origin buffer: a fetch without operation, and a get, do not.
+    /// True if the operation reads its origin buffer. A get and a fetch with `MPI_NO_OP` do not.
     fn reads_origin(op: &Op) -> bool {
         match op.kind {
             OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => false,
@@ -107,14 +107,14 @@ impl Memory {
         }
     }
 
-    /// An operation sets out as this message; its origin's bytes stay where they are.
+    /// Attaches an operation to its message. The origin buffer is not read yet.
     pub(super) fn attach(&mut self, message: u32, op: &Op) {
         let shape = op.shape.map(|shaped| self.shapes.take(shaped));
         self.payloads
             .insert(message, Payload { op: *op, shape, data: Vec::new(), compare: Vec::new() });
     }
 
-    /// Takes the origin's bytes along: later changes of its buffers are not seen.
+    /// Reads the origin buffer into the payload. Later changes of the buffer have no effect.
     pub(super) fn read_origin(&mut self, message: u32, origin: u32) -> Option<Op> {
         let payloads = self.payloads.get_mut(&message)?;
         let op = payloads.op;
@@ -130,8 +130,8 @@ impl Memory {
         Some(op)
     }
 
-    /// The operation takes effect at its target, so often; what it fetches becomes its payloads.
-    /// `short`: the last byte of what a shaped one writes stays as it was.
+    /// Applies the operation `times` times at its target. Fetched data becomes the payload. `short`
+    /// leaves out the last byte of a shaped operation (a violation).
     pub(super) fn apply(&mut self, message: u32, window: u32, times: u32, short: bool) -> Op {
         let payloads =
             self.payloads.get_mut(&message).expect("an operation under way has payloads");
@@ -169,12 +169,12 @@ impl Memory {
         op
     }
 
-    /// True if the operation under way has a shape.
+    /// True if the operation in flight has a shape.
     pub(super) fn is_shaped(&self, message: u32) -> bool {
         self.payloads.get(&message).is_some_and(|payloads| payloads.shape.is_some())
     }
 
-    /// The operation is over: what it fetched goes to its result buffer.
+    /// Ends the operation and writes fetched data to its result buffer.
     pub(super) fn deliver_result(&mut self, message: u32, origin: u32) -> Option<Op> {
         let Payload { op, shape, data, .. } = self.payloads.remove(&message)?;
         if !data.is_empty() {
@@ -184,7 +184,7 @@ impl Memory {
         Some(op)
     }
 
-    /// Put or get inside a node: a copy.
+    /// Put or get inside a node, by copying.
     pub(super) fn copy(&mut self, window: u32, origin: u32, op: &Op) {
         let shape = op.shape.map(|shaped| self.shapes.take(shaped));
         let (base, target) = there(op, shape.as_ref());
@@ -251,8 +251,8 @@ macro_rules! floating {
     };
 }
 
-/// `inout = inout (op) input`, element by element. Written apart from the shared memory's own
-/// kernel, and more plainly.
+/// `inout = inout (op) input`, element by element. Independent of the library's own kernels, and
+/// simpler, since tests compare the two.
 fn reduce(element: Element, reduction: Reduction, inout: &mut [u8], input: &[u8]) {
     match (reduction, element) {
         (reduction::REPLACE, _) => inout[..input.len()].copy_from_slice(input),

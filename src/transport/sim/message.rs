@@ -1,4 +1,4 @@
-//! Messages under way, and the connections that they belong to.
+//! Messages in flight, and their connections.
 
 use super::Time;
 use super::words::Map;
@@ -6,66 +6,66 @@ use crate::engine::{Atomic, LockWord, Word};
 
 /// End of a list.
 pub(super) const NIL: u32 = u32::MAX;
-/// What a notification says that was counted before it set out, by a [violation](super::violation).
+/// Value of a notification that a [violation](super::violation) delivered before it was sent.
 pub(super) const COUNTED: u64 = u64::MAX;
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Put,
     Get,
     Accumulate,
-    /// Accumulates and compare-and-swaps with a result.
+    /// Accumulates and compare-and-swaps that fetch.
     Fetch,
-    /// Raises a counter.
+    /// Increments a counter.
     Notify,
-    /// Tells a tag.
+    /// Delivers a tag.
     NotifyTagged,
     Signal(Word),
-    /// An access to a lock word.
+    /// Accesses a lock word.
     Access(LockWord, Atomic),
-    /// The caller's own.
+    /// A packet of the network's owner.
     Packet,
 }
 
-/// How it travels.
+/// The path of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
-    /// Stores and loads of one node.
+    /// Loads and stores inside a node.
     Shared,
-    /// Through the NIC, to its own node.
+    /// Through the NIC to its own node.
     Loopback,
     /// To another node.
     Wire,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) origin: u32,
     pub(super) target: u32,
     pub(super) window: u32,
-    /// Of the operation or lock procedure.
+    /// Ticket of the operation or lock operation.
     pub(super) ticket: u32,
     pub(super) pair: u32,
-    /// Its place among those of its pair and direction.
+    /// Sequence number within its connection and direction.
     pub(super) number: u32,
-    /// The next one that waits for its turn.
+    /// Next parked message of the connection.
     pub(super) next: u32,
     pub(super) purpose: Purpose,
     pub(super) path: Path,
-    /// An answer: from the target to the origin.
+    /// True for an answer, which travels from target to origin.
     pub(super) back: bool,
-    /// The origin's buffer was taken along when it was posted.
+    /// The origin buffer was read when the operation was posted.
     pub(super) inlined: bool,
-    /// On the wire, in this direction.
+    /// Length on the wire, in this direction.
     pub(super) bytes: u64,
-    /// Of a signal; of an access, what the word held; of a packet, what it says; of a notification,
-    /// which counter or tag.
+    /// Signal: value. Access: old value. Packet: content. Notification: counter or tag. Others:
+    /// length.
     pub(super) value: u64,
 }
 
-/// A slab: places are reused, last freed first.
+/// A slab that reuses the most recently freed slot first.
 #[derive(Default)]
 pub(super) struct Messages {
     list: Vec<Message>,
@@ -115,20 +115,19 @@ impl std::ops::IndexMut<u32> for Messages {
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction {
-    /// Messages that set out.
+    /// Messages sent.
     pub(super) sent: u32,
-    /// Messages that have their time of landing.
+    /// Messages whose landing time is fixed.
     pub(super) admitted: u32,
-    /// When the last of these lands; the next lands after it.
+    /// Landing time of the last of these. The next lands later.
     pub(super) landed: Time,
-    /// When the last byte of the last one leaves.
+    /// When the last byte of the last message leaves.
     pub(super) left: Time,
-    /// Messages that came before their predecessors, in order.
+    /// Messages that overtook their predecessors, in order.
     pub(super) parked: u32,
 }
 
-/// A connection with messages under way. One without any is forgotten: it could not be told from a
-/// new one.
+/// A connection with messages in flight. An idle connection has no state and is removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     key: u64,
@@ -152,7 +151,7 @@ impl Pairs {
         u64::from(origin) << 32 | u64::from(target)
     }
 
-    /// Messages under way on a connection.
+    /// Number of messages in flight on a connection.
     #[inline]
     pub(super) fn in_flight(&self, origin: u32, target: u32) -> u32 {
         self.by_ranks
@@ -160,7 +159,7 @@ impl Pairs {
             .map_or(0, |at| self.list[*at as usize].in_flight)
     }
 
-    /// The connection, for one more message.
+    /// The connection, with one more message in flight.
     #[inline]
     pub(super) fn open(&mut self, origin: u32, target: u32) -> u32 {
         let key = Self::key(origin, target);
@@ -182,7 +181,7 @@ impl Pairs {
         at
     }
 
-    /// One message less.
+    /// Removes one message in flight.
     #[inline]
     pub(super) fn close(&mut self, at: u32) {
         let pair = &mut self.list[at as usize];

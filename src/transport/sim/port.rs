@@ -10,7 +10,7 @@ use crate::engine::{
     Port, Posted, Rank, Stage, Ticket, Word,
 };
 
-/// What a signal, an access or a request of a get takes on the wire.
+/// Wire length of a signal, an access, or the request of a get.
 const WORD: u64 = 8;
 
 /// One rank in one window, for the duration of a call.
@@ -47,8 +47,7 @@ impl<'a> SimPort<'a> {
         self.net.parameters.node(self.me) == self.net.parameters.node(other)
     }
 
-    /// Put or get inside the node: the CPU copies, and shares the memory bus with the others of its
-    /// node.
+    /// Put or get inside the node, by copying. The copies of a node share its memory bus.
     fn copy(&mut self, op: &Op) {
         let net = &mut *self.net;
         let (local, bus) = (net.parameters.local, net.parameters.bus_byte_fs);
@@ -88,9 +87,9 @@ impl<'a> SimPort<'a> {
             OpKind::Notify => (Purpose::Notify, WORD),
             OpKind::NotifyTagged => (Purpose::NotifyTagged, WORD),
         };
-        // Only what is stored at the target has a local stage of its own.
+        // Only operations that store at the target have a local stage of their own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
-        // Nobody is told again of what was told too early.
+        // An operation reported complete too early is not reported again.
         let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate)
             && net.violates(Violation::EarlyFinish);
         let forestalled = match op.kind {
@@ -122,8 +121,8 @@ impl<'a> SimPort<'a> {
 
     fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         if peer == self.me && self.net.pairs.in_flight(peer, peer) == 0 {
-            // A store. With operations under way through the NIC it goes after them, like
-            // everybody's.
+            // A plain store. If operations to itself are in flight through the NIC, the signal
+            // follows them like any other.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
             net.record_event(self.window, peer, EventKind::Signalled { to: peer, word, value });
@@ -149,7 +148,8 @@ impl<'a> SimPort<'a> {
     fn access(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
         let net = &mut *self.net;
         if home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
-            // The CPU itself: nobody exchanges a word while its owner stores to it.
+            // The CPU accesses its own word directly: nobody exchanges a word that its owner stores
+            // to.
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change(self.window, home, home, word, access));
         }
@@ -168,7 +168,7 @@ impl<'a> SimPort<'a> {
         Answer::Later
     }
 
-    /// A packet of the caller's own; the network has no opinion on credits for these.
+    /// Sends a packet of the owner. It needs no credit.
     pub(crate) fn send_packet(&mut self, to: Rank, value: u64, bytes: u64) {
         let net = &mut *self.net;
         net.spend(net.parameters.wire.post);
@@ -179,7 +179,7 @@ impl<'a> SimPort<'a> {
         self.net.send(message, None);
     }
 
-    /// Takes the next of something from this window's inbox, and the CPU's time for it.
+    /// Takes the next item from this window's inbox, at the CPU's cost of handling it.
     #[inline]
     fn take<T>(&mut self, next: impl FnOnce(&mut super::network::Inbox) -> Option<T>) -> Option<T> {
         let at = self.net.inbox_at(self.window, self.me);

@@ -1,27 +1,26 @@
-//! The event queue: a heap of small entries ordered by time, then by the order in which they were
-//! made.
+//! The event queue: a heap of small entries, ordered by time and then by insertion.
 
 use super::Time;
 
-/// What happens, and to which message or rank.
+/// What is due, for a message or a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum EventType {
-    /// A message's head is at the first switch.
+    /// The head of a message reaches the first switch.
     Switch,
-    /// A bulk message's head is at the target's port.
+    /// The head of a bulk message reaches the target's port.
     Head,
-    /// A short message's last byte is at the target's port.
+    /// The last byte of a short message reaches the target's port.
     Arrive,
-    /// A message has its effect.
+    /// A message takes effect.
     Land,
-    /// A message's last byte has left.
+    /// The last byte of a message has left.
     Left,
     /// A message is acknowledged or answered.
     Done,
-    /// A rank may try again what was refused.
+    /// A refused rank may retry.
     Nudge,
-    /// The caller's own.
+    /// An alarm of the owner.
     Alarm,
 }
 
@@ -43,22 +42,22 @@ pub(super) struct ScheduledEvent {
     pub(super) kind: EventType,
     /// Message or rank.
     pub(super) subject: u32,
-    /// For the caller's own events.
+    /// Tag of an alarm.
     pub(super) tag: u32,
 }
 
 #[derive(Clone, Copy)]
 struct HeapEntry {
     at: Time,
-    /// Sequence number, and the kind in the lowest bits.
+    /// Sequence number; the type in the lowest bits.
     order: u64,
     subject: u32,
     tag: u32,
 }
 
 const TYPE_BITS: u32 = 3;
-/// Four children per entry: half the levels of a binary heap, and the children share a cache line
-/// or two.
+/// Four children per entry: half as many levels as a binary heap, and the children share one or two
+/// cache lines.
 const WIDTH: usize = 4;
 
 impl HeapEntry {
@@ -117,7 +116,7 @@ impl Queue {
         Some(ScheduledEvent { at: first.at, kind, subject: first.subject, tag: first.tag })
     }
 
-    /// Puts `entry` in the place of the first one.
+    /// Puts `entry` in the place of the first one and restores the order.
     #[inline]
     fn sift(&mut self, entry: HeapEntry) {
         let heap = &mut self.heap[..];

@@ -1,52 +1,50 @@
-//! Broken promises: what no transport may do. A checker that does not see them is none.
+//! Violations of the port's contract. They test the checkers: a checker must detect each of them.
 
 use super::Network;
 use crate::engine::Word;
 
-/// What goes wrong, contrary to what [`Port`](crate::engine::Port) promises.
+/// How the network violates the contract of [`Port`](crate::engine::Port).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// A signal is accepted and never seen.
+    /// A signal is accepted but never delivered.
     LoseSignal(Word),
-    /// A signal is seen one higher than it is.
+    /// A signal is delivered with a value that is one too high.
     RaiseSignal(Word),
-    /// A signal is seen when it is posted, before the operations that were posted before it.
+    /// A signal is delivered when it is posted, before earlier operations.
     Overtake(Word),
-    /// A word changes and its reader is not told.
+    /// A word changes and the change is not reported.
     LoseChange,
     /// An access to a lock word takes effect and is not answered.
     LoseAnswer,
-    /// A put or accumulate is told complete when it is posted.
+    /// A put or accumulate is reported complete when it is posted.
     EarlyFinish,
-    /// A put takes no effect.
+    /// A put has no effect.
     LosePut,
-    /// An accumulate takes effect twice.
+    /// An accumulate is applied twice.
     RepeatAccumulate,
-    /// The last byte that an operation with a shape writes is left out.
+    /// An operation with a shape does not write its last byte.
     CutShape,
-    /// An accumulate takes effect after the next one of its origin at its target.
+    /// An accumulate is applied after the next one of the same origin and target.
     DelayAccumulate,
-    /// An exchange on the tail of a lock queue finds it empty, whatever was there.
+    /// An exchange on the tail of a lock queue returns "empty", whatever was there.
     StaleTail,
-    /// A notification takes effect when it is posted, before the operations that were posted before
-    /// it.
+    /// A notification takes effect when it is posted, before earlier operations.
     EarlyNotification,
-    /// A notification is accepted and never counted.
+    /// A notification is accepted but never counted.
     LoseNotification,
     /// A notification is counted twice.
     RepeatNotification,
-    /// A tagged notification comes when it is posted, before the operations that were posted before
-    /// it.
+    /// A tagged notification arrives when it is posted, before earlier operations.
     EarlyTagged,
-    /// A tagged notification is accepted and never comes.
+    /// A tagged notification is accepted but never arrives.
     LoseTagged,
-    /// A tagged notification comes twice.
+    /// A tagged notification arrives twice.
     RepeatTagged,
-    /// A credit does not come back.
+    /// A credit is not returned.
     KeepCredit,
 }
 
-/// A fault at work.
+/// Draws the violations of a run.
 pub(super) struct ViolationInjector {
     fault: Violation,
     one_in: u32,
@@ -54,7 +52,7 @@ pub(super) struct ViolationInjector {
 }
 
 impl Network {
-    /// From now on this happens once in so many times in which it could.
+    /// From now on, every `one_in`-th opportunity on average violates the contract in this way.
     pub fn inject_violation(&mut self, fault: Violation, one_in: u32, seed: u64) {
         self.violation =
             Some(ViolationInjector { fault, one_in, rng: fastrand::Rng::with_seed(seed) });

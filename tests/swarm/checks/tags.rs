@@ -21,7 +21,7 @@ fn accepts(wanted: Wanted, arrival: Arrival) -> bool {
 /// One start of an expectation.
 #[derive(Debug)]
 struct Start {
-    place: Slot,
+    slot: Slot,
     wanted: Wanted,
     expected: u64,
     matched: Vec<Arrival>,
@@ -79,14 +79,14 @@ impl Tags {
                     .or_default()
                     .push_back(op.disp as u32);
             }
-            Step::Expect { window, wanted, expected, place } => {
-                self.side(window, rank).made.insert(place, (wanted, expected));
+            Step::Expect { window, wanted, expected, slot } => {
+                self.side(window, rank).made.insert(slot, (wanted, expected));
             }
-            Step::StartExpecting { window, place } => {
+            Step::StartExpecting { window, slot } => {
                 let side = self.side(window, rank);
-                let (wanted, expected) = side.made[&place];
+                let (wanted, expected) = side.made[&slot];
                 let mut start =
-                    Start { place, wanted, expected, matched: Vec::new(), settled: false };
+                    Start { slot, wanted, expected, matched: Vec::new(), settled: false };
                 side.unexpected.retain(|arrival| {
                     let takes = !start.is_met() && accepts(wanted, *arrival);
                     if takes {
@@ -96,12 +96,12 @@ impl Tags {
                 });
                 side.starts.push(start);
             }
-            Step::Abandon { window, place } => {
+            Step::Abandon { window, slot } => {
                 let side = self.side(window, rank);
-                side.made.remove(&place);
+                side.made.remove(&slot);
                 side.starts
                     .iter_mut()
-                    .filter(|start| start.place == place)
+                    .filter(|start| start.slot == slot)
                     .for_each(|start| start.settled = true);
             }
             _ => {}
@@ -131,16 +131,16 @@ impl Tags {
     }
 
     /// An engine tells that an expectation is met, and the last that it has taken.
-    pub fn met(&mut self, window: u32, rank: Rank, place: Slot, last: Arrival) {
+    pub fn met(&mut self, window: u32, rank: Rank, slot: Slot, last: Arrival) {
         let start = self
             .side(window, rank)
             .starts
             .iter_mut()
-            .find(|start| start.place == place && !start.settled);
+            .find(|start| start.slot == slot && !start.settled);
         let start = start.expect("what is waited for was started");
         assert!(
             start.is_met() && start.matched.last() == Some(&last),
-            "[match] the expectation in place {place} of rank {rank} in window {window} is met with {last:?}, and should have taken {start:?}"
+            "[match] the expectation in slot {slot} of rank {rank} in window {window} is met with {last:?}, and should have taken {start:?}"
         );
         start.settled = true;
     }
