@@ -1,4 +1,4 @@
-//! LU and transactions: the schedules in C, run by engines on the network.
+//! LU and transactions: the C schedules, run by engines on the simulated network.
 
 use mpix_rma::engine::ReorderFlags;
 use mpix_rma::sim::*;
@@ -7,8 +7,8 @@ use mpix_rma::transport::sim::{Carry, FaultInjection, US};
 const SERIES: [(Series, bool); 3] =
     [(Series::Blocking, false), (Series::Nonblocking, false), (Series::Nonblocking, true)];
 
-/// Runs transactions with bytes and checks the sums, balances 0 and two updates per transaction,
-/// and what audits saw.
+/// Runs transactions with bytes, and checks the sums, the balances, two updates per transaction,
+/// and the audits.
 fn conserved(
     ranks: u32,
     series: Series,
@@ -61,7 +61,8 @@ fn conserved(
     assert_eq!((balance, updates), (0, 2 * ((count * u64::from(ranks)).cast_signed() - audits)));
 }
 
-/// Exclusive locks exclude, and nothing is lost, in every series, near and far.
+/// Exclusive locks exclude each other and no update is lost, in every series, within and between
+/// nodes.
 #[test]
 fn transactions_conserve_their_sums() {
     for (series, reorder) in SERIES {
@@ -71,9 +72,9 @@ fn transactions_conserve_their_sums() {
     }
 }
 
-/// The same with everything late, in bursts, refused, and slow.
+/// The same with injected delays, bursts, refusals, and slow ranks.
 #[test]
-fn transactions_conserve_their_sums_in_disorder() {
+fn transactions_conserve_their_sums_under_injected_faults() {
     for seed in 0..12 {
         let faults = FaultInjection {
             seed,
@@ -91,8 +92,7 @@ fn transactions_conserve_their_sums_in_disorder() {
     }
 }
 
-/// LU ends in every form; where there is computing to hide behind, the nonblocking series is
-/// faster.
+/// LU ends in every series. The nonblocking series is faster where it can overlap computation.
 #[test]
 fn lu_is_faster_where_nothing_blocks() {
     let machine = profile("qdr-2014").unwrap();
@@ -107,9 +107,9 @@ fn lu_is_faster_where_nothing_blocks() {
     }
 }
 
-/// Wrong options are told in the schedule's words.
+/// Invalid options are rejected with the schedule's own message.
 #[test]
-fn a_wrong_schedule_says_what_is_wrong() {
+fn invalid_options_are_rejected_with_a_reason() {
     let machine = profile("qdr-2014").unwrap();
     assert_eq!(
         applications::lu(&machine, false, 2, (0, 1, false), Series::Blocking).unwrap_err(),

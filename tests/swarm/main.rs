@@ -1,7 +1,7 @@
-//! Random legal programs on the production engine, over a simulated network at its worst, under one
-//! checker per property.
+//! Random legal programs on the production engine, over a simulated network with injected faults,
+//! with one checker per property.
 //!
-//! `make swarm SEEDS=n` runs seeds 1 to n; `make swarm SEED=n` one of them, and prints its program
+//! `make swarm SEEDS=n` runs seeds 1 to n. `make swarm SEED=n` runs one seed and prints its program
 //! and the end of its trace.
 //!
 //! | property | checker |
@@ -44,7 +44,7 @@ use mpix_rma::transport::sim::Violation;
 
 use run::{Case, Failure, catch_panics, run, shrink};
 
-/// Run by default, from seed 1 on.
+/// Number of programs by default, starting with seed 1.
 const PROGRAMS: u64 = 10_000;
 /// Lines of the trace that a replay prints.
 const TAIL: usize = 400;
@@ -66,60 +66,60 @@ struct Sums {
     calls: u64,
     events: u64,
     refusals: u64,
-    /// How much of its bound a program has taken, and which.
+    /// The largest fraction of its time bound that a program needed, and its seed.
     closest: (f64, u64),
     coverage: BTreeMap<&'static str, u64>,
 }
 
-/// Runs seeds on all processors until one violates: the first that did.
+/// Runs seeds on all processors. Returns the first that failed.
 fn sweep(first: u64, programs: u64, broken: settings::Broken) -> (Sums, Option<(Case, Failure)>) {
     let (next, last) = (AtomicU64::new(first), first + programs);
     let failed = AtomicU64::new(u64::MAX);
     let found: Mutex<BTreeMap<u64, Failure>> = Mutex::default();
     let sums: Mutex<Sums> = Mutex::default();
-    let work = || {
-        let mut own = Sums::default();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= last || seed > failed.load(Ordering::Relaxed) {
-                break;
-            }
-            if broken.is_none() && seed.is_multiple_of(100_000) {
-                println!("seed {seed}");
-            }
-            match run(&Case { broken, ..case(seed) }, None) {
-                Ok(fine) => {
-                    own.programs += 1;
-                    own.calls += fine.report.calls;
-                    own.events += fine.report.stats.events;
-                    own.refusals += fine.report.stats.refusals;
-                    let taken = fine.report.end as f64 / fine.bound as f64;
-                    if taken > own.closest.0 {
-                        own.closest = (taken, seed);
+    let work =
+        || {
+            let mut own = Sums::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= last || seed > failed.load(Ordering::Relaxed) {
+                    break;
+                }
+                if broken.is_none() && seed.is_multiple_of(100_000) {
+                    println!("seed {seed}");
+                }
+                match run(&Case { broken, ..case(seed) }, None) {
+                    Ok(success) => {
+                        own.programs += 1;
+                        own.calls += success.report.calls;
+                        own.events += success.report.stats.events;
+                        own.refusals += success.report.stats.refusals;
+                        let taken = success.report.end as f64 / success.bound as f64;
+                        if taken > own.closest.0 {
+                            own.closest = (taken, seed);
+                        }
+                        success.program.coverage.iter().for_each(|(what, count)| {
+                            *own.coverage.entry(what).or_insert(0) += count
+                        });
                     }
-                    fine.program
-                        .coverage
-                        .iter()
-                        .for_each(|(what, count)| *own.coverage.entry(what).or_insert(0) += count);
-                }
-                Err(failure) => {
-                    failed.fetch_min(seed, Ordering::Relaxed);
-                    found.lock().expect("no panic holds it").insert(seed, failure);
+                    Err(failure) => {
+                        failed.fetch_min(seed, Ordering::Relaxed);
+                        found.lock().expect("no panic holds it").insert(seed, failure);
+                    }
                 }
             }
-        }
-        let mut sums = sums.lock().expect("no panic holds it");
-        sums.programs += own.programs;
-        sums.calls += own.calls;
-        sums.events += own.events;
-        sums.refusals += own.refusals;
-        if own.closest.0 > sums.closest.0 {
-            sums.closest = own.closest;
-        }
-        own.coverage
-            .into_iter()
-            .for_each(|(what, count)| *sums.coverage.entry(what).or_insert(0) += count);
-    };
+            let mut sums = sums.lock().expect("no panic holds it");
+            sums.programs += own.programs;
+            sums.calls += own.calls;
+            sums.events += own.events;
+            sums.refusals += own.refusals;
+            if own.closest.0 > sums.closest.0 {
+                sums.closest = own.closest;
+            }
+            own.coverage
+                .into_iter()
+                .for_each(|(what, count)| *sums.coverage.entry(what).or_insert(0) += count);
+        };
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let first = found.into_inner().expect("no panic holds it").pop_first();
@@ -133,7 +133,7 @@ fn replay_command(case: &Case) -> String {
     format!("make swarm SEED={}{skip}", case.seed)
 }
 
-/// Runs one case and prints everything about it.
+/// Runs one case and prints its program and trace.
 fn replay(case: &Case) {
     let program = generator::generate(case.seed, &case.skip);
     println!("{program}\n{:#?}", settings::settings_of(case.seed, &program));
@@ -143,7 +143,7 @@ fn replay(case: &Case) {
         println!("{line}");
     }
     match result {
-        Ok(fine) => println!("seed {} is fine: {:?}", case.seed, fine.report),
+        Ok(success) => println!("seed {} is success: {:?}", case.seed, success.report),
         Err(failure) => panic!("seed {}: {}", case.seed, failure.text),
     }
 }
@@ -191,20 +191,20 @@ fn legal_programs_keep_every_rule() {
     }
 }
 
-/// The same seed gives the same run.
+/// Equal seeds give equal runs.
 #[test]
-fn a_seed_runs_twice_alike() {
+fn equal_seeds_give_equal_runs() {
     catch_panics();
     for seed in [7, 77, 777, 7777] {
         let report =
-            || run(&case(seed), None).map(|fine| fine.report).map_err(|failure| failure.text);
+            || run(&case(seed), None).map(|success| success.report).map_err(|failure| failure.text);
         assert_eq!(report(), report());
     }
 }
 
-/// A transport that breaks a promise is found out: the checkers can fail.
+/// The checkers detect every violation of the port's contract.
 #[test]
-fn broken_promises_are_seen() {
+fn every_contract_violation_is_detected() {
     catch_panics();
     let faults = [
         (Violation::LoseSignal(Word::Grant), "liveness"),
@@ -233,7 +233,7 @@ fn broken_promises_are_seen() {
     for (fault, class) in faults {
         let (_, found) = sweep(1, PROGRAMS, Some((fault, 10)));
         let (case, failure) =
-            found.unwrap_or_else(|| panic!("{fault:?} is not seen in {PROGRAMS} programs"));
+            found.unwrap_or_else(|| panic!("{fault:?} was not detected in {PROGRAMS} programs"));
         println!("{fault:?}: seed {}, {}", case.seed, failure.class);
         assert!(
             class.split(' ').any(|class| class == failure.class),
