@@ -1,4 +1,4 @@
-//! What a window says it waits for [EP-10]: whoever reads the log must learn whom to look at.
+//! The log of a long wait names the ranks that the window waits for [EP-10].
 
 use mpix_rma::engine::*;
 
@@ -12,7 +12,7 @@ fn says(w: &World, me: Rank, words: &[&str]) {
 }
 
 #[test]
-fn ep10_a_wait_names_whom_it_waits_for() {
+fn ep10_the_log_names_the_ranks_waited_for() {
     let mut w = World::new(3);
     w.rank(0).start(&[1]);
     w.put(0, 1, 0, &[1]);
@@ -37,7 +37,7 @@ fn ep10_a_wait_names_whom_it_waits_for() {
 }
 
 #[test]
-fn ep10_a_wait_for_a_fence_or_a_lock_names_it() {
+fn ep10_the_log_names_a_fence_or_lock_waited_for() {
     let mut w = World::new(2);
     w.rank(0).fence();
     w.drive();

@@ -345,7 +345,7 @@ impl Watch for Watcher {
 
     fn after(&mut self, rank: Rank, windows: &mut dyn Iterator<Item = &Window>, net: &mut Network) {
         self.look(net);
-        self.models.iter_mut().for_each(Model::settle_late);
+        self.models.iter_mut().for_each(Model::check_postponed);
         for (window, engine) in (0..).zip(windows) {
             self.check_locks(rank, window, engine);
         }
