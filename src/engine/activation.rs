@@ -59,13 +59,13 @@ fn may_overtake(flags: ReorderFlags, earlier: ReorderClass, later: ReorderClass)
 /// Closed epochs that may be incomplete, per class in the order of closing. Only the front of each
 /// queue is inspected, so the predicate's cost does not depend on the number of pending epochs.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct ClosedEpochs {
     closed: [VecDeque<(u64, Key)>; CLASSES.len()],
 }
 
-impl Ledger {
+impl ClosedEpochs {
     pub(super) fn new() -> Self {
-        Ledger { closed: std::array::from_fn(|_| VecDeque::new()) }
+        ClosedEpochs { closed: std::array::from_fn(|_| VecDeque::new()) }
     }
 
     /// Records that `epoch` was closed, by the window's `closing`-th closing call.
@@ -109,7 +109,7 @@ pub(super) enum BlockedBy {
     SameTarget,
 }
 
-/// May `epoch`, the oldest deferred one [EP-4], be activated? Call [`Ledger::drop_completed`]
+/// May `epoch`, the oldest deferred one [EP-4], be activated? Call [`ClosedEpochs::drop_completed`]
 /// first.
 ///
 /// Every earlier incomplete epoch is active. An epoch that was closed after `epoch` was opened
@@ -117,13 +117,13 @@ pub(super) enum BlockedBy {
 /// a flag relaxes that class.
 pub(super) fn may_activate(
     epoch: &Epoch,
-    ledger: &Ledger,
+    closed_epochs: &ClosedEpochs,
     peers: &Peers,
     flags: ReorderFlags,
 ) -> Activation {
     let class = ReorderClass::of(epoch.kind);
     for earlier in CLASSES {
-        if let Some((closing, _)) = ledger.closed[earlier as usize].front()
+        if let Some((closing, _)) = closed_epochs.closed[earlier as usize].front()
             && *closing <= epoch.opened_at
             && !may_overtake(flags, earlier, class)
         {
@@ -141,68 +141,4 @@ pub(super) fn may_activate(
 /// True if a lock epoch on this target is active or still releasing.
 pub(super) fn has_lock_active(peers: &Peers, target: Rank) -> bool {
     peers.find(target).is_some_and(|peer| peer.lock_active.is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALL: ReorderFlags = ReorderFlags {
-        access_after_access: true,
-        access_after_exposure: true,
-        exposure_after_exposure: true,
-        exposure_after_access: true,
-    };
-
-    /// [AC-2]: with every flag on, exactly these pairs stay in order.
-    #[test]
-    fn no_flag_relaxes_a_fence_a_lock_all_or_an_exposure_and_a_lock_on_self() {
-        for earlier in CLASSES {
-            for later in CLASSES {
-                let never = [earlier, later]
-                    .iter()
-                    .any(|c| matches!(c, ReorderClass::Fence | ReorderClass::LockAll))
-                    || matches!(
-                        (earlier, later),
-                        (ReorderClass::Exposure, ReorderClass::OwnLock)
-                            | (ReorderClass::OwnLock, ReorderClass::Exposure)
-                    );
-                assert_eq!(may_overtake(ALL, earlier, later), !never, "{earlier:?} then {later:?}");
-                assert!(!may_overtake(ReorderFlags::default(), earlier, later));
-            }
-        }
-    }
-
-    /// [AC-1]: each flag relaxes its own pair of kinds only.
-    #[test]
-    fn each_flag_relaxes_its_own_pair() {
-        let off = ReorderFlags::default();
-        let pairs = [
-            (
-                ReorderFlags { access_after_access: true, ..off },
-                ReorderClass::Access,
-                ReorderClass::Lock,
-            ),
-            (
-                ReorderFlags { access_after_exposure: true, ..off },
-                ReorderClass::Exposure,
-                ReorderClass::Access,
-            ),
-            (
-                ReorderFlags { exposure_after_exposure: true, ..off },
-                ReorderClass::Exposure,
-                ReorderClass::Exposure,
-            ),
-            (
-                ReorderFlags { exposure_after_access: true, ..off },
-                ReorderClass::Access,
-                ReorderClass::Exposure,
-            ),
-        ];
-        for (i, (flags, _, _)) in pairs.iter().enumerate() {
-            for (j, (_, earlier, later)) in pairs.iter().enumerate() {
-                assert_eq!(may_overtake(*flags, *earlier, *later), i == j);
-            }
-        }
-    }
 }

@@ -259,21 +259,21 @@ impl Window {
         self.route = None;
         self.closings += 1;
         self.closed_incomplete += 1;
-        let held = &mut self.epochs[epoch];
-        held.closed = true;
-        if held.granted && held.is_passive() {
+        let entry = &mut self.epochs[epoch];
+        entry.closed = true;
+        if entry.granted && entry.is_passive() {
             self.open_locks_held -= 1;
         }
         self.try_complete(port, epoch);
-        if let Some(held) = self.epochs.get(epoch) {
-            self.ledger.close(ReorderClass::of(held.kind), self.closings, epoch);
+        if let Some(entry) = self.epochs.get(epoch) {
+            self.closed_epochs.close(ReorderClass::of(entry.kind), self.closings, epoch);
         }
         self.run(port);
         match self.epochs.get_mut(epoch) {
             None => Outcome::Complete,
-            Some(held) => {
+            Some(entry) => {
                 let request = self.requests.open();
-                held.request = Some(request);
+                entry.request = Some(request);
                 Outcome::Pending(request)
             }
         }
@@ -335,18 +335,19 @@ impl Window {
 
     /// Makes the flush wait for the leg's outstanding operations, if there are any.
     fn stamp(&mut self, epoch: Key, leg: u32, stage: FlushStage, flush: &mut Option<Key>) {
-        let held = &self.epochs[epoch].legs[leg];
+        let entry = &self.epochs[epoch].legs[leg];
         let outstanding = match stage {
-            FlushStage::Local => held.local,
-            FlushStage::Remote => held.remote,
+            FlushStage::Local => entry.local,
+            FlushStage::Remote => entry.remote,
         };
         if outstanding == 0 {
             return;
         }
         let flush = self.add_flush_dependency(flush);
-        let held = &mut self.epochs[epoch].legs[leg];
-        let (local, remote) = (held.local, held.remote);
-        let ages = held.ages.get_or_insert_with(|| Box::new([Ages::new(local), Ages::new(remote)]));
+        let entry = &mut self.epochs[epoch].legs[leg];
+        let (local, remote) = (entry.local, entry.remote);
+        let ages =
+            entry.ages.get_or_insert_with(|| Box::new([Ages::new(local), Ages::new(remote)]));
         ages[stage as usize].stamp(flush);
     }
 }

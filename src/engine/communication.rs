@@ -93,13 +93,13 @@ impl Window {
 
     /// Caches the route to `target` in an epoch. `None` if the epoch does not cover the target.
     fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
-        let held = &mut self.epochs[epoch];
-        let leg = match held.kind {
-            EpochKind::Access => held.legs.find(target)?,
-            _ => held.leg_to(target),
+        let entry = &mut self.epochs[epoch];
+        let leg = match entry.kind {
+            EpochKind::Access => entry.legs.find(target)?,
+            _ => entry.leg_to(target),
         };
-        let held = &held.legs[leg];
-        let direct = held.granted && held.head == NIL;
+        let entry = &entry.legs[leg];
+        let direct = entry.granted && entry.head == NIL;
         self.route = Some(Route { target, epoch, leg, direct });
         self.route
     }
@@ -165,12 +165,12 @@ impl Window {
         }
         let local_done = answer == Posted::Local;
         let request = (wants_request && !local_done).then(|| self.requests.open());
-        let held = &mut self.epochs[epoch];
-        held.outstanding += 1;
-        let held = &mut held.legs[leg];
-        held.remote += 1;
-        held.local += u32::from(!local_done);
-        let (age_local, age_remote) = match &mut held.ages {
+        let entry = &mut self.epochs[epoch];
+        entry.outstanding += 1;
+        let entry = &mut entry.legs[leg];
+        entry.remote += 1;
+        entry.local += u32::from(!local_done);
+        let (age_local, age_remote) = match &mut entry.ages {
             None => (0, 0),
             Some(ages) => (if local_done { 0 } else { ages[0].issue() }, ages[1].issue()),
         };
@@ -190,15 +190,15 @@ impl Window {
     }
 
     fn enqueue(&mut self, epoch: Key, leg: u32, record: u32) {
-        let held = &mut self.epochs[epoch].legs[leg];
-        let tail = std::mem::replace(&mut held.tail, record);
-        if held.head == NIL {
-            held.head = record;
+        let entry = &mut self.epochs[epoch].legs[leg];
+        let tail = std::mem::replace(&mut entry.tail, record);
+        if entry.head == NIL {
+            entry.head = record;
         } else {
             self.records.set_next(tail, record);
         }
-        if held.granted && !held.stalled {
-            held.stalled = true;
+        if entry.granted && !entry.stalled {
+            entry.stalled = true;
             self.stalled.push((epoch, leg));
         }
         if let Some(route) = &mut self.route {
@@ -210,24 +210,24 @@ impl Window {
     /// Never completes the epoch.
     pub(super) fn post_queued(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
         loop {
-            let held = &mut self.epochs[epoch].legs[leg];
-            debug_assert!(held.granted);
-            let record = held.head;
+            let entry = &mut self.epochs[epoch].legs[leg];
+            debug_assert!(entry.granted);
+            let record = entry.head;
             if record == NIL {
-                held.tail = NIL;
-                held.stalled = false;
+                entry.tail = NIL;
+                entry.stalled = false;
                 return;
             }
             let op = self.records.op(record);
             let answer = port.post(&op, Ticket(record));
             if answer == Posted::NoResource {
-                if !held.stalled {
-                    held.stalled = true;
+                if !entry.stalled {
+                    entry.stalled = true;
                     self.stalled.push((epoch, leg));
                 }
                 return;
             }
-            held.head = self.records.next(record);
+            entry.head = self.records.next(record);
             self.state_changes += 1;
             self.route = None;
             match answer {
@@ -246,9 +246,9 @@ impl Window {
         }
         self.records.set_local_done(record);
         self.requests.complete_opt(account.request);
-        let held = &mut self.epochs[epoch].legs[leg];
-        held.local -= 1;
-        if let Some(ages) = &mut held.ages {
+        let entry = &mut self.epochs[epoch].legs[leg];
+        entry.local -= 1;
+        if let Some(ages) = &mut entry.ages {
             let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
             ages[0].retire(account.age_local, |flush| satisfied.push(flush));
             satisfied.into_iter().for_each(|flush| self.resolve_flush_dependency(flush));
@@ -260,17 +260,17 @@ impl Window {
         self.retire_local(epoch, leg, record);
         let account = self.records.account(record);
         self.records.remove(record);
-        let held = &mut self.epochs[epoch];
-        held.outstanding -= 1;
-        let held = &mut held.legs[leg];
-        held.remote -= 1;
-        if let Some(ages) = &mut held.ages {
+        let entry = &mut self.epochs[epoch];
+        entry.outstanding -= 1;
+        let entry = &mut entry.legs[leg];
+        entry.remote -= 1;
+        if let Some(ages) = &mut entry.ages {
             let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
             ages[1].retire(account.age_remote, |flush| satisfied.push(flush));
-            if held.remote == 0 {
+            if entry.remote == 0 {
                 // No operation is outstanding, so no flush waits here. The next flush that has to
                 // wait makes new ages.
-                held.ages = None;
+                entry.ages = None;
             }
             satisfied.into_iter().for_each(|flush| self.resolve_flush_dependency(flush));
         }
@@ -278,10 +278,10 @@ impl Window {
 
     /// Removes a leg or a lock grant that the flush waits for. The last one completes the flush.
     pub(super) fn resolve_flush_dependency(&mut self, flush: Key) {
-        let held = &mut self.flushes[flush];
-        held.remaining -= 1;
-        if held.remaining == 0 {
-            let request = held.request;
+        let entry = &mut self.flushes[flush];
+        entry.remaining -= 1;
+        if entry.remaining == 0 {
+            let request = entry.request;
             self.flushes.remove(flush);
             self.requests.complete(request);
         }

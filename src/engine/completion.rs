@@ -22,8 +22,13 @@ impl Window {
     fn run_deferred(&mut self, port: &mut impl Port) {
         while std::mem::take(&mut self.recheck) {
             while let Some(&epoch) = self.deferred.front() {
-                self.ledger.drop_completed(&self.epochs);
-                match may_activate(&self.epochs[epoch], &self.ledger, &self.peers, self.flags) {
+                self.closed_epochs.drop_completed(&self.epochs);
+                match may_activate(
+                    &self.epochs[epoch],
+                    &self.closed_epochs,
+                    &self.peers,
+                    self.flags,
+                ) {
                     Activation::Ready => {
                         self.deferred.pop_front();
                         self.activate(port, epoch);
@@ -38,29 +43,29 @@ impl Window {
     /// Activates an epoch and replays its recorded calls, the closing call included.
     pub(super) fn activate(&mut self, port: &mut impl Port, epoch: Key) {
         self.state_changes += 1;
-        let held = &mut self.epochs[epoch];
-        debug_assert_eq!(held.state, EpochState::Deferred);
-        held.state = EpochState::Active;
-        match held.kind {
+        let entry = &mut self.epochs[epoch];
+        debug_assert_eq!(entry.state, EpochState::Deferred);
+        entry.state = EpochState::Active;
+        match entry.kind {
             EpochKind::Access => self.activate_access(port, epoch),
             EpochKind::Exposure => self.activate_exposure(port, epoch),
             EpochKind::Fence => self.grant(port, epoch),
             EpochKind::Lock { target, nocheck, .. } => {
                 self.peers.of(target).lock_active = Some(epoch);
                 if nocheck {
-                    held.locking = LockState::Unchecked;
+                    entry.locking = LockState::Unchecked;
                     self.grant(port, epoch);
                 } else {
                     self.request_lock(port, epoch);
                 }
             }
             EpochKind::LockAll { nocheck: true } => {
-                held.locking = LockState::Unchecked;
+                entry.locking = LockState::Unchecked;
                 self.grant(port, epoch);
             }
             EpochKind::LockAll { nocheck: false } => self.request_lock_all(port, epoch),
         }
-        if self.epochs.get(epoch).is_some_and(|held| held.closed) {
+        if self.epochs.get(epoch).is_some_and(|entry| entry.closed) {
             self.try_complete(port, epoch);
         }
     }
@@ -86,9 +91,9 @@ impl Window {
                 }
                 peer.access_waiters.push_back(AccessWaiter { access, epoch });
             }
-            let held = self.leg(epoch, leg);
-            held.access = access;
-            held.granted = granted;
+            let entry = self.leg(epoch, leg);
+            entry.access = access;
+            entry.granted = granted;
             if granted {
                 self.post_queued(port, epoch, leg);
             }
@@ -123,13 +128,13 @@ impl Window {
     pub(super) fn grant(&mut self, port: &mut impl Port, epoch: Key) {
         self.state_changes += 1;
         self.route = None;
-        let held = &mut self.epochs[epoch];
-        held.granted = true;
-        if held.is_passive() && !held.closed {
+        let entry = &mut self.epochs[epoch];
+        entry.granted = true;
+        if entry.is_passive() && !entry.closed {
             self.open_locks_held += 1;
         }
-        if !held.flushes_for_grant.is_empty() {
-            for flush in std::mem::take(&mut held.flushes_for_grant) {
+        if !entry.flushes_for_grant.is_empty() {
+            for flush in std::mem::take(&mut entry.flushes_for_grant) {
                 self.resolve_flush_dependency(flush);
             }
         }
@@ -143,7 +148,7 @@ impl Window {
     pub(super) fn grant_leg(&mut self, port: &mut impl Port, epoch: Key, target: Rank) {
         // An epoch without operations to this target may have ended already: its done needs no
         // grant.
-        let Some(leg) = self.epochs.get(epoch).and_then(|held| held.legs.find(target)) else {
+        let Some(leg) = self.epochs.get(epoch).and_then(|entry| entry.legs.find(target)) else {
             return;
         };
         self.state_changes += 1;
@@ -155,28 +160,28 @@ impl Window {
 
     /// Moves a closed epoch as far towards completion as possible.
     pub(super) fn try_complete(&mut self, port: &mut impl Port, epoch: Key) {
-        let held = &self.epochs[epoch];
-        debug_assert!(held.closed);
-        if held.state == EpochState::Deferred {
+        let entry = &self.epochs[epoch];
+        debug_assert!(entry.closed);
+        if entry.state == EpochState::Deferred {
             return;
         }
-        match held.kind {
-            EpochKind::Access if held.awaited == 0 => self.end_access(epoch),
+        match entry.kind {
+            EpochKind::Access if entry.awaited == 0 => self.end_access(epoch),
             EpochKind::Access => {
-                for leg in 0..held.legs.len() {
+                for leg in 0..entry.legs.len() {
                     if self.epochs.get(epoch).is_some() {
                         self.try_finish_leg(port, epoch, leg);
                     }
                 }
             }
-            EpochKind::Exposure if held.awaited == 0 => self.end_epoch(epoch),
+            EpochKind::Exposure if entry.awaited == 0 => self.end_epoch(epoch),
             EpochKind::Lock { .. } | EpochKind::LockAll { .. }
-                if held.granted && held.outstanding == 0 =>
+                if entry.granted && entry.outstanding == 0 =>
             {
                 self.unlock_now(port, epoch);
                 self.end_epoch(epoch);
             }
-            EpochKind::Fence if held.outstanding == 0 => {
+            EpochKind::Fence if entry.outstanding == 0 => {
                 self.fences += 1;
                 debug_assert!(self.barrier.is_none(), "fence epochs complete one by one");
                 self.barrier = Some(Barrier::new(epoch, self.fences));
@@ -188,17 +193,17 @@ impl Window {
 
     /// Sends the done of a leg, or completes the epoch, if the leg's operations allow it.
     pub(super) fn try_finish_leg<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
-        let held = &mut self.epochs[epoch];
-        if !held.closed || held.state == EpochState::Deferred {
+        let entry = &mut self.epochs[epoch];
+        if !entry.closed || entry.state == EpochState::Deferred {
             return;
         }
-        if held.kind != EpochKind::Access {
-            if held.outstanding == 0 {
+        if entry.kind != EpochKind::Access {
+            if entry.outstanding == 0 {
                 self.try_complete(port, epoch);
             }
             return;
         }
-        let leg = &mut held.legs[leg];
+        let leg = &mut entry.legs[leg];
         if leg.finished {
             return self.end_access(epoch);
         }
@@ -240,8 +245,8 @@ impl Window {
 
     /// Ends a closed access epoch once its dones are sent and its operations are complete.
     fn end_access(&mut self, epoch: Key) {
-        let held = &self.epochs[epoch];
-        if held.awaited == 0 && held.outstanding == 0 {
+        let entry = &self.epochs[epoch];
+        if entry.awaited == 0 && entry.outstanding == 0 {
             self.end_epoch(epoch);
         }
     }
@@ -285,19 +290,19 @@ impl Window {
 
     /// True if origins of the exposure epoch are not done.
     pub(super) fn awaits_origins(&self, epoch: Key) -> bool {
-        let held = &self.epochs[epoch];
-        held.state == EpochState::Deferred || held.awaited > 0
+        let entry = &self.epochs[epoch];
+        entry.state == EpochState::Deferred || entry.awaited > 0
     }
 
     /// Ends a closed epoch that is complete.
     fn end_epoch(&mut self, epoch: Key) {
-        let held = &self.epochs[epoch];
-        debug_assert!(held.closed && held.outstanding == 0 && held.flushes_for_grant.is_empty());
-        self.requests.complete_opt(held.request);
+        let entry = &self.epochs[epoch];
+        debug_assert!(entry.closed && entry.outstanding == 0 && entry.flushes_for_grant.is_empty());
+        self.requests.complete_opt(entry.request);
         self.epochs.remove(epoch);
         self.closed_incomplete -= 1;
         if self.closed_incomplete == 0 {
-            self.ledger.clear();
+            self.closed_epochs.clear();
         }
         self.recheck = !self.deferred.is_empty();
         self.state_changes += 1;

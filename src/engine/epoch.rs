@@ -57,7 +57,7 @@ pub(super) enum LockState {
 }
 
 /// One target of an epoch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Leg {
     pub(super) target: Rank,
     /// First and last operation of the leg's queue, in [`super::record::Records`].
@@ -80,18 +80,7 @@ pub(super) struct Leg {
 
 impl Leg {
     pub(super) fn new(target: Rank, granted: bool) -> Self {
-        Leg {
-            target,
-            head: NIL,
-            tail: NIL,
-            local: 0,
-            remote: 0,
-            access: 0,
-            granted,
-            finished: false,
-            stalled: false,
-            ages: None,
-        }
+        Leg { target, head: NIL, tail: NIL, granted, ..Leg::default() }
     }
 }
 

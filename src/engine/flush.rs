@@ -69,28 +69,3 @@ impl Ages {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::slab::Slab;
-
-    #[test]
-    fn a_flush_waits_for_older_calls_only() {
-        let mut keys = Slab::new();
-        let (first, second) = (keys.insert(()), keys.insert(()));
-        let mut ages = Ages::new(2);
-        ages.stamp(first);
-        let young = ages.issue();
-        ages.stamp(second);
-        let youngest = ages.issue();
-        let mut done = Vec::new();
-        ages.retire(youngest, |f| done.push(f));
-        ages.retire(0, |f| done.push(f));
-        ages.retire(young, |f| done.push(f));
-        assert_eq!(done, []);
-        ages.retire(0, |f| done.push(f));
-        assert_eq!(done, [first, second]);
-        assert_eq!(ages.ages.len(), 1);
-    }
-}

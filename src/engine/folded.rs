@@ -18,7 +18,7 @@ use super::window::{FenceView, Route, Window};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Folded {
     kind: EpochKind,
-    held: HeldLock,
+    lock: HeldLock,
 }
 
 impl Folded {
@@ -121,8 +121,8 @@ impl Window {
     }
 
     #[inline(always)]
-    fn fold(&mut self, kind: EpochKind, held: HeldLock) {
-        self.folded = Some(Folded { kind, held });
+    fn fold(&mut self, kind: EpochKind, lock: HeldLock) {
+        self.folded = Some(Folded { kind, lock });
         if let EpochKind::Lock { target, .. } = kind {
             self.peers.of(target).lock_active = Some(Key::NONE);
             self.route = Some(Route { target, epoch: Key::NONE, leg: 0, direct: true });
@@ -132,11 +132,11 @@ impl Window {
     /// Closes the folded epoch if `wanted` accepts it. False if nothing was done.
     #[inline(always)]
     fn close_folded(&mut self, port: &mut impl Port, wanted: impl FnOnce(&Folded) -> bool) -> bool {
-        let Some(Folded { held, .. }) = self.folded.take_if(|folded| wanted(folded)) else {
+        let Some(Folded { lock, .. }) = self.folded.take_if(|folded| wanted(folded)) else {
             return false;
         };
         self.route = None;
-        self.give_back(port, held);
+        self.release_lock(port, lock);
         true
     }
 
@@ -186,11 +186,11 @@ impl Window {
     #[inline(never)]
     fn unfolded(&mut self, folded: Folded) {
         let epoch = self.opened(folded.kind);
-        let held = &mut self.epochs[epoch];
-        held.granted = true;
-        held.locking = LockState::Held(folded.held);
-        if held.legs.len() > 0 {
-            held.legs[0].granted = true;
+        let entry = &mut self.epochs[epoch];
+        entry.granted = true;
+        entry.locking = LockState::Held(folded.lock);
+        if entry.legs.len() > 0 {
+            entry.legs[0].granted = true;
         }
         self.open_locks_held += 1;
     }

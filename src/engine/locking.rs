@@ -24,11 +24,8 @@ impl Window {
     /// Makes the request of an activated lock epoch, after those that wait at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
-        let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
-            unreachable!("a lock epoch")
-        };
-        if self.lock_gate.is_empty() && self.passes_gate(port, mode) {
-            self.enter_queue(port, epoch, target, mode);
+        if self.lock_gate.is_empty() && self.passes_gate(port, self.lock_of(epoch).1) {
+            self.enter_queue(port, epoch);
         } else {
             self.epochs[epoch].locking = LockState::Gate(None);
             self.lock_gate.push_back(epoch);
@@ -49,15 +46,12 @@ impl Window {
     /// activated [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
-            let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
-                unreachable!("only locks pass the gate")
-            };
             if self.epochs[epoch].lock_op_pending {
                 return;
             }
-            if self.passes_gate(port, mode) {
+            if self.passes_gate(port, self.lock_of(epoch).1) {
                 self.lock_gate.pop_front();
-                self.enter_queue(port, epoch, target, mode);
+                self.enter_queue(port, epoch);
                 continue;
             }
             self.read_intent(port, epoch);
@@ -81,15 +75,21 @@ impl Window {
         if served.wrapping_sub(awaited).cast_signed() < 0 {
             return;
         }
-        let EpochKind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
-            unreachable!("only locks pass the gate")
-        };
         debug_assert_eq!(self.lock_gate.front(), Some(&epoch));
         self.lock_gate.pop_front();
-        self.enter_queue(port, epoch, target, mode);
+        self.enter_queue(port, epoch);
     }
 
-    fn enter_queue(&mut self, port: &mut impl Port, epoch: Key, target: Rank, mode: LockMode) {
+    /// Target and mode of a lock epoch.
+    fn lock_of(&self, epoch: Key) -> (Rank, LockMode) {
+        match self.epochs[epoch].kind {
+            EpochKind::Lock { target, mode, .. } => (target, mode),
+            kind => unreachable!("{kind:?} has no single lock"),
+        }
+    }
+
+    fn enter_queue(&mut self, port: &mut impl Port, epoch: Key) {
+        let (target, mode) = self.lock_of(epoch);
         let request = self.next_request(target, mode);
         self.state_changes += 1;
         self.queue_up(port, epoch, request);
@@ -139,7 +139,7 @@ impl Window {
     pub(super) fn lock_granted(&mut self, port: &mut impl Port, target: Rank) {
         let Some(epoch) = self.peers.find(target).and_then(|peer| peer.lock_active) else { return };
         if let Some(LockState::Queued(request)) =
-            self.epochs.get(epoch).filter(|held| !held.lock_op_pending).map(|held| held.locking)
+            self.epochs.get(epoch).filter(|entry| !entry.lock_op_pending).map(|entry| entry.locking)
         {
             self.poll_turn(port, epoch, request);
         }
@@ -157,24 +157,28 @@ impl Window {
         match (turn, request.mode()) {
             (Turn::Waiting, _) => unreachable!("its turn has come"),
             (Turn::Granted { .. }, LockMode::Shared) => {
-                self.held(port, epoch, HeldLock::Shared(request))
+                self.lock_acquired(port, epoch, HeldLock::Shared(request))
             }
-            (Turn::Granted { inherited: true }, _) => {
-                self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Registered))
-            }
+            (Turn::Granted { inherited: true }, _) => self.lock_acquired(
+                port,
+                epoch,
+                HeldLock::Exclusive(request, ExclusiveRight::Registered),
+            ),
             (Turn::Granted { inherited: false }, LockMode::Exclusive) => {
-                self.claim(port, epoch, request)
+                self.acquire_right(port, epoch, request)
             }
         }
     }
 
     /// Gets the right for an exclusive lock that is first in its queue.
     #[inline(always)]
-    fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+    fn acquire_right(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         match self.licensing.acquire(port, epoch, request) {
-            Acquisition::InUse => {
-                self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Licensed))
-            }
+            Acquisition::InUse => self.lock_acquired(
+                port,
+                epoch,
+                HeldLock::Exclusive(request, ExclusiveRight::Licensed),
+            ),
             Acquisition::UseIdle => self.begin_use(port, epoch, request),
             Acquisition::Register(push) => self.register(port, epoch, request, push),
             Acquisition::Wait => self.epochs[epoch].lock_op_pending = true,
@@ -202,11 +206,11 @@ impl Window {
     ) {
         if begun {
             self.licensing.begun();
-            self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Licensed));
+            self.lock_acquired(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Licensed));
             self.licence_changed(port);
         } else {
             self.licence_changed(port);
-            self.claim(port, epoch, request);
+            self.acquire_right(port, epoch, request);
         }
     }
 
@@ -227,7 +231,7 @@ impl Window {
                 if right == ExclusiveRight::Licensed {
                     self.licensing.begun();
                 }
-                self.held(port, epoch, HeldLock::Exclusive(request, right));
+                self.lock_acquired(port, epoch, HeldLock::Exclusive(request, right));
             }
             RegisterOutcome::Draining => {
                 self.epochs[epoch].locking = LockState::Draining(request);
@@ -239,7 +243,7 @@ impl Window {
             self.licence_changed(port);
         }
         if claimed == RegisterOutcome::Revoked {
-            self.claim(port, epoch, request);
+            self.acquire_right(port, epoch, request);
         }
     }
 
@@ -248,7 +252,7 @@ impl Window {
     fn licence_changed(&mut self, port: &mut impl Port) {
         for (epoch, request) in self.licensing.changed() {
             self.epochs[epoch].lock_op_pending = false;
-            self.claim(port, epoch, request);
+            self.acquire_right(port, epoch, request);
         }
     }
 
@@ -263,14 +267,18 @@ impl Window {
         let result = self
             .attempt(port, LockOp::AwaitDrain(epoch, request), |mem| exclusion::is_drained(mem));
         if result == Some(true) {
-            self.held(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Registered));
+            self.lock_acquired(
+                port,
+                epoch,
+                HeldLock::Exclusive(request, ExclusiveRight::Registered),
+            );
         }
     }
 
     #[inline(always)]
-    fn held(&mut self, port: &mut impl Port, epoch: Key, held: HeldLock) {
+    fn lock_acquired(&mut self, port: &mut impl Port, epoch: Key, lock: HeldLock) {
         self.locks_awaited -= 1;
-        self.epochs[epoch].locking = LockState::Held(held);
+        self.epochs[epoch].locking = LockState::Held(lock);
         self.grant(port, epoch);
         if self.epochs[epoch].closed {
             self.try_complete(port, epoch);
@@ -292,7 +300,7 @@ impl Window {
     /// Continues after an attempt to start the lock_all of this epoch.
     pub(super) fn all_entered(&mut self, port: &mut impl Port, epoch: Key, entered: bool) {
         if entered {
-            return self.held(port, epoch, HeldLock::All);
+            return self.lock_acquired(port, epoch, HeldLock::All);
         }
         self.epochs[epoch].locking = LockState::AllWaiting;
         self.watch(epoch);
@@ -304,7 +312,7 @@ impl Window {
         loop {
             match self.attempt(port, LockOp::RetryAll(epoch), |mem| exclusion::retry_all(mem)) {
                 None | Some(RetryOutcome::Waiting) => return,
-                Some(RetryOutcome::Held) => return self.held(port, epoch, HeldLock::All),
+                Some(RetryOutcome::Held) => return self.lock_acquired(port, epoch, HeldLock::All),
                 Some(RetryOutcome::Revoked) => self.state_changes += 1,
             }
         }
@@ -326,17 +334,17 @@ impl Window {
             match self
                 .epochs
                 .get(epoch)
-                .filter(|held| !held.lock_op_pending)
-                .map(|held| held.locking)
+                .filter(|entry| !entry.lock_op_pending)
+                .map(|entry| entry.locking)
             {
                 Some(LockState::Queued(request)) => self.poll_turn(port, epoch, request),
                 Some(LockState::Draining(request)) => self.await_drain(port, epoch, request),
                 Some(LockState::AllWaiting) => self.retry_all(port, epoch),
                 _ => {}
             }
-            let waits = self.epochs.get(epoch).is_some_and(|held| {
+            let waits = self.epochs.get(epoch).is_some_and(|entry| {
                 matches!(
-                    held.locking,
+                    entry.locking,
                     LockState::Queued(_) | LockState::Draining(_) | LockState::AllWaiting
                 )
             });
@@ -344,8 +352,8 @@ impl Window {
                 at += 1;
             } else {
                 self.lock_watch.swap_remove(at);
-                if let Some(held) = self.epochs.get_mut(epoch) {
-                    held.watched = false;
+                if let Some(entry) = self.epochs.get_mut(epoch) {
+                    entry.watched = false;
                 }
             }
         }
@@ -354,7 +362,7 @@ impl Window {
     /// Releases the lock of an epoch. Sends nothing to the target [LK-2].
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
         match self.epochs[epoch].locking {
-            LockState::Held(held) => self.give_back(port, held),
+            LockState::Held(lock) => self.release_lock(port, lock),
             LockState::Unchecked => {
                 if let EpochKind::Lock { target, .. } = self.epochs[epoch].kind {
                     self.peers.of(target).lock_active = None;
@@ -366,8 +374,8 @@ impl Window {
 
     /// Releases what is held.
     #[inline(always)]
-    pub(super) fn give_back(&mut self, port: &mut impl Port, held: HeldLock) {
-        match held {
+    pub(super) fn release_lock(&mut self, port: &mut impl Port, lock: HeldLock) {
+        match lock {
             HeldLock::Shared(request) => self.release(port, request, None),
             HeldLock::Exclusive(request, right) => self.release(port, request, Some(right)),
             HeldLock::All => self.leave_all(port),

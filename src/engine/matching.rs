@@ -333,25 +333,25 @@ impl Matcher {
     /// Starts an idle expectation. It takes matching unclaimed notifications and waits for the
     /// rest.
     pub(super) fn start(&mut self, id: ExpectationId) -> ExpectationState {
-        let held = &mut self.expectations[key(id)];
-        debug_assert_eq!(held.standing, ExpectationState::Idle);
-        let group = &mut self.groups[held.group];
-        let mut missing = held.expected;
+        let entry = &mut self.expectations[key(id)];
+        debug_assert_eq!(entry.standing, ExpectationState::Idle);
+        let group = &mut self.groups[entry.group];
+        let mut missing = entry.expected;
         // If an equal expectation waits already, it has taken everything that matches.
         while missing > 0
             && group.started.is_empty()
             && let Some((arrival, taken)) = self.unexpected.take(group.wanted, missing)
         {
             missing -= taken;
-            held.standing = ExpectationState::Met(arrival);
+            entry.standing = ExpectationState::Met(arrival);
         }
         if missing > 0 {
-            held.standing = ExpectationState::Waiting(missing);
+            entry.standing = ExpectationState::Waiting(missing);
             self.starts += 1;
             group.started.push_back((self.starts, key(id)));
             self.started[class_of(group.wanted).0] += 1;
         }
-        held.standing
+        entry.standing
     }
 
     /// Matches a notification that has arrived.
@@ -370,14 +370,14 @@ impl Matcher {
         }
         let Some((_, class, group)) = earliest else { return self.unexpected.push(arrival) };
         let Some((_, expectation)) = self.groups[group].started.front().copied() else { return };
-        let held = &mut self.expectations[expectation];
-        match &mut held.standing {
+        let entry = &mut self.expectations[expectation];
+        match &mut entry.standing {
             ExpectationState::Waiting(missing) if *missing > 1 => *missing -= 1,
             standing => {
                 *standing = ExpectationState::Met(arrival);
                 self.groups[group].started.pop_front();
                 self.started[class] -= 1;
-                if held.abandoned {
+                if entry.abandoned {
                     self.remove(expectation);
                 }
             }
@@ -386,26 +386,26 @@ impl Matcher {
 
     /// Makes a met expectation idle.
     pub(super) fn make_idle(&mut self, id: ExpectationId) {
-        let held = &mut self.expectations[key(id)];
-        debug_assert!(matches!(held.standing, ExpectationState::Met(_)));
-        held.standing = ExpectationState::Idle;
+        let entry = &mut self.expectations[key(id)];
+        debug_assert!(matches!(entry.standing, ExpectationState::Met(_)));
+        entry.standing = ExpectationState::Idle;
     }
 
     /// Frees an expectation. One that waits is removed when it is met.
     pub(super) fn abandon(&mut self, id: ExpectationId) {
-        let held = &mut self.expectations[key(id)];
-        held.abandoned = true;
-        if !matches!(held.standing, ExpectationState::Waiting(_)) {
+        let entry = &mut self.expectations[key(id)];
+        entry.abandoned = true;
+        if !matches!(entry.standing, ExpectationState::Waiting(_)) {
             self.remove(key(id));
         }
     }
 
     fn remove(&mut self, expectation: Key) {
         let Some(Expectation { group, .. }) = self.expectations.take(expectation) else { return };
-        let held = &mut self.groups[group];
-        held.members -= 1;
-        if held.members == 0 {
-            let (class, key) = class_of(held.wanted);
+        let entry = &mut self.groups[group];
+        entry.members -= 1;
+        if entry.members == 0 {
+            let (class, key) = class_of(entry.wanted);
             self.groups_by_key[class].remove(&key);
             self.groups.remove(group);
         }
@@ -414,219 +414,5 @@ impl Matcher {
     /// The oldest unclaimed notification that matches `wanted`.
     pub(super) fn probe(&mut self, wanted: Wanted) -> Option<Arrival> {
         self.unexpected.first(wanted).map(|at| self.unexpected.runs[at as usize].arrival)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::Rank;
-
-    fn wanted(source: Option<Rank>, tag: Option<u32>) -> Wanted {
-        Wanted { source, tag }
-    }
-
-    fn arrival(source: Rank, tag: u32) -> Arrival {
-        Arrival { source, tag }
-    }
-
-    #[test]
-    fn what_came_first_is_taken_first() {
-        let mut m = Matcher::new();
-        for (source, tag) in [(1, 5), (2, 5), (1, 6), (1, 5)] {
-            m.arrived(arrival(source, tag));
-        }
-        let any = m.expect(wanted(None, None), 1);
-        let five = m.expect(wanted(None, Some(5)), 1);
-        let one = m.expect(wanted(Some(1), None), 2);
-        assert_eq!(m.start(five), ExpectationState::Met(arrival(1, 5)));
-        assert_eq!(m.start(one), ExpectationState::Met(arrival(1, 5)), "6, then 5");
-        assert_eq!(m.start(any), ExpectationState::Met(arrival(2, 5)));
-        assert_eq!(m.unexpected(), 0);
-    }
-
-    #[test]
-    fn who_was_started_first_is_served_first() {
-        let mut m = Matcher::new();
-        let any = m.expect(wanted(None, None), 1);
-        let exact = m.expect(wanted(Some(1), Some(5)), 2);
-        assert_eq!(m.start(exact), ExpectationState::Waiting(2));
-        assert_eq!(m.start(any), ExpectationState::Waiting(1));
-        m.arrived(arrival(1, 5));
-        assert_eq!(
-            (m.expectation_state(exact), m.expectation_state(any)),
-            (ExpectationState::Waiting(1), ExpectationState::Waiting(1))
-        );
-        m.arrived(arrival(1, 4));
-        assert_eq!(m.expectation_state(any), ExpectationState::Met(arrival(1, 4)));
-        m.arrived(arrival(1, 5));
-        assert_eq!(m.expectation_state(exact), ExpectationState::Met(arrival(1, 5)));
-        m.arrived(arrival(1, 5));
-        assert_eq!(m.unexpected(), 1);
-    }
-
-    /// An expectation is partly satisfied when an equal one is started behind it. The first keeps
-    /// its claim, and nothing is taken out of order.
-    #[test]
-    fn equal_expectations_stand_in_line() {
-        let mut m = Matcher::new();
-        let first = m.expect(wanted(None, Some(1)), 3);
-        let second = m.expect(wanted(None, Some(1)), 1);
-        m.start(first);
-        m.start(second);
-        for source in 0..3 {
-            m.arrived(arrival(source, 1));
-        }
-        assert_eq!(
-            (m.expectation_state(first), m.expectation_state(second)),
-            (ExpectationState::Met(arrival(2, 1)), ExpectationState::Waiting(1))
-        );
-        m.arrived(arrival(9, 1));
-        assert_eq!(m.expectation_state(second), ExpectationState::Met(arrival(9, 1)));
-    }
-
-    #[test]
-    fn an_abandoned_expectation_still_takes_what_it_waits_for() {
-        let mut m = Matcher::new();
-        let id = m.expect(wanted(Some(0), Some(0)), 2);
-        m.start(id);
-        m.arrived(arrival(0, 0));
-        m.abandon(id);
-        assert_eq!(m.waiting(), 1);
-        m.arrived(arrival(0, 0));
-        assert_eq!(
-            (m.waiting(), m.unexpected(), m.expectations.len(), m.groups.len()),
-            (0, 0, 0, 0)
-        );
-        m.arrived(arrival(0, 0));
-        assert_eq!(m.unexpected(), 1);
-    }
-
-    #[test]
-    fn a_flood_of_equal_notifications_is_one_entry_and_memory_returns() {
-        let mut m = Matcher::new();
-        for _ in 0..1_000_000 {
-            m.arrived(arrival(3, 7));
-        }
-        assert_eq!((m.unexpected.runs.len(), m.unexpected()), (1, 1_000_000));
-        for tag in 0..10_000 {
-            m.arrived(arrival(3, tag));
-        }
-        let all = m.expect(wanted(Some(3), None), 1_010_000);
-        assert_eq!(m.start(all), ExpectationState::Met(arrival(3, 9_999)));
-        assert_eq!((m.unexpected.runs.capacity(), m.unexpected()), (0, 0));
-    }
-
-    /// The reference: the same rules by linear search.
-    #[derive(Default)]
-    struct Naive {
-        unexpected: Vec<Arrival>,
-        /// Started expectations: number, filter, notifications missing.
-        started: Vec<(usize, Wanted, u64)>,
-        met: Vec<Option<Arrival>>,
-    }
-
-    fn accepts(wanted: Wanted, arrival: Arrival) -> bool {
-        wanted.source.is_none_or(|source| source == arrival.source)
-            && wanted.tag.is_none_or(|tag| tag == arrival.tag)
-    }
-
-    impl Naive {
-        fn arrived(&mut self, arrival: Arrival) {
-            let Some(at) = self.started.iter().position(|(_, wanted, _)| accepts(*wanted, arrival))
-            else {
-                return self.unexpected.push(arrival);
-            };
-            self.started[at].2 -= 1;
-            if self.started[at].2 == 0 {
-                self.met[self.started[at].0] = Some(arrival);
-                self.started.remove(at);
-            }
-        }
-        fn start(&mut self, number: usize, wanted: Wanted, mut missing: u64) {
-            while missing > 0
-                && let Some(at) =
-                    self.unexpected.iter().position(|arrival| accepts(wanted, *arrival))
-            {
-                missing -= 1;
-                self.met[number] = Some(self.unexpected.remove(at));
-            }
-            if missing > 0 {
-                self.met[number] = None;
-                self.started.push((number, wanted, missing));
-            }
-        }
-    }
-
-    #[test]
-    fn random_traffic_is_matched_as_by_searching_lists() {
-        for seed in 0..300 {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let (sources, tags, bias) = (rng.u32(1..6), rng.u32(1..6), rng.u32(1..8));
-            let mut m = Matcher::new();
-            let mut naive = Naive::default();
-            let mut ids: Vec<(ExpectationId, Wanted, u64)> = Vec::new();
-            for _ in 0..400 {
-                match rng.u32(0..10) {
-                    0 if ids.len() < 20 => {
-                        let wanted = wanted(
-                            rng.bool().then(|| rng.u32(0..sources)),
-                            rng.bool().then(|| rng.u32(0..tags)),
-                        );
-                        let expected = rng.u64(1..6);
-                        ids.push((m.expect(wanted, expected), wanted, expected));
-                        naive.met.push(None);
-                    }
-                    1..5 if !ids.is_empty() => {
-                        let number = rng.usize(0..ids.len());
-                        let (id, wanted, expected) = ids[number];
-                        match m.expectation_state(id) {
-                            ExpectationState::Waiting(_) => {}
-                            standing => {
-                                if let ExpectationState::Met(_) = standing {
-                                    m.make_idle(id);
-                                }
-                                m.start(id);
-                                naive.start(number, wanted, expected);
-                            }
-                        }
-                    }
-                    5 => {
-                        let wanted = wanted(
-                            rng.bool().then(|| rng.u32(0..sources)),
-                            rng.bool().then(|| rng.u32(0..tags)),
-                        );
-                        assert_eq!(
-                            m.probe(wanted),
-                            naive
-                                .unexpected
-                                .iter()
-                                .copied()
-                                .find(|arrival| accepts(wanted, *arrival))
-                        );
-                    }
-                    _ => {
-                        for _ in 0..rng.u32(0..bias) {
-                            let arrival = arrival(rng.u32(0..sources), rng.u32(0..tags));
-                            m.arrived(arrival);
-                            naive.arrived(arrival);
-                        }
-                    }
-                }
-                for (number, (id, ..)) in ids.iter().enumerate() {
-                    let met = match m.expectation_state(*id) {
-                        ExpectationState::Met(arrival) => Some(arrival),
-                        ExpectationState::Waiting(missing) => {
-                            let here = naive.started.iter().find(|(other, ..)| *other == number);
-                            assert_eq!(here.map(|(.., left)| *left), Some(missing), "seed {seed}");
-                            None
-                        }
-                        ExpectationState::Idle => naive.met[number],
-                    };
-                    assert_eq!(met, naive.met[number], "seed {seed}");
-                }
-                assert_eq!(m.unexpected() as usize, naive.unexpected.len(), "seed {seed}");
-            }
-        }
     }
 }

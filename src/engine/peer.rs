@@ -23,7 +23,7 @@ pub(super) struct ExposureWaiter {
 }
 
 /// One peer. Only start and post epochs use ω [MA-1]; locks have words of their own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) rank: Rank,
     /// `a`: accesses requested from the peer.
@@ -78,21 +78,7 @@ impl Peers {
     fn index_slow(&mut self, rank: Rank) -> u32 {
         let list = &mut self.list;
         let index = *self.by_rank.entry(rank).or_insert_with(|| {
-            list.push(Peer {
-                rank,
-                accesses: 0,
-                exposures: 0,
-                granted: 0,
-                done_seen: 0,
-                done: 0,
-                dones_held: BTreeMap::new(),
-                access_waiters: VecDeque::new(),
-                exposure_waiters: VecDeque::new(),
-                lock_open: None,
-                lock_active: None,
-                unsent: [false; 2],
-                lock_sequence: 0,
-            });
+            list.push(Peer { rank, ..Peer::default() });
             list.len() as u32 - 1
         });
         self.last = (rank, index);

@@ -44,7 +44,7 @@ impl fmt::Display for Waits<'_> {
         write!(f, "{} epochs pending, {} deferred", w.epochs_pending(), w.deferred.len())?;
         if let Some(epoch) = w.deferred.front()
             && let Activation::Blocked(by) =
-                may_activate(&w.epochs[*epoch], &w.ledger, &w.peers, w.flags)
+                may_activate(&w.epochs[*epoch], &w.closed_epochs, &w.peers, w.flags)
         {
             write!(f, " (the first is blocked by {by:?})")?;
         }
@@ -65,7 +65,9 @@ impl fmt::Display for Waits<'_> {
             ranks(f, "a fence waits for rank", &[barrier.awaited(w.me, w.size)])?;
         }
         let awaited = |peer: &&Peer| {
-            peer.lock_active.and_then(|epoch| w.epochs.get(epoch)).is_some_and(|held| !held.granted)
+            peer.lock_active
+                .and_then(|epoch| w.epochs.get(epoch))
+                .is_some_and(|entry| !entry.granted)
         };
         let waiting: Vec<_> = w.peers.iter().filter(awaited).map(|peer| peer.rank).collect();
         ranks(f, "locks are queued at target", &waiting)?;

@@ -139,9 +139,9 @@ impl Window {
             peer.exposure_waiters.pop_front_if(|waiter| waiter.exposure <= done)
         } {
             self.state_changes += 1;
-            let held = &mut self.epochs[waiter.epoch];
-            held.awaited -= 1;
-            if held.closed {
+            let entry = &mut self.epochs[waiter.epoch];
+            entry.awaited -= 1;
+            if entry.closed {
                 self.try_complete(port, waiter.epoch);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::activation::{Ledger, has_lock_active};
+use super::activation::{ClosedEpochs, has_lock_active};
 use super::epoch::{Epoch, EpochKind, Leg, LockState};
 use super::exclusion::Licensing;
 use super::fence::Barrier;
@@ -76,7 +76,7 @@ pub struct Window {
     // Order of epochs [EP-4, EP-6, EP-7].
     pub(super) closings: u64,
     pub(super) deferred: VecDeque<Key>,
-    pub(super) ledger: Ledger,
+    pub(super) closed_epochs: ClosedEpochs,
     /// Epochs that the application closed and that are not complete.
     pub(super) closed_incomplete: usize,
 
@@ -134,7 +134,7 @@ impl Window {
             folded: None,
             closings: 0,
             deferred: VecDeque::new(),
-            ledger: Ledger::new(),
+            closed_epochs: ClosedEpochs::new(),
             closed_incomplete: 0,
             grant_watch: Vec::new(),
             done_watch: Vec::new(),

@@ -1,11 +1,10 @@
 //! Cost of the engine as a function of the number of pending epochs.
 
 use super::profile::Machine;
-use super::script::{Group, How, Moment, Script, Step};
+use super::script::{Group, How, Moment, Script, Step, byte_op};
 use super::world::{Report, Settings, WindowSpec, World};
 use super::{Memory, Slot};
-use crate::engine::{Addr, Op, OpKind};
-use crate::transport::element::{native, reduction};
+use crate::engine::OpKind;
 use crate::transport::sim::US;
 
 /// Rank 0 opens, fills and closes access epochs; rank 1 posts for them only when all are closed.
@@ -35,22 +34,7 @@ impl Script for PilesUp {
             _ if epoch == self.epochs && part == 0 => Step::AwaitAll,
             _ if epoch == self.epochs => Step::End,
             0 => Step::Start { window, group: Group::One(1) },
-            1 => {
-                let op = Op {
-                    origin: Addr(0),
-                    result: Addr(0),
-                    compare: Addr(0),
-                    disp: 0,
-                    len: 8,
-                    target: 1,
-                    kind: OpKind::Put,
-                    element: native::BYTE,
-                    reduction: reduction::REPLACE,
-                    extent: 1,
-                    shape: None,
-                };
-                Step::Issue { window, op }
-            }
+            1 => Step::Issue { window, op: byte_op(OpKind::Put, 1, 0, 8) },
             _ => Step::Complete { window, how: How::Slot(epoch as Slot) },
         }
     }

@@ -9,10 +9,9 @@
 use serde::Serialize;
 
 use super::profile::Machine;
-use super::script::{Group, How, Moment, Script, Slot, Step};
+use super::script::{Group, How, Moment, Script, Slot, Step, byte_op};
 use super::world::{Settings, Stuck, WindowSpec, World};
-use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank, ReorderFlags};
-use crate::transport::element::{native, reduction};
+use crate::engine::{Assert, LockMode, OpKind, Rank, ReorderFlags};
 use crate::transport::sim::{Time, US};
 
 /// Time between the preparation and the common start.
@@ -124,19 +123,7 @@ impl ScriptBuilder {
         if self.nonblocking { self.step(Step::Await(slot)) } else { self }
     }
     fn put(self, target: Rank) -> Self {
-        let op = Op {
-            origin: Addr(0),
-            result: Addr(0),
-            compare: Addr(0),
-            disp: 0,
-            len: self.bytes,
-            target,
-            kind: OpKind::Put,
-            element: native::BYTE,
-            reduction: reduction::REPLACE,
-            extent: 1,
-            shape: None,
-        };
+        let op = byte_op(OpKind::Put, target, 0, self.bytes);
         self.step(Step::Issue { window: 0, op })
     }
     fn post(self, origin: Rank) -> Self {
@@ -200,7 +187,7 @@ impl ScriptBuilder {
 }
 
 /// Name, rank, mark and the paper's values: the time from the common start to this mark.
-type Metric = (&'static str, Rank, &'static str, [Option<Paper>; 2]);
+type Metric = (&'static str, Rank, &'static str, [Paper; 2]);
 
 struct Case {
     name: &'static str,
@@ -221,11 +208,14 @@ const OFF: ReorderFlags = ReorderFlags {
     exposure_after_access: false,
 };
 
-const fn stated(first: f64, second: f64) -> [Option<Paper>; 2] {
-    [Some(Paper::Stated(first)), Some(Paper::Stated(second))]
+const fn stated(first: f64, second: f64) -> [Paper; 2] {
+    [Paper::Stated(first), Paper::Stated(second)]
 }
-const fn described(first: f64, second: f64) -> [Option<Paper>; 2] {
-    [Some(Paper::Described(first)), Some(Paper::Described(second))]
+const fn described(first: f64, second: f64) -> [Paper; 2] {
+    [Paper::Described(first), Paper::Described(second)]
+}
+const fn mixed(described: f64, stated: f64) -> [Paper; 2] {
+    [Paper::Described(described), Paper::Stated(stated)]
 }
 
 const CASES: &[Case] = &[
@@ -297,7 +287,7 @@ const CASES: &[Case] = &[
         metrics: &[
             ("access_epoch", 2, "epoch", stated(1340.0, 1340.0)),
             ("next_activity", 2, "activity", stated(1660.0, 340.0)),
-            ("cumulative", 2, "end", [Some(Paper::Stated(1660.0)), Some(Paper::Stated(1340.0))]),
+            ("cumulative", 2, "end", stated(1660.0, 1340.0)),
         ],
     },
     Case {
@@ -330,12 +320,7 @@ const CASES: &[Case] = &[
             let target = script().open_fence().begin().fence(0).late().finish(0).mark("end");
             vec![script().open_fence().begin().put(1).fence(0).finish(0), target]
         },
-        metrics: &[(
-            "cumulative",
-            1,
-            "end",
-            [Some(Paper::Described(1340.0)), Some(Paper::Stated(1010.0))],
-        )],
+        metrics: &[("cumulative", 1, "end", mixed(1340.0, 1010.0))],
     },
     Case {
         name: "wait_at_fence",
@@ -408,12 +393,7 @@ const CASES: &[Case] = &[
                 script().begin(),
             ]
         },
-        metrics: &[(
-            "cumulative",
-            1,
-            "end",
-            [Some(Paper::Described(1680.0)), Some(Paper::Stated(1340.0))],
-        )],
+        metrics: &[("cumulative", 1, "end", mixed(1680.0, 1340.0))],
     },
     Case {
         name: "aaer",
@@ -524,7 +504,7 @@ fn run(
         let marks = &world.script(rank).marks;
         let at = |name: &str| marks.iter().find(|(mark, _)| *mark == name).map_or(0, |(_, at)| *at);
         // The paper's values are those of 1 MB, except where the size does not matter.
-        let paper = paper[usize::from(second)]
+        let paper = Some(paper[usize::from(second)])
             .filter(|paper| bytes == MEGABYTE || paper.us() == 1000.0 || paper.us() == 1010.0);
         let value = (at(mark) - at("start")) as f64 / US as f64;
         measures.push(Measure {

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::script::{Group, How, Moment, Script, Slot, Step};
+use super::script::{Group, How, Moment, Script, Slot, Step, byte_op};
 use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank};
 use crate::transport::element::{native, reduction};
 
@@ -225,22 +225,12 @@ impl Schedule {
 const OTHERS: i32 = -1;
 
 fn op(kind: OpKind, step: &CStep) -> Op {
-    let (element, reduction, extent) = match kind {
-        OpKind::Accumulate => (native::I64, reduction::SUM, 8),
-        _ => (native::BYTE, reduction::REPLACE, 1),
-    };
-    Op {
-        origin: Addr(0),
-        result: Addr(0),
-        compare: Addr(0),
-        disp: step.disp,
-        len: step.bytes,
-        target: step.peer.max(0) as Rank,
-        kind,
-        element,
-        reduction,
-        extent,
-        shape: None,
+    let op = byte_op(kind, step.peer.max(0) as Rank, step.disp, step.bytes);
+    match kind {
+        OpKind::Accumulate => {
+            Op { element: native::I64, reduction: reduction::SUM, extent: 8, ..op }
+        }
+        _ => op,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Scripts of ranks, and their steps.
 
-use crate::engine::{Arrival, Assert, LockMode, Op, Rank, Wanted};
+use crate::engine::{Addr, Arrival, Assert, LockMode, Op, OpKind, Rank, Wanted};
+use crate::transport::element::{native, reduction};
 use crate::transport::sim::{Network, Time};
 
 /// Index of a request slot, chosen by the script. Use small numbers: a rank keeps a table up to the
@@ -101,6 +102,23 @@ pub enum Step {
     Barrier,
     /// Finalizes: the rank completes what is pending. Its script is not asked again.
     End,
+}
+
+/// An operation on contiguous bytes, without buffers.
+pub(super) fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
+    Op {
+        origin: Addr(0),
+        result: Addr(0),
+        compare: Addr(0),
+        disp,
+        len,
+        target,
+        kind,
+        element: native::BYTE,
+        reduction: reduction::REPLACE,
+        extent: 1,
+        shape: None,
+    }
 }
 
 /// The context in which a script returns its next step.

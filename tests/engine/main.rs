@@ -13,7 +13,7 @@
 //! | FL-1, FE-1 | `flush`, `fence` |
 //! | direct routes to the transport | `routes` |
 //! | RQ-4, RQ-5, R-forms | `requests` |
-//! | notifications | `notify`, `tagged` |
+//! | notifications | `notify`, `tagged`, `tag_matching` |
 //! | calls that the standard forbids | `errors` |
 //! | "no resource" | `resources` |
 //! | the log of a long wait [EP-10] | `waits` |
@@ -38,11 +38,11 @@ mod notify;
 mod patterns;
 mod program;
 mod programs;
-
 mod random;
 mod requests;
 mod resources;
 mod routes;
+mod tag_matching;
 mod tagged;
 mod waits;
 mod world;

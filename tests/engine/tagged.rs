@@ -1,5 +1,5 @@
 //! Tagged notifications arrive after their data in every kind of epoch, and are matched with
-//! expectations. The matcher has tests of its own, against a linear search.
+//! expectations. `tag_matching` tests the matching itself.
 
 use mpix_rma::engine::*;
 

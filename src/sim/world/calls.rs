@@ -122,9 +122,8 @@ impl<S: Script> World<S> {
                 flow
             }
             Step::ResetCounter { window, counter } => {
-                let at = self.at(window, rank);
                 let taken = self
-                    .metered(rank, at, window, |engine, port| engine.reset_counter(port, counter));
+                    .call_engine(rank, window, |engine, port| engine.reset_counter(port, counter));
                 self.process(rank).value = taken;
                 watch.taken(rank, window, Notified { index: counter, value: taken }, &mut self.net);
                 // Sweep, because a program may make no other call [PR-1].
@@ -143,8 +142,7 @@ impl<S: Script> World<S> {
                 })
             }
             Step::Issue { window, op } => {
-                let at = self.at(window, rank);
-                self.metered(rank, at, window, |engine, port| engine.issue(port, &op))?;
+                self.call_engine(rank, window, |engine, port| engine.issue(port, &op))?;
                 let process = self.process(rank);
                 process.communications = process.communications.wrapping_add(1);
                 if process.communications.is_multiple_of(CALLS_PER_SWEEP) {
@@ -153,8 +151,7 @@ impl<S: Script> World<S> {
                 Ok(Flow::Next)
             }
             Step::Test { window } => {
-                let at = self.at(window, rank);
-                let over = self.metered(rank, at, window, |engine, port| engine.test(port))?;
+                let over = self.call_engine(rank, window, |engine, port| engine.test(port))?;
                 self.process(rank).flag = over;
                 if over {
                     watch.outcome(rank, window, Outcome::Complete, &mut self.net);
@@ -225,8 +222,7 @@ impl<S: Script> World<S> {
             Group::Others => scratch.extend((0..self.ranks()).filter(|other| *other != rank)),
             Group::List(list) => scratch.extend_from_slice(list),
         }
-        let at = self.at(window, rank);
-        let result = self.metered(rank, at, window, |engine, port| call(engine, port, &scratch));
+        let result = self.call_engine(rank, window, |engine, port| call(engine, port, &scratch));
         self.group = scratch;
         result.map(|()| Flow::Next)
     }
@@ -250,8 +246,7 @@ impl<S: Script> World<S> {
                 "slot {slot} of rank {rank} holds a request"
             );
         }
-        let at = self.at(window, rank);
-        let outcome = self.metered(rank, at, window, call)?;
+        let outcome = self.call_engine(rank, window, call)?;
         watch.outcome(rank, window, outcome, &mut self.net);
         self.report(rank, window, watch);
         Ok(match (outcome, how) {
@@ -283,8 +278,7 @@ impl<S: Script> World<S> {
     ) -> Result<Flow, SyncError> {
         let wait = match step {
             Step::Lock { window, mode, target, assert, .. } => {
-                let at = self.at(window, rank);
-                self.metered(rank, at, window, |engine, port| {
+                self.call_engine(rank, window, |engine, port| {
                     engine.lock(port, mode, target, assert)
                 })?;
                 let parameters = self.net.parameters();
@@ -294,8 +288,7 @@ impl<S: Script> World<S> {
                     .map(|held| Wait::Lock(window, held))
             }
             Step::LockAll { window, assert, .. } => {
-                let at = self.at(window, rank);
-                self.metered(rank, at, window, |engine, port| engine.lock_all(port, assert))?;
+                self.call_engine(rank, window, |engine, port| engine.lock_all(port, assert))?;
                 Some(Wait::Lock(window, LockHeld::after_lock_all()))
             }
             _ => unreachable!("only locks come here"),

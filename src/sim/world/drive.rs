@@ -172,8 +172,7 @@ impl<S: Script> World<S> {
         let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let first = (mixed % u64::from(windows.max(1))) as u32;
         for window in (first..windows).chain(0..first) {
-            let at = self.at(window, rank);
-            while self.metered(rank, at, window, |engine, port| engine.progress(port)) {}
+            while self.call_engine(rank, window, |engine, port| engine.progress(port)) {}
             self.report(rank, window, watch);
         }
         self.tell_after(rank, watch);
@@ -198,14 +197,13 @@ impl<S: Script> World<S> {
     }
 
     /// Runs engine code and accounts for its memory.
-    pub(super) fn metered<R>(
+    pub(super) fn call_engine<R>(
         &mut self,
         rank: Rank,
-        at: usize,
         window: u32,
         code: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>) -> R,
     ) -> R {
-        let before = meter::bytes();
+        let (before, at) = (meter::bytes(), self.at(window, rank));
         let (engine, mut port) = (&mut self.windows[at], self.net.port(window, rank));
         let result = meter::engine(|| code(engine, &mut port));
         let memory = &mut self.processes[rank as usize].memory;
@@ -254,10 +252,9 @@ impl<S: Script> World<S> {
     }
 
     pub(super) fn is_over(&mut self, rank: Rank, wait: Wait) -> bool {
-        let window_of = |window: u32| window as usize * self.processes.len() + rank as usize;
         match wait {
-            Wait::Request(window, id) => !self.windows[window_of(window)].is_pending(id),
-            Wait::Lock(window, held) => held.is_held_in(&self.windows[window_of(window)]),
+            Wait::Request(window, id) => !self.window(window, rank).is_pending(id),
+            Wait::Lock(window, held) => held.is_held_in(self.window(window, rank)),
             Wait::OlderLocks => !self.awaits_lock(rank),
             Wait::Barrier => false,
             Wait::Slot(slot) => {

@@ -7,15 +7,14 @@ impl<S: Script> World<S> {
     pub(super) fn tagged(&mut self, rank: Rank, step: &Step, watch: &mut impl Watch) -> Flow {
         match *step {
             Step::Expect { window, wanted, expected, slot } => {
-                let at = self.at(window, rank);
                 let id =
-                    self.metered(rank, at, window, |engine, _| engine.expect(wanted, expected));
+                    self.call_engine(rank, window, |engine, _| engine.expect(wanted, expected));
                 let before = self.process(rank).expectations.insert(slot, id);
                 assert!(before.is_none(), "slot {slot} of rank {rank} holds an expectation");
             }
             Step::StartExpecting { window, slot } => {
-                let (at, id) = (self.at(window, rank), self.expectation(rank, slot));
-                self.metered(rank, at, window, |engine, _| engine.start_expecting(id));
+                let id = self.expectation(rank, slot);
+                self.call_engine(rank, window, |engine, _| engine.start_expecting(id));
                 // Every call of the library makes progress [PR-1].
                 self.sweep(rank, watch);
             }
@@ -35,14 +34,13 @@ impl<S: Script> World<S> {
                 }
             }
             Step::Abandon { window, slot } => {
-                let (at, id) = (self.at(window, rank), self.expectation(rank, slot));
-                self.metered(rank, at, window, |engine, _| engine.abandon(id));
+                let id = self.expectation(rank, slot);
+                self.call_engine(rank, window, |engine, _| engine.abandon(id));
                 self.process(rank).expectations.remove(&slot);
             }
             Step::Probe { window, wanted } => {
-                let at = self.at(window, rank);
                 let found =
-                    self.metered(rank, at, window, |engine, port| engine.probe(port, wanted));
+                    self.call_engine(rank, window, |engine, port| engine.probe(port, wanted));
                 self.process(rank).arrival = found;
                 watch.probed(rank, window, wanted, found, &mut self.net);
                 self.sweep(rank, watch);
@@ -75,20 +73,20 @@ impl<S: Script> World<S> {
         slot: Slot,
         watch: &mut impl Watch,
     ) {
-        let (at, id) = (self.at(window, rank), self.expectation(rank, slot));
-        let ExpectationState::Met(last) = self.windows[at].expectation_state(id) else {
+        let id = self.expectation(rank, slot);
+        let ExpectationState::Met(last) = self.window(window, rank).expectation_state(id) else {
             unreachable!("the wait is over")
         };
-        self.metered(rank, at, window, |engine, _| engine.make_idle(id));
+        self.call_engine(rank, window, |engine, _| engine.make_idle(id));
         self.process(rank).arrival = Some(last);
         watch.met(rank, window, slot, last, &mut self.net);
     }
 
     /// Takes the unclaimed tagged notifications of a rank, in order.
     pub fn take_unexpected(&mut self, window: u32, rank: Rank) -> Vec<Arrival> {
-        let (at, mut taken) = (self.at(window, rank), Vec::new());
+        let mut taken = Vec::new();
         let any = Wanted { source: None, tag: None };
-        self.metered(rank, at, window, |engine, port| {
+        self.call_engine(rank, window, |engine, port| {
             while engine.probe(port, any).is_some() {
                 let id = engine.expect(any, 1);
                 if let ExpectationState::Met(arrival) = engine.start_expecting(id) {

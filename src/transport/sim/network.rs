@@ -321,12 +321,6 @@ impl Network {
         self.stats
     }
 
-    /// Number of words, of signals and locks, that are not 0.
-    #[must_use]
-    pub fn words_alive(&self) -> usize {
-        self.words.len()
-    }
-
     /// Busy time of each node's atomic unit.
     pub fn atomics_busy(&self) -> impl Iterator<Item = Time> {
         self.nodes.iter().map(|node| node.atomic_busy)

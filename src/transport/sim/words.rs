@@ -150,9 +150,4 @@ impl WordStore {
     pub(super) fn counter(&self, window: u32, rank: u32, index: u32) -> u64 {
         self.counters.get(&(two(window, rank), index)).copied().unwrap_or(0)
     }
-
-    /// Number of words that are not 0.
-    pub(super) fn len(&self) -> usize {
-        self.words.len()
-    }
 }
