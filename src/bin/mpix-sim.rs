@@ -121,7 +121,7 @@ struct PendingLine<'a> {
 }
 
 /// The result of a run of an application.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ApplicationLine<'a> {
     application: &'a str,
     profile: &'a str,
@@ -147,29 +147,6 @@ struct ApplicationLine<'a> {
     outcome: Outcome,
     cpu_seconds: f64,
     events_per_second: f64,
-}
-
-impl Default for ApplicationLine<'_> {
-    fn default() -> Self {
-        ApplicationLine {
-            application: "",
-            profile: "",
-            set: &[],
-            progress_thread: false,
-            series: "",
-            ranks: 0,
-            size: None,
-            depth: None,
-            ahead: None,
-            count: None,
-            window: None,
-            seed: None,
-            per_second: None,
-            outcome: Outcome::default(),
-            cpu_seconds: 0.0,
-            events_per_second: 0.0,
-        }
-    }
 }
 
 /// Runs `run` and measures its CPU time, which does not depend on the machine's other load.

@@ -15,7 +15,7 @@ use crate::engine::{
 const SHORT_ANSWER: u64 = 64;
 
 impl Network {
-    /// True if there is a credit for one more message of this pair. Otherwise the origin is woken
+    /// True if there is a credit for one more message on this connection. Otherwise the origin is woken
     /// when a credit may be available.
     pub(super) fn has_credit(&mut self, origin: u32, target: u32) -> bool {
         let node = self.parameters.node(origin) as usize;
@@ -36,7 +36,7 @@ impl Network {
             }
             return false;
         }
-        if self.pairs.in_flight(origin, target) >= self.parameters.credits_pair {
+        if self.connections.in_flight(origin, target) >= self.parameters.credits_pair {
             self.stats.refusals += 1;
             self.starving[origin as usize] = true;
             return false;
@@ -45,11 +45,11 @@ impl Network {
     }
 
     /// Returns the credit of a message to its origin.
-    fn give_back(&mut self, pair: u32, origin: u32) {
+    fn return_credit(&mut self, connection: u32, origin: u32) {
         if self.violates(Violation::KeepCredit) {
             return;
         }
-        self.pairs.close(pair);
+        self.connections.close(connection);
         let node = self.parameters.node(origin) as usize;
         self.nodes[node].in_flight -= 1;
         if !self.nodes[node].starved.is_empty() {
@@ -73,7 +73,7 @@ impl Network {
 
     /// Sends a message when its CPU's clock is reached. The caller has obtained a credit.
     pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>) {
-        message.pair = self.pairs.open(message.origin, message.target);
+        message.connection = self.connections.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
         self.stats.messages += 1;
@@ -161,10 +161,10 @@ impl Network {
     fn depart(&mut self, id: u32, ready: Time) {
         let message = self.messages[id];
         self.stats.bytes += message.bytes;
-        let way = self.pairs.way(message.pair, message.back);
-        let number = way.sent;
-        way.sent = way.sent.wrapping_add(1);
-        let ready = ready.max(way.left);
+        let direction = self.connections.direction(message.connection, message.back);
+        let number = direction.sent;
+        direction.sent = direction.sent.wrapping_add(1);
+        let ready = ready.max(direction.left);
         self.messages[id].number = number;
         let latency = self.latency(message.path) + self.extra_delay();
         let lead = self.unit_time(&message);
@@ -178,7 +178,7 @@ impl Network {
         let packet = self.parameters.wire.serial(self.parameters.mtu);
         let out = &mut self.nodes[from].out;
         let start = if bulk { out.bulk(ready, busy) } else { out.short(ready, busy, packet) };
-        self.pairs.way(message.pair, message.back).left = start + serial;
+        self.connections.direction(message.connection, message.back).left = start + serial;
         if !message.back
             && !message.inlined
             && (self.memory.is_some() || self.parameters.local_stage)
@@ -222,18 +222,18 @@ impl Network {
     /// True if no earlier message of the connection is missing. Otherwise the message is parked.
     fn is_next(&mut self, id: u32) -> bool {
         let message = self.messages[id];
-        let way = self.pairs.way(message.pair, message.back);
-        if message.number == way.admitted {
+        let direction = self.connections.direction(message.connection, message.back);
+        if message.number == direction.admitted {
             return true;
         }
-        let later = |other: u32, messages: &super::message::Messages| {
+        let later = |other: u32, messages: &super::message::Slots<Message>| {
             messages[other].number.wrapping_sub(message.number) < 1 << 31
         };
-        if way.parked == NIL || later(way.parked, &self.messages) {
-            self.messages[id].next = std::mem::replace(&mut way.parked, id);
+        if direction.parked == NIL || later(direction.parked, &self.messages) {
+            self.messages[id].next = std::mem::replace(&mut direction.parked, id);
             return false;
         }
-        let mut before = way.parked;
+        let mut before = direction.parked;
         while self.messages[before].next != NIL
             && !later(self.messages[before].next, &self.messages)
         {
@@ -247,15 +247,15 @@ impl Network {
     /// Fixes the time at which the message lands: `at`, or just after its predecessor. Resumes a
     /// parked successor.
     fn schedule_landing(&mut self, id: u32, at: Time) -> Time {
-        let Message { pair, back, .. } = self.messages[id];
-        let way = self.pairs.way(pair, back);
-        way.admitted = way.admitted.wrapping_add(1);
-        let at = at.max(way.landed + 1);
-        way.landed = at;
-        let (next, turn) = (way.parked, way.admitted);
+        let Message { connection, back, .. } = self.messages[id];
+        let direction = self.connections.direction(connection, back);
+        direction.admitted = direction.admitted.wrapping_add(1);
+        let at = at.max(direction.landed + 1);
+        direction.landed = at;
+        let (next, turn) = (direction.parked, direction.admitted);
         if next != NIL && self.messages[next].number == turn {
             let (now, bulk) = (self.now, self.is_bulk(&self.messages[next]));
-            self.pairs.way(pair, back).parked = self.messages[next].next;
+            self.connections.direction(connection, back).parked = self.messages[next].next;
             self.messages[next].next = NIL;
             self.push(now, if bulk { EventType::Head } else { EventType::Arrive }, next, 0);
         }
@@ -354,7 +354,7 @@ impl Network {
                     self.raise(window, origin, target, word, message.value);
                 }
                 self.messages.remove(id);
-                self.give_back(message.pair, origin);
+                self.return_credit(message.connection, origin);
             }
             Purpose::Access(word, access) => {
                 let mut old = self.change(window, origin, target, word, access);
@@ -569,7 +569,7 @@ impl Network {
             }
             Purpose::Signal(_) => unreachable!("signals are not acknowledged"),
         }
-        self.give_back(message.pair, origin);
+        self.return_credit(message.connection, origin);
     }
 
     /// Handles an event of a message, or the wake-up of a rank that was refused.

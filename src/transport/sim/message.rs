@@ -47,7 +47,7 @@ pub(super) struct Message {
     pub(super) window: u32,
     /// Ticket of the operation or lock operation.
     pub(super) ticket: u32,
-    pub(super) pair: u32,
+    pub(super) connection: u32,
     /// Sequence number within its connection and direction.
     pub(super) number: u32,
     /// Next parked message of the connection.
@@ -66,30 +66,35 @@ pub(super) struct Message {
 }
 
 /// A slab that reuses the most recently freed slot first.
-#[derive(Default)]
-pub(super) struct Messages {
-    list: Vec<Message>,
+pub(super) struct Slots<T> {
+    list: Vec<T>,
     free: Vec<u32>,
 }
 
-impl Messages {
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Slots { list: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
     #[inline]
-    pub(super) fn insert(&mut self, message: Message) -> u32 {
+    pub(super) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
-            Some(id) => {
-                self.list[id as usize] = message;
-                id
+            Some(at) => {
+                self.list[at as usize] = value;
+                at
             }
             None => {
-                self.list.push(message);
+                self.list.push(value);
                 self.list.len() as u32 - 1
             }
         }
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, id: u32) {
-        self.free.push(id);
+    pub(super) fn remove(&mut self, at: u32) {
+        self.free.push(at);
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -97,18 +102,18 @@ impl Messages {
     }
 }
 
-impl std::ops::Index<u32> for Messages {
-    type Output = Message;
+impl<T> std::ops::Index<u32> for Slots<T> {
+    type Output = T;
     #[inline]
-    fn index(&self, id: u32) -> &Message {
-        &self.list[id as usize]
+    fn index(&self, at: u32) -> &T {
+        &self.list[at as usize]
     }
 }
 
-impl std::ops::IndexMut<u32> for Messages {
+impl<T> std::ops::IndexMut<u32> for Slots<T> {
     #[inline]
-    fn index_mut(&mut self, id: u32) -> &mut Message {
-        &mut self.list[id as usize]
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        &mut self.list[at as usize]
     }
 }
 
@@ -129,24 +134,23 @@ pub(super) struct Direction {
 
 /// A connection with messages in flight. An idle connection has no state and is removed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
+pub(super) struct Connection {
     key: u64,
     pub(super) in_flight: u32,
     /// To the target, and back.
-    pub(super) ways: [Direction; 2],
+    pub(super) directions: [Direction; 2],
 }
 
 /// All connections in use.
 #[derive(Default)]
-pub(super) struct Pairs {
+pub(super) struct Connections {
     by_ranks: Map<u64, u32>,
-    list: Vec<Pair>,
-    free: Vec<u32>,
+    list: Slots<Connection>,
 }
 
 const IDLE: Direction = Direction { sent: 0, admitted: 0, landed: 0, left: 0, parked: NIL };
 
-impl Pairs {
+impl Connections {
     fn key(origin: u32, target: u32) -> u64 {
         u64::from(origin) << 32 | u64::from(target)
     }
@@ -154,49 +158,39 @@ impl Pairs {
     /// Number of messages in flight on a connection.
     #[inline]
     pub(super) fn in_flight(&self, origin: u32, target: u32) -> u32 {
-        self.by_ranks
-            .get(&Self::key(origin, target))
-            .map_or(0, |at| self.list[*at as usize].in_flight)
+        self.by_ranks.get(&Self::key(origin, target)).map_or(0, |at| self.list[*at].in_flight)
     }
 
     /// The connection, with one more message in flight.
     #[inline]
     pub(super) fn open(&mut self, origin: u32, target: u32) -> u32 {
         let key = Self::key(origin, target);
-        let (list, free) = (&mut self.list, &mut self.free);
+        let list = &mut self.list;
         let at = *self.by_ranks.entry(key).or_insert_with(|| {
-            let pair = Pair { key, in_flight: 0, ways: [IDLE; 2] };
-            match free.pop() {
-                Some(at) => {
-                    list[at as usize] = pair;
-                    at
-                }
-                None => {
-                    list.push(pair);
-                    list.len() as u32 - 1
-                }
-            }
+            list.insert(Connection { key, in_flight: 0, directions: [IDLE; 2] })
         });
-        self.list[at as usize].in_flight += 1;
+        self.list[at].in_flight += 1;
         at
     }
 
     /// Removes one message in flight.
     #[inline]
     pub(super) fn close(&mut self, at: u32) {
-        let pair = &mut self.list[at as usize];
-        pair.in_flight -= 1;
-        if pair.in_flight == 0 {
+        let connection = &mut self.list[at];
+        connection.in_flight -= 1;
+        if connection.in_flight == 0 {
             debug_assert!(
-                pair.ways.iter().all(|way| way.parked == NIL && way.sent == way.admitted)
+                connection.directions.iter().all(
+                    |direction| direction.parked == NIL && direction.sent == direction.admitted
+                )
             );
-            self.by_ranks.remove(&pair.key);
-            self.free.push(at);
+            self.by_ranks.remove(&connection.key);
+            self.list.remove(at);
         }
     }
 
     #[inline]
-    pub(super) fn way(&mut self, at: u32, back: bool) -> &mut Direction {
-        &mut self.list[at as usize].ways[usize::from(back)]
+    pub(super) fn direction(&mut self, at: u32, back: bool) -> &mut Direction {
+        &mut self.list[at].directions[usize::from(back)]
     }
 }

@@ -6,7 +6,7 @@ use super::event::Event;
 use super::faults::FaultInjector;
 use super::lane::Lane;
 use super::memory::Memory;
-use super::message::{Messages, Pairs};
+use super::message::{Connections, Message, Slots};
 use super::port::SimPort;
 use super::queue::{EventType, Queue};
 use super::violation::ViolationInjector;
@@ -93,8 +93,8 @@ pub struct Network {
     pub(super) clock: Time,
     pub(super) caller: u32,
     pub(super) queue: Queue,
-    pub(super) messages: Messages,
-    pub(super) pairs: Pairs,
+    pub(super) messages: Slots<Message>,
+    pub(super) connections: Connections,
     pub(super) nodes: Vec<Node>,
     /// Per leaf switch and uplink: up and down.
     pub(super) links: Vec<[Lane; 2]>,
@@ -140,8 +140,8 @@ impl Network {
             clock: 0,
             caller: 0,
             queue: Queue::default(),
-            messages: Messages::default(),
-            pairs: Pairs::default(),
+            messages: Slots::default(),
+            connections: Connections::default(),
             nodes: (0..nodes).map(|_| Node::default()).collect(),
             links: vec![Default::default(); links as usize],
             inboxes: Vec::new(),

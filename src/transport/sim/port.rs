@@ -31,7 +31,7 @@ impl<'a> SimPort<'a> {
             target,
             window: self.window,
             ticket: 0,
-            pair: NIL,
+            connection: NIL,
             number: 0,
             next: NIL,
             purpose,
@@ -120,7 +120,7 @@ impl<'a> SimPort<'a> {
     }
 
     fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        if peer == self.me && self.net.pairs.in_flight(peer, peer) == 0 {
+        if peer == self.me && self.net.connections.in_flight(peer, peer) == 0 {
             // A plain store. If operations to itself are in flight through the NIC, the signal
             // follows them like any other.
             let net = &mut *self.net;
