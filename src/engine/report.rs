@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::activation::{Activation, may_activate};
+use super::activation::{Activation, BlockedBy, may_activate};
 use super::epoch::LockState;
 use super::peer::Peer;
 use super::port::Rank;
@@ -46,7 +46,12 @@ impl fmt::Display for Waits<'_> {
             && let Activation::Blocked(by) =
                 may_activate(&w.epochs[*epoch], &w.closed_epochs, &w.peers, w.flags)
         {
-            write!(f, " (the first is blocked by {by:?})")?;
+            match by {
+                BlockedBy::Earlier(class) => {
+                    write!(f, " (first behind an earlier {class:?} epoch)")?
+                }
+                BlockedBy::SameTarget => write!(f, " (first behind a lock of the same target)")?,
+            }
         }
         let of = |waits: fn(&Peer) -> bool| {
             w.peers.iter().filter(|peer| waits(peer)).map(|peer| peer.rank).collect::<Vec<_>>()

@@ -24,7 +24,7 @@ fn ep10_the_log_names_the_ranks_waited_for() {
         0,
         &[
             "2 epochs pending, 1 deferred",
-            "blocked by Earlier(Access)",
+            "first behind an earlier Access epoch",
             "a post of rank 1;",
             "1 operations",
         ],
