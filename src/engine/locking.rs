@@ -68,7 +68,7 @@ impl Window {
         let result = self.attempt(port, LockOp::ReadIntent(epoch), |mem| exclusion::intent(mem));
         let Some((arrived, served)) = result else { return };
         let LockState::Gate(awaited) = self.epochs[epoch].locking else {
-            unreachable!("it stands at the gate")
+            unreachable!("the epoch waits at the gate")
         };
         let awaited = awaited.unwrap_or(arrived);
         self.epochs[epoch].locking = LockState::Gate(Some(awaited));
@@ -155,7 +155,7 @@ impl Window {
     #[inline(always)]
     fn take_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, turn: Turn) {
         match (turn, request.mode()) {
-            (Turn::Waiting, _) => unreachable!("its turn has come"),
+            (Turn::Waiting, _) => unreachable!("the caller has found a grant"),
             (Turn::Granted { .. }, LockMode::Shared) => {
                 self.lock_acquired(port, epoch, HeldLock::Shared(request))
             }

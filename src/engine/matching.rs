@@ -267,7 +267,7 @@ struct Expectation {
     group: Key,
     expected: u64,
     standing: ExpectationState,
-    /// Nobody uses it any more: remove it when it is met.
+    /// It was freed: remove it when it is met.
     abandoned: bool,
 }
 

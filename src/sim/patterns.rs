@@ -497,7 +497,7 @@ fn run(
     let mut roles = builders.into_iter().map(|script| script.role).collect::<Vec<_>>().into_iter();
     let mut world =
         World::new(roles.len() as u32, settings, &[WindowSpec { bytes: 0, flags }], |_| {
-            roles.next().expect("a role for each rank")
+            roles.next().expect("a script for each rank")
         });
     world.run()?;
     for &(metric, rank, mark, paper) in case.metrics {

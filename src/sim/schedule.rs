@@ -121,31 +121,35 @@ fn problem(text: *const c_char) -> Result<(), String> {
     Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
+/// The C functions of one schedule, whose options are `O`.
+struct Functions<O> {
+    problem: unsafe extern "C" fn(*const O) -> *const c_char,
+    size: unsafe extern "C" fn() -> usize,
+    open: unsafe extern "C" fn(*mut c_void, *const O) -> c_int,
+    next: Next,
+}
+
+const LU: Functions<LuOptions> = Functions {
+    problem: schedule_lu_problem,
+    size: schedule_lu_size,
+    open: schedule_lu_open,
+    next: schedule_lu_next,
+};
+
+const TRANSACTIONS: Functions<TransactionsOptions> = Functions {
+    problem: schedule_transactions_problem,
+    size: schedule_transactions_size,
+    open: schedule_transactions_open,
+    next: schedule_transactions_next,
+};
+
 impl Schedule {
     /// A schedule of the LU decomposition.
     ///
     /// # Errors
     /// If the options are invalid; the text says why.
     pub fn lu(options: &LuOptions) -> Result<Self, String> {
-        // SAFETY: `options` points to a live `schedule_lu_options`, which the function only reads.
-        problem(unsafe { schedule_lu_problem(options) })?;
-        // SAFETY: `state` has `schedule_lu_size()` bytes, aligned to 8 as schedule.h requires, and
-        // `options` was accepted by `schedule_lu_problem`.
-        let (state, opened) = unsafe {
-            let mut state = memory(schedule_lu_size());
-            let opened = schedule_lu_open(state.as_mut_ptr().cast(), options);
-            (state, opened)
-        };
-        assert_eq!(opened, 0, "options without a problem");
-        Ok(Schedule {
-            state,
-            next: schedule_lu_next,
-            series: options.series,
-            m: options.m,
-            audits: Vec::new(),
-            ends: None,
-            audited: [0; 2],
-        })
+        Self::open(&LU, options, options.series, options.m)
     }
 
     /// A schedule of the transactions.
@@ -153,25 +157,28 @@ impl Schedule {
     /// # Errors
     /// If the options are invalid; the text says why.
     pub fn transactions(options: &TransactionsOptions) -> Result<Self, String> {
-        // SAFETY: `options` points to a live `schedule_transactions_options`, which is only read.
-        problem(unsafe { schedule_transactions_problem(options) })?;
-        // SAFETY: `state` has `schedule_transactions_size()` bytes, aligned to 8 as schedule.h
-        // requires, and `options` was accepted by `schedule_transactions_problem`.
+        Self::open(&TRANSACTIONS, options, options.series, 0)
+    }
+
+    fn open<O>(
+        functions: &Functions<O>,
+        options: &O,
+        series: Series,
+        m: u64,
+    ) -> Result<Self, String> {
+        // SAFETY: `options` points to live options of this schedule, which are only read.
+        problem(unsafe { (functions.problem)(options) })?;
+        // SAFETY: `functions` belong to one schedule (`LU` or `TRANSACTIONS`), so `state` has the
+        // size that its `open` needs. It is aligned to 8 as schedule.h requires, and `problem`
+        // accepted `options`.
         let (state, opened) = unsafe {
-            let mut state = memory(schedule_transactions_size());
-            let opened = schedule_transactions_open(state.as_mut_ptr().cast(), options);
+            let mut state = memory((functions.size)());
+            let opened = (functions.open)(state.as_mut_ptr().cast(), options);
             (state, opened)
         };
-        assert_eq!(opened, 0, "options without a problem");
-        Ok(Schedule {
-            state,
-            next: schedule_transactions_next,
-            series: options.series,
-            m: 0,
-            audits: Vec::new(),
-            ends: None,
-            audited: [0; 2],
-        })
+        assert_eq!(opened, 0, "the schedule rejects options that it has accepted");
+        let (next, audits) = (functions.next, Vec::new());
+        Ok(Schedule { state, next, series, m, audits, ends: None, audited: [0; 2] })
     }
 
     fn how(&mut self, step: &CStep) -> How {

@@ -186,7 +186,7 @@ impl<S: Script> World<S> {
             | Step::End
             | Step::Barrier
             | Step::IssueOthers { .. } => {
-                unreachable!("no calls")
+                unreachable!("handled above")
             }
         }
     }
@@ -291,7 +291,7 @@ impl<S: Script> World<S> {
                 self.call_engine(rank, window, |engine, port| engine.lock_all(port, assert))?;
                 Some(Wait::Lock(window, LockHeld::after_lock_all()))
             }
-            _ => unreachable!("only locks come here"),
+            _ => unreachable!("not a lock"),
         };
         Ok(match wait {
             Some(wait) if blocking => self.wait_unless_over(rank, wait),

@@ -45,7 +45,7 @@ impl<S: Script> World<S> {
                 watch.probed(rank, window, wanted, found, &mut self.net);
                 self.sweep(rank, watch);
             }
-            _ => unreachable!("not of tagged notifications"),
+            _ => unreachable!("not a step of tagged notifications"),
         }
         Flow::Next
     }

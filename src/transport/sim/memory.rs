@@ -134,7 +134,7 @@ impl Memory {
     /// leaves out the last byte of a shaped operation (a violation).
     pub(super) fn apply(&mut self, message: u32, window: u32, times: u32, short: bool) -> Op {
         let payloads =
-            self.payloads.get_mut(&message).expect("an operation under way has payloads");
+            self.payloads.get_mut(&message).expect("an operation in flight has a payload");
         let op = payloads.op;
         if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
             return op;
@@ -234,7 +234,7 @@ macro_rules! integer {
             reduction::BAND => each!($type, $inout, $input, |a, b| a & b),
             reduction::BOR => each!($type, $inout, $input, |a, b| a | b),
             reduction::BXOR => each!($type, $inout, $input, |a, b| a ^ b),
-            other => panic!("integers have no {other:?}"),
+            other => panic!("{other:?} is not defined for integers"),
         }
     };
 }
@@ -246,7 +246,7 @@ macro_rules! floating {
             reduction::PROD => each!($type, $inout, $input, |a, b| a * b),
             reduction::MIN => each!($type, $inout, $input, |a, b| if b < a { b } else { a }),
             reduction::MAX => each!($type, $inout, $input, |a, b| if b > a { b } else { a }),
-            other => panic!("floating-point numbers have no {other:?}"),
+            other => panic!("{other:?} is not defined for floating-point numbers"),
         }
     };
 }
@@ -267,6 +267,6 @@ fn reduce(element: Element, reduction: Reduction, inout: &mut [u8], input: &[u8]
         (_, native::U64) => integer!(u64, reduction, inout, input),
         (_, native::F32) => floating!(f32, reduction, inout, input),
         (_, native::F64) => floating!(f64, reduction, inout, input),
-        (_, other) => panic!("{other:?} is no native datatype"),
+        (_, other) => panic!("unsupported datatype {other:?}"),
     }
 }
