@@ -11,7 +11,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 use mpix_rma::engine::lock::{self, LockRequest, Turn, look};
-use mpix_rma::engine::steps::Steps;
+use mpix_rma::engine::replay::Replay;
 use mpix_rma::engine::*;
 
 /// The process whose window is locked, and the home of the window's own words.
@@ -185,7 +185,7 @@ fn request(mode: LockMode, sequence: u32) -> LockRequest {
 
 fn enqueue(mem: &mut Memory, request: &mut LockRequest) -> Turn {
     let me = mem.me;
-    let enqueued = lock::enqueue(&mut Steps::new(mem, me, LockTicket(0)), *request)
+    let enqueued = lock::enqueue(&mut Replay::new(mem, me, LockTicket(0)), *request)
         .expect("answers come at once");
     *request = request.placed(enqueued.queued);
     let_readers_in(mem, enqueued.next_reader);
@@ -194,7 +194,7 @@ fn enqueue(mem: &mut Memory, request: &mut LockRequest) -> Turn {
 
 fn release(mem: &mut Memory, request: LockRequest) {
     let me = mem.me;
-    let released = lock::release(&mut Steps::new(mem, me, LockTicket(0)), request, true)
+    let released = lock::release(&mut Replay::new(mem, me, LockTicket(0)), request, true)
         .expect("answers come at once");
     let_readers_in(mem, released.next_reader);
 }
@@ -202,7 +202,7 @@ fn release(mem: &mut Memory, request: LockRequest) {
 fn let_readers_in(mem: &mut Memory, mut reader: Option<lock::Node>) {
     let me = mem.me;
     while let Some(next) = reader {
-        reader = lock::let_reader_in(&mut Steps::new(mem, me, LockTicket(0)), TARGET, next)
+        reader = lock::grant_reader(&mut Replay::new(mem, me, LockTicket(0)), TARGET, next)
             .expect("answers come at once");
     }
 }
@@ -210,7 +210,7 @@ fn let_readers_in(mem: &mut Memory, mut reader: Option<lock::Node>) {
 /// Waits as a process does that has nothing else to do.
 fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool {
     loop {
-        if let Turn::In { inherited } = turn {
+        if let Turn::Granted { inherited } = turn {
             return inherited;
         }
         mem.rest();
@@ -338,7 +338,7 @@ fn neighbouring_readers_are_a_batch() {
         // The writer holds; the readers queue, in whichever order, while it leaves.
         let mut writer = request(X, 1);
         let mut mem = Memory::new(&words, 0);
-        assert_eq!(enqueue(&mut mem, &mut writer), Turn::In { inherited: false });
+        assert_eq!(enqueue(&mut mem, &mut writer), Turn::Granted { inherited: false });
         let readers: Vec<_> = [1, 2]
             .into_iter()
             .map(|me| {
@@ -367,7 +367,7 @@ fn the_order_of_arrival_is_kept() {
         let (words, data) = (Words::new(3, true), Protected::new());
         let mut mem = Memory::new(&words, 0);
         let mut holder = request(S, 1);
-        assert_eq!(enqueue(&mut mem, &mut holder), Turn::In { inherited: false });
+        assert_eq!(enqueue(&mut mem, &mut holder), Turn::Granted { inherited: false });
         let mut writer = request(X, 1);
         assert_eq!(enqueue(&mut Memory::new(&words, 1), &mut writer), Turn::Waiting);
         let mut reader = request(S, 1);

@@ -207,7 +207,7 @@ fn no_cfg_switches_the_engine() {
 #[test]
 fn arrows_point_one_way() {
     report(
-        "src/transport uses the engine's alphabet and src/sync only",
+        "src/transport uses the engine's port and src/sync only",
         "transport moves bytes; runtime joins it with the engine, and only the host glue knows MPI",
         &[
             mentioned("src/transport", &[], &["crate::runtime", "crate::mpi", "crate::capi"]),

@@ -1,5 +1,4 @@
-//! Worlds in virtual time, from the command line: figures of the paper, and curves of our own. One
-//! JSON object per line.
+//! The simulator's command line: the paper's figures and cost curves, one JSON object per line.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -25,8 +24,7 @@ struct Arguments {
     /// Each rank has a second core that makes progress while the first computes.
     #[arg(long, global = true)]
     progress_thread: bool,
-    /// Parameters of the machine that differ from the profile's, NAME=VALUE: ns, bytes, ps per
-    /// byte.
+    /// Machine parameters that override the profile, NAME=VALUE: ns, bytes, ps per byte.
     #[arg(long, global = true, value_delimiter = ',')]
     set: Vec<String>,
     #[command(subcommand)]
@@ -37,7 +35,7 @@ struct Arguments {
 enum Command {
     /// The patterns of section VIII.A, figures 2 to 11.
     Pattern {
-        /// Only those whose name contains this.
+        /// Only patterns whose name contains this.
         #[arg(default_value = "")]
         name: String,
     },
@@ -46,20 +44,20 @@ enum Command {
         /// Numbers of ranks.
         #[arg(long, value_delimiter = ',', default_value = "64,128")]
         ranks: Vec<u32>,
-        /// Rows and columns.
+        /// Rows and columns of the matrix.
         #[arg(long, value_delimiter = ',', default_value = "1024")]
         size: Vec<u64>,
-        /// Rows that a window holds.
+        /// Rows of the ring buffer.
         #[arg(long, default_value_t = 8)]
         depth: u64,
-        /// Broadcast the next row before the others are updated.
+        /// Broadcast the next row before updating the others.
         #[arg(long)]
         ahead: bool,
-        /// Which series.
+        /// Series to run.
         #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking")]
         series: Vec<String>,
     },
-    /// What an epoch costs (CPU time, memory) as closed epochs pile up behind a late target.
+    /// Cost of an epoch (CPU time, memory) as closed epochs pile up behind a late target.
     Pending {
         /// Numbers of epochs.
         #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000,100000")]
@@ -73,19 +71,19 @@ enum Command {
         /// Transactions of each rank.
         #[arg(long, default_value_t = 200)]
         count: u64,
-        /// Transactions of each rank before it counts.
+        /// Transactions of each rank before the measurement.
         #[arg(long, default_value_t = 20)]
         warm_up: u64,
         /// Accounts in each window.
         #[arg(long, default_value_t = 1000)]
         accounts: u64,
-        /// Epochs that may be pending; 0: no bound.
+        /// Maximum number of pending epochs; 0: unbounded.
         #[arg(long, default_value_t = 64)]
         window: u64,
-        /// Of the random choices.
+        /// Seed of the random choices.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Which series.
+        /// Series to run.
         #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking,reorder")]
         series: Vec<String>,
     },
@@ -94,7 +92,7 @@ enum Command {
 fn machine(name: &str) -> Result<Machine, String> {
     profile(name).ok_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|machine| machine.name).collect();
-        format!("there is {}", names.join(", "))
+        format!("unknown profile; available: {}", names.join(", "))
     })
 }
 
@@ -122,8 +120,8 @@ struct PendingLine<'a> {
     engine_bytes_per_epoch: f64,
 }
 
-/// What a run of an application prints.
-#[derive(Serialize)]
+/// The result of a run of an application.
+#[derive(Default, Serialize)]
 struct ApplicationLine<'a> {
     application: &'a str,
     profile: &'a str,
@@ -151,30 +149,7 @@ struct ApplicationLine<'a> {
     events_per_second: f64,
 }
 
-impl Default for ApplicationLine<'_> {
-    fn default() -> Self {
-        ApplicationLine {
-            application: "",
-            profile: "",
-            set: &[],
-            progress_thread: false,
-            series: "",
-            ranks: 0,
-            size: None,
-            depth: None,
-            ahead: None,
-            count: None,
-            window: None,
-            seed: None,
-            per_second: None,
-            outcome: Outcome::default(),
-            cpu_seconds: 0.0,
-            events_per_second: 0.0,
-        }
-    }
-}
-
-/// Runs and says how much CPU time that took: others may use the machine as well.
+/// Runs `run` and measures its CPU time, which does not depend on the machine's other load.
 fn timed(run: impl FnOnce() -> Result<Outcome, String>) -> Result<(Outcome, f64), String> {
     let began = cpu_seconds();
     let outcome = run()?;
@@ -183,7 +158,8 @@ fn timed(run: impl FnOnce() -> Result<Outcome, String>) -> Result<(Outcome, f64)
 
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists, and the time is ours to write.
+    // SAFETY: `CLOCK_PROCESS_CPUTIME_ID` exists on Linux, and `time` is a valid place for the
+    // result.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
@@ -193,7 +169,7 @@ fn series_of(name: &str) -> Result<(Series, bool), String> {
         "blocking" => Ok((Series::Blocking, false)),
         "nonblocking" => Ok((Series::Nonblocking, false)),
         "reorder" => Ok((Series::Nonblocking, true)),
-        _ => Err(format!("there is no series {name}: blocking, nonblocking, reorder")),
+        _ => Err(format!("unknown series {name}; available: blocking, nonblocking, reorder")),
     }
 }
 
@@ -223,7 +199,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         }
         Command::Pending { epochs } => {
             for &epochs in epochs {
-                // Few epochs are measured often.
+                // Repeat runs with few epochs to get a measurable time.
                 let rounds = (100_000 / epochs).clamp(1, 1000);
                 let began = cpu_seconds();
                 let mut bytes = 0.0;

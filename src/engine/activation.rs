@@ -1,15 +1,16 @@
-//! When a deferred epoch may be activated: one pure predicate [EP-4, EP-6, EP-7, AC-1, AC-2, AC-3].
+//! The predicate that decides when a deferred epoch may be activated [EP-4, EP-6, EP-7, AC-1, AC-2,
+//! AC-3].
 
 use std::collections::VecDeque;
 
-use super::alphabet::{Rank, ReorderFlags};
-use super::epoch::{Epoch, Kind};
+use super::epoch::{Epoch, EpochKind};
 use super::peer::{Peers, shrink};
+use super::port::{Rank, ReorderFlags};
 use super::slab::{Key, Slab};
 
-/// Kinds of epochs as the reorder flags see them.
+/// The kinds of epochs that the reorder flags distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum ReorderClass {
     Fence,
     Access,
     Exposure,
@@ -18,26 +19,33 @@ pub(super) enum Class {
     LockAll,
 }
 
-const CLASSES: [Class; 6] =
-    [Class::Fence, Class::Access, Class::Exposure, Class::Lock, Class::OwnLock, Class::LockAll];
+const CLASSES: [ReorderClass; 6] = [
+    ReorderClass::Fence,
+    ReorderClass::Access,
+    ReorderClass::Exposure,
+    ReorderClass::Lock,
+    ReorderClass::OwnLock,
+    ReorderClass::LockAll,
+];
 
-impl Class {
-    pub(super) fn of(kind: Kind) -> Self {
+impl ReorderClass {
+    pub(super) fn of(kind: EpochKind) -> Self {
         match kind {
-            Kind::Fence => Class::Fence,
-            Kind::Access => Class::Access,
-            Kind::Exposure => Class::Exposure,
-            Kind::Lock { own: false, .. } => Class::Lock,
-            Kind::Lock { own: true, .. } => Class::OwnLock,
-            Kind::LockAll { .. } => Class::LockAll,
+            EpochKind::Fence => ReorderClass::Fence,
+            EpochKind::Access => ReorderClass::Access,
+            EpochKind::Exposure => ReorderClass::Exposure,
+            EpochKind::Lock { own: false, .. } => ReorderClass::Lock,
+            EpochKind::Lock { own: true, .. } => ReorderClass::OwnLock,
+            EpochKind::LockAll { .. } => ReorderClass::LockAll,
         }
     }
 }
 
-/// May an epoch of class `later` overtake one of class `earlier` [AC-1]? Never a fence or a
-/// lock_all, nor an exposure and a lock on self each other [AC-2].
-fn relaxed(flags: ReorderFlags, earlier: Class, later: Class) -> bool {
-    use Class::{Access, Exposure, Fence, Lock, LockAll, OwnLock};
+/// May an epoch of class `later` overtake one of class `earlier` [AC-1]? Nothing overtakes a fence
+/// or lock_all epoch, nor the reverse; an exposure and a lock on self never overtake each other
+/// [AC-2].
+fn may_overtake(flags: ReorderFlags, earlier: ReorderClass, later: ReorderClass) -> bool {
+    use ReorderClass::{Access, Exposure, Fence, Lock, LockAll, OwnLock};
     match (earlier, later) {
         (Fence | LockAll, _) | (_, Fence | LockAll) => false,
         (Exposure, OwnLock) | (OwnLock, Exposure) => false,
@@ -48,25 +56,24 @@ fn relaxed(flags: ReorderFlags, earlier: Class, later: Class) -> bool {
     }
 }
 
-/// Closed epochs that may still be incomplete, per class in the order of their closings. Only the
-/// front of each queue is ever looked at, so the predicate costs the same with one or a million
-/// pending.
+/// Closed epochs that may be incomplete, per class in the order of closing. Only the front of each
+/// queue is inspected, so the predicate's cost does not depend on the number of pending epochs.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct ClosedEpochs {
     closed: [VecDeque<(u64, Key)>; CLASSES.len()],
 }
 
-impl Ledger {
+impl ClosedEpochs {
     pub(super) fn new() -> Self {
-        Ledger { closed: std::array::from_fn(|_| VecDeque::new()) }
+        ClosedEpochs { closed: std::array::from_fn(|_| VecDeque::new()) }
     }
 
-    /// `epoch` was closed as the `closing`-th of the window.
-    pub(super) fn close(&mut self, class: Class, closing: u64, epoch: Key) {
+    /// Records that `epoch` was closed, by the window's `closing`-th closing call.
+    pub(super) fn close(&mut self, class: ReorderClass, closing: u64, epoch: Key) {
         self.closed[class as usize].push_back((closing, epoch));
     }
 
-    /// No closed epoch is incomplete.
+    /// Forgets all epochs: none that is closed is incomplete.
     #[inline]
     pub(super) fn clear(&mut self) {
         for queue in self.closed.iter_mut().filter(|queue| !queue.is_empty()) {
@@ -75,8 +82,8 @@ impl Ledger {
         }
     }
 
-    /// Forgets completed epochs at the front of each queue.
-    pub(super) fn tidy(&mut self, epochs: &Slab<Epoch>) {
+    /// Removes completed epochs from the front of each queue.
+    pub(super) fn drop_completed(&mut self, epochs: &Slab<Epoch>) {
         for queue in &mut self.closed {
             while queue.front().is_some_and(|(_, key)| epochs.get(*key).is_none()) {
                 queue.pop_front();
@@ -86,43 +93,44 @@ impl Ledger {
     }
 }
 
-/// The predicate's answer.
+/// The answer of [`may_activate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
     Ready,
     Blocked(BlockedBy),
 }
 
-/// Why not.
+/// Why an epoch may not be activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockedBy {
-    /// An epoch closed before this one was opened has not completed [EP-6].
-    Earlier(Class),
+    /// An epoch closed before this one was opened is incomplete [EP-6].
+    Earlier(ReorderClass),
     /// An active lock epoch on the same target [AC-3].
     SameTarget,
 }
 
-/// May `epoch`, the oldest deferred one [EP-4], be activated? The ledger must be tidy.
+/// May `epoch`, the oldest deferred one [EP-4], be activated? Call [`ClosedEpochs::drop_completed`]
+/// first.
 ///
-/// Every earlier epoch that is incomplete is active. One that was closed after `epoch` was opened
-/// overlaps it and does not count, now or ever [EP-7]; what counts of the others is the oldest of
-/// each class that the flags do not relax.
+/// Every earlier incomplete epoch is active. An epoch that was closed after `epoch` was opened
+/// overlaps it and never blocks it [EP-7]. Of the others, the oldest of each class decides, unless
+/// a flag relaxes that class.
 pub(super) fn may_activate(
     epoch: &Epoch,
-    ledger: &Ledger,
+    closed_epochs: &ClosedEpochs,
     peers: &Peers,
     flags: ReorderFlags,
 ) -> Activation {
-    let class = Class::of(epoch.kind);
+    let class = ReorderClass::of(epoch.kind);
     for earlier in CLASSES {
-        if let Some((closing, _)) = ledger.closed[earlier as usize].front()
+        if let Some((closing, _)) = closed_epochs.closed[earlier as usize].front()
             && *closing <= epoch.opened_at
-            && !relaxed(flags, earlier, class)
+            && !may_overtake(flags, earlier, class)
         {
             return Activation::Blocked(BlockedBy::Earlier(earlier));
         }
     }
-    if let Kind::Lock { target, .. } = epoch.kind
+    if let EpochKind::Lock { target, .. } = epoch.kind
         && has_lock_active(peers, target)
     {
         return Activation::Blocked(BlockedBy::SameTarget);
@@ -130,57 +138,7 @@ pub(super) fn may_activate(
     Activation::Ready
 }
 
-/// A lock epoch on this target is active, or its release is under way.
+/// True if a lock epoch on this target is active or still releasing.
 pub(super) fn has_lock_active(peers: &Peers, target: Rank) -> bool {
     peers.find(target).is_some_and(|peer| peer.lock_active.is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALL: ReorderFlags = ReorderFlags {
-        access_after_access: true,
-        access_after_exposure: true,
-        exposure_after_exposure: true,
-        exposure_after_access: true,
-    };
-
-    /// [AC-2]: with every flag on, exactly these pairs stay in order.
-    #[test]
-    fn no_flag_relaxes_a_fence_a_lock_all_or_an_exposure_and_a_lock_on_self() {
-        for earlier in CLASSES {
-            for later in CLASSES {
-                let never =
-                    [earlier, later].iter().any(|c| matches!(c, Class::Fence | Class::LockAll))
-                        || matches!(
-                            (earlier, later),
-                            (Class::Exposure, Class::OwnLock) | (Class::OwnLock, Class::Exposure)
-                        );
-                assert_eq!(relaxed(ALL, earlier, later), !never, "{earlier:?} then {later:?}");
-                assert!(!relaxed(ReorderFlags::default(), earlier, later));
-            }
-        }
-    }
-
-    /// [AC-1]: each flag relaxes its own pair of kinds alone.
-    #[test]
-    fn each_flag_relaxes_its_own_pair() {
-        let off = ReorderFlags::default();
-        let pairs = [
-            (ReorderFlags { access_after_access: true, ..off }, Class::Access, Class::Lock),
-            (ReorderFlags { access_after_exposure: true, ..off }, Class::Exposure, Class::Access),
-            (
-                ReorderFlags { exposure_after_exposure: true, ..off },
-                Class::Exposure,
-                Class::Exposure,
-            ),
-            (ReorderFlags { exposure_after_access: true, ..off }, Class::Access, Class::Exposure),
-        ];
-        for (i, (flags, _, _)) in pairs.iter().enumerate() {
-            for (j, (_, earlier, later)) in pairs.iter().enumerate() {
-                assert_eq!(relaxed(*flags, *earlier, *later), i == j);
-            }
-        }
-    }
 }

@@ -1,15 +1,15 @@
-//! The synchronisation calls: opening, closing, flushing.
+//! Synchronization calls: opening, closing and flushing epochs.
 
 use smallvec::SmallVec;
 
-use super::activation::Class;
-use super::alphabet::{Assert, LockMode, Outcome, Port, Rank, SyncError};
-use super::epoch::{Kind, Leg};
+use super::activation::ReorderClass;
+use super::epoch::{EpochKind, Leg};
 use super::flush::{Ages, Flush};
+use super::port::{Assert, LockMode, Outcome, Port, Rank, SyncError};
 use super::slab::Key;
 use super::window::{FenceView, Window};
 
-/// The stage that a flush waits for; also the place in a leg's ages.
+/// The completion stage that a flush waits for; also the index into a leg's ages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FlushStage {
     Local = 0,
@@ -17,8 +17,7 @@ enum FlushStage {
 }
 
 impl Window {
-    /// `MPI_Win_post`: opens an exposure epoch to the processes of `group`, which are distinct
-    /// ranks of the window.
+    /// `MPI_Win_post`: opens an exposure epoch to the processes of `group` (distinct ranks).
     ///
     /// # Errors
     /// If an exposure epoch, or a fence epoch with operations, is open.
@@ -35,17 +34,16 @@ impl Window {
         if matches!(self.fence_view, FenceView::Real(_)) {
             return Err(SyncError::FenceOpen);
         }
-        // A tentative fence epoch loses its exposure part only: a later operation still makes its
+        // A tentative fence epoch loses its exposure part only. A later operation still makes its
         // access part real [EP-11].
-        let epoch = self.open(Kind::Exposure);
+        let epoch = self.open(EpochKind::Exposure);
         self.epochs[epoch].origins = SmallVec::from_slice(group);
         self.exposure_open = Some(epoch);
         self.ready(port, epoch);
         Ok(())
     }
 
-    /// `MPI_Win_start`: opens an access epoch to the processes of `group`, which are distinct ranks
-    /// of the window.
+    /// `MPI_Win_start`: opens an access epoch to the processes of `group` (distinct ranks).
     ///
     /// # Errors
     /// If an access, lock or lock_all epoch, or a fence epoch with operations, is open.
@@ -58,7 +56,7 @@ impl Window {
         self.unfold();
         self.no_access_open()?;
         self.fence_view = FenceView::Dissolved;
-        let epoch = self.open(Kind::Access);
+        let epoch = self.open(EpochKind::Access);
         let legs = &mut self.epochs[epoch].legs;
         for target in group {
             legs.push(Leg::new(*target, false));
@@ -68,10 +66,11 @@ impl Window {
         Ok(())
     }
 
-    /// `MPI_Win_lock`.
+    /// `MPI_Win_lock`: opens a lock epoch on `target`.
     ///
     /// # Errors
-    /// If this process has locked the target, or an access, lock_all or real fence epoch is open.
+    /// If this process has locked the target, or an access epoch, a lock_all epoch, or a fence
+    /// epoch with operations is open.
     pub fn lock(
         &mut self,
         port: &mut impl Port,
@@ -89,7 +88,7 @@ impl Window {
         self.no_group_access_open()?;
         self.fence_view = FenceView::Dissolved;
         let own = target == self.me;
-        let epoch = self.open(Kind::Lock { target, mode, nocheck: assert.nocheck, own });
+        let epoch = self.open(EpochKind::Lock { target, mode, nocheck: assert.nocheck, own });
         self.epochs[epoch].legs.push(Leg::new(target, false));
         self.locks_open.push(epoch);
         self.peers.of(target).lock_open = Some(epoch);
@@ -97,7 +96,7 @@ impl Window {
         Ok(())
     }
 
-    /// `MPI_Win_lock_all`.
+    /// `MPI_Win_lock_all`: opens a lock_all epoch.
     ///
     /// # Errors
     /// If any access epoch is open.
@@ -111,14 +110,14 @@ impl Window {
         }
         self.no_group_access_open()?;
         self.fence_view = FenceView::Dissolved;
-        let epoch = self.open(Kind::LockAll { nocheck: assert.nocheck });
+        let epoch = self.open(EpochKind::LockAll { nocheck: assert.nocheck });
         self.lock_all_open = Some(epoch);
         self.ready(port, epoch);
         Ok(())
     }
 
-    /// `MPI_Win_complete`: the request completes when every operation of the epoch is complete and
-    /// every done has left.
+    /// `MPI_Win_complete`: closes the access epoch. The request completes when every operation of
+    /// the epoch is complete and every done has been sent.
     ///
     /// # Errors
     /// If no access epoch is open.
@@ -127,7 +126,7 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_wait`: the request completes when every origin is done.
+    /// `MPI_Win_wait`: closes the exposure epoch. The request completes when every origin is done.
     ///
     /// # Errors
     /// If no exposure epoch is open.
@@ -136,11 +135,11 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_test`: closes the exposure epoch if every origin is done, else leaves it open. A
-    /// deferred one gives false [RQ-4].
+    /// `MPI_Win_test`: closes the exposure epoch if every origin is done. Otherwise returns false
+    /// and leaves it open, as for a deferred epoch [RQ-4].
     ///
     /// # Errors
-    /// If no exposure epoch is open (one closed by `wait` is not).
+    /// If no exposure epoch is open. One that was closed by `wait` is not open.
     pub fn test(&mut self, port: &mut impl Port) -> Result<bool, SyncError> {
         let epoch = self.exposure_open.ok_or(SyncError::NotPosted)?;
         self.progress(port);
@@ -153,9 +152,9 @@ impl Window {
         Ok(true)
     }
 
-    /// `MPI_Win_fence`: closes the fence epoch before it, if any, and opens the next one
-    /// tentatively [EP-11]. The request completes when this process's operations are complete and
-    /// every process has called the fence [EP-5, FE-1].
+    /// `MPI_Win_fence`: closes the current fence epoch, if any, and opens the next one tentatively
+    /// [EP-11]. The request completes when the operations of this process are complete and every
+    /// process has called the fence [EP-5, FE-1].
     ///
     /// # Errors
     /// If an access, exposure, lock or lock_all epoch is open.
@@ -170,9 +169,9 @@ impl Window {
         }
         let epoch = match self.fence_view {
             FenceView::Real(epoch) => epoch,
-            // An epoch without operations: there for its barrier.
+            // An epoch without operations, which exists for its barrier.
             FenceView::Tentative | FenceView::Dissolved => {
-                let epoch = self.open(Kind::Fence);
+                let epoch = self.open(EpochKind::Fence);
                 self.ready(port, epoch);
                 epoch
             }
@@ -182,8 +181,8 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_unlock`: the request completes when the operations are complete at the target and
-    /// the lock is released.
+    /// `MPI_Win_unlock`: closes the lock epoch. The request completes when the operations are
+    /// complete at the target and the lock is released.
     ///
     /// # Errors
     /// If this process has not locked the target.
@@ -199,10 +198,10 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_unlock_all`.
+    /// `MPI_Win_unlock_all`: closes the lock_all epoch.
     ///
     /// # Errors
-    /// If lock_all is not open.
+    /// If no lock_all epoch is open.
     pub fn unlock_all(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
         if let Some(outcome) = self.unlock_all_folded(port) {
             return Ok(outcome);
@@ -212,8 +211,8 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_flush`, or `MPI_Win_flush_all` (`None`): complete when all older calls are complete
-    /// at their targets, never before the lock is held [FL-1, EP-1].
+    /// `MPI_Win_flush`, or `MPI_Win_flush_all` for `None`. Complete when all older operations are
+    /// complete at their targets, and never before the lock is held [FL-1, EP-1].
     ///
     /// # Errors
     /// If no passive-target epoch covers the target (for `None`: none is open).
@@ -225,8 +224,8 @@ impl Window {
         self.flush_stage(port, target, FlushStage::Remote)
     }
 
-    /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` (`None`): as [`flush`](Self::flush),
-    /// complete at the origin.
+    /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` for `None`: as [`flush`](Self::flush),
+    /// for completion at the origin.
     ///
     /// # Errors
     /// If no passive-target epoch covers the target (for `None`: none is open).
@@ -255,26 +254,26 @@ impl Window {
         self.no_group_access_open()
     }
 
-    /// The application closes an epoch. What may complete completes now, without a request.
+    /// Closes an epoch for the application. If it completes at once, no request is made.
     fn close(&mut self, port: &mut impl Port, epoch: Key) -> Outcome {
         self.route = None;
         self.closings += 1;
         self.closed_incomplete += 1;
-        let held = &mut self.epochs[epoch];
-        held.closed = true;
-        if held.granted && held.is_passive() {
+        let entry = &mut self.epochs[epoch];
+        entry.closed = true;
+        if entry.granted && entry.is_passive() {
             self.open_locks_held -= 1;
         }
-        self.closed(port, epoch);
-        if let Some(held) = self.epochs.get(epoch) {
-            self.ledger.close(Class::of(held.kind), self.closings, epoch);
+        self.try_complete(port, epoch);
+        if let Some(entry) = self.epochs.get(epoch) {
+            self.closed_epochs.close(ReorderClass::of(entry.kind), self.closings, epoch);
         }
         self.run(port);
         match self.epochs.get_mut(epoch) {
             None => Outcome::Complete,
-            Some(held) => {
+            Some(entry) => {
                 let request = self.requests.open();
-                held.request = Some(request);
+                entry.request = Some(request);
                 Outcome::Pending(request)
             }
         }
@@ -308,7 +307,7 @@ impl Window {
         let mut waiting: Option<Key> = None;
         for epoch in covering {
             if self.awaits_lock(epoch) {
-                let flush = self.flush_waits_once_more(&mut waiting);
+                let flush = self.add_flush_dependency(&mut waiting);
                 self.epochs[epoch].flushes_for_grant.push(flush);
             }
             let legs = match target {
@@ -324,8 +323,8 @@ impl Window {
         Ok(waiting.map_or(Outcome::Complete, |flush| Outcome::Pending(self.flushes[flush].request)))
     }
 
-    /// One more leg or grant for the flush to wait for; made at the first.
-    fn flush_waits_once_more(&mut self, flush: &mut Option<Key>) -> Key {
+    /// Adds a leg or a lock grant that the flush waits for. The first one creates the flush.
+    fn add_flush_dependency(&mut self, flush: &mut Option<Key>) -> Key {
         let key = *flush.get_or_insert_with(|| {
             let request = self.requests.open();
             self.flushes.insert(Flush { request, remaining: 0 })
@@ -334,20 +333,21 @@ impl Window {
         key
     }
 
-    /// Stamps the flush with the age of the leg's youngest call, if any call is outstanding.
+    /// Makes the flush wait for the leg's outstanding operations, if there are any.
     fn stamp(&mut self, epoch: Key, leg: u32, stage: FlushStage, flush: &mut Option<Key>) {
-        let held = &self.epochs[epoch].legs[leg];
+        let entry = &self.epochs[epoch].legs[leg];
         let outstanding = match stage {
-            FlushStage::Local => held.local,
-            FlushStage::Remote => held.remote,
+            FlushStage::Local => entry.local,
+            FlushStage::Remote => entry.remote,
         };
         if outstanding == 0 {
             return;
         }
-        let flush = self.flush_waits_once_more(flush);
-        let held = &mut self.epochs[epoch].legs[leg];
-        let (local, remote) = (held.local, held.remote);
-        let ages = held.ages.get_or_insert_with(|| Box::new([Ages::new(local), Ages::new(remote)]));
+        let flush = self.add_flush_dependency(flush);
+        let entry = &mut self.epochs[epoch].legs[leg];
+        let (local, remote) = (entry.local, entry.remote);
+        let ages =
+            entry.ages.get_or_insert_with(|| Box::new([Ages::new(local), Ages::new(remote)]));
         ages[stage as usize].stamp(flush);
     }
 }

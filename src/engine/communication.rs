@@ -1,13 +1,14 @@
-//! Communication calls: to the transport at once where access is granted, recorded where it is not.
+//! Communication calls. Operations go to the transport at once where access is granted, and are
+//! recorded elsewhere.
 
-use super::alphabet::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
-use super::epoch::Kind;
+use super::epoch::EpochKind;
+use super::port::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
 use super::record::{Account, NIL};
 use super::slab::Key;
 use super::window::{FenceView, Route, Window};
 
 impl Window {
-    /// A communication call. The caller has checked rank, displacement, size and datatype.
+    /// Issues an operation. The caller has validated rank, displacement, size and datatype.
     ///
     /// # Errors
     /// If no open epoch covers the target.
@@ -23,10 +24,10 @@ impl Window {
         }
     }
 
-    /// Issues an operation and the notification behind it as one, if the port does that and nothing
-    /// is in the way. False: nothing was done.
+    /// Issues an operation and the notification behind it as one, if the port supports that and the
+    /// route is direct. Returns false if nothing was done.
     pub fn issue_notified(&mut self, port: &mut impl Port, op: &Op, notification: &Op) -> bool {
-        if !self.finds_direct_way(op.target) {
+        if !self.finds_direct_route(op.target) {
             return false;
         }
         let Some(route) = self.route else { return false };
@@ -37,7 +38,7 @@ impl Window {
         true
     }
 
-    /// Accounts for an operation that has gone directly.
+    /// Records an operation that went to the transport directly, unless it is complete already.
     #[inline(always)]
     fn account_on(&mut self, route: Route, op: &Op, answer: Posted) {
         if answer != Posted::Complete {
@@ -46,25 +47,27 @@ impl Window {
         }
     }
 
-    /// True if an operation to this target goes to the transport at once, and leaves nothing here
-    /// if that completes it: as long as nothing opens, closes or queues.
+    /// True if an operation to this target goes straight to the transport, and leaves no state here
+    /// if the transport completes it. Holds until an epoch is opened or closed or an operation is
+    /// queued.
     #[inline]
-    pub fn goes_directly(&self, target: Rank) -> bool {
+    pub fn has_direct_route(&self, target: Rank) -> bool {
         matches!(self.route, Some(route) if route.direct && route.target == target)
     }
 
-    /// The same, with the way of an epoch's first operation to this target looked for and kept. It
-    /// opens nothing: the first operation of a fence epoch goes by [`issue`](Self::issue).
+    /// As [`has_direct_route`](Self::has_direct_route), but looks up and caches the route for the
+    /// first operation of an epoch to this target. Opens nothing: the first operation of a fence
+    /// epoch must go through [`issue`](Self::issue).
     #[inline]
-    pub fn finds_direct_way(&mut self, target: Rank) -> bool {
+    pub fn finds_direct_route(&mut self, target: Rank) -> bool {
         match self.route {
             Some(route) if route.target == target => route.direct,
             _ if self.folded.is_some() => self.folded_route(target).is_some(),
-            _ => target < self.size && self.look_for_way(target),
+            _ => target < self.size && self.find_route(target),
         }
     }
 
-    fn look_for_way(&mut self, target: Rank) -> bool {
+    fn find_route(&mut self, target: Rank) -> bool {
         let open =
             self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
         let epoch = match (open, self.fence_view) {
@@ -74,7 +77,7 @@ impl Window {
         self.route_by(epoch, target).is_some_and(|route| route.direct)
     }
 
-    /// The same way by an epoch that is not folded.
+    /// The same route, in the epoch that replaces a folded one.
     #[inline]
     fn unfolded_route(&mut self, route: Route) -> Route {
         if self.folded.is_none() {
@@ -84,25 +87,24 @@ impl Window {
         let epoch = self
             .lock_all_open
             .or_else(|| self.peers.find(route.target)?.lock_open)
-            .expect("it was unfolded");
-        self.route_by(epoch, route.target).expect("a lock epoch has a way to its target")
+            .expect("the folded epoch was unfolded");
+        self.route_by(epoch, route.target).expect("a lock epoch covers its target")
     }
 
-    /// The way of operations to `target` by an epoch, from now on. `None` if it is no target of the
-    /// epoch.
+    /// Caches the route to `target` in an epoch. `None` if the epoch does not cover the target.
     fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
-        let held = &mut self.epochs[epoch];
-        let leg = match held.kind {
-            Kind::Access => held.legs.find(target)?,
-            _ => held.leg_to(target),
+        let entry = &mut self.epochs[epoch];
+        let leg = match entry.kind {
+            EpochKind::Access => entry.legs.find(target)?,
+            _ => entry.leg_to(target),
         };
-        let held = &held.legs[leg];
-        let direct = held.granted && held.head == NIL;
+        let entry = &entry.legs[leg];
+        let direct = entry.granted && entry.head == NIL;
         self.route = Some(Route { target, epoch, leg, direct });
         self.route
     }
 
-    /// The R-form of a communication call. Its request completes when the origin's buffers may be
+    /// Issues an operation in its R-form. The request completes when the origin's buffers may be
     /// reused and results are in place.
     ///
     /// # Errors
@@ -127,8 +129,7 @@ impl Window {
         Ok(request.map_or(Outcome::Complete, Outcome::Pending))
     }
 
-    /// The open epoch whose operations may go to `target`; makes a tentative fence epoch real
-    /// [EP-11].
+    /// The open epoch that covers `target`. Makes a tentative fence epoch real [EP-11].
     fn epoch_covering(&mut self, port: &mut impl Port, target: Rank) -> Result<Key, SyncError> {
         if let Some(epoch) = self.lock_all_open.or(self.access_open) {
             return Ok(epoch);
@@ -139,7 +140,7 @@ impl Window {
         match self.fence_view {
             FenceView::Real(epoch) => Ok(epoch),
             FenceView::Tentative => {
-                let epoch = self.open(Kind::Fence);
+                let epoch = self.open(EpochKind::Fence);
                 self.fence_view = FenceView::Real(epoch);
                 self.ready(port, epoch);
                 Ok(epoch)
@@ -148,9 +149,9 @@ impl Window {
         }
     }
 
-    /// Accounts for an operation by the transport's answer; queues it on its leg if there was no
-    /// resource (or no access yet). Gives the request that was wanted, if the local stage is still
-    /// outstanding.
+    /// Records an operation according to the transport's answer. An operation that found no
+    /// resource, or no access yet, is queued on its leg. Returns the request, if one was wanted and
+    /// the local stage is outstanding.
     fn account_for(
         &mut self,
         epoch: Key,
@@ -164,12 +165,12 @@ impl Window {
         }
         let local_done = answer == Posted::Local;
         let request = (wants_request && !local_done).then(|| self.requests.open());
-        let held = &mut self.epochs[epoch];
-        held.outstanding += 1;
-        let held = &mut held.legs[leg];
-        held.remote += 1;
-        held.local += u32::from(!local_done);
-        let (age_local, age_remote) = match &mut held.ages {
+        let entry = &mut self.epochs[epoch];
+        entry.outstanding += 1;
+        let entry = &mut entry.legs[leg];
+        entry.remote += 1;
+        entry.local += u32::from(!local_done);
+        let (age_local, age_remote) = match &mut entry.ages {
             None => (0, 0),
             Some(ages) => (if local_done { 0 } else { ages[0].issue() }, ages[1].issue()),
         };
@@ -189,15 +190,15 @@ impl Window {
     }
 
     fn enqueue(&mut self, epoch: Key, leg: u32, record: u32) {
-        let held = &mut self.epochs[epoch].legs[leg];
-        let tail = std::mem::replace(&mut held.tail, record);
-        if held.head == NIL {
-            held.head = record;
+        let entry = &mut self.epochs[epoch].legs[leg];
+        let tail = std::mem::replace(&mut entry.tail, record);
+        if entry.head == NIL {
+            entry.head = record;
         } else {
             self.records.set_next(tail, record);
         }
-        if held.granted && !held.stalled {
-            held.stalled = true;
+        if entry.granted && !entry.stalled {
+            entry.stalled = true;
             self.stalled.push((epoch, leg));
         }
         if let Some(route) = &mut self.route {
@@ -205,29 +206,29 @@ impl Window {
         }
     }
 
-    /// Posts what a granted leg has queued, in order, until the transport has no resource. Never
-    /// completes the epoch.
-    pub(super) fn pump(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
+    /// Posts the queued operations of a granted leg in order, until the transport has no resource.
+    /// Never completes the epoch.
+    pub(super) fn post_queued(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
         loop {
-            let held = &mut self.epochs[epoch].legs[leg];
-            debug_assert!(held.granted);
-            let record = held.head;
+            let entry = &mut self.epochs[epoch].legs[leg];
+            debug_assert!(entry.granted);
+            let record = entry.head;
             if record == NIL {
-                held.tail = NIL;
-                held.stalled = false;
+                entry.tail = NIL;
+                entry.stalled = false;
                 return;
             }
             let op = self.records.op(record);
             let answer = port.post(&op, Ticket(record));
             if answer == Posted::NoResource {
-                if !held.stalled {
-                    held.stalled = true;
+                if !entry.stalled {
+                    entry.stalled = true;
                     self.stalled.push((epoch, leg));
                 }
                 return;
             }
-            held.head = self.records.next(record);
-            self.moves += 1;
+            entry.head = self.records.next(record);
+            self.state_changes += 1;
             self.route = None;
             match answer {
                 Posted::Complete => self.retire_remote(epoch, leg, record),
@@ -237,7 +238,7 @@ impl Window {
         }
     }
 
-    /// The origin's buffers of an operation may be reused.
+    /// The local stage of an operation is complete.
     pub(super) fn retire_local(&mut self, epoch: Key, leg: u32, record: u32) {
         let account = self.records.account(record);
         if account.local_done {
@@ -245,42 +246,42 @@ impl Window {
         }
         self.records.set_local_done(record);
         self.requests.complete_opt(account.request);
-        let held = &mut self.epochs[epoch].legs[leg];
-        held.local -= 1;
-        if let Some(ages) = &mut held.ages {
+        let entry = &mut self.epochs[epoch].legs[leg];
+        entry.local -= 1;
+        if let Some(ages) = &mut entry.ages {
             let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
             ages[0].retire(account.age_local, |flush| satisfied.push(flush));
-            satisfied.into_iter().for_each(|flush| self.flush_waits_once_less(flush));
+            satisfied.into_iter().for_each(|flush| self.resolve_flush_dependency(flush));
         }
     }
 
-    /// An operation is complete at its target; its record ends here.
+    /// The remote stage of an operation is complete: frees its record.
     pub(super) fn retire_remote(&mut self, epoch: Key, leg: u32, record: u32) {
         self.retire_local(epoch, leg, record);
         let account = self.records.account(record);
         self.records.remove(record);
-        let held = &mut self.epochs[epoch];
-        held.outstanding -= 1;
-        let held = &mut held.legs[leg];
-        held.remote -= 1;
-        if let Some(ages) = &mut held.ages {
+        let entry = &mut self.epochs[epoch];
+        entry.outstanding -= 1;
+        let entry = &mut entry.legs[leg];
+        entry.remote -= 1;
+        if let Some(ages) = &mut entry.ages {
             let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
             ages[1].retire(account.age_remote, |flush| satisfied.push(flush));
-            if held.remote == 0 {
-                // Nothing is outstanding, so no flush waits here: ages begin anew with the next one
-                // that has to.
-                held.ages = None;
+            if entry.remote == 0 {
+                // No operation is outstanding, so no flush waits here. The next flush that has to
+                // wait makes new ages.
+                entry.ages = None;
             }
-            satisfied.into_iter().for_each(|flush| self.flush_waits_once_less(flush));
+            satisfied.into_iter().for_each(|flush| self.resolve_flush_dependency(flush));
         }
     }
 
-    /// One leg or grant less for a flush to wait for.
-    pub(super) fn flush_waits_once_less(&mut self, flush: Key) {
-        let held = &mut self.flushes[flush];
-        held.remaining -= 1;
-        if held.remaining == 0 {
-            let request = held.request;
+    /// Removes a leg or a lock grant that the flush waits for. The last one completes the flush.
+    pub(super) fn resolve_flush_dependency(&mut self, flush: Key) {
+        let entry = &mut self.flushes[flush];
+        entry.remaining -= 1;
+        if entry.remaining == 0 {
+            let request = entry.request;
             self.flushes.remove(flush);
             self.requests.complete(request);
         }

@@ -1,17 +1,17 @@
-//! Activation, and the way of each kind of epoch to its completion.
+//! Activation of epochs, and the completion of each kind.
 
 use super::activation::{Activation, may_activate};
-use super::alphabet::{Port, Rank, Word};
-use super::epoch::{Kind, Locking, Phase};
+use super::epoch::{EpochKind, EpochState, LockState};
 use super::fence::Barrier;
 use super::peer::{AccessWaiter, ExposureWaiter};
+use super::port::{Port, Rank, Word};
 use super::record::NIL;
 use super::slab::Key;
 use super::window::Window;
 
 impl Window {
-    /// Activates deferred epochs in their order, until the first that is blocked [EP-4]; again
-    /// while epochs complete by it.
+    /// Activates deferred epochs in order, up to the first that is blocked [EP-4]. Repeats while
+    /// activation completes epochs.
     #[inline]
     pub(super) fn run(&mut self, port: &mut impl Port) {
         if self.recheck {
@@ -22,8 +22,13 @@ impl Window {
     fn run_deferred(&mut self, port: &mut impl Port) {
         while std::mem::take(&mut self.recheck) {
             while let Some(&epoch) = self.deferred.front() {
-                self.ledger.tidy(&self.epochs);
-                match may_activate(&self.epochs[epoch], &self.ledger, &self.peers, self.flags) {
+                self.closed_epochs.drop_completed(&self.epochs);
+                match may_activate(
+                    &self.epochs[epoch],
+                    &self.closed_epochs,
+                    &self.peers,
+                    self.flags,
+                ) {
                     Activation::Ready => {
                         self.deferred.pop_front();
                         self.activate(port, epoch);
@@ -35,37 +40,37 @@ impl Window {
         }
     }
 
-    /// Activates an epoch and replays what was recorded, up to its closing.
+    /// Activates an epoch and replays its recorded calls, the closing call included.
     pub(super) fn activate(&mut self, port: &mut impl Port, epoch: Key) {
-        self.moves += 1;
-        let held = &mut self.epochs[epoch];
-        debug_assert_eq!(held.phase, Phase::Deferred);
-        held.phase = Phase::Active;
-        match held.kind {
-            Kind::Access => self.activate_access(port, epoch),
-            Kind::Exposure => self.activate_exposure(port, epoch),
-            Kind::Fence => self.grant(port, epoch),
-            Kind::Lock { target, nocheck, .. } => {
+        self.state_changes += 1;
+        let entry = &mut self.epochs[epoch];
+        debug_assert_eq!(entry.state, EpochState::Deferred);
+        entry.state = EpochState::Active;
+        match entry.kind {
+            EpochKind::Access => self.activate_access(port, epoch),
+            EpochKind::Exposure => self.activate_exposure(port, epoch),
+            EpochKind::Fence => self.grant(port, epoch),
+            EpochKind::Lock { target, nocheck, .. } => {
                 self.peers.of(target).lock_active = Some(epoch);
                 if nocheck {
-                    held.locking = Locking::Unchecked;
+                    entry.locking = LockState::Unchecked;
                     self.grant(port, epoch);
                 } else {
                     self.request_lock(port, epoch);
                 }
             }
-            Kind::LockAll { nocheck: true } => {
-                held.locking = Locking::Unchecked;
+            EpochKind::LockAll { nocheck: true } => {
+                entry.locking = LockState::Unchecked;
                 self.grant(port, epoch);
             }
-            Kind::LockAll { nocheck: false } => self.request_lock_all(port, epoch),
+            EpochKind::LockAll { nocheck: false } => self.request_lock_all(port, epoch),
         }
-        if self.epochs.get(epoch).is_some_and(|held| held.closed) {
-            self.closed(port, epoch);
+        if self.epochs.get(epoch).is_some_and(|entry| entry.closed) {
+            self.try_complete(port, epoch);
         }
     }
 
-    /// A_i = ++a for each target; access i may proceed iff A_i <= g [MA-1], with NOCHECK too
+    /// `A_i = ++a` for each target; access i may proceed iff `A_i <= g` [MA-1], with `NOCHECK` too
     /// [MA-3]. So accesses match exposures in order [EP-3].
     fn activate_access<P: Port>(&mut self, port: &mut P, epoch: Key) {
         let legs = self.epochs[epoch].legs.len();
@@ -86,16 +91,16 @@ impl Window {
                 }
                 peer.access_waiters.push_back(AccessWaiter { access, epoch });
             }
-            let held = self.leg(epoch, leg);
-            held.access = access;
-            held.granted = granted;
+            let entry = self.leg(epoch, leg);
+            entry.access = access;
+            entry.granted = granted;
             if granted {
-                self.pump(port, epoch, leg);
+                self.post_queued(port, epoch, leg);
             }
         }
     }
 
-    /// e_i = ++e for each origin, granted by storing e one-sidedly as the origin's g [MA-1].
+    /// `e_i = ++e` for each origin, stored one-sidedly as the origin's `g` [MA-1].
     fn activate_exposure<P: Port>(&mut self, port: &mut P, epoch: Key) {
         let origins = std::mem::take(&mut self.epochs[epoch].origins);
         self.epochs[epoch].awaited = origins.len() as u32;
@@ -119,62 +124,64 @@ impl Window {
         }
     }
 
-    /// A fence, lock or lock_all epoch may send its operations.
+    /// Lets a fence, lock or lock_all epoch post its operations.
     pub(super) fn grant(&mut self, port: &mut impl Port, epoch: Key) {
-        self.moves += 1;
+        self.state_changes += 1;
         self.route = None;
-        let held = &mut self.epochs[epoch];
-        held.granted = true;
-        if held.is_passive() && !held.closed {
+        let entry = &mut self.epochs[epoch];
+        entry.granted = true;
+        if entry.is_passive() && !entry.closed {
             self.open_locks_held += 1;
         }
-        if !held.flushes_for_grant.is_empty() {
-            for flush in std::mem::take(&mut held.flushes_for_grant) {
-                self.flush_waits_once_less(flush);
+        if !entry.flushes_for_grant.is_empty() {
+            for flush in std::mem::take(&mut entry.flushes_for_grant) {
+                self.resolve_flush_dependency(flush);
             }
         }
         for leg in 0..self.epochs[epoch].legs.len() {
             self.leg(epoch, leg).granted = true;
-            self.pump(port, epoch, leg);
+            self.post_queued(port, epoch, leg);
         }
     }
 
-    /// The peer has granted access to one leg of an access epoch.
+    /// Lets one leg of an access epoch post its operations: its target has granted access.
     pub(super) fn grant_leg(&mut self, port: &mut impl Port, epoch: Key, target: Rank) {
-        // An epoch without operations to this target may be gone: its done did not need the grant.
-        let Some(leg) = self.epochs.get(epoch).and_then(|held| held.legs.find(target)) else {
+        // An epoch without operations to this target may have ended already: its done needs no
+        // grant.
+        let Some(leg) = self.epochs.get(epoch).and_then(|entry| entry.legs.find(target)) else {
             return;
         };
-        self.moves += 1;
+        self.state_changes += 1;
         self.route = None;
         self.leg(epoch, leg).granted = true;
-        self.pump(port, epoch, leg);
-        self.settle(port, epoch, leg);
+        self.post_queued(port, epoch, leg);
+        self.try_finish_leg(port, epoch, leg);
     }
 
-    /// Looks at an epoch that the application has closed: goes as far towards completion as
-    /// possible.
-    pub(super) fn closed(&mut self, port: &mut impl Port, epoch: Key) {
-        let held = &self.epochs[epoch];
-        debug_assert!(held.closed);
-        if held.phase == Phase::Deferred {
+    /// Moves a closed epoch as far towards completion as possible.
+    pub(super) fn try_complete(&mut self, port: &mut impl Port, epoch: Key) {
+        let entry = &self.epochs[epoch];
+        debug_assert!(entry.closed);
+        if entry.state == EpochState::Deferred {
             return;
         }
-        match held.kind {
-            Kind::Access if held.awaited == 0 => self.end_access(epoch),
-            Kind::Access => {
-                for leg in 0..held.legs.len() {
+        match entry.kind {
+            EpochKind::Access if entry.awaited == 0 => self.end_access(epoch),
+            EpochKind::Access => {
+                for leg in 0..entry.legs.len() {
                     if self.epochs.get(epoch).is_some() {
-                        self.settle(port, epoch, leg);
+                        self.try_finish_leg(port, epoch, leg);
                     }
                 }
             }
-            Kind::Exposure if held.awaited == 0 => self.end(epoch),
-            Kind::Lock { .. } | Kind::LockAll { .. } if held.granted && held.outstanding == 0 => {
+            EpochKind::Exposure if entry.awaited == 0 => self.end_epoch(epoch),
+            EpochKind::Lock { .. } | EpochKind::LockAll { .. }
+                if entry.granted && entry.outstanding == 0 =>
+            {
                 self.unlock_now(port, epoch);
-                self.end(epoch);
+                self.end_epoch(epoch);
             }
-            Kind::Fence if held.outstanding == 0 => {
+            EpochKind::Fence if entry.outstanding == 0 => {
                 self.fences += 1;
                 debug_assert!(self.barrier.is_none(), "fence epochs complete one by one");
                 self.barrier = Some(Barrier::new(epoch, self.fences));
@@ -184,24 +191,24 @@ impl Window {
         }
     }
 
-    /// Looks at a leg on which operations have finished or to which access was granted.
-    pub(super) fn settle<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
-        let held = &mut self.epochs[epoch];
-        if !held.closed || held.phase == Phase::Deferred {
+    /// Sends the done of a leg, or completes the epoch, if the leg's operations allow it.
+    pub(super) fn try_finish_leg<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
+        let entry = &mut self.epochs[epoch];
+        if !entry.closed || entry.state == EpochState::Deferred {
             return;
         }
-        if held.kind != Kind::Access {
-            if held.outstanding == 0 {
-                self.closed(port, epoch);
+        if entry.kind != EpochKind::Access {
+            if entry.outstanding == 0 {
+                self.try_complete(port, epoch);
             }
             return;
         }
-        let leg = &mut held.legs[leg];
+        let leg = &mut entry.legs[leg];
         if leg.finished {
             return self.end_access(epoch);
         }
-        // [PR-3]: this target does not wait for the others; nor for its transfers, where the done
-        // cannot overtake them.
+        // [PR-3]: a target does not wait for the epoch's other targets. Nor does its done wait for
+        // its transfers where it cannot overtake them.
         if if port.signals_follow(leg.target) { leg.head != NIL } else { leg.remote > 0 } {
             return;
         }
@@ -210,7 +217,7 @@ impl Window {
         self.send_done(port, target, access, epoch);
     }
 
-    /// Dones of one pair leave in order, as one rising word [MA-2].
+    /// Sends the done of an access. Dones of one pair leave in order, as one rising word [MA-2].
     fn send_done(&mut self, port: &mut impl Port, target: Rank, access: u64, epoch: Key) {
         let index = self.peers.index(target);
         let peer = &mut self.peers[index];
@@ -230,31 +237,31 @@ impl Window {
         }
     }
 
-    /// A done of an access epoch has left.
+    /// Counts a done of an access epoch that has been sent.
     fn done_left(&mut self, epoch: Key) {
         self.epochs[epoch].awaited -= 1;
         self.end_access(epoch);
     }
 
-    /// A closed access epoch is complete when its dones have left and its operations are complete.
+    /// Ends a closed access epoch once its dones are sent and its operations are complete.
     fn end_access(&mut self, epoch: Key) {
-        let held = &self.epochs[epoch];
-        if held.awaited == 0 && held.outstanding == 0 {
-            self.end(epoch);
+        let entry = &self.epochs[epoch];
+        if entry.awaited == 0 && entry.outstanding == 0 {
+            self.end_epoch(epoch);
         }
     }
 
-    /// Sends the present value of a word. If there is no resource (false), a sweep sends what is
-    /// then the present value.
+    /// Sends the current value of a word. False if there was no resource; a later sweep then sends
+    /// the value that is current by then.
     pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) -> bool {
         let peer = &mut self.peers[index];
         let value = match word {
             Word::Grant => peer.exposures,
             Word::Done => peer.done,
-            Word::Fence => unreachable!("the barrier sends its own"),
+            Word::Fence => unreachable!("the barrier sends its own word"),
         };
         if peer.unsent[word as usize] {
-            // The sweep that sends what waits sends this value with it.
+            // This value will be sent by the sweep that retries the earlier one.
             return false;
         }
         if port.signal(peer.rank, word, value).is_err() {
@@ -277,27 +284,27 @@ impl Window {
         {
             let epoch = barrier.epoch;
             self.barrier = None;
-            self.end(epoch);
+            self.end_epoch(epoch);
         }
     }
 
-    /// True while `test` would give false.
+    /// True if origins of the exposure epoch are not done.
     pub(super) fn awaits_origins(&self, epoch: Key) -> bool {
-        let held = &self.epochs[epoch];
-        held.phase == Phase::Deferred || held.awaited > 0
+        let entry = &self.epochs[epoch];
+        entry.state == EpochState::Deferred || entry.awaited > 0
     }
 
-    /// A closed epoch is complete.
-    fn end(&mut self, epoch: Key) {
-        let held = &self.epochs[epoch];
-        debug_assert!(held.closed && held.outstanding == 0 && held.flushes_for_grant.is_empty());
-        self.requests.complete_opt(held.request);
+    /// Ends a closed epoch that is complete.
+    fn end_epoch(&mut self, epoch: Key) {
+        let entry = &self.epochs[epoch];
+        debug_assert!(entry.closed && entry.outstanding == 0 && entry.flushes_for_grant.is_empty());
+        self.requests.complete_opt(entry.request);
         self.epochs.remove(epoch);
         self.closed_incomplete -= 1;
         if self.closed_incomplete == 0 {
-            self.ledger.clear();
+            self.closed_epochs.clear();
         }
         self.recheck = !self.deferred.is_empty();
-        self.moves += 1;
+        self.state_changes += 1;
     }
 }

@@ -1,18 +1,18 @@
-//! Epochs: what the application opened, and how far the engine has come with it.
+//! Epochs: what the application opened, and how far the engine has taken it.
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::alphabet::{LockMode, Rank, RequestId};
-use super::exclusion::Right;
+use super::exclusion::ExclusiveRight;
 use super::flush::Ages;
 use super::lock::LockRequest;
+use super::port::{LockMode, Rank, RequestId};
 use super::record::NIL;
 use super::slab::Key;
 
-/// What an epoch is. Lock epochs on self differ from others in what may overtake them [AC-2].
+/// The kind of an epoch. A lock on self counts as its own kind in the reorder rules [AC-2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EpochKind {
     Fence,
     Access,
     Exposure,
@@ -20,82 +20,71 @@ pub(super) enum Kind {
     LockAll { nocheck: bool },
 }
 
-/// Where the engine stands with an epoch. (A complete one is gone.)
+/// The engine's state of an epoch. A completed epoch is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Recorded, not activated.
+pub(super) enum EpochState {
+    /// Recorded, not activated yet.
     Deferred,
-    /// Activated, not completed.
+    /// Activated, not complete yet.
     Active,
 }
 
-/// What a lock or lock_all epoch holds.
+/// The lock that a lock or lock_all epoch holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum HeldLock {
     All,
     Shared(LockRequest),
-    Exclusive(LockRequest, Right),
+    Exclusive(LockRequest, ExclusiveRight),
 }
 
-/// How far a lock or lock_all epoch has come with its lock.
+/// The progress of a lock or lock_all epoch towards its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Locking {
-    /// Not requested, or its request is on its way.
-    No,
-    /// Behind waiting lock_alls that arrived before; `served` must reach this count, once it is
-    /// known [LK-6].
+pub(super) enum LockState {
+    /// Not requested, or the request's atomics are in flight.
+    NotRequested,
+    /// Lets earlier lock_alls pass: waits until `served` reaches this count, once that is known
+    /// [LK-6].
     Gate(Option<u32>),
-    /// In the target's queue; once first there, it asks for its right.
+    /// In the target's queue. The first of the queue then asks for its right.
     Queued(LockRequest),
-    /// Registered; lock_alls are still held.
+    /// Registered, and waiting for the lock_alls that are still held.
     Draining(LockRequest),
-    /// lock_all: rights are out; holds nothing itself.
+    /// A lock_all that waits until no right is out. It holds nothing.
     AllWaiting,
-    Held(Held),
-    /// `NOCHECK`: nothing to take, nothing to release [MA-3].
+    Held(HeldLock),
+    /// `NOCHECK`: acquires and releases nothing [MA-3].
     Unchecked,
 }
 
 /// One target of an epoch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Leg {
     pub(super) target: Rank,
-    /// Queue of recorded operations, by [`super::record::Records`].
+    /// First and last operation of the leg's queue, in [`super::record::Records`].
     pub(super) head: u32,
     pub(super) tail: u32,
-    /// Operations recorded or in flight whose local stage is outstanding ...
+    /// Operations, recorded or in flight, whose local stage is outstanding.
     pub(super) local: u32,
-    /// ... and whose remote stage is.
+    /// Operations, recorded or in flight, whose remote stage is outstanding.
     pub(super) remote: u32,
-    /// A of an access epoch: `++a` at activation.
+    /// Access id of an access epoch: `++a` at activation.
     pub(super) access: u64,
     pub(super) granted: bool,
-    /// The done has been handed out (access epochs).
+    /// The access is done; its done has been sent or is queued behind an earlier one.
     pub(super) finished: bool,
-    /// Waits in the window's `stalled` list for the transport's resources.
+    /// Listed in the window's `stalled`.
     pub(super) stalled: bool,
-    /// Made by the first flush that has to wait: ages of the local and of the remote stage [FL-1].
+    /// Ages of the local and the remote stage [FL-1], made by the first flush that has to wait.
     pub(super) ages: Option<Box<[Ages; 2]>>,
 }
 
 impl Leg {
     pub(super) fn new(target: Rank, granted: bool) -> Self {
-        Leg {
-            target,
-            head: NIL,
-            tail: NIL,
-            local: 0,
-            remote: 0,
-            access: 0,
-            granted,
-            finished: false,
-            stalled: false,
-            ages: None,
-        }
+        Leg { target, head: NIL, tail: NIL, granted, ..Leg::default() }
     }
 }
 
-/// The targets of an epoch: the first inline, the others found by scan up to eight, by hash beyond.
+/// The targets of an epoch: the first is inline, up to eight more are scanned, beyond that hashed.
 #[derive(Debug, Default)]
 pub(super) struct Legs {
     first: Option<Leg>,
@@ -176,41 +165,41 @@ impl std::ops::IndexMut<u32> for Legs {
 /// One epoch of this process.
 #[derive(Debug)]
 pub(super) struct Epoch {
-    pub(super) kind: Kind,
-    pub(super) phase: Phase,
-    /// By the application [EP-9].
+    pub(super) kind: EpochKind,
+    pub(super) state: EpochState,
+    /// Closed by the application [EP-9].
     pub(super) closed: bool,
-    /// Operations may leave: fence and NOCHECK epochs when active, locks when held. Access epochs
-    /// grant per leg.
+    /// Operations may be posted: fence and `NOCHECK` epochs once active, locks once held. Access
+    /// epochs are granted per leg.
     pub(super) granted: bool,
-    /// The window's count of closings when this epoch was opened: what was closed later overlaps it
-    /// [EP-7].
+    /// The window's number of closings when this epoch was opened. An epoch closed later overlaps
+    /// it [EP-7].
     pub(super) opened_at: u64,
-    /// Of the closing call, if it had to wait.
+    /// Request of the closing call, if it had to wait.
     pub(super) request: Option<RequestId>,
-    /// Targets (access: all from the start; others: at their first operation).
+    /// Targets. An access epoch has all from its start, other kinds add one at its first operation.
     pub(super) legs: Legs,
     /// Origins of an exposure epoch.
     pub(super) origins: SmallVec<[Rank; 2]>,
-    /// Access: legs without a done. Exposure: origins that are not done.
+    /// Access: legs whose done has not been sent. Exposure: origins that are not done.
     pub(super) awaited: u32,
-    /// Operations recorded or in flight, remote stage.
+    /// Operations, recorded or in flight, whose remote stage is outstanding.
     pub(super) outstanding: u64,
     /// Flushes that wait for the lock [EP-1].
     pub(super) flushes_for_grant: Vec<Key>,
-    pub(super) locking: Locking,
-    /// A procedure of its lock waits for an answer.
-    pub(super) asking: bool,
-    /// In the window's `lock_watch`.
+    pub(super) locking: LockState,
+    /// A lock operation of this epoch is suspended.
+    pub(super) lock_op_pending: bool,
+    /// Listed in the window's `lock_watch`.
     pub(super) watched: bool,
 }
 
 impl Epoch {
     #[inline]
-    pub(super) fn new(kind: Kind, opened_at: u64) -> Self {
+    pub(super) fn new(kind: EpochKind, opened_at: u64) -> Self {
         Epoch {
             kind,
-            phase: Phase::Deferred,
+            state: EpochState::Deferred,
             closed: false,
             granted: false,
             opened_at,
@@ -220,23 +209,23 @@ impl Epoch {
             awaited: 0,
             outstanding: 0,
             flushes_for_grant: Vec::new(),
-            locking: Locking::No,
-            asking: false,
+            locking: LockState::NotRequested,
+            lock_op_pending: false,
             watched: false,
         }
     }
 
     pub(super) fn is_passive(&self) -> bool {
-        matches!(self.kind, Kind::Lock { .. } | Kind::LockAll { .. })
+        matches!(self.kind, EpochKind::Lock { .. } | EpochKind::LockAll { .. })
     }
 
-    /// A lock or lock_all epoch that is granted, and whose operations are complete so far.
+    /// True if the epoch's lock is granted and all operations issued so far are complete.
     #[inline]
     pub(super) fn has_nothing_outstanding(&self) -> bool {
         self.granted && self.outstanding == 0
     }
 
-    /// The leg to `target`, made now if the epoch makes legs as it needs them.
+    /// The leg to `target`, made if there is none.
     pub(super) fn leg_to(&mut self, target: Rank) -> u32 {
         match self.legs.find(target) {
             Some(leg) => leg,

@@ -1,32 +1,31 @@
-//! Exclusive locks against lock_all, by words of the window [LK-4, LK-6].
+//! Mutual exclusion between exclusive locks and lock_all, by words at rank 0 [LK-4, LK-6].
 //!
-//! A lock_all is held, or a right to hold exclusive locks is out: `Holders`, at rank 0, counts
-//! both, and neither begins while the other is there. A right is one of two:
-//! - a *registration*: one per exclusive lock, made when the lock's request is first in its queue,
-//!   passed on to an exclusive successor, and given back with the lock;
-//! - a *licence*: a registration that a process keeps between its locks. Using it is one atomic on
-//!   a word of its own, so exclusive locks of many processes do not meet in one word. Licences are
-//!   rare where lock_alls are frequent: each revocation doubles the number of registrations after
-//!   which the process asks for the next one.
+//! `Holders` counts held lock_alls and *rights* to hold exclusive locks. Neither side starts while
+//! the other is present. There are two kinds of rights:
+//! - a *registration*, one per exclusive lock. A request registers when it is first in its queue.
+//!   The release passes the registration on to an exclusive successor or removes it.
+//! - a *licence*, a registration that a process keeps between its locks. Using it takes one atomic
+//!   on a word of its own, so exclusive locks of many processes do not contend for one word. Each
+//!   revocation doubles the number of registrations after which the process asks for a licence
+//!   again, so licences are rare where lock_alls are frequent.
 //!
-//! A lock_all that waits revokes licences: those that are idle at once, without their owners' CPU;
-//! those in use end with the last use. To be found, licensed processes form a stack: its top is
-//! `Licensed` at rank 0, links are `NextLicensed` words. One exchange puts a process on it, however
-//! many do so at once; the link is written after it, and until then nobody takes that process off.
-//! A value of `Licensed` names the process and counts its pushes, so that a top that was taken away
-//! and came back is not mistaken for the old one.
+//! A waiting lock_all revokes licences one by one. An idle licence ends at once, without its
+//! owner's CPU; one in use ends with its last use. Licensed processes form a stack: the top is
+//! `Licensed` at rank 0, the links are the `NextLicensed` words. One exchange pushes a process,
+//! whatever the contention. It writes its link afterwards, and until then no process pops it. A
+//! value of `Licensed` contains the rank and its number of pushes, which avoids the ABA problem.
 //!
-//! A `Licence` word holds flags: [`IN_USE`] while locks of its owner are held by it; [`PENDING`] on
-//! its way to the stack; [`HELD`]; [`REVOKED`]: it may not be taken into use. Who removes the
-//! registration after a revocation: who revoked if it was not in use, else the owner when it has
-//! left use. Only then is the word 0 again and may the owner ask for the next.
+//! A `Licence` word holds flags: [`PENDING`] until the process is on the stack, then [`HELD`];
+//! [`IN_USE`] while the owner holds locks by it; [`REVOKED`] when it must not be used again. After
+//! a revocation the registration is removed by the revoking process if the licence was idle, else
+//! by the owner at its last use. Then the word is 0 and the owner may ask for a licence again.
 
-use super::alphabet::{LockMemory, LockWord, Rank};
 use super::lock::LockRequest;
+use super::port::{LockMemory, LockWord, Rank};
+use super::replay::{Replay, Suspended};
 use super::slab::Key;
-use super::steps::{Later, Steps};
 
-/// Where the words of the window live.
+/// Rank that holds the window-wide words.
 const HOME: Rank = 0;
 const ONE_RIGHT: u64 = 1 << 32;
 const ONE_LOCK_ALL: u64 = 1;
@@ -35,7 +34,7 @@ const HELD: u64 = 1 << 32;
 const REVOKED: u64 = 2 << 32;
 const PENDING: u64 = 4 << 32;
 const IN_USE: u64 = 1;
-/// In `NextLicensed`: the owner is on the stack and has not written yet what is below it.
+/// In `NextLicensed`: the owner is on the stack but has not written its link.
 const UNLINKED: u64 = u64::MAX;
 
 fn lock_alls(holders: u64) -> u32 {
@@ -46,33 +45,32 @@ fn rights(holders: u64) -> u32 {
     (holders >> 32) as u32
 }
 
-/// The right by which an exclusive lock is held.
+/// The right under which an exclusive lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub(super) enum ExclusiveRight {
     Registered,
     Licensed,
 }
 
-/// What became of [`claim`].
+/// Result of [`register`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claimed {
-    Held(Right),
-    /// Registered, which keeps further lock_alls out; some are still held.
+pub(super) enum RegisterOutcome {
+    Held(ExclusiveRight),
+    /// Registered. No further lock_all can start, but some are still held.
     Draining,
-    /// It was to be a licence, and was revoked before it was there. There is no right.
+    /// The new licence was revoked before its first use, so there is no right.
     Revoked,
 }
 
-/// What this process knows of its licence.
+/// What this process knows of its own licence.
 #[derive(Debug)]
 pub(super) struct Licensing {
-    /// It has one, unless it was revoked since.
+    /// This process has a licence, unless it was revoked since.
     licensed: bool,
-    /// A procedure on its word is under way: it is asked for, or its use begins or ends. Locks that
-    /// need a right wait for that.
+    /// A lock operation on the licence is pending: it is being acquired, taken into use or made
+    /// idle. Locks that need a right wait for the end of that operation.
     changing: bool,
-    /// Locks held by it. The first takes it into use, the last gives it back; those between cost
-    /// nothing.
+    /// Locks held under the licence. Only the first and the last of them access its word.
     uses: u32,
     waiting: Vec<(Key, LockRequest)>,
     registrations: u32,
@@ -80,16 +78,16 @@ pub(super) struct Licensing {
     pushes: u32,
 }
 
-/// What an exclusive lock that is first in its queue does for its right.
+/// How an exclusive lock that is first in its queue gets its right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// The licence is in use already.
-    Licensed,
-    /// It is idle: [`begin_use`].
-    Begin,
-    /// There is none: [`register`].
+pub(super) enum Acquisition {
+    /// Share the licence that is in use.
+    InUse,
+    /// Take the idle licence into use: [`begin_use`].
+    UseIdle,
+    /// Register; with a number, for a new licence: [`register`].
     Register(Option<u32>),
-    /// To be seen when what is under way has ended.
+    /// Wait for the pending operation on the licence.
     Wait,
 }
 
@@ -106,54 +104,55 @@ impl Licensing {
         }
     }
 
-    /// The licence was found revoked.
+    /// Notes that the licence was found revoked.
     fn lost(&mut self) {
         if std::mem::take(&mut self.licensed) {
             self.revoked();
         }
     }
 
-    /// A licence was revoked, perhaps before it was there: the next one is to wait, or its owner
-    /// and a lock_all that revokes as fast as it is asked for would run in circles.
+    /// Notes a revocation, perhaps before the first use. The delay before the next request prevents
+    /// a livelock between a lock_all that revokes and an owner that asks again at once.
     pub(super) fn revoked(&mut self) {
         self.registrations = 0;
         self.threshold = self.threshold.saturating_mul(2);
     }
 
-    /// The way of a lock to its right; one that waits is given back by [`changed`](Self::changed).
+    /// Chooses how a lock gets its right. One that has to wait is returned by
+    /// [`changed`](Self::changed).
     #[inline(always)]
-    pub(super) fn way(
+    pub(super) fn acquire(
         &mut self,
         mem: &mut impl LockMemory,
         epoch: Key,
         request: LockRequest,
-    ) -> Way {
+    ) -> Acquisition {
         if self.changing {
             self.waiting.push((epoch, request));
-            return Way::Wait;
+            return Acquisition::Wait;
         }
         let word = mem.look(LockWord::Licence);
         if word & (HELD | REVOKED) == HELD {
             if self.uses > 0 {
                 self.uses += 1;
-                return Way::Licensed;
+                return Acquisition::InUse;
             }
             self.changing = true;
-            return Way::Begin;
+            return Acquisition::UseIdle;
         }
         self.lost();
         self.registrations = self.registrations.saturating_add(1);
-        // Of the last licence nothing may be left.
+        // The word must be 0: a previous licence may still be ending.
         if self.registrations <= self.threshold || word != 0 {
-            return Way::Register(None);
+            return Acquisition::Register(None);
         }
         self.changing = true;
         self.pushes = self.pushes.wrapping_add(1);
-        Way::Register(Some(self.pushes))
+        Acquisition::Register(Some(self.pushes))
     }
 
-    /// True if the licence is idle and nobody else asks for a right: then [`begin_use`] is under
-    /// way.
+    /// True if the licence is idle and no other lock asks for a right. The caller must then run
+    /// [`begin_use`].
     #[inline(always)]
     pub(super) fn begins(&mut self, mem: &mut impl LockMemory) -> bool {
         let begins = !self.changing && self.uses == 0 && is_licensed(mem);
@@ -161,7 +160,7 @@ impl Licensing {
         begins
     }
 
-    /// A lock has its licence, the first one, and none waits for it.
+    /// The licence is in use by its first lock, and no other lock waits for it.
     #[inline(always)]
     pub(super) fn begun_alone(&mut self) {
         debug_assert!(self.waiting.is_empty());
@@ -169,13 +168,13 @@ impl Licensing {
         self.changing = false;
     }
 
-    /// A lock has its licence: the first one.
+    /// The licence is in use by its first lock.
     #[inline(always)]
     pub(super) fn begun(&mut self) {
         (self.licensed, self.uses) = (true, 1);
     }
 
-    /// A lock that was held by the licence is released. True if it was the last one: [`end_use`].
+    /// A lock under the licence was released. True if it was the last one: run [`end_use`].
     #[inline(always)]
     pub(super) fn ends(&mut self) -> bool {
         self.uses -= 1;
@@ -183,7 +182,7 @@ impl Licensing {
         self.changing
     }
 
-    /// What was under way has ended: gives the locks that waited for it.
+    /// The pending operation on the licence has ended. Returns the locks that waited for it.
     #[inline(always)]
     pub(super) fn changed(&mut self) -> Vec<(Key, LockRequest)> {
         self.changing = false;
@@ -191,8 +190,8 @@ impl Licensing {
     }
 }
 
-/// True if this process has a licence that is not revoked, so that no lock_all has been waiting
-/// since before.
+/// True if this process has a licence that is not revoked. Then no lock_all waits since before the
+/// licence was issued.
 #[inline]
 pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
     mem.look(LockWord::Licence) & (HELD | REVOKED) == HELD
@@ -200,125 +199,130 @@ pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
 
 /// Takes the idle licence into use. False if it is revoked.
 #[inline(always)]
-pub(super) fn begin_use(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    // Not an addition, which would take a licence into use that is revoked meanwhile.
-    Ok(s.compare_swap(s.me(), LockWord::Licence, HELD, HELD | IN_USE)? == HELD)
+pub(super) fn begin_use(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
+    // A compare-and-swap, because an addition would also use a licence that was revoked meanwhile.
+    Ok(mem.compare_swap(mem.me(), LockWord::Licence, HELD, HELD | IN_USE)? == HELD)
 }
 
-/// Makes the licence idle. If it was revoked meanwhile the registration is removed.
+/// Makes the licence idle. If it was revoked meanwhile, removes the registration.
 #[inline(always)]
-pub(super) fn end_use(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
-    if s.add(s.me(), LockWord::Licence, IN_USE.wrapping_neg())? & REVOKED != 0 {
-        s.store(s.me(), LockWord::Licence, 0)?;
-        deregister(s)?;
+pub(super) fn end_use(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
+    if mem.add(mem.me(), LockWord::Licence, IN_USE.wrapping_neg())? & REVOKED != 0 {
+        mem.store(mem.me(), LockWord::Licence, 0)?;
+        deregister(mem)?;
     }
     Ok(())
 }
 
-/// It is registered instead. With `push`, the number of times that this process has done so, the
-/// registration becomes a licence, and the lock its first use.
+/// Registers this process. With `push`, the number of times it did so, the registration becomes a
+/// licence and the lock its first use.
 pub(super) fn register(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     push: Option<u32>,
-) -> Result<Claimed, Later> {
-    let holders = s.add(HOME, LockWord::Holders, ONE_RIGHT)?;
+) -> Result<RegisterOutcome, Suspended> {
+    let holders = mem.add(HOME, LockWord::Holders, ONE_RIGHT)?;
     if lock_alls(holders) > 0 {
-        return Ok(Claimed::Draining);
+        return Ok(RegisterOutcome::Draining);
     }
-    let Some(push) = push else { return Ok(Claimed::Held(Right::Registered)) };
-    s.store(s.me(), LockWord::NextLicensed, UNLINKED)?;
-    s.store(s.me(), LockWord::Licence, PENDING)?;
+    let Some(push) = push else { return Ok(RegisterOutcome::Held(ExclusiveRight::Registered)) };
+    mem.store(mem.me(), LockWord::NextLicensed, UNLINKED)?;
+    mem.store(mem.me(), LockWord::Licence, PENDING)?;
     let below =
-        s.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(s.me()) + 1))?;
-    s.store(s.me(), LockWord::NextLicensed, below)?;
-    let met = s.compare_swap(s.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
-    // If it is revoked already, who did that removes the registration.
-    Ok(if met == PENDING { Claimed::Held(Right::Licensed) } else { Claimed::Revoked })
+        mem.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(mem.me()) + 1))?;
+    mem.store(mem.me(), LockWord::NextLicensed, below)?;
+    let met = mem.compare_swap(mem.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
+    // If it was revoked already, the revoking process removes the registration.
+    Ok(if met == PENDING {
+        RegisterOutcome::Held(ExclusiveRight::Licensed)
+    } else {
+        RegisterOutcome::Revoked
+    })
 }
 
 /// Removes a registration.
 #[inline(always)]
-pub(super) fn deregister(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
-    s.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
+pub(super) fn deregister(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
+    mem.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
     Ok(())
 }
 
-/// A lock_all is asked for. True if it is held; else nothing is held.
+/// Tries to start a lock_all. True if it is held; otherwise it holds nothing and is counted as
+/// waiting.
 #[inline(always)]
-pub(super) fn enter_all(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    if rights(s.add(HOME, LockWord::Holders, ONE_LOCK_ALL)?) == 0 {
+pub(super) fn enter_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
+    if rights(mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL)?) == 0 {
         return Ok(true);
     }
-    s.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
-    count_intent(s, |arrived, served| (arrived.wrapping_add(1), served))?;
+    mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
+    count_intent(mem, |arrived, served| (arrived.wrapping_add(1), served))?;
     Ok(false)
 }
 
-/// What became of [`retry_all`].
+/// Result of [`retry_all`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Retried {
+pub(super) enum RetryOutcome {
     Held,
-    /// A licence was taken off the stack, so there may be more to do at once.
+    /// A licence was revoked. Retry at once, as there may be another.
     Revoked,
     Waiting,
 }
 
-/// A lock_all that waits tries again: held if no right is out, else one licence is revoked.
-pub(super) fn retry_all(s: &mut Steps<'_, impl LockMemory>) -> Result<Retried, Later> {
-    let holders = s.load(HOME, LockWord::Holders)?;
+/// Retries a waiting lock_all: takes it if no right is out, otherwise revokes one licence.
+pub(super) fn retry_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<RetryOutcome, Suspended> {
+    let holders = mem.load(HOME, LockWord::Holders)?;
     if rights(holders) > 0 {
-        return Ok(if revoke_one(s)? { Retried::Revoked } else { Retried::Waiting });
+        return Ok(if revoke_one(mem)? { RetryOutcome::Revoked } else { RetryOutcome::Waiting });
     }
-    if s.compare_swap(HOME, LockWord::Holders, holders, holders + ONE_LOCK_ALL)? != holders {
-        return Ok(Retried::Waiting);
+    if mem.compare_swap(HOME, LockWord::Holders, holders, holders + ONE_LOCK_ALL)? != holders {
+        return Ok(RetryOutcome::Waiting);
     }
-    count_intent(s, |arrived, served| (arrived, served.wrapping_add(1)))?;
-    Ok(Retried::Held)
+    count_intent(mem, |arrived, served| (arrived, served.wrapping_add(1)))?;
+    Ok(RetryOutcome::Held)
 }
 
-/// Takes the top off the stack of licences, if there is one, and revokes it.
-fn revoke_one(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    let top = s.load(HOME, LockWord::Licensed)?;
+/// Pops the top licence, if any, and revokes it.
+fn revoke_one(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
+    let top = mem.load(HOME, LockWord::Licensed)?;
     let Some(owner) = (top as u32).checked_sub(1) else { return Ok(false) };
-    let below = s.load(owner, LockWord::NextLicensed)?;
-    if below == UNLINKED || s.compare_swap(HOME, LockWord::Licensed, top, below)? != top {
+    let below = mem.load(owner, LockWord::NextLicensed)?;
+    if below == UNLINKED || mem.compare_swap(HOME, LockWord::Licensed, top, below)? != top {
         return Ok(false);
     }
-    let licence = s.add(owner, LockWord::Licence, REVOKED)?;
+    let licence = mem.add(owner, LockWord::Licence, REVOKED)?;
     if licence & IN_USE == 0 {
-        deregister(s)?;
-        s.store(owner, LockWord::Licence, 0)?;
+        deregister(mem)?;
+        mem.store(owner, LockWord::Licence, 0)?;
     }
     Ok(true)
 }
 
-/// Gives a lock_all back.
+/// Releases a lock_all.
 #[inline(always)]
-pub(super) fn leave_all(s: &mut Steps<'_, impl LockMemory>) -> Result<(), Later> {
-    s.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
+pub(super) fn leave_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
+    mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
     Ok(())
 }
 
-/// True if no lock_all is held any more.
-pub(super) fn is_drained(s: &mut Steps<'_, impl LockMemory>) -> Result<bool, Later> {
-    Ok(lock_alls(s.load(HOME, LockWord::Holders)?) == 0)
+/// True if no lock_all is held.
+pub(super) fn is_drained(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> {
+    Ok(lock_alls(mem.load(HOME, LockWord::Holders)?) == 0)
 }
 
-/// lock_alls that had to wait so far, and those of them that were served [LK-6].
-pub(super) fn intent(s: &mut Steps<'_, impl LockMemory>) -> Result<(u32, u32), Later> {
-    let intent = s.load(HOME, LockWord::Intent)?;
+/// Number of lock_alls that had to wait, and of those that were served [LK-6].
+pub(super) fn intent(mem: &mut Replay<'_, impl LockMemory>) -> Result<(u32, u32), Suspended> {
+    let intent = mem.load(HOME, LockWord::Intent)?;
     Ok((intent as u32, (intent >> 32) as u32))
 }
 
-/// Counts one up in a half of `Intent`, without a carry from one half to the other.
+/// Increments one half of `Intent` without a carry into the other half.
 fn count_intent(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     count: impl Fn(u32, u32) -> (u32, u32),
-) -> Result<(), Later> {
-    let mut seen = s.load(HOME, LockWord::Intent)?;
+) -> Result<(), Suspended> {
+    let mut seen = mem.load(HOME, LockWord::Intent)?;
     loop {
         let (arrived, served) = count(seen as u32, (seen >> 32) as u32);
-        let met = s.compare_swap(
+        let met = mem.compare_swap(
             HOME,
             LockWord::Intent,
             seen,

@@ -1,12 +1,12 @@
-//! The fence's barrier: dissemination over monotonic words, O(log P) messages per process [FE-1].
+//! The barrier of a fence: dissemination over rising words, O(log P) messages per process [FE-1].
 
-use super::alphabet::{Port, Rank, Word};
+use super::port::{Port, Rank, Word};
 use super::slab::Key;
 
-/// The barrier under way. One at a time: a fence epoch waits for the one before it.
+/// The barrier in progress. There is at most one, since a fence epoch waits for the one before it.
 #[derive(Debug)]
 pub(super) struct Barrier {
-    /// The closed fence epoch that it completes.
+    /// The closed fence epoch that the barrier completes.
     pub(super) epoch: Key,
     sequence: u64,
     distance: u64,
@@ -18,15 +18,15 @@ impl Barrier {
         Barrier { epoch, sequence, distance: 1, signalled: false }
     }
 
-    /// The process whose hop is awaited, for reports.
+    /// The process whose hop is awaited, for the log.
     pub(super) fn awaited(&self, me: Rank, size: u32) -> Rank {
         let size = u64::from(size);
         ((u64::from(me) + size - self.distance % size) % size) as Rank
     }
 
-    /// Goes as far as it can; true when everybody has arrived. Every hop is an acquire (observe)
-    /// followed by a release (signal), so what any process did before its fence is visible after it
-    /// [FE-2].
+    /// Advances as far as possible. True once every process has arrived. Every hop is an acquire
+    /// (`observe`) followed by a release (`signal`), so what any process did before its fence is
+    /// visible after it [FE-2].
     pub(super) fn advance(&mut self, port: &mut impl Port, me: Rank, size: u32) -> bool {
         let size = u64::from(size);
         while self.distance < size {
@@ -37,7 +37,7 @@ impl Barrier {
                 }
                 self.signalled = true;
             }
-            // A pair of processes has one distance below P, so one word per pair serves all rounds.
+            // Two processes meet in one round at most, so one word per pair serves all rounds.
             let from = (u64::from(me) + size - self.distance) % size;
             if port.observe(from as Rank, Word::Fence) < self.sequence {
                 return false;

@@ -1,20 +1,20 @@
 //! Ages of operations, and the flushes that wait for older ones [FL-1].
 //!
-//! Calls between two flushes share an age. A flush stamps the current age and opens the next; it is
-//! complete at one target when no call of its age or older is outstanding there. A call that
-//! completes touches its own age's count alone, so the cost does not grow with the number of
-//! pending flushes, and calls may complete in any order.
+//! Operations issued between two flushes share an age. A flush waits for the current age at each
+//! target and opens the next one. It is complete at a target when no operation of its age or an
+//! older one is outstanding there. A completion updates only the count of its own age. So the cost
+//! does not grow with the number of pending flushes, and operations may complete in any order.
 
 use std::collections::VecDeque;
 
-use super::alphabet::RequestId;
+use super::port::RequestId;
 use super::slab::Key;
 
-/// A pending flush: complete when nothing of it remains anywhere.
+/// A pending flush. It is complete when `remaining` is 0.
 #[derive(Debug)]
 pub(super) struct Flush {
     pub(super) request: RequestId,
-    /// Targets with older calls outstanding, plus lock epochs that are not granted yet [EP-1].
+    /// Targets with older operations outstanding, plus lock epochs that are not granted yet [EP-1].
     pub(super) remaining: u32,
 }
 
@@ -24,16 +24,16 @@ struct Age {
     flush: Option<Key>,
 }
 
-/// The ages of one target's calls, for one stage (local or remote).
+/// The ages of the operations to one target, for one completion stage.
 #[derive(Debug)]
 pub(super) struct Ages {
     oldest: u32,
-    /// Never empty: the last one is open.
+    /// Never empty: the last age is open.
     ages: VecDeque<Age>,
 }
 
 impl Ages {
-    /// Ages begin with the first flush that has to wait: all outstanding calls are of age 0.
+    /// The first flush that has to wait makes the ages. All outstanding operations get age 0.
     pub(super) fn new(outstanding: u32) -> Self {
         Ages { oldest: 0, ages: VecDeque::from([Age { outstanding, flush: None }]) }
     }
@@ -42,13 +42,13 @@ impl Ages {
         self.oldest.wrapping_add(self.ages.len() as u32 - 1)
     }
 
-    /// A call is issued: gives its age.
+    /// Counts a new operation and returns its age.
     pub(super) fn issue(&mut self) -> u32 {
         self.ages.back_mut().expect("one age is open").outstanding += 1;
         self.current()
     }
 
-    /// `flush` waits for all calls issued so far. Call only if some are outstanding.
+    /// Makes `flush` wait for all operations issued so far. At least one must be outstanding.
     pub(super) fn stamp(&mut self, flush: Key) {
         let last = self.ages.back_mut().expect("one age is open");
         debug_assert!(last.flush.is_none());
@@ -56,7 +56,7 @@ impl Ages {
         self.ages.push_back(Age { outstanding: 0, flush: None });
     }
 
-    /// A call of `age` has completed: gives each flush that waits for nothing more here.
+    /// An operation of `age` has completed. Passes each flush that is complete here to `satisfied`.
     pub(super) fn retire(&mut self, age: u32, mut satisfied: impl FnMut(Key)) {
         let at = age.wrapping_sub(self.oldest) as usize;
         self.ages[at].outstanding -= 1;
@@ -67,30 +67,5 @@ impl Ages {
                 satisfied(flush);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::slab::Slab;
-
-    #[test]
-    fn a_flush_waits_for_older_calls_only() {
-        let mut keys = Slab::new();
-        let (first, second) = (keys.insert(()), keys.insert(()));
-        let mut ages = Ages::new(2);
-        ages.stamp(first);
-        let young = ages.issue();
-        ages.stamp(second);
-        let youngest = ages.issue();
-        let mut done = Vec::new();
-        ages.retire(youngest, |f| done.push(f));
-        ages.retire(0, |f| done.push(f));
-        ages.retire(young, |f| done.push(f));
-        assert_eq!(done, []);
-        ages.retire(0, |f| done.push(f));
-        assert_eq!(done, [first, second]);
-        assert_eq!(ages.ages.len(), 1);
     }
 }

@@ -1,53 +1,50 @@
-//! Folded epochs: a lock or lock_all epoch that needs no record.
+//! Folded epochs: the short form of a lock or lock_all epoch that is alone in its window.
 //!
-//! Most lock epochs are alone in their window: the lock is free, its operations are done as soon as
-//! they are posted, and the unlock finds nothing to wait for. Such an epoch is kept as two words,
-//! *folded*, and nothing of it enters the lists of epochs. As soon as something happens that needs
-//! more (another epoch is opened, an operation does not complete at once), it is *unfolded*: an
-//! epoch like all others, in the state that it would have had. While one is folded there is no
-//! other epoch.
+//! In most lock epochs the lock is free, operations complete as soon as they are posted, and the
+//! unlock has nothing to wait for. Such an epoch is *folded*: it takes two words and appears in no
+//! list. When another epoch is opened, or an operation does not complete at once, it is *unfolded*
+//! into a regular epoch in the state that it would have had. While an epoch is folded the window
+//! has no other epoch.
 
-use super::alphabet::{LockMode, Outcome, Port, Rank};
-use super::epoch::{Epoch, Held, Kind, Leg, Locking, Phase};
-use super::exclusion::{self, Right};
+use super::epoch::{Epoch, EpochKind, EpochState, HeldLock, Leg, LockState};
+use super::exclusion::{self, ExclusiveRight};
 use super::lock::{self, Enqueued, LockRequest, Turn};
-use super::procedure::Procedure;
+use super::lock_ops::LockOp;
+use super::port::{LockMode, Outcome, Port, Rank};
 use super::slab::Key;
 use super::window::{FenceView, Route, Window};
 
-/// An epoch that is granted, open, and has nothing outstanding.
+/// A lock or lock_all epoch that is granted, open, and has no outstanding operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Folded {
-    kind: Kind,
-    held: Held,
+    kind: EpochKind,
+    lock: HeldLock,
 }
 
 impl Folded {
-    /// True if operations to `target` belong to it.
+    /// True if the epoch covers operations to `rank`.
     #[inline(always)]
     fn covers(&self, rank: Rank) -> bool {
         match self.kind {
-            Kind::Lock { target, .. } => target == rank,
+            EpochKind::Lock { target, .. } => target == rank,
             _ => true,
         }
     }
 
     #[inline(always)]
     fn is_lock_all(&self) -> bool {
-        matches!(self.kind, Kind::LockAll { .. })
+        matches!(self.kind, EpochKind::LockAll { .. })
     }
 }
 
 impl Window {
-    /// True if an epoch that is opened now is the only one, and nothing of earlier ones is under
-    /// way.
+    /// True if an epoch opened now is the only one and no lock operation is pending.
     #[inline(always)]
     fn has_room_to_fold(&self) -> bool {
-        self.folded.is_none() && self.epochs.len() == 0 && self.procedures.is_empty()
+        self.folded.is_none() && self.epochs.len() == 0 && self.lock_ops.is_empty()
     }
 
-    /// Opens a lock epoch in its short form; where the lock is not free at once, as an epoch that
-    /// waits for it. False if nothing was done.
+    /// Opens a lock epoch, folded if its lock is free at once. False if nothing was done.
     #[inline(always)]
     pub(super) fn lock_folded(
         &mut self,
@@ -61,16 +58,16 @@ impl Window {
         self.fence_view = FenceView::Dissolved;
         self.route = None;
         let request = self.next_request(target, mode);
-        let kind = Kind::Lock { target, mode, nocheck: false, own: target == self.me };
-        let procedure = |window: &mut Window| Procedure::Enqueue(window.awaiting(kind), request);
-        match self.attempt_folded(port, procedure, |s| lock::enqueue(s, request)) {
-            Some(Enqueued { turn: Turn::In { .. }, queued, next_reader: None })
+        let kind = EpochKind::Lock { target, mode, nocheck: false, own: target == self.me };
+        let op = |window: &mut Window| LockOp::Enqueue(window.awaiting(kind), request);
+        match self.attempt_folded(port, op, |mem| lock::enqueue(mem, request)) {
+            Some(Enqueued { turn: Turn::Granted { .. }, queued, next_reader: None })
                 if mode == LockMode::Shared =>
             {
-                self.fold(kind, Held::Shared(request.placed(queued)));
+                self.fold(kind, HeldLock::Shared(request.placed(queued)));
             }
             Some(Enqueued {
-                turn: Turn::In { inherited: false },
+                turn: Turn::Granted { inherited: false },
                 queued: true,
                 next_reader: None,
             }) if self.licensing.begins(port) => {
@@ -85,14 +82,14 @@ impl Window {
         true
     }
 
-    /// An exclusive lock takes the idle licence into use.
+    /// Takes the idle licence into use for an exclusive lock.
     #[inline(always)]
-    fn begin_use_folded(&mut self, port: &mut impl Port, kind: Kind, request: LockRequest) {
-        let procedure = |window: &mut Window| Procedure::BeginUse(window.awaiting(kind), request);
-        match self.attempt_folded(port, procedure, |s| exclusion::begin_use(s)) {
+    fn begin_use_folded(&mut self, port: &mut impl Port, kind: EpochKind, request: LockRequest) {
+        let op = |window: &mut Window| LockOp::BeginUse(window.awaiting(kind), request);
+        match self.attempt_folded(port, op, |mem| exclusion::begin_use(mem)) {
             Some(true) => {
                 self.licensing.begun_alone();
-                self.fold(kind, Held::Exclusive(request, Right::Licensed));
+                self.fold(kind, HeldLock::Exclusive(request, ExclusiveRight::Licensed));
             }
             Some(false) => {
                 let epoch = self.awaiting(kind);
@@ -102,7 +99,7 @@ impl Window {
         }
     }
 
-    /// Opens a lock_all epoch in its short form, as [`lock_folded`](Self::lock_folded).
+    /// Opens a lock_all epoch, folded if it is held at once. False if nothing was done.
     #[inline(always)]
     pub(super) fn lock_all_folded(&mut self, port: &mut impl Port) -> bool {
         if !self.has_room_to_fold() {
@@ -110,10 +107,10 @@ impl Window {
         }
         self.fence_view = FenceView::Dissolved;
         self.route = None;
-        let kind = Kind::LockAll { nocheck: false };
-        let procedure = |window: &mut Window| Procedure::EnterAll(window.awaiting(kind));
-        match self.attempt_folded(port, procedure, |s| exclusion::enter_all(s)) {
-            Some(true) => self.fold(kind, Held::All),
+        let kind = EpochKind::LockAll { nocheck: false };
+        let op = |window: &mut Window| LockOp::EnterAll(window.awaiting(kind));
+        match self.attempt_folded(port, op, |mem| exclusion::enter_all(mem)) {
+            Some(true) => self.fold(kind, HeldLock::All),
             Some(false) => {
                 let epoch = self.awaiting(kind);
                 self.all_entered(port, epoch, false);
@@ -124,52 +121,51 @@ impl Window {
     }
 
     #[inline(always)]
-    fn fold(&mut self, kind: Kind, held: Held) {
-        self.folded = Some(Folded { kind, held });
-        if let Kind::Lock { target, .. } = kind {
+    fn fold(&mut self, kind: EpochKind, lock: HeldLock) {
+        self.folded = Some(Folded { kind, lock });
+        if let EpochKind::Lock { target, .. } = kind {
             self.peers.of(target).lock_active = Some(Key::NONE);
             self.route = Some(Route { target, epoch: Key::NONE, leg: 0, direct: true });
         }
     }
 
-    /// Closes the folded epoch, if `wanted` is it. False if nothing was done.
+    /// Closes the folded epoch if `wanted` accepts it. False if nothing was done.
     #[inline(always)]
     fn close_folded(&mut self, port: &mut impl Port, wanted: impl FnOnce(&Folded) -> bool) -> bool {
-        let Some(Folded { held, .. }) = self.folded.take_if(|folded| wanted(folded)) else {
+        let Some(Folded { lock, .. }) = self.folded.take_if(|folded| wanted(folded)) else {
             return false;
         };
         self.route = None;
-        self.give_back(port, held);
+        self.release_lock(port, lock);
         true
     }
 
-    /// Unlocks a target whose lock epoch is folded. `None` if it is not.
+    /// Unlocks a target whose lock epoch is folded. `None` if there is none.
     #[inline(always)]
     pub(super) fn unlock_folded(&mut self, port: &mut impl Port, target: Rank) -> Option<Outcome> {
         self.close_folded(port, |folded| !folded.is_lock_all() && folded.covers(target))
             .then_some(Outcome::Complete)
     }
 
-    /// Unlocks all targets, if the lock_all is folded.
+    /// Unlocks all targets if there is a folded lock_all.
     #[inline(always)]
     pub(super) fn unlock_all_folded(&mut self, port: &mut impl Port) -> Option<Outcome> {
         self.close_folded(port, Folded::is_lock_all).then_some(Outcome::Complete)
     }
 
-    /// True if there is a folded epoch, and operations to `target` (`None`: any) belong to it. They
-    /// are complete.
+    /// True if a folded epoch covers `target` (`None`: any target). Its operations are complete.
     #[inline(always)]
     pub(super) fn is_folded_over(&self, target: Option<Rank>) -> bool {
         self.folded.is_some_and(|folded| target.is_none_or(|target| folded.covers(target)))
     }
 
-    /// True if there is a folded lock_all.
+    /// True if a lock_all is folded.
     #[inline(always)]
     pub(super) fn is_lock_all_folded(&self) -> bool {
         self.folded.is_some_and(|folded| folded.is_lock_all())
     }
 
-    /// The way to a target of the folded epoch.
+    /// The route to a target of the folded epoch.
     pub(super) fn folded_route(&mut self, target: Rank) -> Option<Route> {
         if target >= self.size || !self.is_folded_over(Some(target)) {
             return None;
@@ -178,7 +174,7 @@ impl Window {
         self.route
     }
 
-    /// Makes an epoch of the folded one, if there is one.
+    /// Replaces the folded epoch, if any, by a regular one.
     #[inline(always)]
     pub(super) fn unfold(&mut self) {
         if let Some(folded) = self.folded.take() {
@@ -190,30 +186,31 @@ impl Window {
     #[inline(never)]
     fn unfolded(&mut self, folded: Folded) {
         let epoch = self.opened(folded.kind);
-        let held = &mut self.epochs[epoch];
-        held.granted = true;
-        held.locking = Locking::Held(folded.held);
-        if held.legs.len() > 0 {
-            held.legs[0].granted = true;
+        let entry = &mut self.epochs[epoch];
+        entry.granted = true;
+        entry.locking = LockState::Held(folded.lock);
+        if entry.legs.len() > 0 {
+            entry.legs[0].granted = true;
         }
         self.open_locks_held += 1;
     }
 
-    /// An active epoch whose lock is asked for.
+    /// Opens an active epoch whose lock is being requested.
     #[cold]
     #[inline(never)]
-    fn awaiting(&mut self, kind: Kind) -> Key {
+    fn awaiting(&mut self, kind: EpochKind) -> Key {
         self.locks_awaited += 1;
         self.opened(kind)
     }
 
-    /// Opens and activates an epoch, without asking for its lock.
-    fn opened(&mut self, kind: Kind) -> Key {
+    /// Opens an active epoch without requesting its lock.
+    fn opened(&mut self, kind: EpochKind) -> Key {
         self.route = None;
-        self.moves += 1;
-        let epoch =
-            self.epochs.insert(Epoch { phase: Phase::Active, ..Epoch::new(kind, self.closings) });
-        if let Kind::Lock { target, .. } = kind {
+        self.state_changes += 1;
+        let epoch = self
+            .epochs
+            .insert(Epoch { state: EpochState::Active, ..Epoch::new(kind, self.closings) });
+        if let EpochKind::Lock { target, .. } = kind {
             self.epochs[epoch].legs.push(Leg::new(target, false));
             self.locks_open.push(epoch);
             let peer = self.peers.of(target);

@@ -1,54 +1,53 @@
-//! The queue lock of one target, by remote atomics alone [LK-1 to LK-4].
+//! The queue lock of one target, implemented with remote atomics only [LK-1 to LK-4].
 //!
-//! A list-based reader-writer lock after Mellor-Crummey and Scott (fair variant), changed in two
-//! ways. Nobody spins for a neighbour: a releaser and its successor meet in one exchange on the
-//! releaser's node, and the second to arrive does the hand-over [LK-3]. And whoever lets a reader
-//! in walks on and lets the readers behind it in as well, because their processes may be computing
-//! [LK-1].
+//! A list-based reader-writer lock after Mellor-Crummey and Scott (fair variant), with two changes.
+//! A releaser does not spin until its successor has linked itself: both exchange the releaser's
+//! `Next` word, and the second to arrive performs the hand-over [LK-3]. Whoever grants a reader
+//! also grants the readers behind it, because their processes may be computing [LK-1].
 //!
-//! While nobody queues, readers own no node: `Tail` counts them, one compare-and-swap in and one
-//! out. Whoever queues exchanges that count away and adds it to `Readers`; a reader that leaves
-//! takes itself off whichever of the two holds a count. Readers are alike, so their sum is what
-//! matters: it is right at every moment but for a count on its way, during which `Readers` may be
-//! below 0, and nobody but the one who carries the count looks at it then.
+//! Without a queue, readers own no node. `Tail` counts them: one compare-and-swap to enter, one to
+//! leave. A request that queues swaps that count out of `Tail` and adds it to `Readers`. A reader
+//! that leaves decrements whichever word holds a count. Readers are interchangeable, so only the
+//! sum of both words matters. The sum is too low only while a queuing request carries the count;
+//! `Readers` may then be negative, and no other process inspects it.
 //!
-//! Each other request owns a node at its origin, named by (origin, sequence number). A node's
+//! Every other request owns a node at its origin, named by origin and sequence number. The node's
 //! `Next` word holds
-//! - [`EMPTY`]: no successor has linked itself; its owner waits, or holds exclusively;
-//! - [`READER_ACTIVE`]: its owner holds shared, no successor has linked itself;
-//! - [`RELEASED`]: its owner has left; the successor lets itself in;
+//! - [`EMPTY`]: no successor has linked itself. The owner waits or holds exclusively.
+//! - [`READER_ACTIVE`]: no successor has linked itself. The owner holds the lock shared.
+//! - [`RELEASED`]: the owner has left. The successor grants the lock to itself.
 //! - a node: the successor.
 //!
-//! Who may touch what: the owner until it is in the queue; then one exchange by the successor
-//! (linking), one compare-and-swap by whoever lets the owner in (before the grant is written), and
-//! the owner again when it releases. Two nodes in turn are enough: the request after next of one
-//! origin is let in only behind the successor of the first, which has then linked itself.
+//! Access to `Next`: its owner, until the node is in the queue; then one exchange by the successor
+//! (linking) and one compare-and-swap by the process that grants the owner (before it writes the
+//! grant); finally the owner, when it releases. Two nodes per origin and target are enough: an
+//! origin's next but one request is granted after the successor of its first, which has linked
+//! itself by then.
 
-use super::alphabet::{LockMemory, LockMode, LockWord, Rank};
-use super::steps::{Later, Steps};
+use super::port::{LockMemory, LockMode, LockWord, Rank};
+use super::replay::{Replay, Suspended};
 
 const EMPTY: u64 = 0;
 const READER_ACTIVE: u64 = 1 << 32;
 const RELEASED: u64 = 2 << 32;
-/// In `Readers`: a writer waits for the last reader; its node stands in `NextWriter`.
+/// In `Readers`: a writer waits for the last reader. `NextWriter` holds its node.
 const WRITER_WAITS: u64 = 1 << 32;
 
-/// In `Tail` without a node: readers, counted in the high 32 bits.
+/// In `Tail` without a node: the unit of the reader count in the high 32 bits.
 const ONE_READER: u64 = 1 << 32;
-/// How often a reader tries to be counted in `Tail` before it queues.
+/// Attempts of a reader to be counted in `Tail` before it queues.
 const TRIES: usize = 3;
 
-/// In `Tail` without a node: readers with nodes may be left behind, counted in `Readers`. Else
-/// nobody need look there.
+/// In `Tail` without a node: `Readers` may count readers with nodes. Without this flag it does not.
 const LEFT_BEHIND: u64 = 1 << 63;
 
-/// Readers counted in a `Tail` that holds no node.
+/// Number of readers in a `Tail` without a node.
 fn counted(tail: u64) -> u64 {
     (tail & !LEFT_BEHIND) >> 32
 }
 
-/// A request in the queue: sequence number (high 32 bits), rank + 1, mode (lowest bit). Its low 32
-/// bits are never 0.
+/// A queue node: sequence number (high 32 bits), rank + 1, mode (lowest bit). The low 32 bits are
+/// never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node(u64);
 
@@ -82,12 +81,12 @@ impl Node {
     }
 }
 
-/// One process's request at one target. Two numbers, which stay in registers: requests are made and
-/// kept on the shortest paths.
+/// A lock request of one process on one target, packed into two integers that stay in registers on
+/// the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRequest {
     target: Rank,
-    /// Sequence number (30 bits), and the two flags below.
+    /// Sequence number (30 bits), [`QUEUED`] and [`EXCLUSIVE`].
     bits: u32,
 }
 
@@ -95,8 +94,8 @@ const EXCLUSIVE: u32 = 1;
 const QUEUED: u32 = 2;
 
 impl LockRequest {
-    /// `sequence` counts the process's requests at this target; its lowest bit chooses the node. Of
-    /// the rest it matters only that neighbours differ.
+    /// `sequence` counts the process's requests on this target. Its lowest bit selects the node;
+    /// consecutive requests must have different numbers.
     #[inline(always)]
     pub fn new(target: Rank, mode: LockMode, sequence: u32) -> Self {
         LockRequest {
@@ -105,20 +104,20 @@ impl LockRequest {
         }
     }
 
-    /// The same, as [`enqueue`] has placed it: `queued` if it owns a node, else a reader counted in
+    /// The request after [`enqueue`]: `queued` if it owns a node, otherwise a reader counted in
     /// `Tail`.
     #[inline(always)]
     pub fn placed(self, queued: bool) -> Self {
         LockRequest { bits: self.bits & !QUEUED | if queued { QUEUED } else { 0 }, ..self }
     }
 
-    /// The process whose window is locked.
+    /// The locked process.
     #[inline(always)]
     pub fn target(self) -> Rank {
         self.target
     }
 
-    /// Shared or exclusive.
+    /// Lock type.
     #[inline(always)]
     pub fn mode(self) -> LockMode {
         if self.bits & EXCLUSIVE == 0 { LockMode::Shared } else { LockMode::Exclusive }
@@ -140,91 +139,94 @@ impl LockRequest {
     }
 }
 
-/// Where a request stands.
+/// The state of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The queue lets it in. `inherited`: the predecessor's exclusive registration came with the
-    /// hand-over.
-    In {
+    /// The queue grants the lock. `inherited`: the predecessor passed its exclusive registration
+    /// on.
+    Granted {
         /// See [`release`].
         inherited: bool,
     },
-    /// Somebody else writes its grant word.
+    /// Another process will write the request's grant word.
     Waiting,
 }
 
-/// What became of [`enqueue`].
+/// Result of [`enqueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enqueued {
-    /// Where the request stands.
+    /// The state of the request.
     pub turn: Turn,
-    /// For [`LockRequest::placed`].
+    /// Argument for [`LockRequest::placed`].
     pub queued: bool,
-    /// A reader behind it, which the caller lets in ([`let_reader_in`]).
+    /// A reader behind the request, which the caller must grant with [`grant_reader`].
     pub next_reader: Option<Node>,
 }
 
-/// What became of [`release`].
+/// Result of [`release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {
     /// The exclusive registration was passed on to the successor.
     pub passed_on: bool,
-    /// A reader behind it, which the caller lets in ([`let_reader_in`]).
+    /// A reader behind the request, which the caller must grant with [`grant_reader`].
     pub next_reader: Option<Node>,
 }
 
-/// Asks for the lock. A free lock is granted at once: by one exchange on `Tail`, or one
-/// compare-and-swap for a reader.
+/// Requests the lock. A free lock is granted at once, by one exchange on `Tail` or, for a reader,
+/// by one compare-and-swap.
 #[inline(always)]
 pub fn enqueue(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     request: LockRequest,
-) -> Result<Enqueued, Later> {
-    const IN: Turn = Turn::In { inherited: false };
+) -> Result<Enqueued, Suspended> {
+    const GRANTED: Turn = Turn::Granted { inherited: false };
     let target = request.target();
-    if request.mode() == LockMode::Shared && count_reader(s, target)? {
-        return Ok(Enqueued { turn: IN, queued: false, next_reader: None });
+    if request.mode() == LockMode::Shared && count_reader(mem, target)? {
+        return Ok(Enqueued { turn: GRANTED, queued: false, next_reader: None });
     }
     let stands = |turn| Ok(Enqueued { turn, queued: true, next_reader: None });
-    let me = request.node(s.me());
-    s.store(me.rank(), me.next(target), EMPTY)?;
-    let before = s.swap(target, LockWord::Tail, me.0)?;
+    let me = request.node(mem.me());
+    mem.store(me.rank(), me.next(target), EMPTY)?;
+    let before = mem.swap(target, LockWord::Tail, me.0)?;
     let (met, carried, left_behind) = match Node::from_word(before) {
         None => (RELEASED, counted(before), before & LEFT_BEHIND != 0),
-        Some(before) => (s.swap(before.rank(), before.next(target), me.0)?, 0, !before.is_writer()),
+        Some(before) => {
+            (mem.swap(before.rank(), before.next(target), me.0)?, 0, !before.is_writer())
+        }
     };
     match (met, request.mode()) {
-        // The predecessor waits or holds exclusively: whoever lets it out, or in, sees us.
+        // The predecessor waits or holds exclusively. Whoever grants or releases it finds this
+        // request.
         (EMPTY, _) => stands(Turn::Waiting),
         (_, LockMode::Shared) => {
-            let next_reader = admit(s, target, me, carried, false)?;
-            Ok(Enqueued { turn: IN, queued: true, next_reader })
+            let next_reader = admit(mem, target, me, carried, false)?;
+            Ok(Enqueued { turn: GRANTED, queued: true, next_reader })
         }
-        // The predecessor reads: when it leaves it names us as the next writer.
+        // The predecessor reads. When it leaves it names this request as the next writer.
         (READER_ACTIVE, LockMode::Exclusive) => stands(Turn::Waiting),
-        // Nobody is before us in the queue; readers that left it out of order, or were counted in
-        // `Tail`, may be active.
+        // This request is the first of the queue. Readers that were counted in `Tail`, or that left
+        // the queue out of order, may still be active.
         (_, LockMode::Exclusive) => {
-            if carried == 0 && (!left_behind || s.load(target, LockWord::Readers)? == 0) {
-                return stands(IN);
+            if carried == 0 && (!left_behind || mem.load(target, LockWord::Readers)? == 0) {
+                return stands(GRANTED);
             }
-            s.store(target, LockWord::NextWriter, me.0)?;
-            let readers = s.add(target, LockWord::Readers, WRITER_WAITS + carried)?;
+            mem.store(target, LockWord::NextWriter, me.0)?;
+            let readers = mem.add(target, LockWord::Readers, WRITER_WAITS + carried)?;
             if readers.wrapping_add(carried) == 0 {
-                s.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
-                return stands(IN);
+                mem.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
+                return stands(GRANTED);
             }
             stands(Turn::Waiting)
         }
     }
 }
 
-/// Counts a reader in a `Tail` without a node; false if there is one, or too much traffic.
+/// Counts a reader in a `Tail` without a node. False if there is a node, or under contention.
 #[inline(always)]
-fn count_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<bool, Later> {
+fn count_reader(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<bool, Suspended> {
     let mut tail = 0;
     for _ in 0..TRIES {
-        let met = s.compare_swap(target, LockWord::Tail, tail, tail + ONE_READER)?;
+        let met = mem.compare_swap(target, LockWord::Tail, tail, tail + ONE_READER)?;
         if met == tail {
             return Ok(true);
         }
@@ -236,72 +238,72 @@ fn count_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<bool
     Ok(false)
 }
 
-/// Looks at the grant word of a waiting request.
+/// Reads the grant word of a waiting request.
 pub fn look(mem: &mut impl LockMemory, request: LockRequest) -> Turn {
     let word = mem.look(LockWord::Grant { target: request.target() });
     if word >> 1 == u64::from(request.sequence()) && word != 0 {
-        Turn::In { inherited: word & 1 == 1 }
+        Turn::Granted { inherited: word & 1 == 1 }
     } else {
         Turn::Waiting
     }
 }
 
-/// Leaves; never waits for anybody. An exclusive holder that is `registered` in `Holders` passes
-/// its registration on if the successor is exclusive too; else it must deregister itself.
+/// Releases the lock without waiting. An exclusive holder that is `registered` in `Holders` passes
+/// its registration on to an exclusive successor; otherwise the caller must deregister it.
 #[inline(always)]
 pub fn release(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     request: LockRequest,
     registered: bool,
-) -> Result<Released, Later> {
+) -> Result<Released, Suspended> {
     const ALONE: Released = Released { passed_on: false, next_reader: None };
     let target = request.target();
     if !request.is_queued() {
-        discount_reader(s, target)?;
+        discount_reader(mem, target)?;
         return Ok(ALONE);
     }
-    let me = request.node(s.me());
-    let mut met = s.look(me.next(target));
+    let me = request.node(mem.me());
+    let mut met = mem.look(me.next(target));
     if Node::from_word(met).is_none() {
         let empty = if request.mode() == LockMode::Shared { LEFT_BEHIND } else { 0 };
-        if s.compare_swap(target, LockWord::Tail, me.0, empty)? == me.0 {
+        if mem.compare_swap(target, LockWord::Tail, me.0, empty)? == me.0 {
             met = EMPTY;
         } else {
-            met = s.swap(me.rank(), me.next(target), RELEASED)?;
+            met = mem.swap(me.rank(), me.next(target), RELEASED)?;
         }
     }
     let successor = Node::from_word(met);
     match request.mode() {
         LockMode::Exclusive => match successor {
             Some(writer) if writer.is_writer() => {
-                grant(s, target, writer, registered)?;
+                grant(mem, target, writer, registered)?;
                 Ok(Released { passed_on: registered, next_reader: None })
             }
             Some(reader) => {
-                let next_reader = admit(s, target, reader, 0, true)?;
+                let next_reader = admit(mem, target, reader, 0, true)?;
                 Ok(Released { passed_on: false, next_reader })
             }
             None => Ok(ALONE),
         },
         LockMode::Shared => {
             if let Some(writer) = successor.filter(|s| s.is_writer()) {
-                s.store(target, LockWord::NextWriter, writer.0)?;
-                s.add(target, LockWord::Readers, WRITER_WAITS)?;
+                mem.store(target, LockWord::NextWriter, writer.0)?;
+                mem.add(target, LockWord::Readers, WRITER_WAITS)?;
             }
-            leave_readers(s, target)?;
+            leave_readers(mem, target)?;
             Ok(ALONE)
         }
     }
 }
 
-/// A reader without a node leaves: off `Tail` if readers are counted there, else, or if there is
-/// much traffic, off `Readers`. (Then `Tail` counts one too many and `Readers` one too few, until
-/// somebody queues and adds them up: the sum is right.)
+/// Removes a reader without a node from `Tail`, or from `Readers` if `Tail` counts none or is
+/// contended. In the latter case `Tail` is one too high and `Readers` one too low until a request
+/// that queues adds them up.
 #[inline(always)]
-fn discount_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(), Later> {
+fn discount_reader(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<(), Suspended> {
     let mut tail = ONE_READER;
     for _ in 0..TRIES {
-        let met = s.compare_swap(target, LockWord::Tail, tail, tail - ONE_READER)?;
+        let met = mem.compare_swap(target, LockWord::Tail, tail, tail - ONE_READER)?;
         if met == tail {
             return Ok(());
         }
@@ -310,55 +312,55 @@ fn discount_reader(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(
         }
         tail = met;
     }
-    leave_readers(s, target)
+    leave_readers(mem, target)
 }
 
-/// Takes a reader off `Readers`; the last one before a waiting writer lets it in.
-fn leave_readers(s: &mut Steps<'_, impl LockMemory>, target: Rank) -> Result<(), Later> {
-    let before = s.add(target, LockWord::Readers, 1u64.wrapping_neg())?;
+/// Removes a reader from `Readers`. The last reader before a waiting writer grants that writer.
+fn leave_readers(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<(), Suspended> {
+    let before = mem.add(target, LockWord::Readers, 1u64.wrapping_neg())?;
     if before == WRITER_WAITS + 1 {
-        // Everybody who could enter now stands behind that writer.
-        let writer = s.load(target, LockWord::NextWriter)?;
-        s.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
-        grant(s, target, Node(writer), false)?;
+        // Every request that could be granted now is queued behind that writer.
+        let writer = mem.load(target, LockWord::NextWriter)?;
+        mem.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
+        grant(mem, target, Node(writer), false)?;
     }
     Ok(())
 }
 
-/// Lets in a reader that stands directly behind one that was let in. Gives the next such reader:
-/// whoever lets one in walks on, one reader a procedure.
-pub fn let_reader_in(
-    s: &mut Steps<'_, impl LockMemory>,
+/// Grants a reader directly behind one that was granted. Returns the next such reader: the caller
+/// grants them one per lock operation.
+pub fn grant_reader(
+    mem: &mut Replay<'_, impl LockMemory>,
     target: Rank,
     reader: Node,
-) -> Result<Option<Node>, Later> {
-    admit(s, target, reader, 0, true)
+) -> Result<Option<Node>, Suspended> {
+    admit(mem, target, reader, 0, true)
 }
 
-/// `carried`: readers that this one took off `Tail`. `tell`: write its grant (it is not the
-/// caller). Gives a reader behind it.
+/// Makes a reader active. `carried`: readers that it took off `Tail`. `tell`: write its grant word,
+/// because it is another process's. Returns a reader directly behind it.
 fn admit(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     target: Rank,
     reader: Node,
     carried: u64,
     tell: bool,
-) -> Result<Option<Node>, Later> {
-    s.add(target, LockWord::Readers, carried + 1)?;
-    let met = s.compare_swap(reader.rank(), reader.next(target), EMPTY, READER_ACTIVE)?;
+) -> Result<Option<Node>, Suspended> {
+    mem.add(target, LockWord::Readers, carried + 1)?;
+    let met = mem.compare_swap(reader.rank(), reader.next(target), EMPTY, READER_ACTIVE)?;
     if tell {
-        // From here on the node is its owner's.
-        grant(s, target, reader, false)?;
+        // From here on the node belongs to its owner again.
+        grant(mem, target, reader, false)?;
     }
     Ok(Node::from_word(met).filter(|next| !next.is_writer()))
 }
 
 fn grant(
-    s: &mut Steps<'_, impl LockMemory>,
+    mem: &mut Replay<'_, impl LockMemory>,
     target: Rank,
     node: Node,
     inherited: bool,
-) -> Result<(), Later> {
+) -> Result<(), Suspended> {
     let value = u64::from(node.sequence()) << 1 | u64::from(inherited);
-    s.store(node.rank(), LockWord::Grant { target }, value)
+    mem.store(node.rank(), LockWord::Grant { target }, value)
 }

@@ -1,38 +1,39 @@
-//! The way of a lock or lock_all epoch to its lock, and back [LK-1 to LK-6].
+//! How a lock or lock_all epoch acquires and releases its lock [LK-1 to LK-6].
 //!
 //! An exclusive lock is held when its request is first in the target's queue, no reader is left,
 //! and it has a right that excludes lock_alls ([`exclusion`](super::exclusion)). It asks for the
-//! right only once it is first: a right keeps new lock_alls out, so it waits for those that are
-//! held and for nobody else. A lock_all that finds a right waits holding nothing. So that it does
-//! not wait for ever, a process that holds no lock of the window, and no licence, lets the
-//! lock_alls pass that were waiting before it *enters a queue* (the gate); once in a queue nobody
-//! is held back by a waiting lock_all.
+//! right only once it is first, because a right blocks new lock_alls; it then waits only for
+//! lock_alls that are held already. A lock_all that finds a right out waits without holding
+//! anything.
+//!
+//! The *gate* bounds starvation of lock_alls: a process that holds neither a lock of the window nor
+//! a licence lets the lock_alls that already wait pass before it enters a queue. A process in a
+//! queue is never held back by a waiting lock_all.
 
-use super::alphabet::{LockMode, Port, Rank};
-use super::epoch::{Held, Kind, Locking};
-use super::exclusion::{self, Claimed, Retried, Right, Way, is_licensed};
+use super::epoch::{EpochKind, HeldLock, LockState};
+use super::exclusion::{
+    self, Acquisition, ExclusiveRight, RegisterOutcome, RetryOutcome, is_licensed,
+};
 use super::lock::{self, Enqueued, LockRequest, Node, Turn, look};
-use super::procedure::Procedure;
+use super::lock_ops::LockOp;
+use super::port::{LockMode, Port, Rank};
 use super::slab::Key;
 use super::window::Window;
 
 impl Window {
-    /// A lock epoch is activated: its request is made, after those that stand at the gate [EP-10].
+    /// Makes the request of an activated lock epoch, after those that wait at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
-        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
-            unreachable!("a lock epoch")
-        };
-        if self.lock_gate.is_empty() && self.passes_gate(port, mode) {
-            self.enter_queue(port, epoch, target, mode);
+        if self.lock_gate.is_empty() && self.passes_gate(port, self.lock_of(epoch).1) {
+            self.enter_queue(port, epoch);
         } else {
-            self.epochs[epoch].locking = Locking::Gate(None);
+            self.epochs[epoch].locking = LockState::Gate(None);
             self.lock_gate.push_back(epoch);
             self.advance_gate(port);
         }
     }
 
-    /// True if a request of this mode need not look at the gate.
+    /// True if a request of this mode passes the gate without waiting.
     #[inline(always)]
     pub(super) fn passes_gate(&mut self, port: &mut impl Port, mode: LockMode) -> bool {
         if mode == LockMode::Shared || self.open_locks_held > 0 {
@@ -41,57 +42,60 @@ impl Window {
         is_licensed(port)
     }
 
-    /// Makes the lock requests that may be made, in the order in which their epochs were activated
-    /// [EP-10].
+    /// Makes the lock requests that may pass the gate, in the order in which their epochs were
+    /// activated [EP-10].
     pub(super) fn advance_gate(&mut self, port: &mut impl Port) {
         while let Some(&epoch) = self.lock_gate.front() {
-            let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
-                unreachable!("only locks pass the gate")
-            };
-            if self.epochs[epoch].asking {
+            if self.epochs[epoch].lock_op_pending {
                 return;
             }
-            if self.passes_gate(port, mode) {
+            if self.passes_gate(port, self.lock_of(epoch).1) {
                 self.lock_gate.pop_front();
-                self.enter_queue(port, epoch, target, mode);
+                self.enter_queue(port, epoch);
                 continue;
             }
-            self.look_at_intent(port, epoch);
+            self.read_intent(port, epoch);
             if self.lock_gate.front() == Some(&epoch) {
-                // No answer yet, or lock_alls go first: the next sweep asks again.
+                // No answer yet, or lock_alls go first. The next sweep asks again.
                 return;
             }
         }
     }
 
-    /// The first at the gate finds out which lock_alls arrived and were served: those that waited
-    /// when it came go first [LK-6].
-    pub(super) fn look_at_intent(&mut self, port: &mut impl Port, epoch: Key) {
-        let steps = self.attempt(port, Procedure::LookAtIntent(epoch), |s| exclusion::intent(s));
-        let Some((arrived, served)) = steps else { return };
-        let Locking::Gate(awaited) = self.epochs[epoch].locking else {
-            unreachable!("it stands at the gate")
+    /// The first request at the gate reads how many lock_alls arrived and were served. Those that
+    /// waited when it arrived go first [LK-6].
+    pub(super) fn read_intent(&mut self, port: &mut impl Port, epoch: Key) {
+        let result = self.attempt(port, LockOp::ReadIntent(epoch), |mem| exclusion::intent(mem));
+        let Some((arrived, served)) = result else { return };
+        let LockState::Gate(awaited) = self.epochs[epoch].locking else {
+            unreachable!("the epoch waits at the gate")
         };
         let awaited = awaited.unwrap_or(arrived);
-        self.epochs[epoch].locking = Locking::Gate(Some(awaited));
+        self.epochs[epoch].locking = LockState::Gate(Some(awaited));
         if served.wrapping_sub(awaited).cast_signed() < 0 {
             return;
         }
-        let Kind::Lock { target, mode, .. } = self.epochs[epoch].kind else {
-            unreachable!("only locks pass the gate")
-        };
         debug_assert_eq!(self.lock_gate.front(), Some(&epoch));
         self.lock_gate.pop_front();
-        self.enter_queue(port, epoch, target, mode);
+        self.enter_queue(port, epoch);
     }
 
-    fn enter_queue(&mut self, port: &mut impl Port, epoch: Key, target: Rank, mode: LockMode) {
+    /// Target and mode of a lock epoch.
+    fn lock_of(&self, epoch: Key) -> (Rank, LockMode) {
+        match self.epochs[epoch].kind {
+            EpochKind::Lock { target, mode, .. } => (target, mode),
+            kind => unreachable!("{kind:?} has no single lock"),
+        }
+    }
+
+    fn enter_queue(&mut self, port: &mut impl Port, epoch: Key) {
+        let (target, mode) = self.lock_of(epoch);
         let request = self.next_request(target, mode);
-        self.moves += 1;
+        self.state_changes += 1;
         self.queue_up(port, epoch, request);
     }
 
-    /// A request that is made now.
+    /// Creates the next request to `target`.
     #[inline(always)]
     pub(super) fn next_request(&mut self, target: Rank, mode: LockMode) -> LockRequest {
         let peer = self.peers.of(target);
@@ -100,13 +104,13 @@ impl Window {
     }
 
     pub(super) fn queue_up(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        let steps =
-            self.attempt(port, Procedure::Enqueue(epoch, request), |s| lock::enqueue(s, request));
-        let Some(enqueued) = steps else { return };
+        let result =
+            self.attempt(port, LockOp::Enqueue(epoch, request), |mem| lock::enqueue(mem, request));
+        let Some(enqueued) = result else { return };
         self.enqueued(port, epoch, request, enqueued);
     }
 
-    /// The request of an epoch stands in the queue.
+    /// Continues after the request was enqueued.
     pub(super) fn enqueued<P: Port>(
         &mut self,
         port: &mut P,
@@ -116,16 +120,16 @@ impl Window {
     ) {
         let request = request.placed(enqueued.queued);
         if let Some(reader) = enqueued.next_reader {
-            self.let_reader_in(port, request.target(), reader);
+            self.grant_reader(port, request.target(), reader);
         }
         if enqueued.turn != Turn::Waiting {
             self.take_turn(port, epoch, request, enqueued.turn);
             return;
         }
-        self.epochs[epoch].locking = Locking::Queued(request);
+        self.epochs[epoch].locking = LockState::Queued(request);
         if P::NAMES_CHANGES {
-            // The grant may have come before the answer that says to wait for it.
-            self.look_for_turn(port, epoch, request);
+            // The grant may have arrived before the answer of the enqueue operation.
+            self.poll_turn(port, epoch, request);
         } else {
             self.watch(epoch);
         }
@@ -134,14 +138,14 @@ impl Window {
     /// The grant word of the lock request to this target has changed.
     pub(super) fn lock_granted(&mut self, port: &mut impl Port, target: Rank) {
         let Some(epoch) = self.peers.find(target).and_then(|peer| peer.lock_active) else { return };
-        if let Some(Locking::Queued(request)) =
-            self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking)
+        if let Some(LockState::Queued(request)) =
+            self.epochs.get(epoch).filter(|entry| !entry.lock_op_pending).map(|entry| entry.locking)
         {
-            self.look_for_turn(port, epoch, request);
+            self.poll_turn(port, epoch, request);
         }
     }
 
-    fn look_for_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+    fn poll_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         let turn = look(port, request);
         if turn != Turn::Waiting {
             self.take_turn(port, epoch, request, turn);
@@ -151,38 +155,47 @@ impl Window {
     #[inline(always)]
     fn take_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, turn: Turn) {
         match (turn, request.mode()) {
-            (Turn::Waiting, _) => unreachable!("its turn has come"),
-            (Turn::In { .. }, LockMode::Shared) => self.held(port, epoch, Held::Shared(request)),
-            (Turn::In { inherited: true }, _) => {
-                self.held(port, epoch, Held::Exclusive(request, Right::Registered))
+            (Turn::Waiting, _) => unreachable!("the caller has found a grant"),
+            (Turn::Granted { .. }, LockMode::Shared) => {
+                self.lock_acquired(port, epoch, HeldLock::Shared(request))
             }
-            (Turn::In { inherited: false }, LockMode::Exclusive) => {
-                self.claim(port, epoch, request)
+            (Turn::Granted { inherited: true }, _) => self.lock_acquired(
+                port,
+                epoch,
+                HeldLock::Exclusive(request, ExclusiveRight::Registered),
+            ),
+            (Turn::Granted { inherited: false }, LockMode::Exclusive) => {
+                self.acquire_right(port, epoch, request)
             }
         }
     }
 
-    /// An exclusive lock is first in its queue and asks for its right.
+    /// Gets the right for an exclusive lock that is first in its queue.
     #[inline(always)]
-    fn claim(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        match self.licensing.way(port, epoch, request) {
-            Way::Licensed => self.held(port, epoch, Held::Exclusive(request, Right::Licensed)),
-            Way::Begin => self.begin_use(port, epoch, request),
-            Way::Register(push) => self.register(port, epoch, request, push),
-            Way::Wait => self.epochs[epoch].asking = true,
+    fn acquire_right(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        match self.licensing.acquire(port, epoch, request) {
+            Acquisition::InUse => self.lock_acquired(
+                port,
+                epoch,
+                HeldLock::Exclusive(request, ExclusiveRight::Licensed),
+            ),
+            Acquisition::UseIdle => self.begin_use(port, epoch, request),
+            Acquisition::Register(push) => self.register(port, epoch, request, push),
+            Acquisition::Wait => self.epochs[epoch].lock_op_pending = true,
         }
     }
 
     #[inline(always)]
     pub(super) fn begin_use(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
-        let steps =
-            self.attempt(port, Procedure::BeginUse(epoch, request), |s| exclusion::begin_use(s));
-        if let Some(begun) = steps {
+        let result =
+            self.attempt(port, LockOp::BeginUse(epoch, request), |mem| exclusion::begin_use(mem));
+        if let Some(begun) = result {
             self.licence_begun(port, epoch, request, begun);
         }
     }
 
-    /// The idle licence is in use by the lock of this epoch, or was found revoked.
+    /// Continues after an attempt to use the idle licence; `begun` is false if it was found
+    /// revoked.
     #[inline(always)]
     pub(super) fn licence_begun(
         &mut self,
@@ -193,15 +206,15 @@ impl Window {
     ) {
         if begun {
             self.licensing.begun();
-            self.held(port, epoch, Held::Exclusive(request, Right::Licensed));
+            self.lock_acquired(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Licensed));
             self.licence_changed(port);
         } else {
             self.licence_changed(port);
-            self.claim(port, epoch, request);
+            self.acquire_right(port, epoch, request);
         }
     }
 
-    /// There is no licence: it registers.
+    /// Registers the lock, and acquires a licence if `push` is given.
     pub(super) fn register(
         &mut self,
         port: &mut impl Port,
@@ -209,67 +222,66 @@ impl Window {
         request: LockRequest,
         push: Option<u32>,
     ) {
-        let steps = self.attempt(port, Procedure::Register(epoch, request, push), |s| {
-            exclusion::register(s, push)
+        let result = self.attempt(port, LockOp::Register(epoch, request, push), |mem| {
+            exclusion::register(mem, push)
         });
-        let Some(claimed) = steps else { return };
+        let Some(claimed) = result else { return };
         match claimed {
-            Claimed::Held(right) => {
-                if right == Right::Licensed {
+            RegisterOutcome::Held(right) => {
+                if right == ExclusiveRight::Licensed {
                     self.licensing.begun();
                 }
-                self.held(port, epoch, Held::Exclusive(request, right));
+                self.lock_acquired(port, epoch, HeldLock::Exclusive(request, right));
             }
-            Claimed::Draining => {
-                self.epochs[epoch].locking = Locking::Draining(request);
+            RegisterOutcome::Draining => {
+                self.epochs[epoch].locking = LockState::Draining(request);
                 self.watch(epoch);
             }
-            Claimed::Revoked => self.licensing.revoked(),
+            RegisterOutcome::Revoked => self.licensing.revoked(),
         }
         if push.is_some() {
             self.licence_changed(port);
         }
-        if claimed == Claimed::Revoked {
-            self.claim(port, epoch, request);
+        if claimed == RegisterOutcome::Revoked {
+            self.acquire_right(port, epoch, request);
         }
     }
 
-    /// Locks that waited for the licence go on.
+    /// Continues the locks that waited for the licence.
     #[inline(always)]
     fn licence_changed(&mut self, port: &mut impl Port) {
         for (epoch, request) in self.licensing.changed() {
-            self.epochs[epoch].asking = false;
-            self.claim(port, epoch, request);
+            self.epochs[epoch].lock_op_pending = false;
+            self.acquire_right(port, epoch, request);
         }
     }
 
     pub(super) fn end_use(&mut self, port: &mut impl Port) {
-        if self.attempt(port, Procedure::EndUse, |s| exclusion::end_use(s)).is_some() {
+        if self.attempt(port, LockOp::EndUse, |mem| exclusion::end_use(mem)).is_some() {
             self.licence_changed(port);
         }
     }
 
-    /// It is registered, and waits for the lock_alls that are held.
-    pub(super) fn look_at_holders(
-        &mut self,
-        port: &mut impl Port,
-        epoch: Key,
-        request: LockRequest,
-    ) {
-        let steps = self
-            .attempt(port, Procedure::LookAtHolders(epoch, request), |s| exclusion::is_drained(s));
-        if steps == Some(true) {
-            self.held(port, epoch, Held::Exclusive(request, Right::Registered));
+    /// Checks whether a registered lock still has to wait for lock_alls.
+    pub(super) fn await_drain(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
+        let result = self
+            .attempt(port, LockOp::AwaitDrain(epoch, request), |mem| exclusion::is_drained(mem));
+        if result == Some(true) {
+            self.lock_acquired(
+                port,
+                epoch,
+                HeldLock::Exclusive(request, ExclusiveRight::Registered),
+            );
         }
     }
 
     #[inline(always)]
-    fn held(&mut self, port: &mut impl Port, epoch: Key, held: Held) {
+    fn lock_acquired(&mut self, port: &mut impl Port, epoch: Key, lock: HeldLock) {
         self.locks_awaited -= 1;
-        self.epochs[epoch].locking = Locking::Held(held);
+        self.epochs[epoch].locking = LockState::Held(lock);
         self.grant(port, epoch);
         if self.epochs[epoch].closed {
-            self.closed(port, epoch);
+            self.try_complete(port, epoch);
         }
     }
 
@@ -279,29 +291,29 @@ impl Window {
     }
 
     pub(super) fn enter_all(&mut self, port: &mut impl Port, epoch: Key) {
-        let steps = self.attempt(port, Procedure::EnterAll(epoch), |s| exclusion::enter_all(s));
-        if let Some(entered) = steps {
+        let result = self.attempt(port, LockOp::EnterAll(epoch), |mem| exclusion::enter_all(mem));
+        if let Some(entered) = result {
             self.all_entered(port, epoch, entered);
         }
     }
 
-    /// The lock_all of this epoch is held, or waits.
+    /// Continues after an attempt to start the lock_all of this epoch.
     pub(super) fn all_entered(&mut self, port: &mut impl Port, epoch: Key, entered: bool) {
         if entered {
-            return self.held(port, epoch, Held::All);
+            return self.lock_acquired(port, epoch, HeldLock::All);
         }
-        self.epochs[epoch].locking = Locking::AllWaiting;
+        self.epochs[epoch].locking = LockState::AllWaiting;
         self.watch(epoch);
         self.retry_all(port, epoch);
     }
 
-    /// Tries again, as long as there are licences to revoke.
+    /// Retries as long as there are licences to revoke.
     pub(super) fn retry_all(&mut self, port: &mut impl Port, epoch: Key) {
         loop {
-            match self.attempt(port, Procedure::RetryAll(epoch), |s| exclusion::retry_all(s)) {
-                None | Some(Retried::Waiting) => return,
-                Some(Retried::Held) => return self.held(port, epoch, Held::All),
-                Some(Retried::Revoked) => self.moves += 1,
+            match self.attempt(port, LockOp::RetryAll(epoch), |mem| exclusion::retry_all(mem)) {
+                None | Some(RetryOutcome::Waiting) => return,
+                Some(RetryOutcome::Held) => return self.lock_acquired(port, epoch, HeldLock::All),
+                Some(RetryOutcome::Revoked) => self.state_changes += 1,
             }
         }
     }
@@ -312,41 +324,47 @@ impl Window {
         }
     }
 
-    /// Looks at every lock request that nobody tells about.
-    pub(super) fn poll_locks(&mut self, port: &mut impl Port) {
+    /// Polls every lock request whose progress is not reported.
+    pub(super) fn poll_lock_watch(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while at < self.lock_watch.len() {
             let epoch = self.lock_watch[at];
-            // One that got its lock since the last sweep, and may be gone, leaves the list now.
-            match self.epochs.get(epoch).filter(|held| !held.asking).map(|held| held.locking) {
-                Some(Locking::Queued(request)) => self.look_for_turn(port, epoch, request),
-                Some(Locking::Draining(request)) => self.look_at_holders(port, epoch, request),
-                Some(Locking::AllWaiting) => self.retry_all(port, epoch),
+            // An epoch that got its lock since the last sweep, and may be gone, leaves the list
+            // here.
+            match self
+                .epochs
+                .get(epoch)
+                .filter(|entry| !entry.lock_op_pending)
+                .map(|entry| entry.locking)
+            {
+                Some(LockState::Queued(request)) => self.poll_turn(port, epoch, request),
+                Some(LockState::Draining(request)) => self.await_drain(port, epoch, request),
+                Some(LockState::AllWaiting) => self.retry_all(port, epoch),
                 _ => {}
             }
-            let waits = self.epochs.get(epoch).is_some_and(|held| {
+            let waits = self.epochs.get(epoch).is_some_and(|entry| {
                 matches!(
-                    held.locking,
-                    Locking::Queued(_) | Locking::Draining(_) | Locking::AllWaiting
+                    entry.locking,
+                    LockState::Queued(_) | LockState::Draining(_) | LockState::AllWaiting
                 )
             });
             if waits {
                 at += 1;
             } else {
                 self.lock_watch.swap_remove(at);
-                if let Some(held) = self.epochs.get_mut(epoch) {
-                    held.watched = false;
+                if let Some(entry) = self.epochs.get_mut(epoch) {
+                    entry.watched = false;
                 }
             }
         }
     }
 
-    /// Gives the lock of an epoch back. Tells the target nothing [LK-2].
+    /// Releases the lock of an epoch. Sends nothing to the target [LK-2].
     pub(super) fn unlock_now(&mut self, port: &mut impl Port, epoch: Key) {
         match self.epochs[epoch].locking {
-            Locking::Held(held) => self.give_back(port, held),
-            Locking::Unchecked => {
-                if let Kind::Lock { target, .. } = self.epochs[epoch].kind {
+            LockState::Held(lock) => self.release_lock(port, lock),
+            LockState::Unchecked => {
+                if let EpochKind::Lock { target, .. } = self.epochs[epoch].kind {
                     self.peers.of(target).lock_active = None;
                 }
             }
@@ -354,47 +372,47 @@ impl Window {
         }
     }
 
-    /// Gives back what is held.
+    /// Releases what is held.
     #[inline(always)]
-    pub(super) fn give_back(&mut self, port: &mut impl Port, held: Held) {
-        match held {
-            Held::Shared(request) => self.release(port, request, None),
-            Held::Exclusive(request, right) => self.release(port, request, Some(right)),
-            Held::All => self.leave_all(port),
+    pub(super) fn release_lock(&mut self, port: &mut impl Port, lock: HeldLock) {
+        match lock {
+            HeldLock::Shared(request) => self.release(port, request, None),
+            HeldLock::Exclusive(request, right) => self.release(port, request, Some(right)),
+            HeldLock::All => self.leave_all(port),
         }
     }
 
-    /// Leaves the queue; the right of an exclusive lock is passed on or given back.
+    /// Leaves the queue. The right of an exclusive lock is passed on or given back.
     pub(super) fn release(
         &mut self,
         port: &mut impl Port,
         request: LockRequest,
-        right: Option<Right>,
+        right: Option<ExclusiveRight>,
     ) {
-        let registered = right == Some(Right::Registered);
-        let steps = self.attempt(port, Procedure::Release(request, right), |s| {
-            let released = lock::release(s, request, registered)?;
+        let registered = right == Some(ExclusiveRight::Registered);
+        let result = self.attempt(port, LockOp::Release(request, right), |mem| {
+            let released = lock::release(mem, request, registered)?;
             if registered && !released.passed_on {
-                exclusion::deregister(s)?;
+                exclusion::deregister(mem)?;
             }
             Ok(released)
         });
-        let Some(released) = steps else { return };
+        let Some(released) = result else { return };
         self.peers.of(request.target()).lock_active = None;
         self.recheck |= !self.deferred.is_empty();
         if let Some(reader) = released.next_reader {
-            self.let_reader_in(port, request.target(), reader);
+            self.grant_reader(port, request.target(), reader);
         }
-        if right == Some(Right::Licensed) && self.licensing.ends() {
+        if right == Some(ExclusiveRight::Licensed) && self.licensing.ends() {
             self.end_use(port);
         }
     }
 
-    /// Lets in readers that stand directly behind one that was let in.
-    pub(super) fn let_reader_in(&mut self, port: &mut impl Port, target: Rank, mut reader: Node) {
+    /// Grants the readers that stand directly behind one that was granted.
+    pub(super) fn grant_reader(&mut self, port: &mut impl Port, target: Rank, mut reader: Node) {
         while let Some(Some(next)) =
-            self.attempt(port, Procedure::LetReaderIn(target, reader), |s| {
-                lock::let_reader_in(s, target, reader)
+            self.attempt(port, LockOp::GrantReader(target, reader), |mem| {
+                lock::grant_reader(mem, target, reader)
             })
         {
             reader = next;
@@ -402,6 +420,6 @@ impl Window {
     }
 
     pub(super) fn leave_all(&mut self, port: &mut impl Port) {
-        self.attempt(port, Procedure::LeaveAll, |s| exclusion::leave_all(s));
+        self.attempt(port, LockOp::LeaveAll, |mem| exclusion::leave_all(mem));
     }
 }

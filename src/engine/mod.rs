@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod activation;
-mod alphabet;
 mod blocking;
 mod calls;
 mod communication;
@@ -14,23 +13,24 @@ mod fence;
 mod flush;
 mod folded;
 pub mod lock;
+mod lock_ops;
 mod locking;
 mod matching;
 mod notify;
 mod peer;
-mod procedure;
+mod port;
 mod record;
+pub mod replay;
 mod report;
 mod request;
 pub(crate) mod slab;
-pub mod steps;
 mod sweep;
 mod tagged;
 mod window;
 
-pub use alphabet::*;
 pub use blocking::{LockHeld, earlier_locks_first};
-pub use matching::Standing;
+pub use matching::ExpectationState;
 pub use notify::{CounterBases, Notified};
+pub use port::*;
 pub use report::Waits;
 pub use window::Window;

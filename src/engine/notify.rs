@@ -1,34 +1,33 @@
-//! Notifications: counters that operations raise at their target, and what waits for them there.
+//! Notifications: counters that operations raise at their target, and waits for them.
 //!
 //! A notification is an operation of its own ([`OpKind::Notify`](super::OpKind::Notify)), recorded
-//! and posted like any other; the port lets it take effect behind what was posted to the same
-//! target before it. So it needs no room in other operations' records, exists in every kind of
-//! epoch, and completes with its epoch.
+//! and posted like any other. The port applies it after the operations posted to the same target
+//! before it. So it needs no room in other operations' records, works in every kind of epoch, and
+//! completes with its epoch.
 //!
-//! The port's counters are only ever added to, by whoever is in their atomicity domain [LK-7]. What
-//! the application sees is the counter less a base of this process's own, and a reset moves the
-//! base: no count is lost between a reader and an adder.
+//! The port's counters only rise. Whoever adds to them is in their atomicity domain [LK-7]. The
+//! application sees the counter minus a base that is private to this process. A reset moves the
+//! base, so no concurrent notification is lost.
 
 use hashbrown::HashMap;
 
-use super::alphabet::{Outcome, Port, RequestId};
+use super::port::{Outcome, Port, RequestId};
 use super::window::Window;
 
-/// A counter that waited for has come to something.
+/// A counter that has reached the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notified {
-    /// Which counter.
+    /// Counter number.
     pub index: u32,
-    /// Its value when it was seen.
+    /// Its value when it was read.
     pub value: u64,
 }
 
-/// What a process knows of its counters, apart from them; see [`Window::begin_counters`].
+/// The bases of counters that were replaced; see [`Window::begin_counters`].
 #[derive(Debug)]
 pub struct CounterBases(HashMap<u32, u64>);
 
-/// What waits for counters `first` to `first + number - 1`: for any of them to be at least
-/// `expected`.
+/// A pending wait until one of the counters `first` to `first + number - 1` is at least `expected`.
 #[derive(Debug)]
 struct Watch {
     request: RequestId,
@@ -37,13 +36,13 @@ struct Watch {
     expected: u64,
 }
 
-/// What one process knows of its own counters.
+/// Bases of this process's counters, and waits for them.
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
-    /// Of counters that were ever reset.
+    /// Bases of the counters that were ever reset.
     bases: HashMap<u32, u64>,
     watches: Vec<Watch>,
-    /// What completed watches have found, until somebody asks.
+    /// Results of completed waits that were not queried yet.
     found: HashMap<u32, Notified>,
 }
 
@@ -76,21 +75,21 @@ impl Notifications {
 }
 
 impl Window {
-    /// Value of a counter of this process: notifications since the last reset. What they follow is
-    /// visible to whoever has seen them.
+    /// Value of a counter of this process: notifications since the last reset. The operations
+    /// before a counted notification are visible to the caller.
     #[inline]
     pub fn counter(&mut self, port: &mut impl Port, index: u32) -> u64 {
         self.notifications.value(port, index)
     }
 
-    /// Takes the value of a counter and makes it 0, in one.
+    /// Returns the value of a counter and resets it to 0, atomically.
     pub fn reset_counter(&mut self, port: &mut impl Port, index: u32) -> u64 {
         let sum = port.counter(index);
         let base = self.notifications.bases.insert(index, sum).unwrap_or(0);
         sum.wrapping_sub(base)
     }
 
-    /// Looks for the first of `number` counters from `first` on that is at least `expected`.
+    /// Finds the first of `number` counters from `first` on whose value is at least `expected`.
     pub fn look_at_counters(
         &mut self,
         port: &mut impl Port,
@@ -101,9 +100,9 @@ impl Window {
         self.notifications.look(port, first, number, expected)
     }
 
-    /// Waits, without blocking, until one of `number` counters from `first` on is at least
-    /// `expected`. Gives what was found if it is so already; else [`found`](Self::found) does once
-    /// the request is reported complete.
+    /// Starts a nonblocking wait until one of `number` counters from `first` on is at least
+    /// `expected`. Returns the counter if one is already; otherwise [`found`](Self::found) returns
+    /// it once the request is reported complete.
     pub fn await_counters(
         &mut self,
         port: &mut impl Port,
@@ -119,13 +118,13 @@ impl Window {
         (Outcome::Pending(request), None)
     }
 
-    /// True if a request is that of a pending wait for counters.
+    /// True if `request` belongs to a pending wait for counters.
     pub fn awaits(&self, request: RequestId) -> bool {
         self.notifications.watches.iter().any(|watch| watch.request == request)
     }
 
-    /// Up to `looks` looks at what a pending wait waits for, and at nothing else. What is found is
-    /// told here: the wait is over, and its request not reported.
+    /// Polls the counters of a pending wait up to `looks` times. If it returns a counter, the wait
+    /// is over and its request is not reported.
     pub fn take_awaited(
         &mut self,
         port: &mut impl Port,
@@ -141,8 +140,8 @@ impl Window {
         Some(found)
     }
 
-    /// Ends pending waits that will never come to anything, whose requests are not reported: those
-    /// that `ended` tells.
+    /// Drops the pending waits selected by `ended`, which can no longer succeed. Their requests are
+    /// not reported.
     #[cold]
     pub fn withdraw_waits(&mut self, ended: impl Fn(RequestId) -> bool) {
         let requests = &mut self.requests;
@@ -155,7 +154,7 @@ impl Window {
         });
     }
 
-    /// What a completed wait has found, once.
+    /// The counter that completed a wait, returned once.
     pub fn found(&mut self, request: RequestId) -> Option<Notified> {
         if self.notifications.found.is_empty() {
             None
@@ -164,7 +163,7 @@ impl Window {
         }
     }
 
-    /// True if something waits for a counter.
+    /// True if a wait for counters is pending.
     pub fn awaits_counters(&self) -> bool {
         self.notifications.are_awaited()
     }
@@ -174,28 +173,29 @@ impl Window {
         self.records.len() != 0
     }
 
-    /// The port's counters are new ones, which begin at 0. Gives what was known of the old ones.
+    /// The port now has new counters, which start at 0. Returns the bases of the old ones.
     pub fn begin_counters(&mut self) -> CounterBases {
         CounterBases(std::mem::take(&mut self.notifications.bases))
     }
 
-    /// The port's counters are the old ones again.
+    /// The port has the old counters again: restores their bases.
     pub fn resume_counters(&mut self, bases: CounterBases) {
         self.notifications.bases = bases.0;
     }
 
-    /// Part of a sweep: completes the waits that have come to their end.
-    pub(super) fn look_at_watches(&mut self, port: &mut impl Port) {
+    /// Part of a sweep: completes the waits whose counters have reached the expected value.
+    pub(super) fn poll_counter_waits(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while let Some(watch) = self.notifications.watches.get(at) {
             match self.notifications.look(port, watch.first, watch.number, watch.expected) {
                 None => at += 1,
                 Some(found) => {
-                    // In the order of the calls, which is what waits that end together complete in.
+                    // `remove` keeps the order: waits that end in one sweep complete in the order
+                    // of their calls.
                     let request = self.notifications.watches.remove(at).request;
                     self.notifications.found.insert(request.index, found);
                     self.requests.complete(request);
-                    self.moves += 1;
+                    self.state_changes += 1;
                 }
             }
         }

@@ -1,14 +1,14 @@
-//! What one process remembers of another: ω = ⟨a, e, g⟩ of the paper's section VII.B, and who waits
-//! for it.
+//! What a process knows of each peer: `ω = ⟨a, e, g⟩` of the paper's section VII.B, and the epochs
+//! that wait for the peer.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 
-use super::alphabet::Rank;
+use super::port::Rank;
 use super::slab::Key;
 
-/// An active access epoch whose access to the peer is not granted yet.
+/// An active access epoch whose access to the peer is not granted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessWaiter {
     pub(super) access: u64,
@@ -22,23 +22,22 @@ pub(super) struct ExposureWaiter {
     pub(super) epoch: Key,
 }
 
-/// One peer. Only start and post epochs touch ω [MA-1]; locks have their own words.
-#[derive(Debug)]
+/// One peer. Only start and post epochs use ω [MA-1]; locks have words of their own.
+#[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) rank: Rank,
-    /// a: accesses requested to the peer.
+    /// `a`: accesses requested from the peer.
     pub(super) accesses: u64,
-    /// e: exposures opened to the peer.
+    /// `e`: exposures opened to the peer.
     pub(super) exposures: u64,
-    /// g: accesses granted by the peer, as last observed.
+    /// `g`: accesses granted by the peer, as last observed.
     pub(super) granted: u64,
-    /// Exposures that the peer is done with, as last observed.
+    /// Exposures that the peer has finished with, as last observed.
     pub(super) done_seen: u64,
-    /// The last of the accesses to the peer that are done without a gap: what `Done` is to say
-    /// [MA-2].
+    /// Largest access id up to which all accesses are done: the value of `Done` [MA-2].
     pub(super) done: u64,
-    /// Accesses that are done but whose done has not left: it waits for an earlier one, or for the
-    /// transport.
+    /// Accesses whose done has not been sent, because an earlier one is missing or for lack of
+    /// resources.
     pub(super) dones_held: BTreeMap<u64, Key>,
     /// In order of access id.
     pub(super) access_waiters: VecDeque<AccessWaiter>,
@@ -48,13 +47,13 @@ pub(super) struct Peer {
     pub(super) lock_open: Option<Key>,
     /// The lock epoch on the peer that is active [AC-3].
     pub(super) lock_active: Option<Key>,
-    /// The transport had no resource for the present value of `Grant`, `Done`.
+    /// `Grant`, `Done`: the current value was refused for lack of resources.
     pub(super) unsent: [bool; 2],
-    /// Lock requests made to the peer.
+    /// Number of lock requests made to the peer.
     pub(super) lock_sequence: u32,
 }
 
-/// Peers by rank, made at first contact.
+/// Peers by rank, created at first contact.
 #[derive(Debug)]
 pub(super) struct Peers {
     by_rank: HashMap<Rank, u32>,
@@ -67,7 +66,7 @@ impl Peers {
         Peers { by_rank: HashMap::new(), list: Vec::new(), last: (0, u32::MAX) }
     }
 
-    /// Index of the peer, for [`Peers`]' `[]`.
+    /// Index of the peer for [`Peers`]' `[]`, creating the peer if necessary.
     #[inline]
     pub(super) fn index(&mut self, rank: Rank) -> u32 {
         if self.last.0 == rank && self.last.1 != u32::MAX {
@@ -79,28 +78,14 @@ impl Peers {
     fn index_slow(&mut self, rank: Rank) -> u32 {
         let list = &mut self.list;
         let index = *self.by_rank.entry(rank).or_insert_with(|| {
-            list.push(Peer {
-                rank,
-                accesses: 0,
-                exposures: 0,
-                granted: 0,
-                done_seen: 0,
-                done: 0,
-                dones_held: BTreeMap::new(),
-                access_waiters: VecDeque::new(),
-                exposure_waiters: VecDeque::new(),
-                lock_open: None,
-                lock_active: None,
-                unsent: [false; 2],
-                lock_sequence: 0,
-            });
+            list.push(Peer { rank, ..Peer::default() });
             list.len() as u32 - 1
         });
         self.last = (rank, index);
         index
     }
 
-    /// Index of the peer, if there was contact.
+    /// Index of the peer, if there has been contact.
     #[inline]
     pub(super) fn index_of(&self, rank: Rank) -> Option<u32> {
         if self.last.0 == rank && self.last.1 != u32::MAX {
@@ -110,12 +95,12 @@ impl Peers {
         }
     }
 
-    /// All peers with which there was contact.
+    /// All peers that there has been contact with.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.list.iter()
     }
 
-    /// The peer, if there was contact.
+    /// The peer, if there has been contact.
     #[inline]
     pub(super) fn find(&self, rank: Rank) -> Option<&Peer> {
         self.index_of(rank).map(|index| &self[index])
@@ -143,7 +128,7 @@ impl std::ops::IndexMut<u32> for Peers {
     }
 }
 
-/// Gives memory back once a queue that had grown is empty.
+/// Frees the memory of an empty queue that had grown large.
 pub(super) fn shrink<T>(queue: &mut VecDeque<T>) {
     if queue.is_empty() && queue.capacity() > 1024 {
         *queue = VecDeque::new();

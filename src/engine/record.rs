@@ -2,23 +2,24 @@
 
 use std::num::NonZeroU32;
 
-use super::alphabet::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket};
+use super::port::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket};
 use super::request::Requests;
 
-/// End of a chain.
+/// End of a queue.
 pub(super) const NIL: u32 = u32::MAX;
-/// Above this many records an empty arena gives its memory back.
+/// An empty arena with more records than this frees its memory.
 const KEEP: usize = 1024;
 
-/// An operation that is recorded or in flight, with what is needed to account for it.
+/// An operation that is recorded or in flight, and its accounting data.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Record {
     origin: Addr,
     result: Addr,
-    /// Bytes; for compare_and_swap, whose length is its extent, the compare buffer's address.
+    /// Length in bytes. A compare_and_swap, whose length is its extent, stores the compare buffer's
+    /// address here.
     len_or_compare: u64,
-    /// The shape's number, if there is one.
+    /// The displacement, or the shape's number for a shaped operation.
     disp: u64,
     /// Request of an R-form, packed.
     request: u64,
@@ -26,22 +27,21 @@ struct Record {
     kind: OpKind,
     element: Element,
     reduction: Reduction,
-    /// Extent in the low 6 bits; [`SHAPED`]; the top bit is set once the local stage has been
-    /// reached.
+    /// Extent in the low 6 bits, and the flags [`SHAPED`] and [`LOCAL_DONE`].
     extent: u8,
     epoch: u32,
     age_local: u32,
     age_remote: u32,
-    /// Next record of the same queue, or of the free list.
+    /// Next record in the leg's queue or in the free list.
     next: u32,
 }
 
 const LOCAL_DONE: u8 = 0x80;
-/// The operation has a shape.
+/// Flag: the operation has a shape.
 const SHAPED: u8 = 0x40;
 const _: () = assert!(size_of::<Record>() == 64, "a recorded operation takes one cache line");
 
-/// How an operation is accounted for.
+/// The accounting data of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) epoch: u32,
@@ -52,7 +52,7 @@ pub(super) struct Account {
     pub(super) local_done: bool,
 }
 
-/// The arena.
+/// The arena of records of one window.
 #[derive(Debug)]
 pub(super) struct Records {
     records: Vec<Record>,

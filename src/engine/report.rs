@@ -1,29 +1,29 @@
-//! What a window waits for, in words: for a log, never for a decision.
+//! What a window waits for, as text for the log. Nothing depends on it.
 
 use std::fmt;
 
-use super::activation::{Activation, may_activate};
-use super::alphabet::Rank;
-use super::epoch::Locking;
+use super::activation::{Activation, BlockedBy, may_activate};
+use super::epoch::LockState;
 use super::peer::Peer;
+use super::port::Rank;
 use super::window::Window;
 
-/// At most this many ranks are named in one list.
+/// At most this many ranks are listed.
 const NAMED: usize = 8;
 
-/// [`Window::waits`]
+/// Displays what a window waits for. Made by [`Window::waits`].
 #[derive(Debug)]
 pub struct Waits<'a>(&'a Window);
 
 impl Window {
-    /// What keeps this window from being quiet, in words [EP-10]: a program that hangs because it
-    /// counts on another MPI library's laziness finds here who waits for whom.
+    /// Describes what this window waits for [EP-10]. If a program hangs because it relies on
+    /// another MPI library's buffering or laziness, the log shows which rank waits for which.
     pub fn waits(&self) -> Waits<'_> {
         Waits(self)
     }
 }
 
-/// A list of ranks, cut after [`NAMED`].
+/// Writes a list of ranks, truncated after [`NAMED`].
 fn ranks(f: &mut fmt::Formatter<'_>, what: &str, ranks: &[Rank]) -> fmt::Result {
     if ranks.is_empty() {
         return Ok(());
@@ -41,12 +41,17 @@ fn ranks(f: &mut fmt::Formatter<'_>, what: &str, ranks: &[Rank]) -> fmt::Result 
 impl fmt::Display for Waits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let w = self.0;
-        write!(f, "{} epochs pending, {} of them recorded", w.epochs_pending(), w.deferred.len())?;
+        write!(f, "{} epochs pending, {} deferred", w.epochs_pending(), w.deferred.len())?;
         if let Some(epoch) = w.deferred.front()
             && let Activation::Blocked(by) =
-                may_activate(&w.epochs[*epoch], &w.ledger, &w.peers, w.flags)
+                may_activate(&w.epochs[*epoch], &w.closed_epochs, &w.peers, w.flags)
         {
-            write!(f, " (the first by {by:?})")?;
+            match by {
+                BlockedBy::Earlier(class) => {
+                    write!(f, " (first behind an earlier {class:?} epoch)")?
+                }
+                BlockedBy::SameTarget => write!(f, " (first behind a lock of the same target)")?,
+            }
         }
         let of = |waits: fn(&Peer) -> bool| {
             w.peers.iter().filter(|peer| waits(peer)).map(|peer| peer.rank).collect::<Vec<_>>()
@@ -65,12 +70,14 @@ impl fmt::Display for Waits<'_> {
             ranks(f, "a fence waits for rank", &[barrier.awaited(w.me, w.size)])?;
         }
         let awaited = |peer: &&Peer| {
-            peer.lock_active.and_then(|epoch| w.epochs.get(epoch)).is_some_and(|held| !held.granted)
+            peer.lock_active
+                .and_then(|epoch| w.epochs.get(epoch))
+                .is_some_and(|entry| !entry.granted)
         };
         let waiting: Vec<_> = w.peers.iter().filter(awaited).map(|peer| peer.rank).collect();
-        ranks(f, "locks wait for their turn at target", &waiting)?;
-        if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == Locking::AllWaiting) {
-            write!(f, "; lock_all waits for exclusive locks of others")?;
+        ranks(f, "locks are queued at target", &waiting)?;
+        if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == LockState::AllWaiting) {
+            write!(f, "; lock_all waits for exclusive locks")?;
         }
         match w.matcher.waiting() {
             0 => {}
@@ -78,7 +85,7 @@ impl fmt::Display for Waits<'_> {
         }
         match w.records.len() {
             0 => Ok(()),
-            operations => write!(f, "; {operations} operations recorded or on their way"),
+            operations => write!(f, "; {operations} operations recorded or in flight"),
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use super::alphabet::RequestId;
+use super::port::RequestId;
 use super::slab::{Key, Slab};
 
-/// Requests alive and the queue of those completed but not yet reported.
+/// Live requests, and the queue of those that completed but are not reported.
 #[derive(Debug)]
 pub(super) struct Requests {
-    /// `true`: complete, waiting in `completed` to be reported. A slot is reused only after that.
+    /// `true`: complete, and waiting in `completed`. A slot is reused only after the report.
     slots: Slab<bool>,
     completed: VecDeque<RequestId>,
-    /// Of operations that were not done; seldom any.
+    /// Requests whose operation failed; rarely any.
     failed: Vec<RequestId>,
 }
 
@@ -43,7 +43,7 @@ impl Requests {
         }
     }
 
-    /// The operation of a pending request will not be done.
+    /// Marks a pending request's operation as failed.
     #[cold]
     pub(super) fn fail(&mut self, id: Option<RequestId>) {
         if let Some(id) = id
@@ -73,18 +73,18 @@ impl Requests {
         Some(id)
     }
 
-    /// Forgets a pending request, which is then never reported.
+    /// Drops a pending request, which is then never reported.
     pub(super) fn withdraw(&mut self, id: RequestId) {
         debug_assert!(self.is_pending(id), "a request that is complete is reported");
         self.slots.remove(key(id));
     }
 
-    /// Requests opened and not yet reported.
+    /// Number of requests that are not reported yet.
     pub(super) fn alive(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Packs a request into 64 bits for an operation's record; 0 is none.
+    /// Packs a request into 64 bits for an operation's record. 0 means no request.
     pub(super) fn pack(id: Option<RequestId>) -> u64 {
         id.map_or(0, |id| u64::from(id.generation.get()) << 32 | u64::from(id.index))
     }

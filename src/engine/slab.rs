@@ -1,8 +1,8 @@
-//! Storage with small reusable indices whose memory returns when it empties.
+//! Storage with small, reusable indices. An empty slab frees its memory.
 
 use std::num::NonZeroU32;
 
-/// Index and generation of a slot: a key of an earlier use of the slot finds nothing.
+/// Index and generation of a slot. The key of an earlier use of the slot finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) index: u32,
@@ -10,7 +10,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key of nothing: no slab grows so far.
+    /// A key that no slab ever contains.
     pub(crate) const NONE: Key = Key { index: NIL, generation: NonZeroU32::MIN };
 }
 
@@ -21,7 +21,7 @@ enum Entry<T> {
 }
 
 const NIL: u32 = u32::MAX;
-/// Above this many slots an empty slab gives its memory back.
+/// An empty slab with more slots than this frees its memory.
 const KEEP: usize = 1024;
 
 /// Values by [`Key`].
@@ -30,8 +30,8 @@ pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: u32,
     len: usize,
-    /// One counter for all slots: never reused, so dropping the storage makes no old key valid
-    /// again (until it wraps after 2^32 insertions; a stale key lives far shorter).
+    /// One counter for all slots. It is never reset, so old keys stay invalid when the storage is
+    /// freed. It wraps after 2^32 insertions; no stale key lives that long.
     generation: NonZeroU32,
 }
 
@@ -79,7 +79,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The key of the value that lives at `index`.
+    /// The key of the value at `index`.
     #[inline]
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         match self.entries.get(index as usize) {
@@ -101,13 +101,13 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Where the next value will live.
+    /// Index that the next value will get.
     #[inline(always)]
     pub(super) fn next_index(&self) -> u32 {
         if self.free == NIL { self.entries.len() as u32 } else { self.free }
     }
 
-    /// Takes the value out.
+    /// Removes and returns the value.
     pub(crate) fn take(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let Entry::Used(_, value) =
@@ -119,7 +119,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Drops the value in place; false if the key finds nothing.
+    /// Removes the value. False if the key finds nothing.
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> bool {
         if self.get(key).is_none() {

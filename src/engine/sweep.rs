@@ -1,15 +1,15 @@
-//! One bounded sweep over everything that waits.
+//! `progress`: one bounded sweep over everything that waits.
 
-use super::alphabet::{Change, Port, Stage, Ticket, Word};
 use super::peer::shrink;
+use super::port::{Change, Port, Stage, Ticket, Word};
 use super::window::Window;
 
 impl Window {
-    /// One sweep in the paper's order (section VII.D): completions first, then transfers,
-    /// notifications, locks, and what completes and is activated by them. Never blocks. True if
-    /// anything moved.
+    /// Makes progress without blocking: one sweep in the order of the paper's section VII.D.
+    /// Completions come first, then transfers, notifications and locks, then the epochs that
+    /// complete or are activated by them. True if anything moved.
     pub fn progress<P: Port>(&mut self, port: &mut P) -> bool {
-        let before = self.moves;
+        let before = self.state_changes;
         let mut moved = port.poll();
         while let Some(ticket) = port.next_failed() {
             self.requests.fail(self.records.account(ticket.0).request);
@@ -41,24 +41,24 @@ impl Window {
         if self.barrier.is_some() {
             self.advance_barrier(port);
         }
-        if !self.procedures.is_empty() {
-            self.advance_procedures(port);
+        if !self.lock_ops.is_empty() {
+            self.advance_lock_ops(port);
         }
         if !self.lock_watch.is_empty() {
-            self.poll_locks(port);
+            self.poll_lock_watch(port);
         }
         if !self.lock_gate.is_empty() {
             self.advance_gate(port);
         }
         if self.notifications.are_awaited() {
-            self.look_at_watches(port);
+            self.poll_counter_waits(port);
         }
         self.run(port);
-        moved || self.moves != before
+        moved || self.state_changes != before
     }
 
-    /// True if something waits for words of this process, which peers write without a word to the
-    /// transport.
+    /// True if an epoch waits for words that peers write into this process's memory, unnoticed by
+    /// the transport.
     #[inline]
     pub fn watches_words(&self) -> bool {
         !self.grant_watch.is_empty()
@@ -67,7 +67,7 @@ impl Window {
             || self.barrier.is_some()
     }
 
-    /// The transport has finished a stage of an operation.
+    /// Accounts for a stage of an operation that the transport has finished.
     fn finished(&mut self, port: &mut impl Port, ticket: Ticket, stage: Stage) {
         let account = self.records.account(ticket.0);
         let epoch = self.epochs.key_at(account.epoch).expect("an epoch outlives its operations");
@@ -76,7 +76,7 @@ impl Window {
             Stage::Local => self.retire_local(epoch, leg, ticket.0),
             Stage::Remote => {
                 self.retire_remote(epoch, leg, ticket.0);
-                self.settle(port, epoch, leg);
+                self.try_finish_leg(port, epoch, leg);
             }
         }
     }
@@ -84,12 +84,12 @@ impl Window {
     fn retry_stalled(&mut self, port: &mut impl Port) {
         for (epoch, leg) in std::mem::take(&mut self.stalled) {
             self.leg(epoch, leg).stalled = false;
-            self.pump(port, epoch, leg);
-            self.settle(port, epoch, leg);
+            self.post_queued(port, epoch, leg);
+            self.try_finish_leg(port, epoch, leg);
         }
     }
 
-    /// Reads g of each peer that an access epoch waits for, once for all of its epochs.
+    /// Reads `g` of each peer that access epochs wait for, once for all of its epochs.
     fn poll_grants(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while at < self.grant_watch.len() {
@@ -116,7 +116,7 @@ impl Window {
         shrink(&mut self.peers[index].access_waiters);
     }
 
-    /// Reads the dones of each peer that an exposure epoch waits for.
+    /// Reads `Done` of each peer that exposure epochs wait for.
     fn poll_dones(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while at < self.done_watch.len() {
@@ -138,23 +138,24 @@ impl Window {
             let done = peer.done_seen;
             peer.exposure_waiters.pop_front_if(|waiter| waiter.exposure <= done)
         } {
-            self.moves += 1;
-            let held = &mut self.epochs[waiter.epoch];
-            held.awaited -= 1;
-            if held.closed {
-                self.closed(port, waiter.epoch);
+            self.state_changes += 1;
+            let entry = &mut self.epochs[waiter.epoch];
+            entry.awaited -= 1;
+            if entry.closed {
+                self.try_complete(port, waiter.epoch);
             }
         }
         shrink(&mut self.peers[index].exposure_waiters);
     }
 
-    /// Looks at what the transport says has changed, and at nothing else.
+    /// Reads the words that the transport reports as changed, and no others.
     fn take_changes(&mut self, port: &mut impl Port) {
         while let Some(change) = port.next_change() {
             match change {
                 Change::LockGrant(target) => self.lock_granted(port, target),
                 Change::Signal(peer, word) => {
-                    // Without contact there is nothing that waits; the word is read when there is.
+                    // Without contact no epoch waits for this peer. The first contact reads the
+                    // word.
                     let Some(index) = self.peers.index_of(peer) else { continue };
                     match word {
                         Word::Grant if !self.peers[index].access_waiters.is_empty() => {

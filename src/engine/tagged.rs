@@ -1,66 +1,66 @@
-//! Tagged notifications: what has come is taken out of the port at every sweep, into memory of this
-//! process, so that its peers wait for its progress at most, and never for a call of its
-//! application; there it is matched with what is expected (`matching`).
+//! Tagged notifications. Every sweep moves those that arrived from the port to private memory,
+//! where `matching` matches them with expectations. So peers depend on this process's progress
+//! only, and never on a call of its application.
 
-use super::alphabet::{Arrival, ExpectationId, Port, Wanted};
-use super::matching::Standing;
+use super::matching::ExpectationState;
+use super::port::{Arrival, ExpectationId, Port, Wanted};
 use super::window::Window;
 
-/// Notifications that one sweep takes out, so that it ends under any traffic.
+/// Maximum number of notifications taken per sweep, so that a sweep ends under any load.
 const PER_SWEEP: usize = 4096;
 
 impl Window {
-    /// Makes an expectation of `expected` tagged notifications, at least 1. It takes none before it
-    /// is started.
+    /// Creates an expectation of `expected` (at least 1) tagged notifications. It takes none before
+    /// it is started.
     pub fn expect(&mut self, wanted: Wanted, expected: u64) -> ExpectationId {
         self.matcher.expect(wanted, expected)
     }
 
-    /// Starts an expectation that is idle. It takes notifications that have come, the oldest first,
-    /// and waits for the rest.
-    pub fn start_expecting(&mut self, id: ExpectationId) -> Standing {
-        self.moves += 1;
+    /// Starts an idle expectation. It takes notifications that have arrived, oldest first, and
+    /// waits for the rest.
+    pub fn start_expecting(&mut self, id: ExpectationId) -> ExpectationState {
+        self.state_changes += 1;
         self.matcher.start(id)
     }
 
-    /// How an expectation stands.
-    pub fn standing(&self, id: ExpectationId) -> Standing {
-        self.matcher.standing(id)
+    /// The state of an expectation.
+    pub fn expectation_state(&self, id: ExpectationId) -> ExpectationState {
+        self.matcher.expectation_state(id)
     }
 
-    /// An expectation that is met becomes idle, and may be started again.
-    pub fn rest(&mut self, id: ExpectationId) {
-        self.matcher.rest(id);
+    /// Makes a met expectation idle, so that it may be started again.
+    pub fn make_idle(&mut self, id: ExpectationId) {
+        self.matcher.make_idle(id);
     }
 
-    /// Ends an expectation. One that waits still takes what it waits for, and is gone then.
+    /// Frees an expectation. One that waits still takes its notifications before it disappears.
     pub fn abandon(&mut self, id: ExpectationId) {
         self.matcher.abandon(id);
     }
 
-    /// The oldest notification that is wanted and that nobody has taken; it stays.
+    /// The oldest unclaimed notification that matches `wanted`. It stays unclaimed.
     pub fn probe(&mut self, port: &mut impl Port, wanted: Wanted) -> Option<Arrival> {
         self.take_arrivals(port);
         self.matcher.probe(wanted)
     }
 
-    /// Expectations that are started and not met.
+    /// Number of expectations that are started and not met.
     pub fn expectations_waiting(&self) -> u32 {
         self.matcher.waiting()
     }
 
-    /// Notifications that have come and that nobody has taken.
+    /// Number of notifications that have arrived and are unclaimed.
     pub fn unexpected(&self) -> u64 {
         self.matcher.unexpected()
     }
 
-    /// Takes out of the port what has come, and matches it: a part of a sweep, for callers that
-    /// look often.
+    /// Matches the notifications that have arrived: the part of a sweep for callers that poll
+    /// often.
     #[inline]
     pub fn take_arrivals(&mut self, port: &mut impl Port) {
         for _ in 0..PER_SWEEP {
             let Some(arrival) = port.next_arrival() else { return };
-            self.moves += 1;
+            self.state_changes += 1;
             self.matcher.arrived(arrival);
         }
     }

@@ -1,18 +1,18 @@
-//! One window in one process: what is held, and the questions about it.
+//! The state of one window in one process, and queries on it.
 
 use std::collections::VecDeque;
 
-use super::activation::{Ledger, has_lock_active};
-use super::alphabet::{Port, Rank, ReorderFlags, RequestId, Word};
-use super::epoch::{Epoch, Kind, Leg, Locking};
+use super::activation::{ClosedEpochs, has_lock_active};
+use super::epoch::{Epoch, EpochKind, Leg, LockState};
 use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::Flush;
 use super::folded::Folded;
+use super::lock_ops::PendingLockOps;
 use super::matching::Matcher;
 use super::notify::Notifications;
 use super::peer::Peers;
-use super::procedure::Procedures;
+use super::port::{Port, Rank, ReorderFlags, RequestId, Word};
 use super::record::Records;
 use super::request::Requests;
 use super::slab::{Key, Slab};
@@ -20,7 +20,7 @@ use super::slab::{Key, Slab};
 /// The fence epoch as the application sees it [EP-11].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FenceView {
-    /// No fence was called, or what it opened is dissolved.
+    /// No fence was called, or its epoch was dissolved by another opening call.
     Dissolved,
     /// A fence was called; its epoch becomes real at its first operation.
     Tentative,
@@ -28,29 +28,29 @@ pub(super) enum FenceView {
     Real(Key),
 }
 
-/// Where the next operation to `target` goes, remembered while nothing changes.
+/// Route of the next operation to `target`, cached until the state changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) target: Rank,
     pub(super) epoch: Key,
     pub(super) leg: u32,
-    /// The leg is granted and has no queue: operations go straight to the transport.
+    /// The leg is granted and its queue is empty, so operations go straight to the transport.
     pub(super) direct: bool,
 }
 
 /// One window in one process.
 ///
-/// Methods are of four kinds, called in any order the standard allows:
-/// - opening calls (`post`, `start`, `lock`, `lock_all`): never block, are recorded if they cannot
-///   take effect [EP-1];
-/// - communication (`issue`, `issue_request`);
+/// Call the methods in any order that the standard allows:
+/// - opening calls (`post`, `start`, `lock`, `lock_all`) never block; an epoch that cannot take
+///   effect yet is recorded [EP-1];
+/// - communication calls (`issue`, `issue_request`);
 /// - closing calls and flushes (`wait`, `complete`, `fence`, `unlock`, `unlock_all`, `flush`,
-///   `flush_local`): give an [`Outcome`](super::Outcome);
-/// - `progress`, to be called until the outcomes are complete, then `next_completed`.
+///   `flush_local`) return an [`Outcome`](super::Outcome);
+/// - `progress`, until the outcomes are complete; then `next_completed`.
 ///
-/// A call that the standard forbids in the present state gives a [`SyncError`](super::SyncError)
-/// and changes nothing. Every call takes the window's port: the engine posts and signals at once
-/// what may go at once.
+/// A call that the standard forbids in the present state returns a [`SyncError`](super::SyncError)
+/// and changes nothing. Every call takes the window's port, because the engine posts and signals at
+/// once whatever is allowed to leave.
 #[derive(Debug)]
 pub struct Window {
     pub(super) me: Rank,
@@ -63,56 +63,57 @@ pub struct Window {
     pub(super) flushes: Slab<Flush>,
     pub(super) peers: Peers,
 
-    // The application's view: what is open.
+    // The application's view: which epochs are open.
     pub(super) access_open: Option<Key>,
     pub(super) exposure_open: Option<Key>,
     pub(super) lock_all_open: Option<Key>,
     pub(super) locks_open: Vec<Key>,
     pub(super) fence_view: FenceView,
     pub(super) route: Option<Route>,
-    /// The only epoch, if it needs no record.
+    /// The only epoch, while it needs no record.
     pub(super) folded: Option<Folded>,
 
-    // Order [EP-4, EP-6, EP-7].
+    // Order of epochs [EP-4, EP-6, EP-7].
     pub(super) closings: u64,
     pub(super) deferred: VecDeque<Key>,
-    pub(super) ledger: Ledger,
-    /// Closed by the application, not complete.
+    pub(super) closed_epochs: ClosedEpochs,
+    /// Epochs that the application closed and that are not complete.
     pub(super) closed_incomplete: usize,
 
-    // Who waits for what; each list holds only what a sweep has to look at.
-    /// Peers with access epochs that wait for their grant.
+    // What is waited for. Each list holds only what a sweep must look at.
+    /// Peers whose grant an access epoch waits for.
     pub(super) grant_watch: Vec<u32>,
     /// Peers with active exposure epochs.
     pub(super) done_watch: Vec<u32>,
-    /// Lock epochs whose request has not been made, oldest first: requests leave in opening order
-    /// [EP-10].
+    /// Lock epochs whose request has not been made, oldest first: requests leave in the order of
+    /// opening [EP-10].
     pub(super) lock_gate: VecDeque<Key>,
-    /// Lock and lock_all epochs that wait for something of which nobody tells.
+    /// Lock and lock_all epochs that must poll, because no change is reported to them.
     pub(super) lock_watch: Vec<Key>,
-    /// Active lock and lock_all epochs that are not held yet.
+    /// Active lock and lock_all epochs whose lock is not held yet.
     pub(super) locks_awaited: usize,
-    /// Lock epochs that are held and that the application has not closed: it may need another lock
-    /// to close them, so such a process passes every gate [LK-6].
+    /// Lock epochs that are held and still open. The application may need another lock to close
+    /// them, so a process that has any passes the gate [LK-6].
     pub(super) open_locks_held: usize,
     pub(super) licensing: Licensing,
-    pub(super) procedures: Procedures,
+    pub(super) lock_ops: PendingLockOps,
     pub(super) fences: u64,
     pub(super) barrier: Option<Barrier>,
     pub(super) notifications: Notifications,
     pub(super) matcher: Matcher,
-    /// Legs with queued operations that the transport had no resource for.
+    /// Legs whose queued operations were refused for lack of resources.
     pub(super) stalled: Vec<(Key, u32)>,
-    /// Signals that the transport had no resource for. Words only rise: the latest value is sent.
+    /// Signals that were refused for lack of resources. Words only rise, so only the latest value
+    /// is sent.
     pub(super) unsent: Vec<(u32, Word)>,
-    /// Something completed: deferred epochs must be looked at again.
+    /// An epoch completed: check the deferred epochs again.
     pub(super) recheck: bool,
-    /// Counts state changes, to tell an idle sweep.
-    pub(super) moves: u64,
+    /// Counts state changes, to detect a sweep that did nothing.
+    pub(super) state_changes: u64,
 }
 
 impl Window {
-    /// A window of `size` processes in process `me`.
+    /// A window of `size` processes, in the process of rank `me`.
     pub fn new(me: Rank, size: u32, flags: ReorderFlags) -> Self {
         assert!(me < size, "rank {me} of {size}");
         Window {
@@ -133,7 +134,7 @@ impl Window {
             folded: None,
             closings: 0,
             deferred: VecDeque::new(),
-            ledger: Ledger::new(),
+            closed_epochs: ClosedEpochs::new(),
             closed_incomplete: 0,
             grant_watch: Vec::new(),
             done_watch: Vec::new(),
@@ -142,7 +143,7 @@ impl Window {
             locks_awaited: 0,
             open_locks_held: 0,
             licensing: Licensing::new(),
-            procedures: Procedures::new(),
+            lock_ops: PendingLockOps::new(),
             fences: 0,
             barrier: None,
             notifications: Notifications::default(),
@@ -150,7 +151,7 @@ impl Window {
             stalled: Vec::new(),
             unsent: Vec::new(),
             recheck: false,
-            moves: 0,
+            state_changes: 0,
         }
     }
 
@@ -159,35 +160,35 @@ impl Window {
         self.me
     }
 
-    /// Reports each completed request once, in the order of completion.
+    /// Returns each completed request once, in the order of completion.
     pub fn next_completed(&mut self) -> Option<RequestId> {
         self.requests.next_completed()
     }
 
-    /// True, once, of a request whose operation was not done: asked when it is reported complete.
+    /// True, once, if the operation of this completed request failed.
     #[inline]
     pub fn take_failed(&mut self, request: RequestId) -> bool {
         self.requests.take_failed(request)
     }
 
-    /// True while the request is not complete, for callers that block.
+    /// True while the request is not complete.
     pub fn is_pending(&self, request: RequestId) -> bool {
         self.requests.is_pending(request)
     }
 
-    /// Requests that were given out and not yet reported complete.
+    /// Requests that were handed out and not yet reported complete.
     pub fn requests_alive(&self) -> u32 {
         self.requests.alive()
     }
 
-    /// True if nothing waits for progress: no deferred or closed epoch, operation, lock request,
+    /// True if nothing here needs progress: no deferred or closed epoch, operation, lock request,
     /// flush, signal or expectation.
     pub fn is_quiet(&self) -> bool {
         self.deferred.is_empty()
             && self.closed_incomplete == 0
             && self.records.len() == 0
             && self.locks_awaited == 0
-            && self.procedures.is_empty()
+            && self.lock_ops.is_empty()
             && self.unsent.is_empty()
             && self.requests.alive() == 0
             && self.matcher.waiting() == 0
@@ -202,7 +203,7 @@ impl Window {
             || !self.locks_open.is_empty()
     }
 
-    /// True if an open access epoch covers `target`: an operation to it would be accepted.
+    /// True if an open access epoch covers `target`, so that an operation to it is accepted.
     pub fn covers(&self, target: Rank) -> bool {
         if self.is_folded_over(Some(target)) || self.lock_all_open.is_some() {
             return true;
@@ -214,7 +215,7 @@ impl Window {
             || self.fence_view != FenceView::Dissolved
     }
 
-    /// True if the lock on `target` that the application has open is held [EP-1].
+    /// True if the application has `target` locked and the lock is held [EP-1].
     pub fn holds_lock(&self, target: Rank) -> bool {
         if self.folded.is_some() {
             return !self.is_lock_all_folded() && self.is_folded_over(Some(target));
@@ -225,19 +226,19 @@ impl Window {
             .is_some_and(|epoch| self.epochs[epoch].granted)
     }
 
-    /// True if the lock_all that the application has open is held.
+    /// True if the application has a lock_all open and it is held.
     pub fn holds_lock_all(&self) -> bool {
         self.is_lock_all_folded()
             || self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].granted)
     }
 
-    /// True if a lock or lock_all that the application has open is not held yet [EP-10].
+    /// True if the application has opened a lock or lock_all that is not held yet [EP-10].
     #[inline]
     pub fn awaits_open_lock(&self) -> bool {
         self.lock_all_open.iter().chain(&self.locks_open).any(|epoch| !self.epochs[*epoch].granted)
     }
 
-    /// True if an epoch is recorded behind others.
+    /// True if an epoch is deferred.
     pub fn defers(&self) -> bool {
         !self.deferred.is_empty()
     }
@@ -247,20 +248,18 @@ impl Window {
         self.epochs.len() + usize::from(self.folded.is_some())
     }
 
-    /// Opens an epoch: it is recorded, and activated by the caller's [`ready`](Self::ready) as soon
-    /// as it may be.
+    /// Opens an epoch. The caller fills it in and then calls [`ready`](Self::ready).
     #[inline]
-    pub(super) fn open(&mut self, kind: Kind) -> Key {
+    pub(super) fn open(&mut self, kind: EpochKind) -> Key {
         self.route = None;
         self.epochs.insert(Epoch::new(kind, self.closings))
     }
 
-    /// An epoch just opened and filled in: activated now, or deferred.
+    /// Activates or defers an epoch that was just opened and filled in.
     #[inline]
     pub(super) fn ready(&mut self, port: &mut impl Port, epoch: Key) {
-        if self.closed_incomplete == 0 && self.deferred.is_empty() && self.no_lock_is_left(epoch) {
-            // Every earlier epoch is complete or still open, so none can block this one [EP-6,
-            // EP-7].
+        if self.closed_incomplete == 0 && self.deferred.is_empty() && self.lock_is_released(epoch) {
+            // Every earlier epoch is complete or still open, so none blocks this one [EP-6, EP-7].
             self.activate(port, epoch);
         } else {
             self.deferred.push_back(epoch);
@@ -269,24 +268,24 @@ impl Window {
         self.run(port);
     }
 
-    /// The lock of an earlier epoch on the same target has been released to its end [AC-3].
+    /// True unless an earlier lock epoch on the same target is still releasing [AC-3].
     #[inline]
-    fn no_lock_is_left(&self, epoch: Key) -> bool {
+    fn lock_is_released(&self, epoch: Key) -> bool {
         match self.epochs[epoch].kind {
-            Kind::Lock { target, .. } => {
-                self.procedures.is_empty() || !has_lock_active(&self.peers, target)
+            EpochKind::Lock { target, .. } => {
+                self.lock_ops.is_empty() || !has_lock_active(&self.peers, target)
             }
             _ => true,
         }
     }
 
-    /// The leg of a live epoch.
+    /// A leg of a live epoch.
     pub(super) fn leg(&mut self, epoch: Key, leg: u32) -> &mut Leg {
         &mut self.epochs[epoch].legs[leg]
     }
 
-    /// True if the lock of this epoch still has to be asked for or waited for.
+    /// True if the lock of this epoch is still to be requested or granted.
     pub(super) fn awaits_lock(&self, epoch: Key) -> bool {
-        !matches!(self.epochs[epoch].locking, Locking::Held(_) | Locking::Unchecked)
+        !matches!(self.epochs[epoch].locking, LockState::Held(_) | LockState::Unchecked)
     }
 }

@@ -21,7 +21,7 @@ use super::drive;
 use super::error::{Fault, Place, code_of, raise};
 use super::request;
 use super::sys::*;
-use crate::engine::{Arrival, ExpectationId, Standing};
+use crate::engine::{Arrival, ExpectationId, ExpectationState};
 use crate::runtime::notices::{NotStarted, State, look};
 use crate::runtime::progress::{Often, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
@@ -147,7 +147,7 @@ fn wait_for(request: MPI_Request) {
     drop(wait_for_request(guard, window, |window| {
         often.look(window, |window| {
             look(window);
-            !matches!(window.engine.standing(id), Standing::Waiting(_))
+            !matches!(window.engine.expectation_state(id), ExpectationState::Waiting(_))
         }) || window.port.is_broken()
     }));
 }
@@ -170,15 +170,17 @@ pub(super) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
         // SAFETY: as above.
         return Some(unsafe { finish_one("MPI_Wait", ours, status) });
     };
-    if guard[window].engine.standing(id) == Standing::Idle {
+    if guard[window].engine.expectation_state(id) == ExpectationState::Idle {
         return None;
     }
     let (mut met, mut often) = (None, Often::default());
     drop(wait_for_request(guard, window, |window| {
         often.look(window, |window| {
             look(window);
-            let Standing::Met(arrival) = window.engine.standing(id) else { return false };
-            window.engine.rest(id);
+            let ExpectationState::Met(arrival) = window.engine.expectation_state(id) else {
+                return false;
+            };
+            window.engine.make_idle(id);
             met = Some(arrival);
             true
         }) || window.port.is_broken()
@@ -641,7 +643,7 @@ pub(super) unsafe fn start(request: *mut MPI_Request) -> Option<c_int> {
         return unsafe { start_list(CALL, 1, request) };
     };
     let found = &mut guard[window];
-    if found.engine.standing(id) != Standing::Idle {
+    if found.engine.expectation_state(id) != ExpectationState::Idle {
         drop(guard);
         return Some(refuse(CALL, ours, NotStarted::Active));
     }

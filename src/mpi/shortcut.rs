@@ -190,7 +190,7 @@ unsafe fn copy_alone(window: MPI_Win, kind: OpKind, origin: Buffer, target: Targ
 fn direct(guard: &mut Guard, window: MPI_Win, rank: u32) -> Option<(&mut Window, MappedTarget)> {
     let ours = guard.windows.last(HostHandle(window.key()))?;
     if ours.sweep_is_due()
-        || !(ours.engine.goes_directly(rank) || goes_directly_from_now(ours, rank))
+        || !(ours.engine.has_direct_route(rank) || goes_directly_from_now(ours, rank))
     {
         return None;
     }
@@ -201,7 +201,7 @@ fn direct(guard: &mut Guard, window: MPI_Win, rank: u32) -> Option<(&mut Window,
 /// For the first operation of an epoch to a target, and where operations are no copies.
 #[inline(never)]
 fn goes_directly_from_now(window: &mut Window, rank: u32) -> bool {
-    window.mapped_target(rank).is_some() && window.engine.finds_direct_way(rank)
+    window.mapped_target(rank).is_some() && window.engine.finds_direct_route(rank)
 }
 
 /// Target and bytes of an operation that moves as many elements of one predefined datatype without

@@ -349,7 +349,7 @@ pub unsafe extern "C" fn MPI_Win_lock(
                 LockHeld::after_lock(target, window.port.load_store(target), multiple())
             {
                 let id = guard.windows.called_id();
-                drop(wait_unless_broken(guard, id, |window| held.is_seen(&window.engine))?);
+                drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
             }
             Ok(())
         },
@@ -373,7 +373,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
             lock_all(guard.windows.called(), "MPI_Win_lock_all", assert)?;
             let held = LockHeld::after_lock_all();
             let id = guard.windows.called_id();
-            drop(wait_unless_broken(guard, id, |window| held.is_seen(&window.engine))?);
+            drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.

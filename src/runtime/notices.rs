@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use super::registry::{HandleHasher, Registry};
 use super::transport::with_port;
 use super::window::{HostHandle, Window, WindowId};
-use crate::engine::{Arrival, ExpectationId, Standing};
+use crate::engine::{Arrival, ExpectationId, ExpectationState};
 
 /// Requests in the table, for a look without entering.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -71,13 +71,13 @@ impl Notice {
         match self.source {
             Source::Window(window, id) => {
                 let window = &windows[window];
-                match window.engine.standing(id) {
-                    Standing::Idle => State::Idle,
-                    Standing::Waiting(_) if window.port.is_broken() => {
+                match window.engine.expectation_state(id) {
+                    ExpectationState::Idle => State::Idle,
+                    ExpectationState::Waiting(_) if window.port.is_broken() => {
                         State::Failed(window.port.lost().map(|(_, why)| why))
                     }
-                    Standing::Waiting(_) => State::Waiting,
-                    Standing::Met(arrival) => State::Met(Some(arrival)),
+                    ExpectationState::Waiting(_) => State::Waiting,
+                    ExpectationState::Met(arrival) => State::Met(Some(arrival)),
                 }
             }
             Source::Nobody | Source::Gone => self.state,
@@ -167,7 +167,9 @@ impl Notices {
         let state = self.state(windows, request);
         let Some(notice) = self.table.get_mut(&request) else { return };
         match (state, notice.source) {
-            (Some(State::Met(_)), Source::Window(window, id)) => windows[window].engine.rest(id),
+            (Some(State::Met(_)), Source::Window(window, id)) => {
+                windows[window].engine.make_idle(id)
+            }
             (Some(State::Failed(_)), Source::Window(window, id)) => {
                 windows[window].engine.abandon(id);
                 (notice.source, notice.state) = (Source::Gone, State::Idle);

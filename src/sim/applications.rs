@@ -1,5 +1,5 @@
-//! The paper's section VIII.B in virtual time: LU decomposition and massive transactions, by the
-//! schedules of the programs on real ranks.
+//! The applications of the paper's section VIII.B in virtual time: LU decomposition and massive
+//! transactions, by the same schedules as the programs on real ranks.
 
 use serde::Serialize;
 
@@ -10,16 +10,16 @@ use super::world::{Report, Settings, WindowSpec, World};
 use crate::engine::ReorderFlags;
 use crate::transport::sim::{SECOND, Time};
 
-/// What any run of an application tells.
+/// Results of a run of an application.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// Virtual seconds from the first call that counts to the end.
+    /// Virtual seconds from the end of the warm-up to the end.
     pub seconds: f64,
-    /// Part of the ranks' time that was spent in calls, waits included.
+    /// Fraction of the ranks' time spent in calls, waits included.
     pub in_calls: f64,
-    /// Part of the time that the nodes' atomic units were busy: on average, and the busiest.
+    /// Mean fraction of time that a node's atomic unit was busy.
     pub atomics_busy_mean: f64,
-    /// See above.
+    /// Maximum over the nodes.
     pub atomics_busy_max: f64,
     /// Events of the network.
     pub events: u64,
@@ -27,23 +27,23 @@ pub struct Outcome {
     pub messages: u64,
     /// Answers "no resource".
     pub refusals: u64,
-    /// Most messages under way at one time.
+    /// Maximum number of messages in flight.
     pub in_flight_max: usize,
-    /// Bytes that a rank's engine held at most: on average over the ranks, and the most of any.
+    /// Peak memory of a rank's engine in bytes, mean over the ranks.
     pub engine_bytes_peak_mean: f64,
-    /// See above.
+    /// Maximum over the ranks.
     pub engine_bytes_peak_max: i64,
-    /// Bytes held at the end, on average.
+    /// Memory of a rank's engine at the end in bytes, mean over the ranks.
     pub engine_bytes_end_mean: f64,
-    /// Hash of the run, in hexadecimal.
+    /// Hash of the run, hexadecimal.
     pub trace: String,
 }
 
-/// An application that may be run a little before it counts.
+/// An application with an optional warm-up.
 struct Timed {
     warm_up: Option<Schedule>,
     schedule: Schedule,
-    /// When it began to count, and what had been spent in calls by then.
+    /// End of the warm-up.
     began: Option<Time>,
 }
 
@@ -74,10 +74,10 @@ fn outcome(world: &mut World<Timed>, report: &Report) -> Outcome {
             / (report.end.max(1) as f64),
         atomics_busy_mean: units.iter().sum::<f64>() / units.len() as f64,
         atomics_busy_max: units.iter().copied().fold(0.0, f64::max),
-        events: report.counters.events,
-        messages: report.counters.messages,
-        refusals: report.counters.refusals,
-        in_flight_max: report.counters.in_flight_max,
+        events: report.stats.events,
+        messages: report.stats.messages,
+        refusals: report.stats.refusals,
+        in_flight_max: report.stats.in_flight_max,
         engine_bytes_peak_mean: all().map(|(memory, _)| memory.peak as f64).sum::<f64>() / ranks,
         engine_bytes_peak_max: all().map(|(memory, _)| memory.peak).max().unwrap_or(0),
         engine_bytes_end_mean: all().map(|(memory, _)| memory.bytes as f64).sum::<f64>() / ranks,
@@ -108,10 +108,10 @@ fn run(
     Ok(outcome(&mut world, &report))
 }
 
-/// LU decomposition of an m x m matrix; `ring` and `ahead` as in `schedule.h`.
+/// LU decomposition of an m x m matrix. `depth` and `ahead` are described in `schedule.h`.
 ///
 /// # Errors
-/// Wrong options, or a run that does not end.
+/// If the options are invalid or the run does not end.
 pub fn lu(
     machine: &Machine,
     progress_thread: bool,
@@ -129,26 +129,25 @@ pub fn lu(
     })
 }
 
-/// What is transacted; see `schedule.h`.
+/// Parameters of the transactions; see `schedule.h`.
 #[derive(Clone, Copy, Debug)]
 pub struct Transactions {
-    /// Before it counts.
+    /// Transactions of each rank before the measurement.
     pub warm_up: u64,
-    /// Of each rank.
+    /// Transactions of each rank.
     pub count: u64,
-    /// In each window.
+    /// Accounts in each window.
     pub accounts: u64,
-    /// Of the random choices.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Epochs pending at most; 0: no bound.
+    /// Maximum number of pending epochs; 0: unbounded.
     pub window: u64,
 }
 
-/// `count` transactions of each rank, after `warm_up` that do not count; at most `window` epochs
-/// pending (0: no bound), in any order or not.
+/// Runs the transactions, with `reorder` under `access_after_access`.
 ///
 /// # Errors
-/// Wrong options, or a run that does not end.
+/// If the options are invalid or the run does not end.
 pub fn transactions(
     machine: &Machine,
     progress_thread: bool,
@@ -169,7 +168,7 @@ pub fn transactions(
             ranks: all,
             count: if warm_up { before } else { count },
             accounts,
-            // Other targets than those that count.
+            // The warm-up uses other targets than the measurement.
             seed: seed ^ u64::from(warm_up) << 63,
             window,
             flops: 0.0,

@@ -1,15 +1,13 @@
-//! What the engine costs as epochs pile up.
+//! Cost of the engine as a function of the number of pending epochs.
 
 use super::profile::Machine;
-use super::script::{Group, How, Moment, Script, Step};
+use super::script::{Group, How, Moment, Script, Step, byte_op};
 use super::world::{Report, Settings, WindowSpec, World};
 use super::{Memory, Slot};
-use crate::engine::{Addr, Op, OpKind};
-use crate::transport::element::{native, reduction};
+use crate::engine::OpKind;
 use crate::transport::sim::US;
 
-/// Opens, fills and closes access epochs to a target that is late with all of them; or is that
-/// target.
+/// Rank 0 opens, fills and closes access epochs; rank 1 posts for them only when all are closed.
 struct PilesUp {
     epochs: u64,
     step: u64,
@@ -21,7 +19,7 @@ impl Script for PilesUp {
         self.step += 1;
         let window = 0;
         if at.me == 1 && self.step == 1 {
-            // Long enough for the other to have closed them all.
+            // Long enough for rank 0 to close all its epochs.
             return Step::Compute(self.epochs * 10 * US);
         }
         if at.me == 1 {
@@ -36,32 +34,17 @@ impl Script for PilesUp {
             _ if epoch == self.epochs && part == 0 => Step::AwaitAll,
             _ if epoch == self.epochs => Step::End,
             0 => Step::Start { window, group: Group::One(1) },
-            1 => {
-                let op = Op {
-                    origin: Addr(0),
-                    result: Addr(0),
-                    compare: Addr(0),
-                    disp: 0,
-                    len: 8,
-                    target: 1,
-                    kind: OpKind::Put,
-                    element: native::BYTE,
-                    reduction: reduction::REPLACE,
-                    extent: 1,
-                    shape: None,
-                };
-                Step::Issue { window, op }
-            }
+            1 => Step::Issue { window, op: byte_op(OpKind::Put, 1, 0, 8) },
             _ => Step::Complete { window, how: How::Slot(epoch as Slot) },
         }
     }
 }
 
-/// So many closed access epochs with one put each are pending in one rank, and then complete one
-/// after the other.
+/// Lets `epochs` closed access epochs, with one put each, be pending in one rank, and then
+/// completes them one after the other.
 ///
 /// # Errors
-/// If that does not end.
+/// If the run does not end.
 pub fn pending_epochs(machine: &Machine, epochs: u64) -> Result<(Report, Memory), String> {
     let mut machine = *machine;
     machine.network.ranks_per_node = 1;

@@ -1,16 +1,16 @@
-//! Worlds in virtual time: the engine as it is, on a simulated network, driven by scripts of MPI
+//! Worlds in virtual time: the production engine on a simulated network, driven by scripts of MPI
 //! calls.
 //!
-//! A [`World`] has N ranks in one thread. Each runs a [`Script`]: it is asked for one [`Step`]
-//! after the other, and asked only when the one before has returned, so long programs need no
-//! memory. Time jumps to the next event; equal times are ordered by the order in which events were
-//! made, so the same inputs give the same run, of which [`World::trace`] is a hash.
+//! A [`World`] runs N ranks in one thread. Each rank's [`Script`] returns one [`Step`] at a time,
+//! and the next one only when that has returned, so long programs need no memory. Time jumps to the
+//! next event, and simultaneous events are ordered by creation. Equal inputs give equal runs;
+//! [`World::trace`] is a hash of the run.
 //!
-//! What a rank's CPU does takes time: every call, every message posted, every completion handled
-//! ([`Machine`]). A rank that computes is deaf: its NIC works on, its engine does not. One that
-//! waits sweeps whenever something comes for it [PR-1]; with [`Settings::progress_thread`] one that
-//! computes does so too [PR-2].
-// `schedule` alone calls C.
+//! A rank's CPU spends time on every call, message posted and completion handled ([`Machine`]).
+//! While a rank computes, its NIC works but its engine does not. A rank that waits sweeps whenever
+//! something arrives [PR-1]; with [`Settings::progress_thread`] one that computes does so too
+//! [PR-2].
+// Only `schedule` calls C.
 #![deny(unsafe_code)]
 
 pub mod applications;

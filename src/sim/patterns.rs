@@ -1,40 +1,38 @@
-//! The paper's section VIII.A: its reference figure and its ten patterns, figures 2 to 11, as
-//! scripts.
+//! The paper's section VIII.A as scripts: the reference figure, and the ten patterns of figures 2
+//! to 11.
 //!
-//! Every rank is on a node of its own. All meet in a barrier that costs nothing, which is time 0;
-//! who is late, or works, does so for 1000 µs. The series *blocking* and *nonblocking* are the
-//! paper's "New" and "New nonblocking"; the other pair is a reorder flag off and on, nonblocking
-//! calls only. Nothing but the calibration of the profile (one 1 MB put epoch) is taken from the
-//! paper.
+//! Every rank is on a node of its own. Time 0 is a barrier of all ranks that costs nothing. Late or
+//! working ranks compute for 1000 µs. The series *blocking* and *nonblocking* are the paper's "New"
+//! and "New nonblocking". The other two have a reorder flag off and on, with nonblocking calls.
+//! Only the calibration of the profile (one 1 MB put epoch) is taken from the paper.
 
 use serde::Serialize;
 
 use super::profile::Machine;
-use super::script::{Group, How, Moment, Script, Slot, Step};
+use super::script::{Group, How, Moment, Script, Slot, Step, byte_op};
 use super::world::{Settings, Stuck, WindowSpec, World};
-use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank, ReorderFlags};
-use crate::transport::element::{native, reduction};
+use crate::engine::{Assert, LockMode, OpKind, Rank, ReorderFlags};
 use crate::transport::sim::{Time, US};
 
-/// Between what is prepared and the start.
-const SETTLED: Time = 50 * US;
-/// 1 MB as the paper means it.
+/// Time between the preparation and the common start.
+const SETUP_TIME: Time = 50 * US;
+/// The paper's 1 MB.
 const MEGABYTE: u64 = 1 << 20;
-/// How late, how long at work.
+/// Time that a rank is late or works.
 const DELAY: Time = 1000 * US;
 
-/// A value of the paper.
+/// A value stated in the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Paper {
-    /// The text gives the number.
+    /// The text states the number.
     Stated(f64),
-    /// The text says in words what the number is made of (delay, work, transfers of 340 µs).
+    /// The text describes its terms (delay, work, transfers of 340 µs).
     Described(f64),
 }
 
 impl Paper {
-    /// In microseconds.
+    /// The value in microseconds.
     #[must_use]
     pub fn us(self) -> f64 {
         match self {
@@ -43,27 +41,27 @@ impl Paper {
     }
 }
 
-/// One value of one pattern.
+/// One measured value of a pattern.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measure {
-    /// Pattern.
+    /// Name of the pattern.
     pub case: &'static str,
-    /// Its figure in the paper; 0: the reference.
+    /// Figure in the paper; 0: the reference.
     pub figure: u32,
     /// `blocking`, `nonblocking`, `flag_off`, `flag_on`.
     pub series: &'static str,
-    /// Of one put.
+    /// Size of a put, in bytes.
     pub bytes: u64,
-    /// What is measured.
+    /// Name of the value.
     pub metric: &'static str,
-    /// In microseconds.
+    /// Value in microseconds.
     pub value: f64,
-    /// What the paper says.
+    /// The paper's value.
     pub paper: Option<Paper>,
 }
 
 impl Measure {
-    /// How far it is from the paper's, as a part of that.
+    /// Relative difference to the paper's value.
     #[must_use]
     pub fn difference(&self) -> Option<f64> {
         self.paper.map(|paper| self.value / paper.us() - 1.0)
@@ -75,14 +73,14 @@ enum Item {
     Mark(&'static str),
 }
 
-/// A list of steps with marks between them.
+/// A list of steps, with marks that record the time.
 #[derive(Default)]
-struct Role {
+struct MarkedScript {
     items: std::collections::VecDeque<Item>,
     marks: Vec<(&'static str, Time)>,
 }
 
-impl Script for Role {
+impl Script for MarkedScript {
     fn next(&mut self, at: &mut Moment<'_>) -> Step {
         loop {
             match self.items.pop_front() {
@@ -94,14 +92,14 @@ impl Script for Role {
     }
 }
 
-/// Writes a role.
-struct Pen {
-    role: Role,
+/// Builds a script.
+struct ScriptBuilder {
+    role: MarkedScript,
     nonblocking: bool,
     bytes: u64,
 }
 
-impl Pen {
+impl ScriptBuilder {
     fn step(mut self, step: Step) -> Self {
         self.role.items.push_back(Item::Step(step));
         self
@@ -110,9 +108,9 @@ impl Pen {
         self.role.items.push_back(Item::Mark(name));
         self
     }
-    /// The common start, when all that was prepared has arrived.
+    /// The common start, after the preparation.
     fn begin(self) -> Self {
-        self.step(Step::Compute(SETTLED)).step(Step::Barrier).mark("start")
+        self.step(Step::Compute(SETUP_TIME)).step(Step::Barrier).mark("start")
     }
     fn late(self) -> Self {
         self.step(Step::Compute(DELAY))
@@ -120,24 +118,12 @@ impl Pen {
     fn how(&self, slot: Slot) -> How {
         if self.nonblocking { How::Slot(slot) } else { How::Blocking }
     }
-    /// The end of the epoch closed with this slot, in the nonblocking series.
-    fn settle(self, slot: Slot) -> Self {
+    /// In the nonblocking series, waits for the request in this slot.
+    fn finish(self, slot: Slot) -> Self {
         if self.nonblocking { self.step(Step::Await(slot)) } else { self }
     }
     fn put(self, target: Rank) -> Self {
-        let op = Op {
-            origin: Addr(0),
-            result: Addr(0),
-            compare: Addr(0),
-            disp: 0,
-            len: self.bytes,
-            target,
-            kind: OpKind::Put,
-            element: native::BYTE,
-            reduction: reduction::REPLACE,
-            extent: 1,
-            shape: None,
-        };
+        let op = byte_op(OpKind::Put, target, 0, self.bytes);
         self.step(Step::Issue { window: 0, op })
     }
     fn post(self, origin: Rank) -> Self {
@@ -168,7 +154,7 @@ impl Pen {
         let how = self.how(slot);
         self.step(Step::Unlock { window: 0, target, how })
     }
-    /// The lock is held when this returns.
+    /// Waits until the lock is held.
     fn held(self, target: Rank) -> Self {
         self.step(Step::Flush { window: 0, target: Some(target), local: false, how: How::Blocking })
     }
@@ -183,12 +169,12 @@ impl Pen {
             how,
         })
     }
-    /// Closes by `close` before or after 1000 µs of work: nonblocking closes can be early, blocking
-    /// ones would forbid the overlap.
-    fn work_and(self, slot: Slot, close: impl FnOnce(Self) -> Self) -> Self {
-        if self.nonblocking { close(self).late().settle(slot) } else { close(self.late()) }
+    /// Closes by `close` and works for 1000 µs. A nonblocking close comes first; a blocking one
+    /// must come last, or it would forbid the overlap.
+    fn close_and_work(self, slot: Slot, close: impl FnOnce(Self) -> Self) -> Self {
+        if self.nonblocking { close(self).late().finish(slot) } else { close(self.late()) }
     }
-    /// An access epoch with one put, or an exposure epoch; closed, not awaited.
+    /// An access epoch with one put, closed.
     fn access(self, target: Rank, slot: Slot) -> Self {
         self.start(target).put(target).complete(slot)
     }
@@ -200,17 +186,17 @@ impl Pen {
     }
 }
 
-/// What is measured: from the common start to this mark of this rank.
-type Metric = (&'static str, Rank, &'static str, [Option<Paper>; 2]);
+/// Name, rank, mark and the paper's values: the time from the common start to this mark.
+type Metric = (&'static str, Rank, &'static str, [Paper; 2]);
 
 struct Case {
     name: &'static str,
     figure: u32,
-    /// The flag of the flag series; `None`: blocking and nonblocking.
+    /// The flag that the two series differ in; `None`: blocking and nonblocking.
     flag: Option<ReorderFlags>,
     sizes: &'static [u64],
-    roles: fn(&dyn Fn() -> Pen) -> Vec<Pen>,
-    /// Paper's values for 1 MB, of the first and the second series.
+    roles: fn(&dyn Fn() -> ScriptBuilder) -> Vec<ScriptBuilder>,
+    /// The paper's values are for 1 MB, in the first and second series.
     metrics: &'static [Metric],
 }
 
@@ -222,11 +208,14 @@ const OFF: ReorderFlags = ReorderFlags {
     exposure_after_access: false,
 };
 
-const fn stated(first: f64, second: f64) -> [Option<Paper>; 2] {
-    [Some(Paper::Stated(first)), Some(Paper::Stated(second))]
+const fn stated(first: f64, second: f64) -> [Paper; 2] {
+    [Paper::Stated(first), Paper::Stated(second)]
 }
-const fn described(first: f64, second: f64) -> [Option<Paper>; 2] {
-    [Some(Paper::Described(first)), Some(Paper::Described(second))]
+const fn described(first: f64, second: f64) -> [Paper; 2] {
+    [Paper::Described(first), Paper::Described(second)]
+}
+const fn mixed(described: f64, stated: f64) -> [Paper; 2] {
+    [Paper::Described(described), Paper::Stated(stated)]
 }
 
 const CASES: &[Case] = &[
@@ -235,10 +224,10 @@ const CASES: &[Case] = &[
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().access(1, 0).settle(0).mark("end"),
-                pen().begin().expose(0, 0).settle(0).mark("end"),
+                script().begin().access(1, 0).finish(0).mark("end"),
+                script().begin().expose(0, 0).finish(0).mark("end"),
             ]
         },
         metrics: &[
@@ -251,9 +240,12 @@ const CASES: &[Case] = &[
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
-            let closes = |pen: Pen| pen.fence(0).settle(0).mark("end");
-            vec![closes(pen().open_fence().begin().put(1)), closes(pen().open_fence().begin())]
+        roles: |script| {
+            let closes = |script: ScriptBuilder| script.fence(0).finish(0).mark("end");
+            vec![
+                closes(script().open_fence().begin().put(1)),
+                closes(script().open_fence().begin()),
+            ]
         },
         metrics: &[
             ("origin_epoch", 0, "end", stated(340.0, 340.0)),
@@ -265,8 +257,11 @@ const CASES: &[Case] = &[
         figure: 0,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
-            vec![pen().begin().lock(1).put(1).unlock(1, 0).settle(0).mark("end"), pen().begin()]
+        roles: |script| {
+            vec![
+                script().begin().lock(1).put(1).unlock(1, 0).finish(0).mark("end"),
+                script().begin(),
+            ]
         },
         metrics: &[("origin_epoch", 0, "end", stated(340.0, 340.0))],
     },
@@ -275,24 +270,24 @@ const CASES: &[Case] = &[
         figure: 2,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
-            let origin = pen().begin().access(0, 0);
+        roles: |script| {
+            let origin = script().begin().access(0, 0);
             let send = Step::Send { to: 1, bytes: origin.bytes };
             let origin = if origin.nonblocking {
-                origin.step(send).mark("activity").settle(0).mark("epoch")
+                origin.step(send).mark("activity").finish(0).mark("epoch")
             } else {
                 origin.mark("epoch").step(send).mark("activity")
             };
             vec![
-                pen().begin().late().expose(2, 0).settle(0),
-                pen().begin().step(Step::Receive { from: 2 }),
+                script().begin().late().expose(2, 0).finish(0),
+                script().begin().step(Step::Receive { from: 2 }),
                 origin.mark("end"),
             ]
         },
         metrics: &[
             ("access_epoch", 2, "epoch", stated(1340.0, 1340.0)),
             ("next_activity", 2, "activity", stated(1660.0, 340.0)),
-            ("cumulative", 2, "end", [Some(Paper::Stated(1660.0)), Some(Paper::Stated(1340.0))]),
+            ("cumulative", 2, "end", stated(1660.0, 1340.0)),
         ],
     },
     Case {
@@ -300,10 +295,15 @@ const CASES: &[Case] = &[
         figure: 3,
         flag: None,
         sizes: &[4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, MEGABYTE],
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().start(1).put(1).work_and(0, |pen| pen.complete(0)).mark("end"),
-                pen().post(0).begin().wait(0).settle(0).mark("end"),
+                script()
+                    .begin()
+                    .start(1)
+                    .put(1)
+                    .close_and_work(0, |script| script.complete(0))
+                    .mark("end"),
+                script().post(0).begin().wait(0).finish(0).mark("end"),
             ]
         },
         metrics: &[
@@ -316,26 +316,26 @@ const CASES: &[Case] = &[
         figure: 4,
         flag: None,
         sizes: &[1 << 18, MEGABYTE],
-        roles: |pen| {
-            let target = pen().open_fence().begin().fence(0).late().settle(0).mark("end");
-            vec![pen().open_fence().begin().put(1).fence(0).settle(0), target]
+        roles: |script| {
+            let target = script().open_fence().begin().fence(0).late().finish(0).mark("end");
+            vec![script().open_fence().begin().put(1).fence(0).finish(0), target]
         },
-        metrics: &[(
-            "cumulative",
-            1,
-            "end",
-            [Some(Paper::Described(1340.0)), Some(Paper::Stated(1010.0))],
-        )],
+        metrics: &[("cumulative", 1, "end", mixed(1340.0, 1010.0))],
     },
     Case {
         name: "wait_at_fence",
         figure: 5,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().open_fence().begin().put(1).work_and(0, |pen| pen.fence(0)).mark("end"),
-                pen().open_fence().begin().fence(0).settle(0).mark("end"),
+                script()
+                    .open_fence()
+                    .begin()
+                    .put(1)
+                    .close_and_work(0, |script| script.fence(0))
+                    .mark("end"),
+                script().open_fence().begin().fence(0).finish(0).mark("end"),
             ]
         },
         metrics: &[("target_epoch", 1, "end", described(1000.0, 340.0))],
@@ -345,17 +345,17 @@ const CASES: &[Case] = &[
         figure: 6,
         flag: None,
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen()
+                script()
                     .lock(2)
                     .held(2)
                     .begin()
                     .put(2)
-                    .work_and(0, |pen| pen.unlock(2, 0))
+                    .close_and_work(0, |script| script.unlock(2, 0))
                     .mark("end"),
-                pen().begin().lock(2).put(2).unlock(2, 0).settle(0).mark("end"),
-                pen().begin(),
+                script().begin().lock(2).put(2).unlock(2, 0).finish(0).mark("end"),
+                script().begin(),
             ]
         },
         metrics: &[
@@ -368,11 +368,11 @@ const CASES: &[Case] = &[
         figure: 7,
         flag: Some(ReorderFlags { access_after_access: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().access(1, 0).access(2, 1).all(),
-                pen().begin().late().expose(0, 0).all(),
-                pen().begin().expose(0, 0).all(),
+                script().begin().access(1, 0).access(2, 1).all(),
+                script().begin().late().expose(0, 0).all(),
+                script().begin().expose(0, 0).all(),
             ]
         },
         metrics: &[
@@ -385,31 +385,26 @@ const CASES: &[Case] = &[
         figure: 8,
         flag: Some(ReorderFlags { access_after_access: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().lock(2).held(2).begin().put(2).late().unlock(2, 0).all(),
-                pen().begin().lock(2).put(2).unlock(2, 0).lock(3).put(3).unlock(3, 1).all(),
-                pen().begin(),
-                pen().begin(),
+                script().lock(2).held(2).begin().put(2).late().unlock(2, 0).all(),
+                script().begin().lock(2).put(2).unlock(2, 0).lock(3).put(3).unlock(3, 1).all(),
+                script().begin(),
+                script().begin(),
             ]
         },
-        metrics: &[(
-            "cumulative",
-            1,
-            "end",
-            [Some(Paper::Described(1680.0)), Some(Paper::Stated(1340.0))],
-        )],
+        metrics: &[("cumulative", 1, "end", mixed(1680.0, 1340.0))],
     },
     Case {
         name: "aaer",
         figure: 9,
         flag: Some(ReorderFlags { access_after_exposure: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().late().access(2, 0).all(),
-                pen().begin().expose(2, 0).all(),
-                pen().begin().expose(0, 0).access(1, 1).all(),
+                script().begin().late().access(2, 0).all(),
+                script().begin().expose(2, 0).all(),
+                script().begin().expose(0, 0).access(1, 1).all(),
             ]
         },
         metrics: &[
@@ -422,11 +417,11 @@ const CASES: &[Case] = &[
         figure: 10,
         flag: Some(ReorderFlags { exposure_after_exposure: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().late().access(2, 0).all(),
-                pen().begin().access(2, 0).all(),
-                pen().begin().expose(0, 0).expose(1, 1).all(),
+                script().begin().late().access(2, 0).all(),
+                script().begin().access(2, 0).all(),
+                script().begin().expose(0, 0).expose(1, 1).all(),
             ]
         },
         metrics: &[
@@ -439,11 +434,11 @@ const CASES: &[Case] = &[
         figure: 11,
         flag: Some(ReorderFlags { exposure_after_access: true, ..OFF }),
         sizes: ONE_MB,
-        roles: |pen| {
+        roles: |script| {
             vec![
-                pen().begin().late().expose(2, 0).all(),
-                pen().begin().access(2, 0).all(),
-                pen().begin().access(0, 0).expose(1, 1).all(),
+                script().begin().late().expose(2, 0).all(),
+                script().begin().access(2, 0).all(),
+                script().begin().access(0, 0).expose(1, 1).all(),
             ]
         },
         metrics: &[
@@ -453,15 +448,15 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Names of the patterns, the reference first.
+/// Names of the patterns, the references first.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CASES.iter().map(|case| case.name)
 }
 
-/// Runs the patterns whose name contains `name`, in both of their series.
+/// Runs the patterns whose name contains `name`, each in both series.
 ///
 /// # Errors
-/// If one does not end.
+/// If a run does not end.
 pub fn measure(
     machine: &Machine,
     progress_thread: bool,
@@ -497,18 +492,19 @@ fn run(
     let mut machine = *machine;
     machine.network.ranks_per_node = 1;
     let settings = Settings { progress_thread, time_limit: 100 * DELAY, ..Settings::new(machine) };
-    let pens = (case.roles)(&|| Pen { role: Role::default(), nonblocking, bytes });
-    let mut roles = pens.into_iter().map(|pen| pen.role).collect::<Vec<_>>().into_iter();
+    let builders =
+        (case.roles)(&|| ScriptBuilder { role: MarkedScript::default(), nonblocking, bytes });
+    let mut roles = builders.into_iter().map(|script| script.role).collect::<Vec<_>>().into_iter();
     let mut world =
         World::new(roles.len() as u32, settings, &[WindowSpec { bytes: 0, flags }], |_| {
-            roles.next().expect("a role for each rank")
+            roles.next().expect("a script for each rank")
         });
     world.run()?;
     for &(metric, rank, mark, paper) in case.metrics {
         let marks = &world.script(rank).marks;
         let at = |name: &str| marks.iter().find(|(mark, _)| *mark == name).map_or(0, |(_, at)| *at);
-        // The paper's numbers are those of 1 MB, but for what does not depend on it.
-        let paper = paper[usize::from(second)]
+        // The paper's values are those of 1 MB, except where the size does not matter.
+        let paper = Some(paper[usize::from(second)])
             .filter(|paper| bytes == MEGABYTE || paper.us() == 1000.0 || paper.us() == 1010.0);
         let value = (at(mark) - at("start")) as f64 / US as f64;
         measures.push(Measure {

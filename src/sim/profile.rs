@@ -1,34 +1,32 @@
-//! Machines by name: every parameter with where it comes from.
+//! Machine profiles, with the source of every parameter.
 
-use crate::transport::sim::{Class, NS, Parameters, SECOND, Time, Tree, US};
+use crate::transport::sim::{LinkClass, NS, Parameters, SECOND, Time, Tree, US};
 
 /// A machine: network and CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Its name.
+    /// Name of the profile.
     pub name: &'static str,
-    /// Its network.
+    /// Parameters of the network.
     pub network: Parameters,
-    /// CPU time of any call, beside what it posts and handles.
+    /// CPU time of any call, without what it posts and handles.
     pub call: Time,
-    /// Floating-point operations per second of one core that updates a vector by another (two per
-    /// element), all cores of its node at the same, where the vectors updated stay in its part of
-    /// the cache ...
+    /// Flop/s of one core updating a vector by another (two operations per element) while all cores
+    /// of its node do the same, with the updated vectors in its share of the cache.
     pub flops_cached: f64,
-    /// ... and where they come from memory each time.
+    /// The same with vectors from memory.
     pub flops_streaming: f64,
-    /// A core's part of the cache, in bytes.
+    /// A core's share of the cache, in bytes.
     pub cache: u64,
-    /// Two-sided messages up to this go without a handshake.
+    /// Longest two-sided message without a handshake, in bytes.
     pub eager_max: u64,
 }
 
 impl Machine {
-    /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte: for asking what
-    /// depends on what.
+    /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte.
     ///
     /// # Errors
-    /// If there is none of that name, or the value does not fit.
+    /// If no parameter has this name, or the value is out of range.
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
         let ns = (value * NS as f64).round() as u64;
         let whole = value.round() as u64;
@@ -57,12 +55,12 @@ impl Machine {
             "flops_streaming" => self.flops_streaming = value,
             "cache" => self.cache = whole,
             "tree" if whole == 0 => network.tree = None,
-            _ => return Err(format!("a machine has no {name} that could be {value}")),
+            _ => return Err(format!("{name}={value}: unknown parameter or invalid value")),
         }
         Ok(())
     }
 
-    /// How long a core takes for so many operations on so many bytes.
+    /// Time that a core takes for `flops` operations on `bytes` bytes.
     #[must_use]
     pub fn computes(&self, flops: f64, bytes: u64) -> Time {
         let rate = if bytes <= self.cache { self.flops_cached } else { self.flops_streaming };
@@ -99,14 +97,14 @@ const QDR_2014: Machine = Machine {
     name: "qdr-2014",
     network: Parameters {
         ranks_per_node: 8,
-        wire: Class {
+        wire: LinkClass {
             latency: 1_300 * NS,
             post: 250 * NS,
             handle: 150 * NS,
             gap: 200 * NS,
             byte_fs: 320_000,
         },
-        local: Class {
+        local: LinkClass {
             latency: 100 * NS,
             post: 50 * NS,
             handle: 50 * NS,
@@ -132,7 +130,7 @@ const QDR_2014: Machine = Machine {
     eager_max: 12 * 1024,
 };
 
-/// A machine of the present: 64 ranks per node, one NDR 400 adapter.
+/// A current machine: 64 ranks per node, one NDR 400 adapter.
 ///
 /// | parameter | value | why |
 /// |---|---|---|
@@ -148,14 +146,14 @@ const NDR_2024: Machine = Machine {
     name: "ndr-2024",
     network: Parameters {
         ranks_per_node: 64,
-        wire: Class {
+        wire: LinkClass {
             latency: 700 * NS,
             post: 80 * NS,
             handle: 50 * NS,
             gap: 10 * NS,
             byte_fs: 21_000,
         },
-        local: Class {
+        local: LinkClass {
             latency: 80 * NS,
             post: 20 * NS,
             handle: 20 * NS,
@@ -181,10 +179,10 @@ const NDR_2024: Machine = Machine {
     eager_max: 16 * 1024,
 };
 
-/// All machines.
+/// All profiles.
 pub const PROFILES: [Machine; 2] = [QDR_2014, NDR_2024];
 
-/// The machine of this name.
+/// The profile of this name.
 #[must_use]
 pub fn profile(name: &str) -> Option<Machine> {
     PROFILES.into_iter().find(|machine| machine.name == name)

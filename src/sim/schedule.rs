@@ -1,20 +1,20 @@
-//! The schedules in C of `microbench/schedule`: the same steps that the programs on real ranks make
-//! by MPI calls.
+//! The C schedules of `microbench/schedule`: the steps that the programs on real ranks make as MPI
+//! calls.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::script::{Group, How, Moment, Script, Slot, Step};
+use super::script::{Group, How, Moment, Script, Slot, Step, byte_op};
 use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank};
 use crate::transport::element::{native, reduction};
 
-/// Which calls a schedule makes.
+/// The kind of calls that a schedule makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Series {
-    /// MPI's own.
+    /// MPI's blocking calls.
     Blocking = 0,
-    /// Every opening and closing returns at once.
+    /// Nonblocking opening and closing calls.
     Nonblocking = 1,
 }
 
@@ -26,13 +26,13 @@ pub struct LuOptions {
     pub rank: i32,
     /// Number of ranks.
     pub ranks: i32,
-    /// Rows and columns.
+    /// Rows and columns of the matrix.
     pub m: u64,
-    /// Slots of the ring of rows.
+    /// Rows that the ring buffer holds.
     pub depth: u64,
-    /// 1: a row is broadcast before the rows after the next are updated.
+    /// 1: broadcast a row before updating the rows after the next.
     pub ahead: i32,
-    /// Calls.
+    /// Kind of calls.
     pub series: Series,
 }
 
@@ -48,15 +48,16 @@ pub struct TransactionsOptions {
     pub count: u64,
     /// Accounts in each window.
     pub accounts: u64,
-    /// Of the random choices.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Epochs pending at most, nonblocking; 0: no bound.
+    /// Maximum number of pending epochs (nonblocking); 0: unbounded.
     pub window: u64,
-    /// Computed after each transaction.
+    /// Floating-point operations after each transaction.
     pub flops: f64,
-    /// 1: every fourth transaction reads both halves of an account, which must match.
+    /// 1: every fourth transaction is an audit, which reads both halves of an account; they must
+    /// match.
     pub audits: i32,
-    /// Calls.
+    /// Kind of calls.
     pub series: Series,
 }
 
@@ -92,84 +93,92 @@ type Next = unsafe extern "C" fn(*mut c_void, *mut CStep) -> c_int;
 
 /// One rank's schedule.
 pub struct Schedule {
-    /// The schedule's memory, aligned as it asks for.
+    /// The C state, aligned as the schedule requires.
     state: Box<[u64]>,
     next: Next,
     series: Series,
-    /// Row length, for what a computation touches; 0: nothing is known.
+    /// Row length, to compute the bytes touched; 0: unknown.
     m: u64,
-    /// Where bytes are carried: what an audit reads, by request.
+    /// Buffers read by audits, by request (if bytes are carried).
     audits: Vec<Vec<Addr>>,
-    /// The epoch of this request is complete when the step that was given last returns.
+    /// Request whose epoch is complete when the last step returns.
     ends: Option<u64>,
-    /// Audits made, and those whose halves did not match.
+    /// Number of audits, and of those whose halves did not match.
     pub audited: [u64; 2],
 }
 
-/// Memory for a schedule of so many bytes.
+/// Zeroed memory for the C state of a schedule.
 fn memory(bytes: usize) -> Box<[u64]> {
     vec![0; bytes.div_ceil(size_of::<u64>())].into()
 }
 
-/// What C says of a problem.
+/// Converts an error message from C.
 fn problem(text: *const c_char) -> Result<(), String> {
     if text.is_null() {
         return Ok(());
     }
-    // SAFETY: the schedules give NULL or a string constant.
+    // SAFETY: the schedule functions return NULL or a static NUL-terminated string.
     Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
+/// The C functions of one schedule, whose options are `O`.
+struct Functions<O> {
+    problem: unsafe extern "C" fn(*const O) -> *const c_char,
+    size: unsafe extern "C" fn() -> usize,
+    open: unsafe extern "C" fn(*mut c_void, *const O) -> c_int,
+    next: Next,
+}
+
+const LU: Functions<LuOptions> = Functions {
+    problem: schedule_lu_problem,
+    size: schedule_lu_size,
+    open: schedule_lu_open,
+    next: schedule_lu_next,
+};
+
+const TRANSACTIONS: Functions<TransactionsOptions> = Functions {
+    problem: schedule_transactions_problem,
+    size: schedule_transactions_size,
+    open: schedule_transactions_open,
+    next: schedule_transactions_next,
+};
+
 impl Schedule {
-    /// LU decomposition.
+    /// A schedule of the LU decomposition.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// If the options are invalid; the text says why.
     pub fn lu(options: &LuOptions) -> Result<Self, String> {
-        // SAFETY: the options are laid out as in schedule.h and only read.
-        problem(unsafe { schedule_lu_problem(options) })?;
-        // SAFETY: the size is asked for before, and the memory is aligned for u64; the options have
-        // no problem.
-        let (state, opened) = unsafe {
-            let mut state = memory(schedule_lu_size());
-            let opened = schedule_lu_open(state.as_mut_ptr().cast(), options);
-            (state, opened)
-        };
-        assert_eq!(opened, 0, "options without a problem");
-        Ok(Schedule {
-            state,
-            next: schedule_lu_next,
-            series: options.series,
-            m: options.m,
-            audits: Vec::new(),
-            ends: None,
-            audited: [0; 2],
-        })
+        Self::open(&LU, options, options.series, options.m)
     }
 
-    /// Transactions.
+    /// A schedule of the transactions.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// If the options are invalid; the text says why.
     pub fn transactions(options: &TransactionsOptions) -> Result<Self, String> {
-        // SAFETY: as in `lu`.
-        problem(unsafe { schedule_transactions_problem(options) })?;
-        // SAFETY: as in `lu`.
+        Self::open(&TRANSACTIONS, options, options.series, 0)
+    }
+
+    fn open<O>(
+        functions: &Functions<O>,
+        options: &O,
+        series: Series,
+        m: u64,
+    ) -> Result<Self, String> {
+        // SAFETY: `options` points to live options of this schedule, which are only read.
+        problem(unsafe { (functions.problem)(options) })?;
+        // SAFETY: `functions` belong to one schedule (`LU` or `TRANSACTIONS`), so `state` has the
+        // size that its `open` needs. It is aligned to 8 as schedule.h requires, and `problem`
+        // accepted `options`.
         let (state, opened) = unsafe {
-            let mut state = memory(schedule_transactions_size());
-            let opened = schedule_transactions_open(state.as_mut_ptr().cast(), options);
+            let mut state = memory((functions.size)());
+            let opened = (functions.open)(state.as_mut_ptr().cast(), options);
             (state, opened)
         };
-        assert_eq!(opened, 0, "options without a problem");
-        Ok(Schedule {
-            state,
-            next: schedule_transactions_next,
-            series: options.series,
-            m: 0,
-            audits: Vec::new(),
-            ends: None,
-            audited: [0; 2],
-        })
+        assert_eq!(opened, 0, "the schedule rejects options that it has accepted");
+        let (next, audits) = (functions.next, Vec::new());
+        Ok(Schedule { state, next, series, m, audits, ends: None, audited: [0; 2] })
     }
 
     fn how(&mut self, step: &CStep) -> How {
@@ -182,8 +191,8 @@ impl Schedule {
         }
     }
 
-    /// Where bytes are carried, a call has buffers of its own: an accumulate adds the amount and 1,
-    /// an audit is remembered.
+    /// Gives a call its buffers, if bytes are carried. An accumulate adds the amount and 1; a get
+    /// is recorded for its audit.
     fn fill(&mut self, at: &mut Moment<'_>, step: &CStep, op: Op) -> Op {
         if !at.net.carries_bytes() {
             return op;
@@ -203,7 +212,7 @@ impl Schedule {
         Op { origin: buffer, result: buffer, ..op }
     }
 
-    /// The epoch of this request is complete: its audit, if it was one, has read both halves.
+    /// Checks the audit, if any, of a completed epoch: both halves must match.
     fn audit(&mut self, at: &Moment<'_>, request: u64) {
         let Some(halves) = self.audits.get_mut(request as usize).map(std::mem::take) else {
             return;
@@ -219,26 +228,16 @@ impl Schedule {
     }
 }
 
-/// What `SCHEDULE_OTHERS` says.
+/// `SCHEDULE_OTHERS`
 const OTHERS: i32 = -1;
 
 fn op(kind: OpKind, step: &CStep) -> Op {
-    let (element, reduction, extent) = match kind {
-        OpKind::Accumulate => (native::I64, reduction::SUM, 8),
-        _ => (native::BYTE, reduction::REPLACE, 1),
-    };
-    Op {
-        origin: Addr(0),
-        result: Addr(0),
-        compare: Addr(0),
-        disp: step.disp,
-        len: step.bytes,
-        target: step.peer.max(0) as Rank,
-        kind,
-        element,
-        reduction,
-        extent,
-        shape: None,
+    let op = byte_op(kind, step.peer.max(0) as Rank, step.disp, step.bytes);
+    match kind {
+        OpKind::Accumulate => {
+            Op { element: native::I64, reduction: reduction::SUM, extent: 8, ..op }
+        }
+        _ => op,
     }
 }
 
@@ -248,8 +247,8 @@ impl Script for Schedule {
             self.audit(at, request);
         }
         let mut step = CStep::default();
-        // SAFETY: the state was opened for this function and belongs to this schedule alone; the
-        // step is laid out as in schedule.h.
+        // SAFETY: `state` was opened for this `next` function and is owned by `self`; `step` points
+        // to a live `schedule_step` that the function writes.
         let kind = unsafe { (self.next)(self.state.as_mut_ptr().cast(), &raw mut step) };
         let (window, peer) = (0, step.peer.max(0) as Rank);
         let group = if step.peer == OTHERS { Group::Others } else { Group::One(peer) };

@@ -1,33 +1,34 @@
-//! What ranks do: scripts, and their steps.
+//! Scripts of ranks, and their steps.
 
-use crate::engine::{Arrival, Assert, LockMode, Op, Rank, Wanted};
+use crate::engine::{Addr, Arrival, Assert, LockMode, Op, OpKind, Rank, Wanted};
+use crate::transport::element::{native, reduction};
 use crate::transport::sim::{Network, Time};
 
-/// A place for a request in a rank, chosen by its script. Small numbers: a rank keeps a table up to
-/// the largest.
+/// Index of a request slot, chosen by the script. Use small numbers: a rank keeps a table up to the
+/// largest.
 pub type Slot = u32;
 
-/// How a call that may wait is made.
+/// Which form of a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// MPI's own form: the next step comes when it has completed.
+    /// The blocking form: the next step follows its completion.
     Blocking,
     /// The nonblocking form, with its request in this slot, which must be free.
     Slot(Slot),
 }
 
-/// The other side of a post or start.
+/// The group of a post or start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Group {
     /// One rank.
     One(Rank),
-    /// All but the caller, by number.
+    /// All ranks but the caller, in ascending order.
     Others,
-    /// These, in this order.
+    /// These ranks, in this order.
     List(Vec<Rank>),
 }
 
-/// One call, or time without calls. `window` is the number of the window in the world.
+/// One call, or time without calls. `window` is the window's number in the world.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the parameters of the calls")]
 pub enum Step {
@@ -39,12 +40,12 @@ pub enum Step {
     Complete { window: u32, how: How },
     /// `MPI_Win_wait`
     Wait { window: u32, how: How },
-    /// `MPI_Win_test`; the next [`Moment::flag`] tells its result.
+    /// `MPI_Win_test`; sets [`Moment::flag`].
     Test { window: u32 },
     /// `MPI_Win_fence`
     Fence { window: u32, assert: Assert, how: How },
-    /// `MPI_Win_lock`. Blocking: waits for locks that the rank has asked for before, and for this
-    /// one where the target is reached by load and store [EP-1].
+    /// `MPI_Win_lock`. Blocking: waits for locks that the rank requested earlier, and for this one
+    /// if the target is reached by load and store [EP-1].
     Lock { window: u32, mode: LockMode, target: Rank, assert: Assert, blocking: bool },
     /// `MPI_Win_lock_all`. Blocking: waits until it is held.
     LockAll { window: u32, assert: Assert, blocking: bool },
@@ -52,75 +53,93 @@ pub enum Step {
     Unlock { window: u32, target: Rank, how: How },
     /// `MPI_Win_unlock_all`
     UnlockAll { window: u32, how: How },
-    /// `MPI_Win_flush`, `_local`, `_all` (`target`: `None`)
+    /// `MPI_Win_flush` and its variants: `local`, and `target: None` for all targets.
     Flush { window: u32, target: Option<Rank>, local: bool, how: How },
-    /// `MPIX_Win_notify_ithreshold`, or with more than one counter `MPIX_Win_notify_iwaitsome`
+    /// `MPIX_Win_notify_ithreshold`, or `MPIX_Win_notify_iwaitsome` for several counters.
     AwaitCounters { window: u32, first: u32, number: u32, expected: u64, how: How },
-    /// `MPIX_Win_reset_notify_value`; the next [`Moment::value`] tells what was taken.
+    /// `MPIX_Win_reset_notify_value`; sets [`Moment::value`].
     ResetCounter { window: u32, counter: u32 },
-    /// `MPIX_Notify_init`. Its request is named by a place of the rank's, which is like a [`Slot`]
-    /// but of another table, and must be free.
-    Expect { window: u32, wanted: Wanted, expected: u64, place: Slot },
-    /// `MPI_Start` on the expectation in this place.
-    StartExpecting { window: u32, place: Slot },
-    /// `MPI_Wait` on the expectation in this place, which was started; [`Moment::arrival`] tells
-    /// its last notification, and it may be started again.
-    AwaitExpectation { window: u32, place: Slot },
-    /// `MPI_Test` on it: [`Moment::flag`] tells the result; if it is true, as after the wait.
-    TestExpectation { window: u32, place: Slot },
-    /// `MPI_Request_free` on it, started or not: the place is free afterwards.
-    Abandon { window: u32, place: Slot },
-    /// `MPIX_Notify_iprobe`: [`Moment::arrival`] tells the oldest that is wanted and not taken.
+    /// `MPIX_Notify_init`, into a free expectation slot. Expectation slots are separate from those
+    /// of other requests.
+    Expect { window: u32, wanted: Wanted, expected: u64, slot: Slot },
+    /// `MPI_Start` on an expectation.
+    StartExpecting { window: u32, slot: Slot },
+    /// `MPI_Wait` on a started expectation. Sets [`Moment::arrival`] to its last notification; the
+    /// expectation may then be started again.
+    AwaitExpectation { window: u32, slot: Slot },
+    /// `MPI_Test` on a started expectation; sets [`Moment::flag`]. If true, as
+    /// [`Step::AwaitExpectation`].
+    TestExpectation { window: u32, slot: Slot },
+    /// `MPI_Request_free` on an expectation, started or not. Frees the slot.
+    Abandon { window: u32, slot: Slot },
+    /// `MPIX_Notify_iprobe`; sets [`Moment::arrival`] to the oldest matching unclaimed
+    /// notification.
     Probe { window: u32, wanted: Wanted },
     /// A communication call.
     Issue { window: u32, op: Op },
-    /// The R-form of one.
+    /// A communication call in its R-form.
     IssueRequest { window: u32, op: Op, slot: Slot },
     /// The same call to every other rank, in the order rank + 1, rank + 2, ... modulo ranks.
     IssueOthers { window: u32, op: Op },
-    /// `MPI_Wait` on the request in this slot, which is free afterwards.
+    /// `MPI_Wait` on the request in this slot. Frees the slot.
     Await(Slot),
     /// `MPI_Waitall` on all slots of the rank.
     AwaitAll,
-    /// `MPI_Test`: [`Moment::flag`] tells its result, and the slot is free if it is true.
+    /// `MPI_Test`; sets [`Moment::flag`]. Frees the slot if true.
     TestSlot(Slot),
-    /// `MPI_Request_free` on the request in this slot, which is free afterwards [RQ-2].
+    /// `MPI_Request_free` on the request in this slot. Frees the slot [RQ-2].
     Free(Slot),
-    /// Computes for so long, without any call.
+    /// Computes for this time, without any call.
     Compute(Time),
-    /// Computes so many floating-point operations on so many bytes, at the machine's rate for what
-    /// is or is not in cache.
+    /// Computes `flops` floating-point operations on `bytes` bytes, at the machine's rate for data
+    /// inside or outside the cache.
     Flops { flops: f64, bytes: u64 },
     /// `MPI_Send`
     Send { to: Rank, bytes: u64 },
     /// `MPI_Recv` of the next message from this rank.
     Receive { from: Rank },
-    /// A barrier that costs nothing and ends when the last rank comes.
+    /// A barrier that costs nothing.
     Barrier,
-    /// Finalizes: the rank completes what is left, and its script is not asked again.
+    /// Finalizes: the rank completes what is pending. Its script is not asked again.
     End,
 }
 
-/// When and where a script is asked for its next step.
+/// An operation on contiguous bytes, without buffers.
+pub(super) fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
+    Op {
+        origin: Addr(0),
+        result: Addr(0),
+        compare: Addr(0),
+        disp,
+        len,
+        target,
+        kind,
+        element: native::BYTE,
+        reduction: reduction::REPLACE,
+        extent: 1,
+        shape: None,
+    }
+}
+
+/// The context in which a script returns its next step.
 pub struct Moment<'a> {
     /// The rank.
     pub me: Rank,
-    /// Its time.
+    /// The rank's time.
     pub now: Time,
-    /// What the last test said.
+    /// Result of the last test.
     pub flag: bool,
-    /// What the last reset has taken.
+    /// Result of the last reset.
     pub value: u64,
-    /// The last tagged notification of the last expectation that was met, or what the last probe
-    /// has found.
+    /// Last notification of the last expectation that was met, or the result of the last probe.
     pub arrival: Option<Arrival>,
-    /// The rank's memory is there, if the world carries bytes.
+    /// The network, with the rank's memory if the world carries bytes.
     pub net: &'a mut Network,
 }
 
 /// The program of one rank.
 pub trait Script {
-    /// What the rank does next; the step before has returned.
+    /// The next step. The previous one has returned.
     fn next(&mut self, at: &mut Moment<'_>) -> Step;
 }
 
@@ -136,17 +155,17 @@ impl Script for Box<dyn Script> {
     }
 }
 
-/// A script that is a list; it notes when each step began, and when the last one ended.
+/// A script that is a list of steps. It records the time of each.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
-    /// Steps.
+    /// The steps.
     pub steps: Vec<Step>,
-    /// When each began, and one more time: when the last one had returned.
+    /// Begin of each step, and the end of the last.
     pub began: Vec<Time>,
 }
 
 impl Steps {
-    /// The list as it is.
+    /// A script of these steps.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
         Steps { steps, began: Vec::new() }

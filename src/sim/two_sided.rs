@@ -1,48 +1,48 @@
-//! Two-sided communication, as much of it as programs beside an epoch need: blocking send and
-//! receive, eager up to a size, beyond it with a handshake.
+//! Blocking two-sided send and receive, with an eager and a rendezvous protocol.
 
 use std::collections::VecDeque;
 
 use crate::engine::Rank;
 
-/// What a packet says, in its lowest bits; its length stands above.
+/// The kind of a packet, in its lowest bits; the message length is in the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Saying {
-    /// The message itself.
+pub(super) enum PacketKind {
+    /// Eager message.
     Eager,
-    /// There is a message of this length.
+    /// Ready to send: a message of this length.
     Ready,
-    /// Its place is there.
+    /// Clear to send: the receive is posted.
     Clear,
-    /// The message itself, after the handshake.
+    /// Message data of the rendezvous protocol.
     Data,
 }
 
-const SAYINGS: [Saying; 4] = [Saying::Eager, Saying::Ready, Saying::Clear, Saying::Data];
+const KINDS: [PacketKind; 4] =
+    [PacketKind::Eager, PacketKind::Ready, PacketKind::Clear, PacketKind::Data];
 
-pub(super) fn packed(saying: Saying, bytes: u64) -> u64 {
-    bytes << 2 | saying as u64
+pub(super) fn packed(kind: PacketKind, bytes: u64) -> u64 {
+    bytes << 2 | kind as u64
 }
 
-pub(super) fn unpacked(value: u64) -> (Saying, u64) {
-    (SAYINGS[(value & 3) as usize], value >> 2)
+pub(super) fn unpacked(value: u64) -> (PacketKind, u64) {
+    (KINDS[(value & 3) as usize], value >> 2)
 }
 
-/// A rank's messages. A rank sends one at a time, and receives one at a time.
+/// The two-sided messages of a rank, which sends and receives one at a time.
 #[derive(Debug, Default)]
-pub(super) struct Mail {
-    /// Came and not received: from whom, eager or ready.
-    pub(super) arrived: VecDeque<(Rank, Saying, u64)>,
-    /// The send under way is over.
+pub(super) struct Mailbox {
+    /// Arrived and not received: sender, kind (eager or ready to send), length.
+    pub(super) arrived: VecDeque<(Rank, PacketKind, u64)>,
+    /// The current send is complete.
     pub(super) sent: bool,
-    /// The receive under way is over.
+    /// The current receive is complete.
     pub(super) received: bool,
 }
 
-impl Mail {
-    /// The oldest message from this rank.
-    pub(super) fn take(&mut self, from: Rank) -> Option<(Saying, u64)> {
+impl Mailbox {
+    /// Takes the oldest message from this rank.
+    pub(super) fn take(&mut self, from: Rank) -> Option<(PacketKind, u64)> {
         let at = self.arrived.iter().position(|(sender, ..)| *sender == from)?;
-        self.arrived.remove(at).map(|(_, saying, bytes)| (saying, bytes))
+        self.arrived.remove(at).map(|(_, kind, bytes)| (kind, bytes))
     }
 }

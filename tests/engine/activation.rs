@@ -1,11 +1,11 @@
-//! [EP-6], [AC-1] to [AC-3]: which epoch may overtake which. One table: every pair of kinds, every
-//! setting of the flags.
+//! [EP-6], [AC-1] to [AC-3]: which epoch may overtake which, for every pair of kinds and every
+//! setting of the reorder flags.
 
 use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// The epoch that comes first, closed and held up by others.
+/// The epoch opened first. It is closed, and other processes delay it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Access,
@@ -16,13 +16,13 @@ enum First {
     Fence,
 }
 
-/// The epoch opened after it; what it needs of others is there.
+/// The epoch opened second. All that it needs from other processes is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Second {
     Access,
     Exposure,
     Lock,
-    /// On the target of the first lock.
+    /// A lock on the target of the first lock.
     SameLock,
     OwnLock,
     LockAll,
@@ -50,7 +50,7 @@ fn flags(bits: u32) -> ReorderFlags {
     }
 }
 
-/// AC-1 to AC-3 in a table.
+/// AC-1 to AC-3 as a table.
 fn may_overtake(first: First, second: Second, flags: ReorderFlags) -> bool {
     match (first, second) {
         // [AC-2]
@@ -115,7 +115,7 @@ fn release_first(w: &mut World, first: First) {
     }
 }
 
-/// Opens the second epoch and gives what tells that it is active.
+/// Opens the second epoch. Returns a predicate that tells whether it is active.
 fn open_second(w: &mut World, second: Second) -> Box<dyn Fn(&World) -> bool> {
     let writes = w.net.lock_writes.len();
     let asked = move |w: &World| w.net.lock_writes[writes..].iter().any(|c| c.by == ME);
@@ -163,7 +163,7 @@ fn open_second(w: &mut World, second: Second) -> Box<dyn Fn(&World) -> bool> {
     }
 }
 
-/// Runs one pair; true if the second was active while the first was incomplete.
+/// Runs one pair. True if the second was active while the first was incomplete.
 fn overtakes(first: First, second: Second, flags: ReorderFlags) -> bool {
     let mut w = World::with_flags(5, flags);
     let first_request = open_first(&mut w, first);
@@ -173,7 +173,7 @@ fn overtakes(first: First, second: Second, flags: ReorderFlags) -> bool {
     w.drive();
     assert!(!w.done(first_request));
     let active = is_active(&w);
-    // A peer cannot both take part in the second epoch and have passed the fence before it.
+    // A peer cannot take part in the second epoch and also have passed the fence before it.
     if first == First::Fence && matches!(second, Second::Access | Second::Exposure) {
         return active;
     }
@@ -190,7 +190,7 @@ fn overtakes(first: First, second: Second, flags: ReorderFlags) -> bool {
     active
 }
 
-/// The default: E_k+1 is activated after E_k completes, for every pair of kinds.
+/// By default E_k+1 is activated after E_k completes, for every pair of kinds.
 #[test]
 fn ep6_by_default_epochs_are_serial() {
     for first in FIRSTS {
@@ -200,7 +200,7 @@ fn ep6_by_default_epochs_are_serial() {
     }
 }
 
-/// All sixteen settings: each flag relaxes its own pair of kinds and nothing else.
+/// Under all sixteen settings, each flag relaxes its own pair of kinds and no other.
 #[test]
 fn ac1_each_flag_relaxes_its_pair_of_kinds() {
     for bits in 1..16 {
@@ -218,12 +218,11 @@ fn ac1_each_flag_relaxes_its_pair_of_kinds() {
     }
 }
 
-/// The flags hold against *every* earlier epoch that is still active, not only against the one just
-/// before.
+/// The flags apply to *every* earlier epoch that is still active, not only to the preceding one.
 #[test]
 fn ac1_flags_count_against_every_earlier_active_epoch() {
-    // The access may overtake the exposure before it, which overtook an access that the later
-    // access may not overtake.
+    // The second access may overtake the exposure. It may not overtake the first access, which the
+    // exposure overtook.
     let flags = ReorderFlags {
         exposure_after_access: true,
         access_after_exposure: true,
@@ -251,8 +250,7 @@ fn ac1_flags_count_against_every_earlier_active_epoch() {
     w.finish();
 }
 
-/// [AC-2], the case that memory consistency needs: a lock on self is a local access under an
-/// exposure.
+/// [AC-2] protects memory consistency: a lock on self is a local access during an exposure.
 #[test]
 fn ac2_an_exposure_and_a_lock_on_self_stay_in_order() {
     for bits in 0..16 {
@@ -277,8 +275,8 @@ fn ac2_no_flag_moves_a_fence_or_a_lock_all() {
     }
 }
 
-/// [AC-3]: with every flag on, a second shared lock on a target waits for the first, though nobody
-/// else is there.
+/// [AC-3]: with every flag on, a second lock on a target waits for the first, although no other
+/// process wants the lock.
 #[test]
 fn ac3_two_lock_epochs_on_one_target_are_never_active_together() {
     for (first, second) in
@@ -292,15 +290,14 @@ fn ac3_two_lock_epochs_on_one_target_are_never_active_together() {
         w.rank(0).lock(second, 1);
         let put = w.put(0, 1, 0, &[2]);
         w.rank(0).unlock(1);
-        w.settle();
+        w.progress_all();
         assert!(!w.done(one) && w.posted(put).is_none());
         w.finish();
         assert_eq!(w.mem(1, 0, 1), [2]);
     }
 }
 
-/// Deferred epochs are looked at again each time an epoch completes, as far as the first that is
-/// blocked.
+/// When an epoch completes, deferred epochs are activated up to the first that is blocked.
 #[test]
 fn activation_goes_on_as_far_as_it_can() {
     let mut w = World::new(3);

@@ -1,9 +1,8 @@
-//! Cost with many epochs pending: calls of the port and time per epoch, and memory [MA-1, DESIGN
-//! section 7].
+//! The cost of many pending epochs: port calls and time per epoch, and memory [MA-1].
 //!
-//! Two windows over a port that answers at once and keeps no records of its own. The port's calls
-//! are counted and asserted; times are printed (`cargo test --release --test engine cost --
-//! --nocapture`) and only their order of magnitude is asserted.
+//! Two windows run over a port that answers at once and keeps no records. The number of port calls
+//! is asserted exactly. Times are printed (`cargo test --release --test engine cost --
+//! --nocapture`), and only their order of magnitude is asserted.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::alloc;
 
 const NONE: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 const FEW: u64 = 10;
-/// A million; the tests of an unoptimised build take a tenth.
+/// One million; a tenth of that in unoptimized builds.
 const MANY: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
 #[derive(Default)]
@@ -23,11 +22,11 @@ struct Bare {
     words: HashMap<(Rank, Rank, Word), u64>,
     lock_words: HashMap<(Rank, LockWord), u64>,
     calls: u64,
-    /// Operations are answered by `Pending` and finish when asked to.
+    /// Operations are answered by `Pending`, and finish when the test says so.
     pend: bool,
     pending: VecDeque<Ticket>,
     finished: VecDeque<(Ticket, Stage)>,
-    /// Every process has come to every fence.
+    /// Every other process has entered every fence.
     alone: bool,
 }
 
@@ -104,7 +103,7 @@ impl Pair {
         f(&mut self.windows[me as usize], &mut BarePort(&mut self.bare, me))
     }
 
-    /// A closing call or flush.
+    /// Makes a closing call or a flush.
     fn close(
         &mut self,
         me: Rank,
@@ -170,25 +169,25 @@ fn put(target: Rank) -> Op {
     }
 }
 
-/// How `n` epochs of process 0 come to be pending, and how they end. Gives the number of requests
-/// that must complete.
+/// Makes `n` epochs of process 0 pending and lets them complete. Returns the number of requests to
+/// complete.
 type Scenario = fn(&mut Pair, u64) -> u64;
 
-/// Access epochs whose target posts only when all are there.
+/// Access epochs whose target posts when all of them are closed.
 fn accesses(p: &mut Pair, n: u64) -> u64 {
     (0..n).for_each(|_| p.access(0));
     (0..n).for_each(|_| p.exposure(1));
     2 * n
 }
 
-/// Exposure epochs far ahead of their accesses.
+/// Exposure epochs opened long before their accesses.
 fn exposures(p: &mut Pair, n: u64) -> u64 {
     (0..n).for_each(|_| p.exposure(1));
     (0..n).for_each(|_| p.access(0));
     2 * n
 }
 
-/// Lock epochs behind an exposure that lasts.
+/// Lock epochs behind a pending exposure.
 fn locks(p: &mut Pair, n: u64) -> u64 {
     p.exposure(0);
     (0..n).for_each(|_| p.lock(0));
@@ -203,7 +202,7 @@ fn lock_alls(p: &mut Pair, n: u64) -> u64 {
     n + 2
 }
 
-/// Fence epochs with operations; the other process comes late to all of them.
+/// Fence epochs with operations. The other process enters its fences after all of them.
 fn fences(p: &mut Pair, n: u64) -> u64 {
     for _ in 0..n {
         p.fence(0);
@@ -214,7 +213,7 @@ fn fences(p: &mut Pair, n: u64) -> u64 {
     2 * n + 2
 }
 
-/// All kinds in turn, fives of them.
+/// All kinds in turn, in groups of five.
 fn mixed(p: &mut Pair, n: u64) -> u64 {
     p.exposure(0);
     for _ in 0..n / 5 {
@@ -233,27 +232,27 @@ fn mixed(p: &mut Pair, n: u64) -> u64 {
     2 + n / 5 * 8
 }
 
-/// Processor time of this thread, in this program and in the kernel: unlike the clock, it does not
-/// run while others have the processor. The kernel's part is the price of fresh pages, which a few
-/// pending epochs do not need.
+/// CPU time of this thread, in user mode and in the kernel. Unlike the clock it does not count
+/// other processes. The kernel's part is the cost of fresh pages, which a few pending epochs do not
+/// need.
 fn thread_time() -> (Duration, Duration) {
-    // SAFETY: all zeros is a value of this plain structure.
+    // SAFETY: `rusage` is a plain C structure, for which all zeros is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a valid place for the answer.
+    // SAFETY: `usage` is a valid place for the result.
     let failed = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     assert_eq!(failed, 0);
     let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
     (duration(usage.ru_utime), duration(usage.ru_stime))
 }
 
-/// Per epoch.
+/// Cost per epoch.
 struct Cost {
     calls: f64,
     user_ns: f64,
     system_ns: f64,
 }
 
-/// Runs a scenario with `n` epochs pending, in `samples` of `batches` each; times are medians.
+/// Runs a scenario with `n` epochs pending, as `samples` of `batches` each. Times are medians.
 fn measure(scenario: Scenario, flags: ReorderFlags, n: u64, batches: u64, samples: u64) -> Cost {
     let mut pair = Pair::new(flags);
     let (mut user, mut system) = (Vec::new(), Vec::new());
@@ -292,7 +291,7 @@ const ON: ReorderFlags = ReorderFlags {
     exposure_after_access: true,
 };
 
-/// Flat from ten to a million: the same calls of the port per epoch, and about the same time.
+/// From ten to a million pending epochs, the port calls per epoch are equal and the times similar.
 #[test]
 fn cost_per_epoch_is_flat_up_to_a_million_pending() {
     let scenarios: [(&str, Scenario, ReorderFlags); 8] = [
@@ -324,8 +323,8 @@ fn cost_per_epoch_is_flat_up_to_a_million_pending() {
             many.calls,
             few.calls
         );
-        // Quadratic behaviour would show as a factor of thousands; a loaded machine does not reach
-        // this.
+        // Quadratic behaviour would be a factor of thousands, which a loaded machine does not
+        // reach.
         assert!(
             many.user_ns < 20.0 * few.user_ns.max(50.0),
             "{name}: {} ns per epoch, {} with few",
@@ -335,13 +334,13 @@ fn cost_per_epoch_is_flat_up_to_a_million_pending() {
     }
 }
 
-/// What a pending epoch takes does not depend on how many there are, and all of it comes back.
+/// Memory per pending epoch does not depend on their number, and all of it is freed.
 #[test]
 fn memory_per_pending_epoch_is_constant_and_returns() {
     let mut per_epoch = Vec::new();
     for n in [1_000, MANY] {
         let mut pair = Pair::new(ReorderFlags::default());
-        // Warm: peers are known, the small tables are there.
+        // Warm up: create peers and small tables.
         accesses(&mut pair, 10);
         pair.drain();
         let before = alloc::live();
@@ -352,14 +351,14 @@ fn memory_per_pending_epoch_is_constant_and_returns() {
         (0..n).for_each(|_| pair.exposure(1));
         pair.drain();
         let left = alloc::live() - before;
-        // Tables keep room for about a thousand.
+        // Tables may keep room for about a thousand entries.
         assert!(left < 1 << 20, "{left} bytes are left of {pending} with {n} epochs");
         println!(
             "{n} pending access epochs with a put: {:.0} bytes each, {left} bytes left at the end",
             per_epoch[per_epoch.len() - 1]
         );
     }
-    // Tables that double are up to twice as large as what is in them.
+    // A table that doubles is at most twice as large as its content.
     assert!(per_epoch[1] <= 2.0 * per_epoch[0], "{per_epoch:?}");
 }
 
@@ -376,7 +375,7 @@ fn memory_of_flushes_and_operations_returns() {
         pair.close(0, |w, p| w.flush_local(p, None));
     }
     assert_eq!(pair.completed, 0);
-    // The youngest finishes first: no flush is complete before the last of them.
+    // The youngest operation finishes first, so no flush completes before the last one.
     while let Some(ticket) = pair.bare.pending.pop_back() {
         pair.bare.finished.extend([(ticket, Stage::Local), (ticket, Stage::Remote)]);
         if pair.bare.finished.len() == 1000 && !pair.bare.pending.is_empty() {
@@ -398,7 +397,7 @@ fn memory_of_flushes_and_operations_returns() {
 #[test]
 fn a_recorded_operation_takes_64_bytes() {
     assert!(size_of::<Op>() <= 64);
-    // A power of two: tables that double are exactly full.
+    // A power of two, so that tables that double are exactly full.
     let n = 1 << 17;
     let mut pair = Pair::new(ReorderFlags::default());
     pair.on(0, |w, p| w.start(p, &[1], NONE)).expect("legal");
@@ -413,7 +412,7 @@ fn a_recorded_operation_takes_64_bytes() {
     assert!(alloc::live() - before < 128 << 10, "memory returns");
 }
 
-/// A put in an active, granted epoch allocates nothing, and neither does a warm lock epoch around
+/// A put in an active, granted epoch does not allocate, and neither does a warm lock epoch around
 /// it.
 #[test]
 fn a_granted_put_allocates_nothing() {
@@ -434,9 +433,9 @@ fn a_granted_put_allocates_nothing() {
     pair.close(0, |w, p| w.unlock_all(p));
 }
 
-/// Memory is paid for peers really used: O(peers used) + O(log P), whatever the size of the window.
+/// Memory depends on the peers used and on log P, not on the size of the window.
 #[test]
-fn memory_is_paid_for_peers_really_used() {
+fn memory_depends_on_the_peers_used() {
     let before = alloc::live();
     let mut bare = Bare { alone: true, ..Default::default() };
     let mut window = Window::new(3, 1 << 30, ReorderFlags::default());

@@ -1,4 +1,4 @@
-//! Calls that the standard forbids: the right error, and nothing changed [DESIGN section 4].
+//! Calls that the standard forbids return the right error and change nothing.
 
 use mpix_rma::engine::*;
 
@@ -6,8 +6,7 @@ use crate::world::*;
 
 const NONE: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 
-/// What a wrong call must not change: nothing asked of the transport, nothing different about the
-/// window.
+/// The state that a refused call must not change: calls of the transport and queries of the window.
 fn snapshot(w: &World, me: Rank) -> impl PartialEq + std::fmt::Debug + use<> {
     let window = w.window(me);
     let held: Vec<bool> = (0..w.size())
@@ -25,7 +24,7 @@ fn snapshot(w: &World, me: Rank) -> impl PartialEq + std::fmt::Debug + use<> {
     )
 }
 
-/// The calls that may be wrong.
+/// Calls that may be refused.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Post,
@@ -82,9 +81,9 @@ fn refuse(w: &mut World, call: Call, error: SyncError) {
     refuse_any(w, call, &[error]);
 }
 
-/// Communication, completion, waiting, unlocking and flushing in a window where nothing is open.
+/// Communication, closing calls and flushes in a window without an open epoch.
 #[test]
-fn nothing_is_open() {
+fn calls_that_need_an_open_epoch_are_refused_without_one() {
     let mut w = World::new(3);
     for round in 0..2 {
         refuse(&mut w, Call::Put(1), SyncError::NoAccessEpoch);
@@ -98,7 +97,7 @@ fn nothing_is_open() {
             refuse(&mut w, Call::Flush(target), SyncError::NoPassiveEpoch);
             refuse(&mut w, Call::FlushLocal(target), SyncError::NoPassiveEpoch);
         }
-        // Once more after a proper use of the window.
+        // Repeat after a legal use of the window.
         if round == 0 {
             w.rank(0).exclusive(1);
             w.put(0, 1, 0, &[5]);
@@ -111,7 +110,7 @@ fn nothing_is_open() {
 }
 
 #[test]
-fn in_an_access_epoch() {
+fn calls_are_refused_in_an_access_epoch() {
     let mut w = World::new(3);
     w.rank(0).start(&[1]);
     refuse(&mut w, Call::Put(2), SyncError::NoAccessEpoch);
@@ -136,7 +135,7 @@ fn in_an_access_epoch() {
 }
 
 #[test]
-fn in_an_exposure_epoch() {
+fn calls_are_refused_in_an_exposure_epoch() {
     let mut w = World::new(3);
     w.rank(0).post(&[1]);
     refuse(&mut w, Call::Post, SyncError::ExposureOpen);
@@ -153,7 +152,7 @@ fn in_an_exposure_epoch() {
 }
 
 #[test]
-fn under_a_lock() {
+fn calls_are_refused_under_a_lock() {
     let mut w = World::new(3);
     w.rank(0).exclusive(1);
     refuse(&mut w, Call::Lock(1), SyncError::AlreadyLocked);
@@ -174,7 +173,7 @@ fn under_a_lock() {
 }
 
 #[test]
-fn under_lock_all() {
+fn calls_are_refused_under_lock_all() {
     let mut w = World::new(3);
     w.rank(0).lock_all();
     refuse(&mut w, Call::Lock(1), SyncError::AlreadyLocked);
@@ -189,9 +188,9 @@ fn under_lock_all() {
     w.finish();
 }
 
-/// An epoch of a fence with operations can only be ended by a fence.
+/// Only a fence ends a fence epoch with operations.
 #[test]
-fn in_a_fence_epoch_with_operations() {
+fn calls_are_refused_in_a_fence_epoch_with_operations() {
     let mut w = World::new(3);
     (0..3).for_each(|me| _ = w.rank(me).fence());
     w.put(0, 1, 0, &[5]);
@@ -206,10 +205,10 @@ fn in_a_fence_epoch_with_operations() {
     assert_eq!(w.mem(1, 0, 1), [5]);
 }
 
-/// Wrong calls are refused in deferred epochs as in active ones: they speak of the application's
-/// view.
+/// Errors depend on the application's view, so deferred epochs refuse the same calls as active
+/// ones.
 #[test]
-fn behind_a_pending_epoch() {
+fn calls_are_refused_in_deferred_epochs() {
     let mut w = World::new(3);
     w.rank(0).post(&[1]);
     w.rank(0).wait();

@@ -7,7 +7,7 @@ use crate::world::*;
 const NOPRECEDE: Assert = Assert { nocheck: false, noprecede: true, nosucceed: false };
 const NOSUCCEED: Assert = Assert { nocheck: false, noprecede: false, nosucceed: true };
 
-/// Each process sends ⌈log2 P⌉ messages per fence, whatever P is.
+/// Each process sends ⌈log2 P⌉ messages per fence.
 #[test]
 fn fe1_a_fence_costs_log_p_messages() {
     for ranks in 1..=17u32 {
@@ -28,7 +28,7 @@ fn fe1_a_fence_costs_log_p_messages() {
     }
 }
 
-/// Nobody passes before everybody has come, whoever is late, with `NOPRECEDE` too.
+/// No process passes before every process has entered, whoever is late, with `NOPRECEDE` too.
 #[test]
 fn fe1_a_fence_is_a_barrier_with_noprecede_too() {
     for assert in [Assert::default(), NOPRECEDE] {
@@ -50,8 +50,8 @@ fn fe1_a_fence_is_a_barrier_with_noprecede_too() {
     }
 }
 
-/// The target may still be storing before its fence: operations of the next epoch leave only after
-/// the barrier.
+/// A target may store to its window until its fence, so operations of the next epoch leave only
+/// after the barrier.
 #[test]
 fn fe1_operations_leave_only_after_the_barrier() {
     for assert in [Assert::default(), NOPRECEDE] {
@@ -70,7 +70,7 @@ fn fe1_operations_leave_only_after_the_barrier() {
     }
 }
 
-/// What was put before a fence is in place at every process that has passed it.
+/// At a process that has passed a fence, all operations issued before the fence are visible.
 #[test]
 fn fe1_a_passed_fence_has_everybodys_operations() {
     let mut w = World::new(5);
@@ -89,7 +89,7 @@ fn fe1_a_passed_fence_has_everybodys_operations() {
     w.finish();
 }
 
-/// Many fences pending in one process, with operations between them.
+/// Many fences of one process are pending, with operations between them.
 #[test]
 fn fe1_fences_pend_and_complete_in_order() {
     let mut w = World::new(3);

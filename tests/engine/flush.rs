@@ -1,8 +1,8 @@
-//! [FL-1]: flushes count down as *older* calls complete.
+//! [FL-1]: a flush waits for *older* operations only.
 
 use crate::world::*;
 
-/// Later calls may be issued while a flush is pending, and do not delay it.
+/// Operations issued while a flush is pending do not delay it.
 #[test]
 fn fl1_later_operations_do_not_delay_a_flush() {
     let mut w = World::new(2);
@@ -17,8 +17,8 @@ fn fl1_later_operations_do_not_delay_a_flush() {
     w.finish();
 }
 
-/// A younger call that finishes first does not count for the flush (the paper's "younger" is a
-/// slip).
+/// A younger operation that finishes first does not complete the flush. (The paper's "younger" is a
+/// slip.)
 #[test]
 fn fl1_younger_completions_do_not_satisfy_a_flush() {
     let mut w = World::new(2);
@@ -58,7 +58,7 @@ fn fl1_a_flush_waits_for_all_older_operations_in_any_order_of_completion() {
     }
 }
 
-/// `flush_local` and `flush` count separately.
+/// `flush_local` and `flush` wait for different stages.
 #[test]
 fn fl1_local_and_remote_completion_are_counted_apart() {
     for (mode, local_at) in [(Mode::LocalThenRemote, 0), (Mode::Pending, 5)] {
@@ -102,7 +102,7 @@ fn fl1_a_flush_of_one_target_ignores_the_others() {
     }
 }
 
-/// Recorded operations count, and a flush of them never completes before the grant.
+/// A flush covers recorded operations and never completes before the grant.
 #[test]
 fn fl1_a_flush_never_completes_before_the_grant() {
     let mut w = World::new(4);
@@ -128,12 +128,12 @@ fn fl1_a_flush_never_completes_before_the_grant() {
     w.finish();
 }
 
-/// A flush with nothing to wait for makes no request.
+/// A flush without outstanding operations makes no request.
 #[test]
-fn fl1_a_flush_of_nothing_is_complete_at_once() {
+fn fl1_a_flush_without_outstanding_operations_makes_no_request() {
     let mut w = World::with_mode(2, Mode::Immediate);
     w.rank(0).shared(1);
-    w.settle();
+    w.progress_all();
     w.put(0, 1, 0, &[1]);
     let flushes = [w.rank(0).flush(1), w.rank(0).flush_local(None)];
     assert!(flushes.iter().all(|f| w.done(*f)));
@@ -142,7 +142,7 @@ fn fl1_a_flush_of_nothing_is_complete_at_once() {
     w.finish();
 }
 
-/// The epoch may be closed while its flushes are pending.
+/// An epoch may be closed while its flushes are pending.
 #[test]
 fn fl1_flushes_of_a_closed_epoch_complete() {
     let mut w = World::new(3);
@@ -158,7 +158,7 @@ fn fl1_flushes_of_a_closed_epoch_complete() {
     assert!(w.done_at(local) <= w.done_at(remote) && w.done_at(remote) <= w.done_at(unlock));
 }
 
-/// Ages go on over many flushes of one long epoch.
+/// Ages work over many flushes in one long epoch.
 #[test]
 fn fl1_many_flushes_in_one_epoch() {
     let mut w = World::new(2);
@@ -186,10 +186,10 @@ fn fl1_many_flushes_in_one_epoch() {
     w.finish();
 }
 
-/// With nothing outstanding a flush is complete, and asks nothing of the transport; the epoch of
-/// another target does not hold it up.
+/// A flush without outstanding operations is complete and makes no port call, whatever the epoch of
+/// another target waits for.
 #[test]
-fn a_flush_of_nothing_is_complete() {
+fn a_flush_without_outstanding_operations_ignores_other_targets() {
     let mut w = World::new(3);
     w.net.script_latencies(0, 2, &[500]);
     w.rank(0).shared(1);

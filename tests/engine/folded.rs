@@ -1,5 +1,4 @@
-//! Lock epochs that are alone are kept in a short form: nothing may show it, whatever comes between
-//! lock and unlock.
+//! Folded lock epochs behave exactly like regular ones, whatever happens between lock and unlock.
 
 use mpix_rma::engine::*;
 
@@ -7,8 +6,7 @@ use crate::world::*;
 
 const NO_ASSERT: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 
-/// A lock_all, or a lock of rank 1 of either mode. The third exclusive lock of a process goes by
-/// its licence.
+/// A lock_all, or a lock of rank 1. A process's third exclusive lock uses a licence.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Shared,
@@ -36,7 +34,8 @@ fn close(w: &mut World, form: Form) -> Req {
     if let Form::All = form { w.rank(0).unlock_all() } else { w.rank(0).unlock(1) }
 }
 
-/// Each form, fresh and with a licence, over locks that answer at once and later.
+/// Runs `program` for each form, without and with a licence, over lock words that answer at once or
+/// later.
 fn each(mut program: impl FnMut(&mut World, Form)) {
     for slow in [false, true] {
         for rounds in [0, 4] {
@@ -57,7 +56,7 @@ fn each(mut program: impl FnMut(&mut World, Form)) {
 }
 
 #[test]
-fn an_epoch_that_finds_all_done_ends_at_once() {
+fn a_folded_epoch_without_outstanding_operations_completes_at_once() {
     each(|w, form| {
         w.put(0, 1, 0, &[1]);
         w.drive();
@@ -72,7 +71,7 @@ fn an_epoch_that_finds_all_done_ends_at_once() {
 }
 
 #[test]
-fn an_operation_that_takes_its_time_is_waited_for() {
+fn a_pending_operation_unfolds_the_epoch_and_is_waited_for() {
     each(|w, form| {
         let put = w.put(0, 1, 0, &[1]);
         let flush = w.rank(0).flush(Some(1));
@@ -87,7 +86,7 @@ fn an_operation_that_takes_its_time_is_waited_for() {
 }
 
 #[test]
-fn an_operation_that_finds_no_resource_is_waited_for() {
+fn a_refused_operation_unfolds_the_epoch_and_is_waited_for() {
     each(|w, form| {
         w.net.refuse_ops(0, 1, 2);
         let put = w.put(0, 1, 0, &[1]);
@@ -99,7 +98,7 @@ fn an_operation_that_finds_no_resource_is_waited_for() {
 }
 
 #[test]
-fn other_epochs_may_be_opened_meanwhile() {
+fn opening_another_epoch_unfolds_the_first() {
     each(|w, form| {
         w.rank(0).post(&[2]);
         w.rank(2).start(&[0]);
@@ -123,9 +122,9 @@ fn other_epochs_may_be_opened_meanwhile() {
     });
 }
 
-/// The next epoch on the same target takes nothing from the one before.
+/// The next epoch on the same target inherits nothing from the one before.
 #[test]
-fn the_same_target_is_locked_again_at_once() {
+fn the_same_target_may_be_locked_again_at_once() {
     each(|w, form| {
         for value in 1..4 {
             w.put(0, 1, 0, &[value]);
@@ -144,16 +143,17 @@ fn the_same_target_is_locked_again_at_once() {
 }
 
 #[test]
-fn others_wait_for_it() {
+fn a_folded_lock_excludes_other_processes() {
     each(|w, form| {
         w.rank(2).exclusive(1);
-        // One that waits for a lock_all, or the other way round, looks again and again.
+        // A waiting lock_all, or a lock that waits for one, polls, so the world never comes to
+        // rest.
         w.drive_bounded(50);
         assert!(!w.holds(2, 1));
         close(w, form);
         w.drive();
         assert!(w.holds(2, 1));
-        // And it for others.
+        // The reverse: rank 0 waits for rank 2.
         match form {
             Form::Shared => w.rank(0).shared(1),
             Form::Exclusive => w.rank(0).exclusive(1),
@@ -169,9 +169,9 @@ fn others_wait_for_it() {
     });
 }
 
-/// What is forbidden is forbidden as ever, and changes nothing.
+/// The standard's restrictions apply as in regular epochs, and a refused call changes nothing.
 #[test]
-fn wrong_calls_are_refused() {
+fn forbidden_calls_are_refused_in_a_folded_epoch() {
     each(|w, form| {
         w.raw(0, |window, port| {
             assert_eq!(window.start(port, &[1], NO_ASSERT), Err(SyncError::AccessOpen));

@@ -1,4 +1,4 @@
-//! [EP-1] to [EP-11]: the paper's rules 1 to 5 of section VI.A and what DESIGN adds to them.
+//! [EP-1] to [EP-11]: the life of an epoch, after the paper's rules 1 to 5 of section VI.A.
 
 use mpix_rma::engine::*;
 
@@ -37,10 +37,10 @@ fn ep1_opening_calls_return_while_nothing_is_granted() {
     assert!(w.done(holder) && w.done(lock) && w.done(lock_all));
 }
 
-/// After a nonblocking lock, loads and stores are allowed once a flush has completed; it never
-/// completes before the grant.
+/// After a nonblocking lock, loads and stores are allowed once a flush has completed. The flush
+/// never completes before the grant.
 #[test]
-fn ep1_a_flush_tells_that_the_lock_is_held() {
+fn ep1_a_completed_flush_means_that_the_lock_is_held() {
     for mode in [LockMode::Shared, LockMode::Exclusive] {
         let mut w = World::new(3);
         w.rank(0).exclusive(2);
@@ -72,7 +72,7 @@ fn ep1_a_flush_tells_that_the_lock_is_held() {
     w.finish();
 }
 
-/// A deferred lock is neither held nor requested, and its flush waits for the activation too.
+/// A deferred lock is not requested, and its flush waits for the activation too.
 #[test]
 fn ep1_a_deferred_lock_is_not_held() {
     let mut w = World::new(3);
@@ -115,9 +115,9 @@ fn ep2_blocking_and_nonblocking_calls_mix_in_one_epoch() {
     }
 }
 
-/// Rule 2: a closed epoch is not a complete one.
+/// Rule 2: a closed epoch need not be complete.
 #[test]
-fn ep2_closed_is_not_complete() {
+fn ep2_a_closed_epoch_may_be_incomplete() {
     let mut w = World::new(2);
     w.rank(1).exclusive(1);
     w.rank(0).exclusive(1);
@@ -149,7 +149,7 @@ fn ep3_accesses_and_exposures_match_in_order() {
             accesses(&mut w);
             w.drive();
         }
-        // Each exposure sees its own access and none of a later one.
+        // Each exposure sees its own access and no later one.
         let mut waits = Vec::new();
         for _ in 1..=4 {
             w.rank(1).post(&[0]);
@@ -176,7 +176,7 @@ fn ep3_accesses_and_exposures_match_in_order() {
 fn ep3_order_is_kept_per_pair() {
     let groups: [&[Rank]; 6] = [&[1], &[1], &[1], &[1], &[2], &[1, 2]];
     let mut w = World::new(3);
-    // P2 is far ahead: it opens both of its exposures before P0 has opened anything.
+    // P2 opens both of its exposures before P0 opens anything.
     w.rank(2).post(&[0]);
     let first = w.rank(2).wait();
     w.rank(2).post(&[0]);
@@ -210,7 +210,8 @@ fn ep3_order_is_kept_per_pair() {
 
 // ---- EP-4 (rule 4) ----
 
-/// The flags let the third epoch overtake each of the others, but epochs are not skipped.
+/// The flags allow the third epoch to overtake each of the others, but no deferred epoch is
+/// skipped.
 #[test]
 fn ep4_no_epoch_is_skipped() {
     let flags = ReorderFlags {
@@ -266,7 +267,7 @@ fn ep4_deferred_locks_are_requested_in_order_of_opening() {
 // ---- EP-5 (rule 5) ----
 
 #[test]
-fn ep5_a_fence_holds_up_completion_and_not_its_caller() {
+fn ep5_a_fence_delays_completion_but_not_its_caller() {
     let mut w = World::new(3);
     let firsts: Vec<Req> = (0..3).map(|r| w.rank(r).fence()).collect();
     w.drive();
@@ -291,10 +292,10 @@ fn ep5_a_fence_holds_up_completion_and_not_its_caller() {
 
 // ---- EP-7 ----
 
-/// Overlap is recorded when the second epoch is opened, whatever is closed first.
+/// Overlap is decided when the second epoch is opened, whatever is closed first.
 #[test]
 fn ep7_epochs_open_together_do_not_wait_for_each_other() {
-    // The exposure is closed first and never ends here; the access goes on.
+    // The exposure is closed first and cannot complete. The access does not wait for it.
     let mut w = World::new(3);
     w.rank(2).post(&[0]);
     w.rank(2).wait();
@@ -309,7 +310,7 @@ fn ep7_epochs_open_together_do_not_wait_for_each_other() {
     w.rank(1).complete();
     w.finish();
 
-    // The other way round.
+    // The reverse.
     let mut w = World::new(3);
     w.rank(0).start(&[1]);
     w.put(0, 1, 0, &[1]);
@@ -325,7 +326,7 @@ fn ep7_epochs_open_together_do_not_wait_for_each_other() {
     w.finish();
 }
 
-/// Both are deferred, and closed, long before they are activated: they still overlap.
+/// Both epochs are deferred and closed long before their activation. They still overlap.
 #[test]
 fn ep7_overlap_is_remembered_through_deferral() {
     let mut w = World::new(3);
@@ -348,10 +349,9 @@ fn ep7_overlap_is_remembered_through_deferral() {
     w.finish();
 }
 
-/// What was closed before the opening call binds, what was closed after it does not; one after both
-/// waits for both.
+/// An epoch waits for those that were closed before it was opened, and for no others.
 #[test]
-fn ep7_only_epochs_closed_before_the_opening_call_bind() {
+fn ep7_an_epoch_waits_only_for_those_closed_before_it_was_opened() {
     let mut w = World::new(4);
     w.rank(3).post(&[0]);
     w.rank(3).wait();
@@ -392,9 +392,9 @@ fn ep7_locks_of_different_targets_are_independent() {
 
 // ---- EP-8 ----
 
-/// Recorded by address: the data is what the buffer holds when the operation leaves.
+/// An operation is recorded by address: it sends what the buffer holds when it is posted.
 #[test]
-fn ep8_a_recorded_operation_reads_its_buffer_when_it_leaves() {
+fn ep8_a_recorded_operation_reads_its_buffer_when_it_is_posted() {
     for mode in [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending] {
         let mut w = World::with_mode(2, mode);
         let op = w.put_op(1, 0, &[1, 1]);
@@ -410,7 +410,7 @@ fn ep8_a_recorded_operation_reads_its_buffer_when_it_leaves() {
     }
 }
 
-/// Once local completion was reported the buffer is the application's again.
+/// After local completion the buffer belongs to the application again.
 #[test]
 fn ep8_the_buffer_is_free_after_local_completion() {
     for mode in [Mode::LocalThenRemote, Mode::Pending] {
@@ -430,7 +430,7 @@ fn ep8_the_buffer_is_free_after_local_completion() {
 
 // ---- EP-9 ----
 
-/// Every kind is opened, used and closed while a fence holds up the first activation.
+/// Epochs of every kind are opened, used and closed while a fence delays the first activation.
 #[test]
 fn ep9_epochs_are_closed_before_they_are_activated() {
     let mut w = World::new(3);
@@ -470,8 +470,8 @@ fn ep9_epochs_are_closed_before_they_are_activated() {
 
 // ---- EP-10 ----
 
-/// An early slow put and a late fast one to the same place, in epochs of every kind: the later
-/// epoch's value stays.
+/// A slow put and a later fast one to the same location, in epochs of every kind: the later epoch's
+/// value remains.
 #[test]
 fn ep10_epochs_take_effect_in_the_order_of_the_blocking_form() {
     type Epoch = fn(&mut World, u8);
@@ -514,9 +514,10 @@ fn ep10_epochs_take_effect_in_the_order_of_the_blocking_form() {
     }
 }
 
-/// What a fence follows is over before its barrier: the peer that has passed the fence sees it.
+/// Epochs closed before a fence complete before its barrier, so a peer that has passed the fence
+/// sees their effects.
 #[test]
-fn ep10_a_fence_comes_after_what_was_closed_before_it() {
+fn ep10_a_fence_follows_the_epochs_closed_before_it() {
     let mut w = World::new(2);
     w.net.script_latencies(0, 1, &[100]);
     w.rank(0).exclusive(1);
@@ -531,8 +532,7 @@ fn ep10_a_fence_comes_after_what_was_closed_before_it() {
 
 // ---- EP-11 ----
 
-/// `fence; put; fence; lock; put; unlock; post; wait; free`, with every way to end the program
-/// after the fence.
+/// `fence; put; fence`, followed by an epoch of another kind on the same window.
 #[test]
 fn ep11_the_tentative_epoch_dissolves() {
     type Call = fn(&mut World);
@@ -579,7 +579,7 @@ fn ep11_the_tentative_epoch_dissolves() {
     }
 }
 
-/// A post takes the local exposure part only: the access part may still become real.
+/// A post dissolves the local exposure part only. The access part may still become real.
 #[test]
 fn ep11_a_post_dissolves_the_exposure_part_only() {
     let mut w = World::new(3);

@@ -1,12 +1,12 @@
-//! [LK-1] to [LK-6]: order, hand-over without the target, cost, and the two kinds of locks beside
-//! each other. Mutual exclusion is checked in every test by the world, at each operation and
-//! wherever a lock is seen to be held.
+//! [LK-1] to [LK-6]: order of locks, hand-over without the target, cost, and lock_all beside
+//! exclusive locks. The world checks mutual exclusion at each operation and whenever a lock is
+//! held.
 
 use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// Processes that hold `target`, or have lock_all.
+/// Processes that hold the lock of `target` or a lock_all.
 fn holders(w: &World, target: Rank) -> Vec<Rank> {
     (0..w.size()).filter(|me| w.holds(*me, target) || w.window(*me).holds_lock_all()).collect()
 }
@@ -34,7 +34,7 @@ fn lk1_exclusive_waiters_are_served_in_order_of_arrival() {
     w.finish();
 }
 
-/// Neighbouring shared waiters are granted together; one behind an exclusive waiter is not.
+/// Neighbouring shared waiters are granted together, but not those behind an exclusive waiter.
 #[test]
 fn lk1_neighbouring_shared_waiters_are_granted_in_one_batch() {
     use LockMode::{Exclusive, Shared};
@@ -55,7 +55,7 @@ fn lk1_neighbouring_shared_waiters_are_granted_in_one_batch() {
     }
     for batch in [&[0][..], &[1, 2, 3], &[4], &[5, 6], &[7]] {
         assert_eq!(holders(&w, 8), batch);
-        // Shared holders leave in any order; the next batch waits for the last of them.
+        // Shared holders leave in any order. The next batch waits for the last of them.
         for (left, me) in batch.iter().rev().enumerate() {
             assert_eq!(holders(&w, 8).len(), batch.len() - left);
             w.rank(*me).unlock(8);
@@ -67,14 +67,14 @@ fn lk1_neighbouring_shared_waiters_are_granted_in_one_batch() {
 }
 
 #[test]
-fn lk1_shared_holders_let_shared_newcomers_in() {
+fn lk1_shared_requests_join_shared_holders() {
     let mut w = World::new(5);
     for me in 0..4 {
         w.rank(me).shared(4);
         w.drive();
         assert_eq!(holders(&w, 4), (0..=me).collect::<Vec<_>>());
     }
-    // They leave in an order of their own, while others come.
+    // They leave in another order than they came, while others arrive.
     w.rank(0).unlock(4);
     w.rank(2).unlock(4);
     w.drive();
@@ -85,7 +85,7 @@ fn lk1_shared_holders_let_shared_newcomers_in() {
     w.finish();
 }
 
-/// Shared holders that leave in every order hand over to the exclusive waiter exactly once.
+/// Shared holders, leaving in any order, hand over to the exclusive waiter exactly once.
 #[test]
 fn lk1_the_last_reader_hands_over() {
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -115,9 +115,10 @@ fn lk1_the_last_reader_hands_over() {
 
 // ---- LK-2 ----
 
-/// Whoever hands over writes the waiter's word; neither lock nor unlock sends the target anything.
+/// The process that hands over writes the waiter's grant word. Neither lock nor unlock contacts the
+/// target.
 #[test]
-fn lk2_the_releaser_writes_the_grant_and_the_target_hears_nothing() {
+fn lk2_the_releaser_writes_the_grant_without_contacting_the_target() {
     let mut w = World::new(3);
     w.rank(0).exclusive(2);
     w.put(0, 2, 0, &[1]);
@@ -143,9 +144,9 @@ fn lk2_the_releaser_writes_the_grant_and_the_target_hears_nothing() {
     assert_eq!(w.net.calls[2].lock_words(), 0, "the target does nothing");
 }
 
-/// The grant names the request: a grant of an earlier one is not taken for it.
+/// A grant names its request, so an earlier grant is not mistaken for a new one.
 #[test]
-fn lk2_an_old_grant_does_not_let_a_new_request_in() {
+fn lk2_an_old_grant_does_not_grant_a_new_request() {
     let mut w = World::new(3);
     for _ in 0..5 {
         w.rank(0).exclusive(2);
@@ -169,7 +170,7 @@ fn lk2_an_old_grant_does_not_let_a_new_request_in() {
 
 // ---- LK-3 ----
 
-/// The target computes and calls nothing from beginning to end; the lock moves all the same.
+/// The lock moves while the target computes and makes no call at all.
 #[test]
 fn lk3_the_lock_moves_while_the_target_computes() {
     let mut w = World::new(5);
@@ -196,7 +197,7 @@ fn lk3_the_lock_moves_while_the_target_computes() {
     w.finish();
 }
 
-/// The releaser never waits: its successors compute, and its own request is complete.
+/// A releaser never waits, even if all its successors compute.
 #[test]
 fn lk3_release_is_wait_free() {
     use LockMode::{Exclusive, Shared};
@@ -230,7 +231,7 @@ fn lk3_release_is_wait_free() {
     }
 }
 
-/// The releaser lets the readers behind a reader in itself: that one may be computing.
+/// The releaser also grants the readers behind a reader, because that reader may be computing.
 #[test]
 fn lk3_the_releaser_grants_neighbouring_readers_itself() {
     let mut w = World::new(6);
@@ -255,8 +256,8 @@ fn lk3_the_releaser_grants_neighbouring_readers_itself() {
 
 // ---- LK-4 ----
 
-/// An uncontended exclusive lock is two atomics: the window's word and the target's; for a process
-/// that locks often, a word of its own and the target's.
+/// An uncontended exclusive lock takes two atomics: on the window's word and the target's; with a
+/// licence, on the process's own word and the target's.
 #[test]
 fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
     for (me, target) in [(0, 1), (1, 0), (2, 2), (0, 0), (1, 2)] {
@@ -268,8 +269,8 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
             w.rank(me).exclusive(target);
             w.drive();
             assert!(w.holds(me, target));
-            // The third one gets the licence, by one exchange on a word of the window and one on
-            // its own.
+            // The third lock acquires the licence, with one exchange on the window's word and one
+            // on its own.
             let more = if round == 2 { 2 } else { 0 };
             assert_eq!(
                 w.net.calls[me as usize].rmw() - before.rmw(),
@@ -298,14 +299,14 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
     }
 }
 
-/// lock_all costs the same in a window of any size, and the same again to give back.
+/// A lock_all and its release cost the same in a window of any size.
 #[test]
 fn lk4_lock_all_costs_the_same_at_any_size() {
     for ranks in [1, 2, 16, 256] {
         let mut w = World::new(ranks);
         let me = ranks - 1;
         w.rank(me).lock_all();
-        w.settle();
+        w.progress_all();
         assert!(w.window(me).holds_lock_all());
         assert_eq!(w.net.calls[me as usize].lock_words(), 1, "{ranks} processes");
         w.rank(me).unlock_all();
@@ -330,7 +331,7 @@ fn lk4_lock_all_is_shared() {
     w.finish();
 }
 
-/// lock_all and an exclusive lock exclude each other, both ways round.
+/// A lock_all and an exclusive lock exclude each other, in both orders.
 #[test]
 fn lk4_lock_all_excludes_exclusive_locks() {
     let mut w = World::new(3);
@@ -354,11 +355,11 @@ fn lk4_lock_all_excludes_exclusive_locks() {
 // ---- LK-5 ----
 
 #[test]
-fn lk5_acquisition_is_eager() {
+fn lk5_a_lock_is_requested_by_the_opening_call() {
     for mode in [LockMode::Shared, LockMode::Exclusive] {
         let mut w = World::new(2);
         w.rank(0).lock(mode, 1);
-        w.settle();
+        w.progress_all();
         assert!(w.holds(0, 1), "before any operation, and before the unlock");
         let put = w.put(0, 1, 0, &[1]);
         assert_eq!(w.posted(put), Some(w.now()), "the transfer overlaps what the epoch does next");
@@ -371,11 +372,11 @@ fn lk5_acquisition_is_eager() {
 
 // ---- LK-6 ----
 
-/// A lock whose licence is revoked before its first use registers without asking for another one.
-/// Else a process that is slower than the lock_alls that wait could lose one licence after the
-/// other, and never take its second lock while they wait for its first.
+/// A lock whose licence is revoked before its first use registers without asking for another
+/// licence. Otherwise a process slower than the waiting lock_alls could lose one licence after the
+/// other, and never get its second lock while they wait for its first.
 #[test]
-fn lk6_a_licence_that_is_revoked_before_its_use_is_not_asked_for_again() {
+fn lk6_a_licence_revoked_before_its_use_is_not_requested_again() {
     let (me, waits, held, wanted) = (1, 2, 0, 3);
     let pending = |c: &LockWrite| (c.by, c.word, c.value) == (me, LockWord::Licence, 4 << 32);
     let taken_off =
@@ -389,7 +390,7 @@ fn lk6_a_licence_that_is_revoked_before_its_use_is_not_asked_for_again() {
     w.drive();
     w.rank(waits).lock_all();
     w.rank(me).exclusive(wanted);
-    // On the stack of licences and linked to the next one, which is nobody; not in use yet.
+    // The licence is on the stack, linked to no other, and not in use yet.
     let linked = |c: &LockWrite| (c.by, c.word, c.value) == (me, LockWord::NextLicensed, 0);
     assert!(w.drive_until(|w| w.net.lock_writes.iter().any(linked)));
     w.freeze(me);
@@ -404,8 +405,7 @@ fn lk6_a_licence_that_is_revoked_before_its_use_is_not_asked_for_again() {
     w.finish();
 }
 
-/// A waiting lock_all holds nothing: whoever holds a lock gets further locks, shared and exclusive,
-/// past it.
+/// A waiting lock_all holds nothing, so a process that holds a lock gets further locks before it.
 #[test]
 fn lk6_a_holder_is_never_queued_behind_a_waiting_lock_all() {
     for first in [LockMode::Exclusive, LockMode::Shared] {
@@ -432,10 +432,9 @@ fn lk6_a_holder_is_never_queued_behind_a_waiting_lock_all() {
     }
 }
 
-/// Two holders that wait for each other's targets in turn, with a lock_all waiting between: no
-/// deadlock.
+/// One holder waits for the other's target while a lock_all waits: no deadlock.
 #[test]
-fn lk6_nested_locks_pass_waiting_lock_alls() {
+fn lk6_nested_locks_overtake_waiting_lock_alls() {
     let mut w = World::new(5);
     w.rank(0).exclusive(2);
     w.rank(1).exclusive(3);
@@ -456,7 +455,7 @@ fn lk6_nested_locks_pass_waiting_lock_alls() {
     w.finish();
 }
 
-/// Exclusive locks that overlap without end do not starve a lock_all: bounded bypass.
+/// Exclusive locks that overlap endlessly do not starve a lock_all: bounded bypass.
 #[test]
 fn lk6_exclusive_locks_do_not_starve_a_lock_all() {
     let mut w = World::new(5);
@@ -484,7 +483,7 @@ fn lk6_exclusive_locks_do_not_starve_a_lock_all() {
     panic!("the lock_all starves");
 }
 
-/// Lock_alls that overlap without end do not starve an exclusive lock.
+/// Lock_alls that overlap endlessly do not starve an exclusive lock.
 #[test]
 fn lk6_lock_alls_do_not_starve_an_exclusive_lock() {
     let mut w = World::new(5);
@@ -512,10 +511,10 @@ fn lk6_lock_alls_do_not_starve_an_exclusive_lock() {
     panic!("the exclusive lock starves");
 }
 
-/// Requests that have to let a lock_all pass leave in the order in which their epochs were opened
-/// [EP-10], shared ones too.
+/// Requests that let a lock_all pass leave in the order in which their epochs were opened [EP-10],
+/// shared ones too.
 #[test]
-fn lk6_requests_that_waited_for_a_lock_all_leave_in_order_of_opening() {
+fn lk6_requests_delayed_by_a_lock_all_leave_in_order_of_opening() {
     let mut w = World::new(6);
     w.rank(4).exclusive(4);
     w.drive();
@@ -541,8 +540,8 @@ fn lk6_requests_that_waited_for_a_lock_all_leave_in_order_of_opening() {
     w.finish();
 }
 
-/// Many lock_alls wait behind one exclusive lock and all are served; then the exclusive ones that
-/// came after them.
+/// All lock_alls that wait behind an exclusive lock are served, then the exclusive locks that came
+/// after them.
 #[test]
 fn lk6_waiting_lock_alls_and_later_exclusive_locks_all_end() {
     let mut w = World::new(8);

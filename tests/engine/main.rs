@@ -1,9 +1,8 @@
-//! The engine over an in-memory transport in virtual time: one named test, or more, per
+//! The engine over an in-memory transport in virtual time, with at least one named test per
 //! requirement.
 //!
-//! Besides what a test asserts, [`world::World`] checks every operation, signal, lock and
-//! completion against what the application has called; `World::finish` checks that nothing is left
-//! over.
+//! [`world::World`] also checks every operation, signal, lock and completion against the
+//! application's calls. `World::finish` checks that nothing is left.
 //!
 //! | requirement | where |
 //! |---|---|
@@ -12,12 +11,12 @@
 //! | MA-1 to MA-3, PR-3 | `matching` |
 //! | LK-1 to LK-6 | `locks`, and `tests/loom_lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
-//! | straight ways to the transport | `ways` |
+//! | direct routes to the transport | `routes` |
 //! | RQ-4, RQ-5, R-forms | `requests` |
-//! | notifications | `notify`, `tagged` |
-//! | wrong calls | `errors` |
+//! | notifications | `notify`, `tagged`, `tag_matching` |
+//! | calls that the standard forbids | `errors` |
 //! | "no resource" | `resources` |
-//! | what a wait says of itself [EP-10] | `waits` |
+//! | the log of a long wait [EP-10] | `waits` |
 //! | whole programs in every mix of blocking and nonblocking calls [EP-10] | `programs`, `random` |
 //! | the paper's VIII.A | `patterns` |
 //! | cost and memory | `cost` |
@@ -39,11 +38,11 @@ mod notify;
 mod patterns;
 mod program;
 mod programs;
-
 mod random;
 mod requests;
 mod resources;
+mod routes;
+mod tag_matching;
 mod tagged;
 mod waits;
-mod ways;
 mod world;

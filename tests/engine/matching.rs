@@ -1,12 +1,14 @@
-//! [MA-1] to [MA-3] and [PR-3]: who may access whom, and when a target learns that it is over.
+//! [MA-1] to [MA-3] and [PR-3]: when a process may access a peer, and when the peer learns that it
+//! is done.
 
 use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// The triple counts start and post epochs only: a lock's grant is never taken for an exposure's.
+/// The triple counts start and post epochs only: the grant of a lock is never taken for an
+/// exposure's.
 #[test]
-fn ma1_a_lock_is_no_exposure() {
+fn ma1_a_lock_is_not_mistaken_for_an_exposure() {
     let mut w = World::new(2);
     for _ in 0..3 {
         w.rank(0).exclusive(1);
@@ -27,7 +29,7 @@ fn ma1_a_lock_is_no_exposure() {
     assert_eq!(w.mem(1, 0, 1), [2]);
 }
 
-/// A grant persists for an origin that is epochs late, and costs one signal however late it is.
+/// Grants persist for an origin that is several epochs late, and cost one signal each.
 #[test]
 fn ma1_grants_persist_for_a_late_origin() {
     let flags = ReorderFlags { exposure_after_exposure: true, ..Default::default() };
@@ -52,7 +54,7 @@ fn ma1_grants_persist_for_a_late_origin() {
     assert_eq!(w.mem(1, 0, 5), [0, 1, 2, 3, 4]);
 }
 
-/// An access to several targets starts with each as soon as that one has granted.
+/// An access epoch starts with each target as soon as that target has granted.
 #[test]
 fn ma1_targets_grant_independently() {
     let mut w = World::new(3);
@@ -69,7 +71,7 @@ fn ma1_targets_grant_independently() {
     w.finish();
 }
 
-/// A process may be its own peer: `l == r`.
+/// A process may be its own peer.
 #[test]
 fn ma1_a_process_matches_with_itself() {
     let mut w = World::new(1);
@@ -85,7 +87,7 @@ fn ma1_a_process_matches_with_itself() {
     w.finish();
 }
 
-/// Accesses to one target finish out of order; their dones leave in order, as one rising word.
+/// Accesses to one target finish out of order. Their dones leave in order, as one rising word.
 #[test]
 fn ma2_dones_of_one_pair_leave_in_order() {
     let flags = ReorderFlags {
@@ -121,7 +123,7 @@ fn ma2_dones_of_one_pair_leave_in_order() {
     assert!(w.remote(slow).unwrap() < w.done_at(waits[0]));
 }
 
-/// `NOCHECK` promises a matching post; it is not believed.
+/// `NOCHECK` promises a matching post, but the engine waits for the grant anyway.
 #[test]
 fn ma3_nocheck_does_not_skip_the_grant() {
     let mut w = World::new(2);
@@ -135,7 +137,7 @@ fn ma3_nocheck_does_not_skip_the_grant() {
     w.finish();
 }
 
-/// A `NOCHECK` lock takes no place in a queue and releases nothing.
+/// A `NOCHECK` lock does not queue and releases nothing.
 #[test]
 fn ma3_a_nocheck_lock_touches_no_lock_word() {
     let mut w = World::new(3);
@@ -160,7 +162,7 @@ fn ma3_a_nocheck_lock_touches_no_lock_word() {
     assert!(w.done(unlock_all));
     assert_eq!(w.net.calls[0].lock_words(), 0);
     assert_eq!(words(&w), before);
-    // The lock of the other is as it was: still held, still handed over.
+    // The other process's lock is unaffected: it is still held and is handed over.
     w.rank(0).exclusive(2);
     w.drive();
     assert!(w.holds(1, 2) && !w.holds(0, 2));
@@ -171,7 +173,7 @@ fn ma3_a_nocheck_lock_touches_no_lock_word() {
     w.finish();
 }
 
-/// Each target is told as soon as its own last transfer has finished.
+/// Each target gets its done as soon as its own last transfer has finished,
 #[test]
 fn pr3_targets_of_one_epoch_complete_at_different_times() {
     let mut w = World::new(4);
@@ -195,7 +197,7 @@ fn pr3_targets_of_one_epoch_complete_at_different_times() {
     assert!(w.done_at(complete) >= 1000);
 }
 
-/// ... and not before the epoch is closed.
+/// but not before the epoch is closed.
 #[test]
 fn pr3_no_done_before_the_epoch_is_closed() {
     let mut w = World::new(2);

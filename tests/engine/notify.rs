@@ -1,13 +1,13 @@
-//! Notifications: counters rise behind the data, in every kind of epoch, and waits for them end
-//! when they have.
+//! Notifications: counters rise after the data, in every kind of epoch, and complete the waits for
+//! them.
 
 use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// The notification is fast, the put before it slow: the count waits for the data.
+/// The notification is fast and the put before it slow. The counter rises after the data.
 #[test]
-fn a_notification_comes_behind_its_data() {
+fn a_notification_arrives_after_its_data() {
     let mut w = World::new(2);
     w.net.script_latencies(0, 1, &[500, 10]);
     w.rank(0).shared(1);
@@ -22,9 +22,9 @@ fn a_notification_comes_behind_its_data() {
     w.finish();
 }
 
-/// A get has read the target's memory when the target is told.
+/// A get has read the target's memory when the counter rises.
 #[test]
-fn a_notification_comes_behind_a_get() {
+fn a_notification_arrives_after_a_get() {
     let mut w = World::new(2);
     w.net.script_latencies(0, 1, &[300, 1]);
     w.rank(0).shared(1);
@@ -38,7 +38,7 @@ fn a_notification_comes_behind_a_get() {
     w.finish();
 }
 
-/// Deferred epochs keep their notifications, and give them after activation, in order.
+/// Deferred epochs record notifications, and send them after activation, in order.
 #[test]
 fn deferred_epochs_notify_after_they_are_activated() {
     let mut w = World::new(2);
@@ -59,9 +59,9 @@ fn deferred_epochs_notify_after_they_are_activated() {
     w.finish();
 }
 
-/// Each kind of epoch can notify, also a process itself.
+/// Each kind of epoch can notify, also the process itself.
 #[test]
-fn every_kind_of_epoch_notifies() {
+fn every_kind_of_epoch_can_notify() {
     let mut w = World::new(2);
     for me in 0..2 {
         w.rank(me).fence();
@@ -110,8 +110,8 @@ fn closing_waits_for_notifications() {
     w.finish();
 }
 
-/// A reset gives what had come and moves the base: what comes later counts from 0, and nothing is
-/// lost between two resets.
+/// A reset returns the value and restarts the counter at 0. No notification between two resets is
+/// lost.
 #[test]
 fn a_reset_loses_nothing() {
     let mut w = World::new(3);
@@ -135,9 +135,9 @@ fn a_reset_loses_nothing() {
     w.finish();
 }
 
-/// The first counter of a range that has come to something is named, with its value.
+/// A wait for several counters returns the first that has reached the value.
 #[test]
-fn waiting_for_some_names_the_counter() {
+fn a_wait_for_several_counters_returns_the_one_reached() {
     let mut w = World::new(2);
     w.net.script_latencies(0, 1, &[20, 10]);
     w.rank(0).shared(1);
@@ -162,7 +162,7 @@ fn waiting_for_some_names_the_counter() {
     w.finish();
 }
 
-/// A wait that is withdrawn is never reported, and leaves the others.
+/// A withdrawn wait is never reported, and other waits are unaffected.
 #[test]
 fn a_wait_can_be_withdrawn() {
     let mut w = World::new(2);
@@ -191,9 +191,9 @@ fn a_wait_can_be_withdrawn() {
     w.finish();
 }
 
-/// A wait that is pending keeps the window awake, and says which counters it needs.
+/// A pending wait keeps the window from being quiet.
 #[test]
-fn a_pending_wait_is_known() {
+fn a_pending_wait_keeps_the_window_from_being_quiet() {
     let mut w = World::new(2);
     let wait = w.rank(1).await_counters(2, 3, 2);
     assert!(!w.window(1).is_quiet());

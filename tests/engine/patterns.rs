@@ -1,6 +1,6 @@
-//! The ten patterns of the paper's section VIII.A in virtual time: a 1 MB transfer takes 340, the
-//! late process comes at 1000. Each is run as the paper runs it, blocking against nonblocking, or
-//! with its flag off and on.
+//! The ten patterns of the paper's section VIII.A in virtual time. A 1 MB transfer takes 340, and a
+//! late process is 1000 late. As in the paper, each runs blocking and nonblocking, or with its flag
+//! off and on.
 
 use mpix_rma::engine::*;
 
@@ -8,7 +8,7 @@ use crate::world::*;
 
 const TRANSFER: Time = 340;
 const DELAY: Time = 1000;
-/// For the signals of a pattern, a few ticks each.
+/// Allowance for the signals of a pattern.
 const SLACK: Time = 20;
 
 fn world(ranks: u32, flags: ReorderFlags) -> World {
@@ -32,7 +32,7 @@ fn put(w: &mut World, origin: Rank, target: Rank) {
     w.put(origin, target, 0, &[origin as u8 + 1]);
 }
 
-/// The whole access epoch, closed without waiting.
+/// An access epoch, closed without waiting.
 fn access(w: &mut World, origin: Rank, target: Rank) -> Req {
     w.rank(origin).start(&[target]);
     put(w, origin, target);
@@ -73,7 +73,7 @@ fn late_post() {
     }
 }
 
-/// The target waits for the transfer alone, or for the origin's work.
+/// The target waits for the transfer only, or for the origin's work too.
 #[test]
 fn late_complete() {
     for blocking in [false, true] {
@@ -91,7 +91,7 @@ fn late_complete() {
     }
 }
 
-/// The fence itself takes the transfer; its caller is free from the beginning.
+/// The fence takes as long as the transfer, but its caller continues at once.
 #[test]
 fn early_fence() {
     let mut w = world(2, ReorderFlags::default());
@@ -106,7 +106,7 @@ fn early_fence() {
     takes(&w, target, begin + TRANSFER);
 }
 
-/// An origin that is late inside its epoch delays the target, one that closes it at once does not.
+/// An origin that works inside its epoch delays the target; one that closes it first does not.
 #[test]
 fn wait_at_fence() {
     for blocking in [false, true] {
@@ -125,7 +125,7 @@ fn wait_at_fence() {
     }
 }
 
-/// The second requester waits for the first one's transfer, or for its work too.
+/// The second requester waits for the first one's transfer only, or for its work too.
 #[test]
 fn late_unlock() {
     for blocking in [false, true] {
@@ -176,7 +176,7 @@ fn a_a_a_r_with_locks() {
     }
 }
 
-/// P2 is a target for the late P0, then an origin for P1.
+/// P2 is a target of the late P0, then an origin for P1.
 #[test]
 fn a_a_e_r() {
     for on in [false, true] {
@@ -210,7 +210,7 @@ fn e_a_e_r() {
     }
 }
 
-/// P2 is an origin for the late P0, then a target for P1.
+/// P2 is an origin for the late P0, then a target of P1.
 #[test]
 fn e_a_a_r() {
     for on in [false, true] {

@@ -1,24 +1,23 @@
-//! Programs: a list of calls per process, blocking and nonblocking mixed, run side by side in a
-//! [`World`].
+//! Programs: lists of blocking and nonblocking calls per process, run side by side in a [`World`].
 
 use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// How a call that may be blocking is made.
+/// Whether a call blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// The next call of this process comes after completion.
+    /// The process's next call follows completion.
     Blocking,
     Nonblocking,
 }
 
-/// One call of one process. Cells are 64 bits wide, displacements in bytes.
+/// One call of a process. Cells have 64 bits, displacements are in bytes.
 #[derive(Clone, Debug)]
 pub enum Step {
     Post(Vec<Rank>),
     Start(Vec<Rank>),
-    /// Blocking: returns when the lock is held, as where it may protect loads and stores [EP-1].
+    /// Blocking: returns when the lock is held, as if it protected loads and stores [EP-1].
     Lock(LockMode, Rank, How),
     LockAll(How),
     Put {
@@ -26,7 +25,7 @@ pub enum Step {
         disp: usize,
         value: u64,
     },
-    /// R-form, and a wait for its request.
+    /// R-form, followed by a wait for its request.
     RequestPut {
         target: Rank,
         disp: usize,
@@ -47,12 +46,12 @@ pub enum Step {
         disp: usize,
         expect: u64,
     },
-    /// Reads a cell ...
+    /// Reads a cell.
     Read {
         target: Rank,
         disp: usize,
     },
-    /// ... and writes what was read, plus one. A blocking flush stands between.
+    /// Writes the value read, plus one. A blocking flush must precede it.
     WriteBackPlusOne {
         target: Rank,
         disp: usize,
@@ -85,11 +84,11 @@ struct Process {
     gets: Vec<(Buf, u64)>,
 }
 
-/// A program in the middle of its run.
+/// A running program.
 pub struct Run<'p> {
     steps: &'p [Vec<Step>],
     processes: Vec<Process>,
-    /// All requests, in the order of the calls of each process.
+    /// All requests, in the call order of each process.
     pub requests: Vec<Req>,
 }
 
@@ -104,7 +103,7 @@ impl<'p> Run<'p> {
         process.waits.is_none() && process.next == self.steps[me as usize].len()
     }
 
-    /// Runs the process up to its next call, that call included; false if it waits or has ended.
+    /// Runs the process up to and including its next call. False if it waits or has ended.
     pub fn advance(&mut self, w: &mut World, me: Rank) -> bool {
         if let Some(waits) = self.processes[me as usize].waits {
             let over = match waits {
@@ -198,7 +197,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Runs to the end in rounds, each process as far as it gets. Panics if nobody can go on.
+    /// Runs to the end in rounds, each process as far as possible. Panics on a deadlock.
     pub fn run_in_rounds(&mut self, w: &mut World) {
         loop {
             let mut moved = false;
@@ -231,7 +230,7 @@ impl<'p> Run<'p> {
             if rng.bool() {
                 w.shuffle(rng);
             }
-            // A process may compute while the others go on.
+            // A process may compute while the others continue.
             if rng.u8(0..4) > 0
                 && !w.step()
                 && !moved
@@ -266,7 +265,7 @@ impl<'p> Run<'p> {
     }
 }
 
-/// Runs a program of named calls and gives its requests.
+/// Runs a program and returns its requests.
 pub fn run(w: &mut World, steps: &[Vec<Step>]) -> Vec<Req> {
     let mut run = Run::new(steps);
     run.run_in_rounds(w);

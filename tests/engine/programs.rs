@@ -1,5 +1,4 @@
-//! Whole programs that the standard allows, in blocking form, in nonblocking form, and mixed [EP-7,
-//! EP-10, EP-11].
+//! Whole legal programs in blocking, nonblocking and mixed form [EP-7, EP-10, EP-11].
 
 use mpix_rma::engine::*;
 
@@ -10,7 +9,7 @@ use crate::world::*;
 const NONE: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 const MODES: [Mode; 3] = [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending];
 
-/// `post; start; put; complete; wait` on every process at once.
+/// `post; start; put; complete; wait` in every process at once.
 fn symmetric(me: Rank, ranks: u32, round: u64, how: [How; 2]) -> Vec<Step> {
     let others: Vec<Rank> = (0..ranks).filter(|r| *r != me).collect();
     let mut steps = vec![Step::Post(others.clone()), Step::Start(others.clone())];
@@ -88,7 +87,7 @@ fn the_symmetric_program_ends_behind_a_pending_fence() {
 }
 
 #[test]
-fn the_symmetric_program_ends_when_each_process_calls_differently() {
+fn the_symmetric_program_ends_with_different_calls_in_each_process() {
     for ranks in 2..=8 {
         for mixture in 0..16u32 {
             let how = |bit: u32| if mixture >> (bit % 4) & 1 == 1 { Blocking } else { Nonblocking };
@@ -146,7 +145,7 @@ fn a_fence_may_be_followed_by_any_epoch() {
     }
 }
 
-/// An exposure that stays open while its process works as an origin, by starts and by locks [EP-7].
+/// An exposure stays open while its process is an origin, by starts and by locks [EP-7].
 #[test]
 fn an_exposure_overlaps_other_epochs_of_its_process() {
     for how in [Blocking, Nonblocking] {
@@ -162,7 +161,8 @@ fn an_exposure_overlaps_other_epochs_of_its_process() {
                 Step::Wait(how),
             ],
             vec![
-                // Comes only when process 2 has been accessed: it holds nobody up.
+                // Process 1 starts here only after process 2 was accessed, and delays no other
+                // process.
                 Step::Start(vec![2]),
                 Step::Put { target: 2, disp: 16, value: 3 },
                 Step::Complete(Blocking),
@@ -178,10 +178,10 @@ fn an_exposure_overlaps_other_epochs_of_its_process() {
     }
 }
 
-/// Several locks at once, taken in a common order, opened and closed in every nesting. (In
-/// nonblocking form each process here enters all queues before another one runs: in general, locks
-/// that are granted independently [EP-7] need a blocking lock or a flush between them before a
-/// process may wait for anything while it holds them.)
+/// Several locks at once, taken in a common order, opened and closed in every nesting. In
+/// nonblocking form each process here enters all queues before another process runs. In general,
+/// locks that are granted independently [EP-7] need a blocking lock or a flush between them before
+/// a process may wait while it holds them.
 #[test]
 fn locks_of_several_targets_nest_and_cross() {
     for how in [Blocking, Nonblocking] {
@@ -217,8 +217,8 @@ fn locks_of_several_targets_nest_and_cross() {
     }
 }
 
-/// Exclusive locks, shared locks and lock_alls of many processes at once: every one ends, and
-/// counts right.
+/// Exclusive locks, shared locks and lock_alls of many processes at once all end, and count
+/// correctly.
 #[test]
 fn locks_of_all_kinds_contend() {
     for ranks in [2, 3, 5, 8] {

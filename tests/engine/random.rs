@@ -1,11 +1,11 @@
-//! Small random programs, run in random order over a disorderly network, against a reference.
+//! Small random programs, run in random order over a network with injected faults, and checked
+//! against a reference.
 //!
 //! A program is a list of transactions (fences, accesses, locks of every kind). Each process
-//! performs its part of each transaction in that one order, so that a program in blocking form
-//! under the strongest synchronisation ends; so must every mix of blocking and nonblocking calls
-//! [EP-10]. Every cell has one writer, or is added to, or is written under an exclusive lock; so
-//! the memory at the end is known. Most programs run with the reorder flags off [EP-10], some with
-//! some of them on.
+//! performs its part of each transaction in that order. So a program in blocking form under the
+//! strongest synchronization ends, and every mix of blocking and nonblocking calls must end too
+//! [EP-10]. Every cell has one writer, is only added to, or is written under an exclusive lock, so
+//! the final memory is known. Most programs run with the reorder flags off [EP-10].
 //!
 //! To replay one program: `MPIX_WORLD_SEED=<seed> cargo test --test engine random -- --nocapture`.
 //! To run more of them: `MPIX_WORLD_PROGRAMS=<number>`.
@@ -15,16 +15,16 @@ use mpix_rma::engine::*;
 use crate::program::{How, Run, Step};
 use crate::world::*;
 
-/// Run by default, from seed 1 on.
+/// Number of programs by default, starting with seed 1.
 const PROGRAMS: u64 = 5000;
 
-/// Cells, in bytes from the base of each window.
+/// Cells, as displacements in each window.
 const CONSTANTS: usize = 0;
 const COUNTERS: usize = 64;
 const INCREMENTS: usize = 128;
-/// One per origin: written by each epoch of that origin, the last value stays.
+/// One cell per origin, written by each of its epochs. The last value remains.
 const LAST: usize = 192;
-/// Each put has one of its own from here on.
+/// From here on each put has a cell of its own.
 const OWN: usize = 256;
 
 const SHARED_CELLS: usize = 4;
@@ -34,11 +34,11 @@ struct Generator {
     rng: fastrand::Rng,
     ranks: u32,
     steps: Vec<Vec<Step>>,
-    /// Memory at the end.
+    /// Expected memory at the end.
     expected: Vec<Vec<u64>>,
     own_cells: Vec<usize>,
     values: u64,
-    /// Exposures whose wait is still to be written down.
+    /// Exposures whose wait is still to be generated.
     open_exposures: Vec<bool>,
     /// Share of blocking calls, in eighths.
     blocking: u8,
@@ -96,7 +96,7 @@ impl Generator {
         if self.rng.bool() { LockMode::Shared } else { LockMode::Exclusive }
     }
 
-    /// Processes, at least one, in random order.
+    /// At least one process, in random order.
     fn any_group(&mut self) -> Vec<Rank> {
         let mut all: Vec<Rank> = (0..self.ranks).collect();
         self.rng.shuffle(&mut all);
@@ -108,7 +108,7 @@ impl Generator {
         self.steps[me as usize].push(step);
     }
 
-    /// A `wait` that was put off is due, before a call with which it may not overlap.
+    /// Generates the wait of an open exposure, before a call that it must not overlap.
     fn end_exposure(&mut self, me: Rank) {
         if std::mem::take(&mut self.open_exposures[me as usize]) {
             let wait = if self.one_in(4) { Step::TestLoop } else { Step::Wait(self.how()) };
@@ -122,10 +122,10 @@ impl Generator {
         }
     }
 
-    /// Some operations of `me` to `target`; `flushes` in a passive epoch.
+    /// Some operations of `me` to `target`; `flushes` in a passive-target epoch.
     fn operations(&mut self, me: Rank, target: Rank, flushes: bool) {
-        // With a flag on, epochs may take effect in another order: then cells are disjoint, as the
-        // flags demand.
+        // Under a reorder flag epochs may take effect in another order, so their cells must be
+        // disjoint.
         if self.flags == ReorderFlags::default() && self.one_in(2) {
             self.values += 1;
             let (disp, value) = (LAST + 8 * me as usize, self.values);
@@ -146,7 +146,7 @@ impl Generator {
                     } else {
                         Step::Put { target, disp, value }
                     };
-                    // An R-form is for passive epochs only; its wait needs the grant.
+                    // R-forms are for passive-target epochs only. The wait for one needs the grant.
                     let put = if flushes { put } else { Step::Put { target, disp, value } };
                     self.push(me, put);
                 }
@@ -206,7 +206,7 @@ impl Generator {
         }
     }
 
-    /// Every origin accesses every target; one process may be both.
+    /// Every origin accesses every target. A process may be both.
     fn accesses(&mut self) {
         let (origins, targets) = (self.any_group(), self.any_group());
         for &me in &targets {
@@ -225,23 +225,23 @@ impl Generator {
         targets.iter().for_each(|&me| self.maybe_end_exposure(me));
     }
 
-    /// One process locks one or more targets, in a common order.
+    /// A process locks one or more targets, in a common order.
     fn locks(&mut self) {
         let me = self.any_rank();
         let mut targets = self.any_group();
-        // A lock that overtakes an earlier epoch may be held while the next one has to wait for
-        // that epoch: with a flag on, hold-and-wait is the program's own affair (EP-10 speaks of
-        // the flags off).
+        // A lock that overtakes an earlier epoch may be held while the next one waits for that
+        // epoch. Under a reorder flag the program itself must avoid hold-and-wait, because EP-10
+        // covers programs without flags only.
         targets.truncate(if self.flags == ReorderFlags::default() { 2 } else { 1 });
         targets.sort();
-        // The own window is not locked while it is exposed.
+        // A process must not lock its own window while it is exposed.
         if targets.contains(&me) {
             self.end_exposure(me);
         }
         for (i, &target) in targets.iter().enumerate() {
-            // Locks of different targets are granted independently [EP-7], so a common order of the
-            // calls alone is no protection against hold-and-wait: who blocks between lock and
-            // unlock must hold the earlier ones.
+            // Locks of different targets are granted independently [EP-7], so a common order of
+            // calls does not prevent hold-and-wait. A process that blocks between lock and unlock
+            // must hold the earlier locks.
             let how = if i + 1 < targets.len() { How::Blocking } else { self.how() };
             let mode = self.any_mode();
             self.push(me, Step::Lock(mode, target, how));
@@ -269,7 +269,7 @@ impl Generator {
         self.push(me, Step::UnlockAll(how));
     }
 
-    /// Read, add one, write back, by several processes under an exclusive lock.
+    /// Read, increment, write back, by several processes under an exclusive lock.
     fn increments(&mut self) {
         let (target, cell) = (self.any_rank(), self.rng.usize(0..SHARED_CELLS));
         let disp = INCREMENTS + 8 * cell;
@@ -288,7 +288,7 @@ impl Generator {
     }
 }
 
-/// Prints how to run a failing program again.
+/// Prints how to replay a failing program.
 struct Replay(u64);
 
 impl Drop for Replay {
@@ -328,7 +328,7 @@ fn run_program(seed: u64, print: bool) {
             w.net.link(rank, to, Link { credits, ..Link::with_mode(mode) });
         }
     }
-    w.net.chaos = Some(Chaos {
+    w.net.faults = Some(FaultInjection {
         rng: g.rng.fork(),
         latency_max: [0, 10, 200][g.rng.usize(0..3)],
         refuse_one_in: [0, 3, 10][g.rng.usize(0..3)],
@@ -360,9 +360,9 @@ fn random_programs_end_with_the_reference_memory() {
     }
 }
 
-/// The same seed gives the same run, to the tick.
+/// Equal seeds give equal runs.
 #[test]
-fn a_random_program_runs_twice_alike() {
+fn equal_seeds_give_equal_runs() {
     for seed in [7, 77, 777] {
         let trace = || {
             let mut g = Generator::new(seed);
@@ -376,7 +376,8 @@ fn a_random_program_runs_twice_alike() {
                         .copy_from_slice(&constant(rank, cell).to_le_bytes());
                 }
             }
-            w.net.chaos = Some(Chaos { rng: g.rng.fork(), latency_max: 50, refuse_one_in: 5 });
+            w.net.faults =
+                Some(FaultInjection { rng: g.rng.fork(), latency_max: 50, refuse_one_in: 5 });
             Run::new(&g.steps).run_at_random(&mut w, &mut g.rng);
             (w.now(), w.net.signals.clone(), w.net.calls.clone())
         };

@@ -1,4 +1,4 @@
-//! Requests, R-forms, `test` [RQ-4], and the questions about a window.
+//! Requests, R-forms, `test` [RQ-4], and queries of a window.
 
 use mpix_rma::engine::*;
 
@@ -23,9 +23,9 @@ fn rq4_test_leaves_the_exposure_open_until_it_is_over() {
     w.finish();
 }
 
-/// Test speaks of the exposure not yet closed by `iwait`, and of no earlier one.
+/// Test applies to the exposure that is open, and not to one closed by `iwait`.
 #[test]
-fn rq4_test_speaks_of_the_exposure_that_is_open() {
+fn rq4_test_applies_to_the_open_exposure() {
     let mut w = World::new(2);
     w.rank(1).post(&[0]);
     let first = w.rank(1).wait();
@@ -53,7 +53,7 @@ fn rq4_test_of_a_deferred_exposure_gives_false() {
     w.rank(1).start(&[2]);
     w.put(1, 2, 0, &[1]);
     w.rank(1).complete();
-    // No origin at all: nothing but the deferral can make it wait.
+    // Without origins, only the deferral can make it wait.
     w.rank(1).post(&[]);
     w.drive();
     assert!(!w.rank(1).test() && w.window(1).has_open_epoch());
@@ -64,7 +64,7 @@ fn rq4_test_of_a_deferred_exposure_gives_false() {
     w.finish();
 }
 
-/// Test makes progress by itself: a loop of nothing but `test` ends.
+/// Test makes progress, so a loop of tests ends.
 #[test]
 fn rq4_test_makes_progress() {
     let mut w = World::with_mode(2, Mode::Immediate);
@@ -101,10 +101,10 @@ fn r_forms_complete_locally_or_with_their_result() {
 }
 
 #[test]
-fn r_forms_are_born_complete_where_the_transport_is_immediate() {
+fn r_forms_complete_at_once_on_an_immediate_transport() {
     let mut w = World::with_mode(2, Mode::Immediate);
     w.rank(0).shared(1);
-    w.settle();
+    w.progress_all();
     let op = w.put_op(1, 0, &[7]);
     let (_, req) = w.issue_request(0, op);
     let (op, buf) = w.get_op(1, 0, 1);
@@ -135,9 +135,9 @@ fn r_forms_of_recorded_operations_wait_for_the_lock() {
     assert!(reqs.iter().all(|r| w.done_at(*r) <= w.done_at(unlock)));
 }
 
-/// Every kind of operation, contiguous, with its result.
+/// Every kind of contiguous operation returns the right result.
 #[test]
-fn operations_of_every_kind_reach_the_transport_as_they_were_given() {
+fn operations_of_every_kind_return_the_right_results() {
     for mode in [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending] {
         for recorded in [false, true] {
             let mut w = World::with_mode(3, mode);
@@ -145,7 +145,7 @@ fn operations_of_every_kind_reach_the_transport_as_they_were_given() {
                 w.rank(2).exclusive(1);
             }
             w.rank(0).exclusive(1);
-            w.settle();
+            w.progress_all();
             w.add(0, 1, 0, 40);
             let (_, before) = w.fetch_add(0, 1, 0, 2);
             let (_, failed) = w.compare_and_swap(0, 1, 0, 41, 1);
@@ -171,7 +171,7 @@ fn operations_of_every_kind_reach_the_transport_as_they_were_given() {
 
 // ---- bookkeeping ----
 
-/// Requests are counted while they live, reported once, and their slots are used again.
+/// Live requests are counted, each is reported once, and slots are reused.
 #[test]
 fn requests_are_counted_and_their_slots_reused() {
     let mut w = World::new(2);
@@ -199,7 +199,7 @@ fn requests_are_counted_and_their_slots_reused() {
 }
 
 #[test]
-fn rq5_open_epochs_are_told_apart_from_closed_ones() {
+fn rq5_open_epochs_are_distinguished_from_closed_ones() {
     let mut w = World::new(2);
     assert!(!w.window(0).has_open_epoch() && w.window(0).is_quiet());
     w.rank(0).post(&[1]);
@@ -225,13 +225,13 @@ fn rq5_open_epochs_are_told_apart_from_closed_ones() {
     w.finish();
 }
 
-/// An open epoch with nothing outstanding lets a window be quiet.
+/// A window is quiet if its open epochs have no outstanding operation.
 #[test]
 fn an_open_epoch_with_nothing_outstanding_is_quiet() {
     let mut w = World::new(2);
     w.rank(0).exclusive(1);
     w.put(0, 1, 0, &[1]);
-    w.settle();
+    w.progress_all();
     assert!(!w.window(0).is_quiet(), "an operation is in flight");
     w.drive();
     assert!(w.window(0).is_quiet());

@@ -1,19 +1,19 @@
-//! "No resource now" is a normal answer, driven again by progress: operations keep their order,
-//! signals their latest value.
+//! "No resource now" is a normal answer. The engine retries operations in order, and signals with
+//! their latest value.
 
 use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// Refused operations leave in the order of the calls, later ones behind them: accumulates stay in
+/// Refused operations are posted in call order, with later ones behind them, so accumulates stay in
 /// order.
 #[test]
-fn refused_operations_are_driven_again_in_order() {
+fn refused_operations_are_retried_in_order() {
     for mode in [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending] {
         for refusals in [1, 2, 7] {
             let mut w = World::with_mode(2, mode);
             w.rank(0).exclusive(1);
-            w.settle();
+            w.progress_all();
             w.net.refuse_ops(0, 1, refusals);
             for value in 1..=20 {
                 w.replace(0, 1, 0, value);
@@ -29,9 +29,9 @@ fn refused_operations_are_driven_again_in_order() {
     }
 }
 
-/// Refused at the replay of a recorded epoch, for each kind of epoch.
+/// Operations refused during the replay of a recorded epoch are retried, for each kind of epoch.
 #[test]
-fn refused_operations_of_recorded_epochs_are_driven_again() {
+fn refused_operations_of_recorded_epochs_are_retried() {
     let mut w = World::new(3);
     w.net.refuse_ops(0, 1, 9);
     w.net.refuse_ops(0, 2, 4);
@@ -64,12 +64,12 @@ fn refused_operations_of_recorded_epochs_are_driven_again() {
     );
 }
 
-/// One refused target does not hold up another.
+/// A refused target does not delay another.
 #[test]
-fn a_refused_target_does_not_hold_up_another() {
+fn a_refused_target_does_not_delay_another() {
     let mut w = World::new(3);
     w.rank(0).lock_all();
-    w.settle();
+    w.progress_all();
     w.net.refuse_ops(0, 1, 50);
     w.put(0, 1, 0, &[1]);
     let put = w.put(0, 2, 0, &[1]);
@@ -81,7 +81,7 @@ fn a_refused_target_does_not_hold_up_another() {
     w.finish();
 }
 
-/// A link with one credit: one operation in flight at a time, all of them in the end.
+/// Over a link with one credit, one operation at a time is in flight.
 #[test]
 fn operations_wait_for_credits() {
     let mut w = World::new(2);
@@ -99,12 +99,12 @@ fn operations_wait_for_credits() {
     assert_eq!(w.mem(1, 0, 10), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
-/// R-forms and flushes of refused operations wait for them.
+/// R-forms and flushes wait for refused operations.
 #[test]
 fn requests_of_refused_operations_wait() {
     let mut w = World::with_mode(2, Mode::Immediate);
     w.rank(0).shared(1);
-    w.settle();
+    w.progress_all();
     w.net.refuse_ops(0, 1, 3);
     let op = w.put_op(1, 0, &[1]);
     let (id, req) = w.issue_request(0, op);
@@ -114,10 +114,9 @@ fn requests_of_refused_operations_wait() {
     w.finish();
 }
 
-/// A grant, a done, a barrier hop that the transport refuses is sent later; the rest of the program
-/// waits for it.
+/// A grant, done or barrier hop that was refused is sent later, and the program waits for it.
 #[test]
-fn refused_signals_are_driven_again() {
+fn refused_signals_are_retried() {
     for word in [Word::Grant, Word::Done, Word::Fence] {
         for refusals in [1, 2, 11] {
             let mut w = World::new(3);
@@ -146,11 +145,11 @@ fn refused_signals_are_driven_again() {
     }
 }
 
-/// An epoch is complete when its notifications have been sent, not before (the paper's section VI,
-/// "internal lifetime"): who has seen the request complete may compute for as long as it likes
-/// without delaying the target.
+/// An access epoch is complete only when its dones have been sent (the paper's section VI,
+/// "internal lifetime"). So a process that has seen the request complete may compute for any time
+/// without delaying its target.
 #[test]
-fn an_access_is_not_complete_before_its_done_has_left() {
+fn an_access_is_not_complete_before_its_done_is_sent() {
     let mut w = World::with_mode(2, Mode::Immediate);
     w.rank(1).post(&[0]);
     let wait = w.rank(1).wait();
@@ -167,7 +166,7 @@ fn an_access_is_not_complete_before_its_done_has_left() {
     w.finish();
 }
 
-/// Words only rise: several grants or dones refused in a row may go as the last of them.
+/// Words only rise, so several refused grants or dones may be sent as the last value.
 #[test]
 fn refused_words_may_merge() {
     let flags = ReorderFlags {
@@ -192,10 +191,9 @@ fn refused_words_may_merge() {
     assert_eq!(w.signals(Word::Done).last().map(|s| s.value), Some(5));
 }
 
-/// A refused value that a later one has overtaken is not sent again: a word only rises, and a
-/// message costs.
+/// A refused value is not sent if a later value of the word was sent.
 #[test]
-fn an_overtaken_word_is_not_sent_twice() {
+fn a_superseded_value_is_not_sent() {
     let flags = ReorderFlags { exposure_after_exposure: true, ..Default::default() };
     let mut w = World::with_flags(2, flags);
     w.net.refuse_signals(1, 0, Word::Grant, 1);
@@ -213,9 +211,9 @@ fn an_overtaken_word_is_not_sent_twice() {
     w.finish();
 }
 
-/// A window with a refused signal is not quiet: somebody still waits for it.
+/// A window with a refused signal is not quiet, because a peer waits for it.
 #[test]
-fn a_refused_signal_keeps_the_window_unquiet() {
+fn a_refused_signal_keeps_the_window_from_being_quiet() {
     let mut w = World::new(2);
     w.net.refuse_signals(1, 0, Word::Grant, 5);
     w.rank(1).post(&[0]);

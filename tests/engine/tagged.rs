@@ -1,5 +1,5 @@
-//! Tagged notifications: they come behind their data in every kind of epoch, and meet what expects
-//! them. The matching itself is tested beside its code, against a search in lists.
+//! Tagged notifications arrive after their data in every kind of epoch, and are matched with
+//! expectations. `tag_matching` tests the matching itself.
 
 use mpix_rma::engine::*;
 
@@ -19,20 +19,23 @@ fn expect(w: &mut World, me: Rank, wanted: Wanted, expected: u64) -> Expectation
     })
 }
 
-fn standing(w: &mut World, me: Rank, id: ExpectationId) -> Standing {
-    w.raw(me, |window, _| window.standing(id))
+fn standing(w: &mut World, me: Rank, id: ExpectationId) -> ExpectationState {
+    w.raw(me, |window, _| window.expectation_state(id))
 }
 
-/// Ends an expectation that was met, and gives the last that it took.
+/// Ends a met expectation and returns its last notification.
 fn met(w: &mut World, me: Rank, id: ExpectationId) -> Arrival {
-    let Standing::Met(arrival) = standing(w, me, id) else { panic!("{:?}", standing(w, me, id)) };
+    let ExpectationState::Met(arrival) = standing(w, me, id) else {
+        panic!("{:?}", standing(w, me, id))
+    };
     w.raw(me, |window, _| window.abandon(id));
     arrival
 }
 
-/// The notification is fast, the put before it slow: who expects it sees the data.
+/// The notification is fast and the put before it slow. The expectation is met after the data
+/// arrived.
 #[test]
-fn a_tagged_notification_comes_behind_its_data() {
+fn a_tagged_notification_arrives_after_its_data() {
     let mut w = World::new(2);
     w.net.script_latencies(0, 1, &[500, 10]);
     let id = expect(&mut w, 1, from(0, 9), 1);
@@ -41,7 +44,7 @@ fn a_tagged_notification_comes_behind_its_data() {
     w.notify_tagged(0, 1, 9);
     w.run_to(499);
     assert!(w.remote(put).is_none());
-    assert_eq!(standing(&mut w, 1, id), Standing::Waiting(1));
+    assert_eq!(standing(&mut w, 1, id), ExpectationState::Waiting(1));
     assert!(!w.window(1).is_quiet(), "an expectation keeps its window awake");
     w.run_to(501);
     assert_eq!(met(&mut w, 1, id), Arrival { source: 0, tag: 9 });
@@ -50,9 +53,9 @@ fn a_tagged_notification_comes_behind_its_data() {
     w.finish();
 }
 
-/// A get has read the target's memory when the target is told.
+/// A get has read the target's memory when its notification arrives.
 #[test]
-fn a_tagged_notification_comes_behind_a_get() {
+fn a_tagged_notification_arrives_after_a_get() {
     let mut w = World::new(2);
     w.net.script_latencies(0, 1, &[300, 1]);
     let id = expect(&mut w, 1, ANY, 1);
@@ -61,17 +64,17 @@ fn a_tagged_notification_comes_behind_a_get() {
     w.notify_tagged(0, 1, 0);
     w.run_to(100);
     assert!(w.remote(get).is_none());
-    assert_eq!(standing(&mut w, 1, id), Standing::Waiting(1));
+    assert_eq!(standing(&mut w, 1, id), ExpectationState::Waiting(1));
     w.drive();
     met(&mut w, 1, id);
     w.rank(0).unlock(1);
     w.finish();
 }
 
-/// Deferred epochs keep their notifications, and give them after activation, in order, each with
-/// its own tag.
+/// Deferred epochs record notifications, and send them after activation, in order, each with its
+/// own tag.
 #[test]
-fn deferred_epochs_tell_their_tags_after_they_are_activated() {
+fn deferred_epochs_send_tags_after_activation() {
     let mut w = World::new(2);
     for epoch in 0..3 {
         w.rank(0).start(&[1]);
@@ -92,9 +95,9 @@ fn deferred_epochs_tell_their_tags_after_they_are_activated() {
     w.finish();
 }
 
-/// Each kind of epoch carries them, also to the process itself, and a closing waits for them.
+/// Every kind of epoch can notify, also the process itself, and completes after its notifications.
 #[test]
-fn every_kind_of_epoch_tells_tags() {
+fn every_kind_of_epoch_can_send_tags() {
     let mut w = World::new(2);
     for me in 0..2 {
         w.rank(me).fence();
@@ -130,10 +133,10 @@ fn every_kind_of_epoch_tells_tags() {
     w.finish();
 }
 
-/// A transport without room keeps notifications recorded at their origin: none is lost, none comes
-/// twice, and their order stays.
+/// If the transport has no room, notifications stay recorded at their origin. None is lost or
+/// duplicated, and they stay in order.
 #[test]
-fn a_full_transport_loses_nothing_and_keeps_the_order() {
+fn a_refusing_transport_loses_nothing_and_keeps_the_order() {
     let mut w = World::new(2);
     w.net.default_link.credits = 3;
     w.rank(0).shared(1);
@@ -149,9 +152,9 @@ fn a_full_transport_loses_nothing_and_keeps_the_order() {
     w.finish();
 }
 
-/// What was told before anybody expected it is found by a probe, and stays.
+/// A probe finds unexpected notifications and leaves them unclaimed.
 #[test]
-fn a_probe_leaves_what_it_finds() {
+fn a_probe_does_not_claim() {
     let mut w = World::new(3);
     for me in [0, 1] {
         w.rank(me).shared(2);
@@ -170,22 +173,22 @@ fn a_probe_leaves_what_it_finds() {
     w.finish();
 }
 
-/// An expectation is started again and again, as a persistent request is.
+/// An expectation can be started repeatedly, like a persistent request.
 #[test]
-fn an_expectation_is_started_again() {
+fn an_expectation_can_be_restarted() {
     let mut w = World::new(2);
     let id = w.raw(1, |window, _| window.expect(from(0, 1), 2));
     w.rank(0).shared(1);
     for _ in 0..5 {
-        assert_eq!(w.raw(1, |window, _| window.start_expecting(id)), Standing::Waiting(2));
+        assert_eq!(w.raw(1, |window, _| window.start_expecting(id)), ExpectationState::Waiting(2));
         w.notify_tagged(0, 1, 1);
         w.drive();
-        assert_eq!(standing(&mut w, 1, id), Standing::Waiting(1));
+        assert_eq!(standing(&mut w, 1, id), ExpectationState::Waiting(1));
         w.notify_tagged(0, 1, 1);
         w.drive();
-        assert!(matches!(standing(&mut w, 1, id), Standing::Met(_)));
-        w.raw(1, |window, _| window.rest(id));
-        assert_eq!(standing(&mut w, 1, id), Standing::Idle);
+        assert!(matches!(standing(&mut w, 1, id), ExpectationState::Met(_)));
+        w.raw(1, |window, _| window.make_idle(id));
+        assert_eq!(standing(&mut w, 1, id), ExpectationState::Idle);
     }
     w.rank(0).unlock(1);
     w.finish();

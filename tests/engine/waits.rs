@@ -1,4 +1,4 @@
-//! What a window says it waits for [EP-10]: whoever reads the log must learn whom to look at.
+//! The log of a long wait names the ranks that the window waits for [EP-10].
 
 use mpix_rma::engine::*;
 
@@ -12,7 +12,7 @@ fn says(w: &World, me: Rank, words: &[&str]) {
 }
 
 #[test]
-fn ep10_a_wait_names_whom_it_waits_for() {
+fn ep10_the_log_names_the_ranks_waited_for() {
     let mut w = World::new(3);
     w.rank(0).start(&[1]);
     w.put(0, 1, 0, &[1]);
@@ -23,8 +23,8 @@ fn ep10_a_wait_names_whom_it_waits_for() {
         &w,
         0,
         &[
-            "2 epochs pending, 1 of them recorded",
-            "Earlier(Access)",
+            "2 epochs pending, 1 deferred",
+            "first behind an earlier Access epoch",
             "a post of rank 1;",
             "1 operations",
         ],
@@ -32,12 +32,12 @@ fn ep10_a_wait_names_whom_it_waits_for() {
     w.rank(1).post(&[0]);
     w.rank(1).wait();
     w.drive();
-    says(&w, 0, &["1 epochs pending, 0 of them recorded", "a complete of rank 2"]);
+    says(&w, 0, &["1 epochs pending, 0 deferred", "a complete of rank 2"]);
     says(&w, 1, &["0 epochs pending"]);
 }
 
 #[test]
-fn ep10_a_wait_for_a_fence_or_a_lock_names_it() {
+fn ep10_the_log_names_a_fence_or_lock_waited_for() {
     let mut w = World::new(2);
     w.rank(0).fence();
     w.drive();
@@ -47,5 +47,5 @@ fn ep10_a_wait_for_a_fence_or_a_lock_names_it() {
     w.rank(1).exclusive(2);
     w.rank(0).exclusive(2);
     w.drive();
-    says(&w, 0, &["locks wait for their turn at target 2"]);
+    says(&w, 0, &["locks are queued at target 2"]);
 }

@@ -82,7 +82,7 @@ fn tags_come_in_order_behind_their_data() {
             while engines[who].next_completed().is_some() {}
             for source in 0..4 {
                 let id = expectations[who][source];
-                while let Standing::Met(arrival) = engines[who].standing(id) {
+                while let ExpectationState::Met(arrival) = engines[who].expectation_state(id) {
                     let number = taken[who][source];
                     assert_eq!(
                         arrival,
@@ -98,7 +98,7 @@ fn tags_come_in_order_behind_their_data() {
                         "seed {seed}, {near:?}: told before the data"
                     );
                     taken[who][source] += 1;
-                    engines[who].rest(id);
+                    engines[who].make_idle(id);
                     engines[who].start_expecting(id);
                 }
             }

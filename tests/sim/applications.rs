@@ -1,20 +1,20 @@
-//! LU and transactions: the schedules in C, run by engines on the network.
+//! LU and transactions: the C schedules, run by engines on the simulated network.
 
 use mpix_rma::engine::ReorderFlags;
 use mpix_rma::sim::*;
-use mpix_rma::transport::sim::{Carry, Disorder, US};
+use mpix_rma::transport::sim::{Carry, FaultInjection, US};
 
 const SERIES: [(Series, bool); 3] =
     [(Series::Blocking, false), (Series::Nonblocking, false), (Series::Nonblocking, true)];
 
-/// Runs transactions with bytes and checks the sums, balances 0 and two updates per transaction,
-/// and what audits saw.
+/// Runs transactions with bytes, and checks the sums, the balances, two updates per transaction,
+/// and the audits.
 fn conserved(
     ranks: u32,
     series: Series,
     reorder: bool,
     window: u64,
-    disorder: Disorder,
+    faults: FaultInjection,
     ranks_per_node: u32,
 ) {
     let (count, accounts) = (40, 3);
@@ -31,20 +31,14 @@ fn conserved(
     };
     let mut machine = profile("qdr-2014").unwrap();
     machine.network.ranks_per_node = ranks_per_node;
-    let settings = Settings {
-        carry: Carry::Bytes,
-        disorder,
-        event_limit: 20_000_000,
-        ..Settings::new(machine)
-    };
+    let settings =
+        Settings { carry: Carry::Bytes, faults, event_limit: 20_000_000, ..Settings::new(machine) };
     let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
     let bytes = 2 * 16 * accounts as usize;
     let mut world = World::new(ranks, settings, &[WindowSpec { bytes, flags }], |rank| {
         Schedule::transactions(&options(rank)).unwrap_or_else(|problem| panic!("{problem}"))
     });
-    world
-        .run()
-        .unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {disorder:?}: {stuck}"));
+    world.run().unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {faults:?}: {stuck}"));
     let (mut balance, mut updates, mut audits) = (0, 0, 0);
     for rank in 0..ranks {
         let cells: Vec<i64> = world
@@ -67,21 +61,22 @@ fn conserved(
     assert_eq!((balance, updates), (0, 2 * ((count * u64::from(ranks)).cast_signed() - audits)));
 }
 
-/// Exclusive locks exclude, and nothing is lost, in every series, near and far.
+/// Exclusive locks exclude each other and no update is lost, in every series, within and between
+/// nodes.
 #[test]
 fn transactions_conserve_their_sums() {
     for (series, reorder) in SERIES {
         for window in [1, 5, 0] {
-            conserved(24, series, reorder, window, Disorder::default(), 8);
+            conserved(24, series, reorder, window, FaultInjection::default(), 8);
         }
     }
 }
 
-/// The same with everything late, in bursts, refused, and slow.
+/// The same with injected delays, bursts, refusals, and slow ranks.
 #[test]
-fn transactions_conserve_their_sums_in_disorder() {
+fn transactions_conserve_their_sums_under_injected_faults() {
     for seed in 0..12 {
-        let disorder = Disorder {
+        let faults = FaultInjection {
             seed,
             delay_max: 10 * US,
             burst_one_in: 100,
@@ -90,15 +85,14 @@ fn transactions_conserve_their_sums_in_disorder() {
             refuse_max: 3 * US,
             slow_rank_one_in: 5,
             slow_rank_factor: 10,
-            ..Disorder::default()
+            ..FaultInjection::default()
         };
         let (series, reorder) = SERIES[seed as usize % 3];
-        conserved(9, series, reorder, seed % 4, disorder, 1 + seed as u32 % 3);
+        conserved(9, series, reorder, seed % 4, faults, 1 + seed as u32 % 3);
     }
 }
 
-/// LU ends in every form; where there is computing to hide behind, the nonblocking series is
-/// faster.
+/// LU ends in every series. The nonblocking series is faster where it can overlap computation.
 #[test]
 fn lu_is_faster_where_nothing_blocks() {
     let machine = profile("qdr-2014").unwrap();
@@ -113,9 +107,9 @@ fn lu_is_faster_where_nothing_blocks() {
     }
 }
 
-/// Wrong options are told in the schedule's words.
+/// Invalid options are rejected with the schedule's own message.
 #[test]
-fn a_wrong_schedule_says_what_is_wrong() {
+fn invalid_options_are_rejected_with_a_reason() {
     let machine = profile("qdr-2014").unwrap();
     assert_eq!(
         applications::lu(&machine, false, 2, (0, 1, false), Series::Blocking).unwrap_err(),

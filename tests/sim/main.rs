@@ -1,5 +1,5 @@
-//! The simulator: its network against closed forms, its worlds against themselves, the paper's
-//! patterns against predictions.
+//! The simulator: the network against closed forms, worlds against their own reruns, the paper's
+//! patterns against its numbers.
 
 // A test binary exports nothing.
 #![allow(unreachable_pub)]

@@ -1,4 +1,4 @@
-//! The network alone, against the closed forms of its model.
+//! The network without engines, against the closed forms of its model.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::element::{native, reduction};
@@ -6,18 +6,18 @@ use mpix_rma::transport::sim::*;
 
 use crate::worlds::op;
 
-/// Numbers that are easy to add up: ranks on nodes of their own.
+/// Parameters that are easy to add up. Each rank is on its own node.
 pub fn plain() -> Parameters {
     Parameters {
         ranks_per_node: 1,
-        wire: Class {
+        wire: LinkClass {
             latency: 1000 * NS,
             post: 100 * NS,
             handle: 50 * NS,
             gap: 20 * NS,
             byte_fs: 1_000_000,
         },
-        local: Class {
+        local: LinkClass {
             latency: 200 * NS,
             post: 10 * NS,
             handle: 10 * NS,
@@ -46,23 +46,23 @@ const fn serial(bytes: u64) -> Time {
 
 struct Net {
     net: Network,
-    /// Per rank: how far its CPU is.
+    /// Time that each rank's CPU has reached.
     clocks: Vec<Time>,
     tickets: u32,
 }
 
 impl Net {
     fn new(ranks: u32, parameters: Parameters) -> Self {
-        Self::with(ranks, parameters, Carry::Nothing, Disorder::default())
+        Self::with(ranks, parameters, Carry::Nothing, FaultInjection::default())
     }
 
-    fn with(ranks: u32, parameters: Parameters, carry: Carry, disorder: Disorder) -> Self {
-        let mut net = Network::new(ranks, parameters, carry, disorder);
+    fn with(ranks: u32, parameters: Parameters, carry: Carry, faults: FaultInjection) -> Self {
+        let mut net = Network::new(ranks, parameters, carry, faults);
         net.add_window(1 << 16);
         Net { net, clocks: vec![0; ranks as usize], tickets: 0 }
     }
 
-    /// A call of a rank at the present time; its CPU's clock goes on from call to call.
+    /// Makes a call of a rank at the current time. Its CPU's clock continues from call to call.
     fn call<R>(&mut self, rank: u32, call: impl FnOnce(&mut SimPort<'_>) -> R) -> R {
         let now = self.net.now();
         self.net.begin(rank, now);
@@ -86,7 +86,7 @@ impl Net {
         ticket
     }
 
-    /// Runs to the end; when each rank's tickets reached their last stage.
+    /// Runs to the end. Records when each rank's tickets reached their last stage.
     fn run(&mut self) -> Vec<(u32, Ticket, Time)> {
         let mut done = Vec::new();
         while self.net.advance().is_some() {
@@ -109,9 +109,9 @@ impl Net {
     }
 }
 
-/// LogGP: o + n G + L to the target, L for the acknowledgement; a get pays its request.
+/// LogGP: o + n G + L to the target, and L for the acknowledgement. A get adds its request.
 #[test]
-fn a_single_message_takes_its_closed_form() {
+fn a_single_message_takes_the_loggp_time() {
     for bytes in [1, 8, 1000, 1001, 50_000, 1 << 20] {
         let mut net = Net::new(2, plain());
         let put = net.put(0, 1, bytes);
@@ -120,7 +120,7 @@ fn a_single_message_takes_its_closed_form() {
         let mut net = Net::new(2, plain());
         let (get, posted) = net.post(0, op(OpKind::Get, 1, bytes));
         assert_eq!(posted, Posted::Pending);
-        // The request's landing and the answer's are one picosecond after nothing: order, not time.
+        // A landing comes one picosecond after its predecessor, to keep the order.
         assert!(
             net.when(get).abs_diff(POST + serial(8) + L + serial(bytes) + L) <= 2,
             "get of {bytes}"
@@ -128,7 +128,7 @@ fn a_single_message_takes_its_closed_form() {
     }
 }
 
-/// A signal is there after o + 8 G + L, and the target is told.
+/// A signal is visible after o + 8 G + L, and the change is reported.
 #[test]
 fn a_signal_takes_one_latency() {
     let mut net = Net::new(2, plain());
@@ -143,13 +143,12 @@ fn a_signal_takes_one_latency() {
     assert_eq!(net.call(1, |port| port.next_change()), None);
 }
 
-/// Bandwidth: bulk messages of one node follow one another, whoever sends them; a NIC is shared by
-/// its node.
+/// Bandwidth: bulk messages of a node are serialized. The ranks of a node share its NIC.
 #[test]
 fn a_nodes_ranks_share_its_nic() {
     let mut net = Net::new(6, Parameters { ranks_per_node: 2, ..plain() });
     let bytes = 100_000;
-    // To different nodes, so nothing but the sender's port is shared.
+    // The targets are on different nodes, so only the sender's port is shared.
     let first = net.put(0, 2, bytes);
     let second = net.put(1, 4, bytes);
     let done = net.run();
@@ -157,7 +156,7 @@ fn a_nodes_ranks_share_its_nic() {
     assert_eq!(done[1], (1, second, POST + 2 * serial(bytes) + 2 * L));
 }
 
-/// The gap bounds the rate of short messages.
+/// The gap limits the rate of short messages.
 #[test]
 fn short_messages_leave_at_the_rate_of_the_gap() {
     let mut net = Net::new(20, Parameters { ranks_per_node: 10, ..plain() });
@@ -168,7 +167,7 @@ fn short_messages_leave_at_the_rate_of_the_gap() {
     assert_eq!(done.last().unwrap().2, POST + 9 * 20 * NS + serial(4) + 2 * L);
 }
 
-/// Both directions at once cost nothing.
+/// The two directions of a port are independent.
 #[test]
 fn ports_are_full_duplex() {
     let mut net = Net::new(2, plain());
@@ -177,7 +176,7 @@ fn ports_are_full_duplex() {
     assert!(net.run().iter().all(|(.., at)| *at == POST + serial(100_000) + 2 * L));
 }
 
-/// Many senders, one receiver: its port is the limit.
+/// With many senders and one receiver, the receiver's port is the bottleneck.
 #[test]
 fn an_incast_is_as_slow_as_the_targets_port() {
     let mut net = Net::new(9, plain());
@@ -187,8 +186,8 @@ fn an_incast_is_as_slow_as_the_targets_port() {
     assert_eq!(net.run().last().unwrap().2, POST + 8 * serial(100_000) + 2 * L);
 }
 
-/// A short message beside a long one waits for a packet at each port; the long one is behind by the
-/// short one's time.
+/// A short message beside a long one waits for one packet at each port, and delays the long one by
+/// its own time.
 #[test]
 fn a_short_message_waits_for_a_packet_of_a_long_one() {
     let mut net = Net::new(6, Parameters { ranks_per_node: 2, ..plain() });
@@ -202,7 +201,7 @@ fn a_short_message_waits_for_a_packet_of_a_long_one() {
     assert_eq!(at(after), POST + 2 * serial(1_000_000) + serial(50) + 2 * L);
 }
 
-/// What follows a long message to the same peer arrives after it.
+/// A message that follows a long one to the same peer arrives after it.
 #[test]
 fn one_connection_keeps_its_order() {
     let mut net = Net::new(2, plain());
@@ -220,24 +219,24 @@ fn one_connection_keeps_its_order() {
     );
 }
 
-/// The same under every disorder, for all kinds of messages, sizes and paths: a signal says how
-/// many puts and accumulates went before it.
+/// The order is kept under all injected faults, for all kinds of messages, sizes and paths. Each
+/// signal carries the number of earlier puts and accumulates.
 #[test]
-fn disorder_keeps_the_order_of_a_connection() {
+fn injected_faults_keep_the_order_of_a_connection() {
     for seed in 0..200 {
-        let disorder = Disorder {
+        let faults = FaultInjection {
             seed,
             delay_max: 20_000 * NS,
             burst_one_in: 20,
             burst: 100_000 * NS,
             slow_nic_one_in: 2,
             slow_nic_factor: 7,
-            ..Disorder::default()
+            ..FaultInjection::default()
         };
         let tree = Some(Tree { nodes_per_leaf: 1, uplinks: 1, hop: 100 * NS });
         let parameters =
             Parameters { ranks_per_node: 2, tree: tree.filter(|_| seed % 2 == 0), ..plain() };
-        let mut net = Net::with(4, parameters, Carry::Bytes, disorder);
+        let mut net = Net::with(4, parameters, Carry::Bytes, faults);
         net.net.record();
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut posted = [[0u64; 4]; 4];
@@ -259,16 +258,15 @@ fn disorder_keeps_the_order_of_a_connection() {
             } else if net.net.advance().is_none() {
                 break;
             }
-            while let Some(happening) = net.net.next_happening() {
-                if let What::Effect(op) = happening.what {
-                    landed[happening.by as usize][op.target as usize] += 1;
+            while let Some(event) = net.net.next_event() {
+                if let EventKind::Effect(op) = event.kind {
+                    landed[event.by as usize][op.target as usize] += 1;
                 }
             }
             for from in 0..4usize {
                 for to in 0..4usize {
                     let told = net.call(to as u32, |port| port.observe(from as u32, Word::Done));
-                    // Gets are read at the target when they land there; nothing told is still to
-                    // come.
+                    // A get that is reported has been read at the target when it landed there.
                     assert!(
                         told <= landed[from][to],
                         "seed {seed}: {from} told {to} of {told}, {} landed",
@@ -284,8 +282,7 @@ fn disorder_keeps_the_order_of_a_connection() {
     }
 }
 
-/// Atomics on one NIC take effect at its rate, in order of arrival; each answer is the value
-/// before.
+/// Atomics take effect in a NIC at its rate, in order of arrival. Each answer is the old value.
 #[test]
 fn atomics_take_effect_one_after_the_other() {
     let mut net = Net::new(9, plain());
@@ -312,7 +309,7 @@ fn atomics_take_effect_one_after_the_other() {
     assert_eq!(net.net.lock_word(0, 0, LockWord::Tail), 8);
 }
 
-/// A rank's own words: loads and stores are the CPU's, the rest passes the NIC [LK-7].
+/// A rank's own lock words: loads and stores by the CPU, other accesses through the NIC [LK-7].
 #[test]
 fn own_lock_words_are_exchanged_through_the_nic() {
     let mut net = Net::new(2, plain());
@@ -329,7 +326,7 @@ fn own_lock_words_are_exchanged_through_the_nic() {
     assert_eq!(net.call(0, |port| port.look(LockWord::Tail)), 6);
 }
 
-/// Without a credit nothing is done; when one returns, who was refused is woken.
+/// Without a credit nothing is done. A refused rank is woken when a credit returns.
 #[test]
 fn credits_are_bounded_and_come_back() {
     for (pair, nic) in [(2, 1000), (1000, 2)] {
@@ -355,7 +352,7 @@ fn credits_are_bounded_and_come_back() {
     }
 }
 
-/// Copies inside a node take the CPU, and share the bus.
+/// Copies inside a node take CPU time and share the memory bus.
 #[test]
 fn copies_inside_a_node_take_the_cpu_and_share_the_bus() {
     let bytes = 10_000;
@@ -366,12 +363,12 @@ fn copies_inside_a_node_take_the_cpu_and_share_the_bus() {
     for rank in 1..8 {
         assert_eq!(net.post(rank, op(OpKind::Get, 0, bytes)).1, Posted::Complete);
     }
-    // Eight copies at a quarter nanosecond per byte of bus.
+    // Eight copies, at a quarter nanosecond per byte of the bus.
     assert_eq!(net.clocks[7], 8 * bytes * NS / 4);
     assert_eq!(net.net.next_time(), None);
 }
 
-/// Another leaf is two hops further, and an uplink is a port.
+/// Another leaf is two hops further, and each uplink is a port of its own.
 #[test]
 fn a_tree_has_hops_and_uplinks() {
     let tree = |uplinks| Parameters {
@@ -395,7 +392,7 @@ fn a_tree_has_hops_and_uplinks() {
     }
 }
 
-/// Where a network has it, the local stage is reached when the last byte has left.
+/// If the network reports a local stage, it is reached when the last byte has left.
 #[test]
 fn the_local_stage_comes_when_the_last_byte_has_left() {
     let mut net = Net::new(2, Parameters { local_stage: true, ..plain() });
@@ -414,8 +411,8 @@ fn the_local_stage_comes_when_the_last_byte_has_left() {
         && *at >= 2 * POST + serial(101) + 2 * L));
 }
 
-/// Every kind of operation does to memory what MPI says, near and far; buffers are read as late as
-/// allowed.
+/// Every kind of operation changes memory as MPI requires, within and between nodes. Buffers are
+/// read as late as allowed.
 #[test]
 fn operations_carry_their_bytes() {
     for ranks_per_node in [1, 2] {
@@ -423,7 +420,7 @@ fn operations_carry_their_bytes() {
             2,
             Parameters { ranks_per_node, ..plain() },
             Carry::Bytes,
-            Disorder::default(),
+            FaultInjection::default(),
         );
         let word = |net: &mut Net, value: i64| {
             let at = net.net.allocate(0, 8);
@@ -460,7 +457,7 @@ fn operations_carry_their_bytes() {
         assert_eq!((near(&net, result), far(&net, 16)), (41, 41));
         step(&mut net, both(OpKind::Get, a));
         assert_eq!(near(&net, result), 41);
-        // A long put takes its bytes along when they leave, not before.
+        // A long put reads its buffer when the bytes leave, not before.
         let long = net.net.allocate(0, 4000);
         let _ = net.post(0, Op { origin: long, disp: 100, ..op(OpKind::Put, 1, 4000) });
         net.net.private_mut(0, long, 4000).fill(9);

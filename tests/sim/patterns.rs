@@ -1,4 +1,4 @@
-//! The paper's section VIII.A in virtual time: within 5 % of what its text says.
+//! The paper's section VIII.A in virtual time: within 5 % of the numbers in its text.
 
 use mpix_rma::sim::{patterns, profile};
 
@@ -16,19 +16,19 @@ fn check(progress_thread: bool, name: &str) -> usize {
     compared
 }
 
-/// Figures 2 to 11 and the reference. Two of them let a process compute that has somebody to tell:
-/// of a lock that it gives back while a successor waits already, and of operations that a fence
-/// waits for. That takes its CPU, in its next call or on a second core.
+/// Figures 2 to 11 and the reference. In two of them a computing rank must act: to hand a lock over
+/// to a queued successor, and to continue a fence whose operations have completed. That needs its
+/// CPU, in its next call or on a second core.
 #[test]
-fn every_number_of_the_text_is_met() {
+fn every_number_in_the_paper_is_reproduced() {
     let second_core = ["late_unlock", "wait_at_fence"];
     let compared: usize =
         patterns::names().map(|name| check(second_core.contains(&name), name)).sum();
     assert!(compared > 60, "{compared}");
 }
 
-/// With a second core that makes progress nothing gets worse [PR-2].
+/// With a progress thread nothing gets slower [PR-2].
 #[test]
-fn a_progress_thread_meets_them_too() {
+fn a_progress_thread_reproduces_them_too() {
     check(true, "");
 }

@@ -1,9 +1,9 @@
-//! Worlds: programs that end, runs that are equal, waits that are told.
+//! Worlds: programs end, equal inputs give equal runs, and deadlocks are reported.
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::*;
 use mpix_rma::transport::element::{native, reduction};
-use mpix_rma::transport::sim::{Carry, Disorder, US};
+use mpix_rma::transport::sim::{Carry, FaultInjection, US};
 
 pub fn op(kind: OpKind, target: Rank, len: u64) -> Op {
     Op {
@@ -21,7 +21,8 @@ pub fn op(kind: OpKind, target: Rank, len: u64) -> Op {
     }
 }
 
-/// A put in a GATS epoch moves its bytes, and an exposure ends after its data is there.
+/// A put in a post-start-complete-wait epoch moves its bytes, and an exposure ends after its data
+/// has arrived.
 #[test]
 fn a_put_in_a_gats_epoch_moves_its_bytes() {
     let settings = Settings { carry: Carry::Bytes, ..Settings::new(profile("qdr-2014").unwrap()) };
@@ -61,13 +62,13 @@ fn a_put_in_a_gats_epoch_moves_its_bytes() {
     assert!(at > 0 && at < 100 * US, "{at}");
 }
 
-/// Fences and puts of every rank to every other.
-fn all_to_all(ranks: u32, disorder: Disorder) -> Report {
+/// Fences, and puts of every rank to every other rank.
+fn all_to_all(ranks: u32, faults: FaultInjection) -> Report {
     let machine = profile("qdr-2014").unwrap();
     let fence = |how| Step::Fence { window: 0, assert: Assert::default(), how };
     let mut world = World::new(
         ranks,
-        Settings { disorder, ..Settings::new(machine) },
+        Settings { faults, ..Settings::new(machine) },
         &[WindowSpec::default()],
         |me| {
             let mut steps = vec![fence(How::Blocking)];
@@ -87,10 +88,10 @@ fn all_to_all(ranks: u32, disorder: Disorder) -> Report {
     world.run().unwrap_or_else(|stuck| panic!("{stuck}"))
 }
 
-/// The same seed gives the same run, another seed another.
+/// Equal seeds give equal runs, different seeds different ones.
 #[test]
-fn equal_worlds_run_equally() {
-    let wild = |seed| Disorder {
+fn equal_seeds_give_equal_runs() {
+    let wild = |seed| FaultInjection {
         seed,
         delay_max: 5 * US,
         burst_one_in: 50,
@@ -102,14 +103,17 @@ fn equal_worlds_run_equally() {
         slow_nic_one_in: 2,
         slow_nic_factor: 3,
     };
-    assert_eq!(all_to_all(24, Disorder::default()), all_to_all(24, Disorder::default()));
+    assert_eq!(
+        all_to_all(24, FaultInjection::default()),
+        all_to_all(24, FaultInjection::default())
+    );
     assert_eq!(all_to_all(24, wild(1)), all_to_all(24, wild(1)));
     assert_ne!(all_to_all(24, wild(1)).trace, all_to_all(24, wild(2)).trace);
 }
 
-/// A rank that waits for somebody who never comes is told of, with what it waits for.
+/// A deadlock is reported with the rank that waits and what it waits for.
 #[test]
-fn a_deadlock_is_told() {
+fn a_deadlock_is_reported() {
     let mut world = World::new(
         2,
         Settings::new(profile("qdr-2014").unwrap()),
@@ -131,10 +135,10 @@ fn a_deadlock_is_told() {
     assert!(stuck.text.contains("access epochs wait for a post of rank 1"), "{stuck}");
 }
 
-/// [EP-10] Ranks that hold locks of two windows at a time, all taken in the same order, end: nobody
-/// takes the second lock before it holds the first.
+/// [EP-10] Ranks that hold locks of two windows, always taken in the same order, do not deadlock:
+/// none takes its second lock before it holds the first.
 #[test]
-fn nested_locks_in_one_order_end() {
+fn nested_locks_in_one_order_do_not_deadlock() {
     let assert = Assert::default();
     let lock = |window, target| Step::Lock {
         window,
@@ -147,8 +151,8 @@ fn nested_locks_in_one_order_end() {
     let unlock = |window, target| Step::Unlock { window, target, how: How::Blocking };
     let flush = |window| Step::Flush { window, target: None, local: false, how: How::Blocking };
     for seed in 1..=200 {
-        let disorder = Disorder { seed, delay_max: 20 * US, ..Disorder::default() };
-        let settings = Settings { disorder, ..Settings::new(profile("qdr-2014").unwrap()) };
+        let faults = FaultInjection { seed, delay_max: 20 * US, ..FaultInjection::default() };
+        let settings = Settings { faults, ..Settings::new(profile("qdr-2014").unwrap()) };
         let mut world = World::new(16, settings, &[WindowSpec::default(); 2], |me| {
             let mut steps = Vec::new();
             for _ in 0..if me < 8 { 4 } else { 0 } {

@@ -1,15 +1,15 @@
-//! Legal programs from a seed.
+//! Generates legal programs from a seed.
 //!
-//! A program is a sequence of *transactions*, each a sequence of *items*: the parts of some ranks
-//! in one phase of it (all posts; all starts with their operations; ...). Items of transactions on
-//! different windows are mixed, and every rank makes its calls in the order of the items. A call
-//! that may block waits for items before its own alone, or for a lock; so there is no circle, in
-//! blocking form under the strongest synchronisation or in any mix of blocking and nonblocking
-//! calls [EP-10]. Locks: programs fall into eras, between which all ranks meet, and in each era
-//! every window has a [`Regime`] for its locks.
+//! A program is a sequence of *transactions*. Each is a sequence of *items*: the calls of some
+//! ranks in one phase, such as all posts, or all starts with their operations. Items of
+//! transactions on different windows are interleaved, and every rank makes its calls in the order
+//! of the items. A call that may block waits only for earlier items or for a lock. So there is no
+//! cyclic wait in blocking form under the strongest synchronization, and none in any mix of
+//! blocking and nonblocking calls [EP-10]. Programs are divided into eras by barriers, and in each
+//! era every window has a [`Regime`] for its locks.
 //!
-//! A transaction draws from random numbers of its own, so that leaving one out changes the others
-//! little: failing programs are made smaller that way.
+//! Each transaction has its own random numbers. Leaving one out hardly changes the others, which is
+//! how failing programs are shrunk.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -21,7 +21,7 @@ use super::notifications::Counts;
 use super::program::*;
 use super::tagged::Tags;
 
-/// What a seed's programs are made of: a random part of everything.
+/// The features of a seed's programs, a random selection.
 #[derive(Clone, Debug)]
 pub struct Features {
     pub fences: bool,
@@ -29,7 +29,7 @@ pub struct Features {
     pub locks: bool,
     pub lock_alls: bool,
     pub contention: bool,
-    /// Transactions of several windows are mixed.
+    /// Interleave transactions of several windows.
     pub overlap: bool,
     /// Share of blocking calls, in eighths.
     pub blocking: u8,
@@ -41,29 +41,28 @@ pub struct Features {
     pub asserts: bool,
     pub computes: bool,
     pub late_ranks: bool,
-    /// Eras with locks that are held across other calls.
+    /// Some eras hold locks across other calls.
     pub long_holds: bool,
     pub notifications: bool,
     pub tags: bool,
 }
 
-/// How locks of one window are used in one era.
+/// How the locks of a window are used in an era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regime {
-    /// By everybody, in any mode: a rank that holds one waits for nothing but later locks in the
-    /// common order.
+    /// By all ranks, in any mode. A rank that holds one waits only for later locks in the common
+    /// order.
     Contended,
-    /// Each target is locked by one rank alone, which may hold its lock for as long as it likes.
-    /// The shift from target to owner.
+    /// Each target is locked by one rank only, which may hold the lock for any time. The value is
+    /// the distance from target to that rank.
     Private(u32),
-    /// Nobody locks exclusively: shared locks and lock_alls may be held for as long as anybody
-    /// likes.
+    /// Shared locks and lock_alls only, which may be held for any time.
     Shared,
 }
 
 pub type Item = Box<dyn FnOnce(&mut Generator)>;
 
-/// Cells of one rank's window that many may use.
+/// Cells of a rank's window that several ranks use.
 pub struct Cells {
     pub constants: Vec<(usize, u64)>,
     pub counter: usize,
@@ -77,27 +76,27 @@ pub struct Cells {
     pub twins_written: Vec<u64>,
     pub twins_read: Vec<[OpId; 2]>,
     pub election: Option<(usize, Vec<(OpId, u64)>)>,
-    /// Per origin: a cell that it alone writes, and one that it alone accumulates to; with the
-    /// values as they are in its order.
+    /// Per origin: a cell that only it writes, and one that only it accumulates to, with their
+    /// current values.
     pub last: BTreeMap<Rank, (usize, u64)>,
     pub sequence: BTreeMap<Rank, (usize, u64)>,
-    /// Per origin: memory that it alone accumulates to, with any datatypes; with its words.
+    /// Per origin: memory that only it accumulates to, with any datatypes, and the current words.
     pub block: BTreeMap<Rank, (usize, Vec<u64>)>,
     pub counts: Counts,
     pub tags: Tags,
 }
 
-/// Requests that nobody has waited for, with the operations whose buffers are free then.
+/// Requests not waited for yet, with the operations whose buffers they free.
 #[derive(Default)]
 struct Pending {
     slots: Vec<(Slot, Vec<OpId>)>,
     free: Vec<Slot>,
     used: Slot,
-    /// Places of expectations.
+    /// Expectation slots used so far.
     places: Slot,
 }
 
-/// An exposure whose wait is still to come, with what must be there then.
+/// An exposure that is still to be waited for, with the memory to check then.
 pub struct Exposure {
     pub sees: Vec<Content>,
 }
@@ -109,13 +108,13 @@ pub struct Generator {
     pub windows: u32,
     pub flags: Vec<ReorderFlags>,
     pub regimes: Vec<Regime>,
-    /// Per window and rank.
+    /// By window and rank.
     pub cells: Vec<Vec<Cells>>,
     space: Vec<Vec<usize>>,
     pub exposures: Vec<Vec<Option<Exposure>>>,
     active: Vec<VecDeque<Item>>,
     pending: Vec<Pending>,
-    /// A request was freed: nobody knows when it is complete.
+    /// A request was freed, so its completion cannot be observed.
     pub freed: bool,
     values: u64,
     pub program: Program,
@@ -128,7 +127,7 @@ fn mixed(seed: u64, stream: u64) -> fastrand::Rng {
     )
 }
 
-/// The program of a seed, without the transactions that are named.
+/// The program of a seed without the transactions in `skip`.
 pub fn generate(seed: u64, skip: &[u32]) -> Program {
     let mut generator = Generator::new(seed);
     let transactions = generator.rng.u32(1..14);
@@ -168,7 +167,7 @@ impl Generator {
             tags: on(3),
             blocking: 0,
         };
-        // Nobody knows when a request that was freed is complete.
+        // The completion of a freed request cannot be observed.
         let features = Features { frees: features.frees && !features.long_holds, ..features };
         let features = Features { blocking: [0, 2, 4, 6, 8][rng.usize(0..5)], ..features };
         let flags = (0..windows)
@@ -208,7 +207,7 @@ impl Generator {
                 begin: Vec::new(),
                 end: Vec::new(),
                 counts: Vec::new(),
-                told: HashMap::new(),
+                announced: HashMap::new(),
                 groups: Vec::new(),
                 coverage: BTreeMap::new(),
                 transactions: 0,
@@ -260,7 +259,7 @@ impl Generator {
         }
     }
 
-    // ---- small things ----
+    // ---- helpers ----
 
     pub fn one_in(&mut self, n: u32) -> bool {
         self.rng.u32(0..n) == 0
@@ -274,7 +273,7 @@ impl Generator {
         if self.rng.bool() { LockMode::Shared } else { LockMode::Exclusive }
     }
 
-    /// Ranks, at least one, in random order.
+    /// At least one rank, in random order.
     pub fn any_group(&mut self) -> Vec<Rank> {
         let mut all: Vec<Rank> = (0..self.ranks).collect();
         self.rng.shuffle(&mut all);
@@ -287,7 +286,7 @@ impl Generator {
         self.values
     }
 
-    /// Memory of a rank's window that nobody else uses.
+    /// Memory of a rank's window for one use.
     pub fn alloc(&mut self, window: u32, rank: Rank, len: usize) -> usize {
         let next = &mut self.space[window as usize][rank as usize];
         let disp = *next;
@@ -299,8 +298,8 @@ impl Generator {
         &mut self.cells[window as usize][rank as usize]
     }
 
-    /// With a flag on, epochs may take effect in any order: then no cell is used by two of them, as
-    /// the flags demand.
+    /// Under a reorder flag, epochs may take effect in any order, so the program must not use a
+    /// cell in two of them.
     pub fn ordered(&self, window: u32) -> bool {
         self.flags[window as usize] == ReorderFlags::default()
     }
@@ -338,15 +337,15 @@ impl Generator {
         slot
     }
 
-    /// A place for an expectation.
-    pub fn place_for(&mut self, me: Rank) -> Slot {
+    /// A free expectation slot.
+    pub fn expectation_slot(&mut self, me: Rank) -> Slot {
         let pending = &mut self.pending[me as usize];
         pending.places += 1;
         pending.places - 1
     }
 
-    /// A call that gives a request, blocking or not. `ops`: their buffers may be reused when it is
-    /// complete. True if it blocks.
+    /// Makes a call that returns a request. `ops`: their buffers are free when it completes. True
+    /// if it blocks.
     pub fn closing(
         &mut self,
         me: Rank,
@@ -368,7 +367,7 @@ impl Generator {
         }
     }
 
-    /// The rank waits for a request, or gives it up.
+    /// The rank waits for a request, or frees it.
     fn settle(&mut self, me: Rank) {
         let pending = &mut self.pending[me as usize];
         if pending.slots.is_empty() {
@@ -397,7 +396,7 @@ impl Generator {
         self.scribble(me, pending.into_iter().flat_map(|(_, ops)| ops).collect());
     }
 
-    /// Between two items a rank may compute, or wait for requests.
+    /// Between two items a rank may compute or wait for requests.
     fn pause(&mut self, me: Rank) {
         if self.one_in(4) {
             self.settle(me);
@@ -421,7 +420,7 @@ impl Generator {
 
     // ---- exposures ----
 
-    /// A wait that was put off is due, before a call with which it may not overlap.
+    /// Waits for an open exposure before a call that it must not overlap.
     pub fn end_exposure(&mut self, window: u32, me: Rank) {
         let Some(exposure) = self.exposures[window as usize][me as usize].take() else { return };
         if self.features.tests && self.one_in(4) {
@@ -433,12 +432,12 @@ impl Generator {
                 return;
             }
         }
-        exposure.sees.into_iter().for_each(|content| self.call(me, Call::See(content)));
+        exposure.sees.into_iter().for_each(|content| self.call(me, Call::Check(content)));
     }
 
-    // ---- the mixing of transactions ----
+    // ---- interleaving of transactions ----
 
-    /// A transaction begins; then some items of those under way are done.
+    /// Starts a transaction, then makes some of the pending items.
     fn slot(&mut self) {
         if self.one_in(6) {
             self.new_era();
@@ -472,7 +471,7 @@ impl Generator {
         true
     }
 
-    /// An item that comes next of its transaction.
+    /// Makes the next item of a transaction.
     pub fn first(&mut self, window: u32, item: Item) {
         self.active[window as usize].push_front(item);
     }
@@ -495,14 +494,14 @@ impl Generator {
             .collect();
     }
 
-    /// Everybody meets; locks are used differently afterwards.
+    /// A barrier of all ranks, which starts a new era.
     fn new_era(&mut self) {
         for window in 0..self.windows {
             self.drain(window);
         }
-        // A lock that was closed and not waited for is not ordered by a barrier. Where locks are
-        // used differently afterwards, it could wait for one that is held for long, and one with
-        // NOCHECK could meet it.
+        // A barrier does not order a lock that was closed and not waited for. In an era with other
+        // uses of locks, it could wait for a lock that is held for long, and a `NOCHECK` lock could
+        // conflict with it.
         let all = self.features.long_holds || self.one_in(2);
         self.meet(all);
         self.choose_regimes();
@@ -531,7 +530,7 @@ impl Generator {
             }
         }
         if self.hungers() {
-            // Locks may be used in any way afterwards.
+            // The next era may use locks in any way.
             self.meet(true);
             self.feed();
         }
@@ -556,7 +555,7 @@ impl Generator {
         self.program
     }
 
-    /// What the shared cells must hold at the end.
+    /// Expected content of the shared cells at the end.
     fn conclude(&mut self, window: u32, rank: Rank) {
         for (disp, words) in self.cells(window, rank).block.values().cloned().collect::<Vec<_>>() {
             self.block_ends(window, rank, disp, &words);

@@ -1,7 +1,7 @@
-//! Random legal programs on the production engine, over a simulated network at its worst, under one
-//! checker per property.
+//! Random legal programs on the production engine, over a simulated network with injected faults,
+//! with one checker per property.
 //!
-//! `make swarm SEEDS=n` runs seeds 1 to n; `make swarm SEED=n` one of them, and prints its program
+//! `make swarm SEEDS=n` runs seeds 1 to n. `make swarm SEED=n` runs one seed and prints its program
 //! and the end of its trace.
 //!
 //! | property | checker |
@@ -13,7 +13,7 @@
 //! | no notification before its data | `common/rules/completion`, and what its target sees |
 //! | none lost, none twice; values and resets agree | `watcher`, `checks/counts` |
 //! | tagged notifications are matched as the rules of matching say, in order | `checks/tags` |
-//! | everything legal ends, within a time derived from the program [EP-10] | `weather`, and the world's own |
+//! | everything legal ends, within a time derived from the program [EP-10] | `settings`, and the world's own |
 //! | nothing is left | `checks/leaks` |
 
 // A test binary exports nothing.
@@ -28,11 +28,11 @@ mod program;
 #[path = "../common/rules/mod.rs"]
 mod rules;
 mod run;
+mod settings;
 mod shapes;
 mod tagged;
 mod transactions;
 mod watcher;
-mod weather;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -40,11 +40,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use mpix_rma::engine::Word;
-use mpix_rma::transport::sim::Fault;
+use mpix_rma::transport::sim::Violation;
 
-use run::{Case, Violation, catch_panics, run, shrink};
+use run::{Case, Failure, catch_panics, run, shrink};
 
-/// Run by default, from seed 1 on.
+/// Number of programs by default, starting with seed 1.
 const PROGRAMS: u64 = 10_000;
 /// Lines of the trace that a replay prints.
 const TAIL: usize = 400;
@@ -66,64 +66,64 @@ struct Sums {
     calls: u64,
     events: u64,
     refusals: u64,
-    /// How much of its bound a program has taken, and which.
+    /// The largest fraction of its time bound that a program needed, and its seed.
     closest: (f64, u64),
     coverage: BTreeMap<&'static str, u64>,
 }
 
-/// Runs seeds on all processors until one fails: the first that did.
-fn sweep(first: u64, programs: u64, broken: weather::Broken) -> (Sums, Option<(Case, Violation)>) {
+/// Runs seeds on all processors. Returns the first that failed.
+fn sweep(first: u64, programs: u64, broken: settings::Broken) -> (Sums, Option<(Case, Failure)>) {
     let (next, last) = (AtomicU64::new(first), first + programs);
     let failed = AtomicU64::new(u64::MAX);
-    let found: Mutex<BTreeMap<u64, Violation>> = Mutex::default();
+    let found: Mutex<BTreeMap<u64, Failure>> = Mutex::default();
     let sums: Mutex<Sums> = Mutex::default();
-    let work = || {
-        let mut own = Sums::default();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= last || seed > failed.load(Ordering::Relaxed) {
-                break;
-            }
-            if broken.is_none() && seed.is_multiple_of(100_000) {
-                println!("seed {seed}");
-            }
-            match run(&Case { broken, ..case(seed) }, None) {
-                Ok(fine) => {
-                    own.programs += 1;
-                    own.calls += fine.report.calls;
-                    own.events += fine.report.counters.events;
-                    own.refusals += fine.report.counters.refusals;
-                    let taken = fine.report.end as f64 / fine.bound as f64;
-                    if taken > own.closest.0 {
-                        own.closest = (taken, seed);
+    let work =
+        || {
+            let mut own = Sums::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= last || seed > failed.load(Ordering::Relaxed) {
+                    break;
+                }
+                if broken.is_none() && seed.is_multiple_of(100_000) {
+                    println!("seed {seed}");
+                }
+                match run(&Case { broken, ..case(seed) }, None) {
+                    Ok(success) => {
+                        own.programs += 1;
+                        own.calls += success.report.calls;
+                        own.events += success.report.stats.events;
+                        own.refusals += success.report.stats.refusals;
+                        let taken = success.report.end as f64 / success.bound as f64;
+                        if taken > own.closest.0 {
+                            own.closest = (taken, seed);
+                        }
+                        success.program.coverage.iter().for_each(|(what, count)| {
+                            *own.coverage.entry(what).or_insert(0) += count
+                        });
                     }
-                    fine.program
-                        .coverage
-                        .iter()
-                        .for_each(|(what, count)| *own.coverage.entry(what).or_insert(0) += count);
-                }
-                Err(violation) => {
-                    failed.fetch_min(seed, Ordering::Relaxed);
-                    found.lock().expect("no panic holds it").insert(seed, violation);
+                    Err(failure) => {
+                        failed.fetch_min(seed, Ordering::Relaxed);
+                        found.lock().expect("no panic holds it").insert(seed, failure);
+                    }
                 }
             }
-        }
-        let mut sums = sums.lock().expect("no panic holds it");
-        sums.programs += own.programs;
-        sums.calls += own.calls;
-        sums.events += own.events;
-        sums.refusals += own.refusals;
-        if own.closest.0 > sums.closest.0 {
-            sums.closest = own.closest;
-        }
-        own.coverage
-            .into_iter()
-            .for_each(|(what, count)| *sums.coverage.entry(what).or_insert(0) += count);
-    };
+            let mut sums = sums.lock().expect("no panic holds it");
+            sums.programs += own.programs;
+            sums.calls += own.calls;
+            sums.events += own.events;
+            sums.refusals += own.refusals;
+            if own.closest.0 > sums.closest.0 {
+                sums.closest = own.closest;
+            }
+            own.coverage
+                .into_iter()
+                .for_each(|(what, count)| *sums.coverage.entry(what).or_insert(0) += count);
+        };
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let first = found.into_inner().expect("no panic holds it").pop_first();
-    let first = first.map(|(seed, violation)| (Case { broken, ..case(seed) }, violation));
+    let first = first.map(|(seed, failure)| (Case { broken, ..case(seed) }, failure));
     (sums.into_inner().expect("no panic holds it"), first)
 }
 
@@ -133,18 +133,18 @@ fn replay_command(case: &Case) -> String {
     format!("make swarm SEED={}{skip}", case.seed)
 }
 
-/// Runs one case and prints everything about it.
+/// Runs one case and prints its program and trace.
 fn replay(case: &Case) {
     let program = generator::generate(case.seed, &case.skip);
-    println!("{program}\n{:#?}", weather::weather(case.seed, &program));
+    println!("{program}\n{:#?}", settings::settings_of(case.seed, &program));
     let mut trace = Vec::new();
     let result = run(case, Some(&mut trace));
     for line in &trace[trace.len().saturating_sub(TAIL)..] {
         println!("{line}");
     }
     match result {
-        Ok(fine) => println!("seed {} is fine: {:?}", case.seed, fine.report),
-        Err(violation) => panic!("seed {}: {}", case.seed, violation.text),
+        Ok(success) => println!("seed {} is success: {:?}", case.seed, success.report),
+        Err(failure) => panic!("seed {}: {}", case.seed, failure.text),
     }
 }
 
@@ -173,72 +173,72 @@ fn legal_programs_keep_every_rule() {
         100.0 * sums.closest.0
     );
     sums.coverage.iter().for_each(|(what, count)| println!("  {count:>9} {what}"));
-    if let Some((failed, violation)) = failed {
-        println!("class {}, seed {}: {}", violation.class, failed.seed, violation.text);
+    if let Some((failed, failure)) = failed {
+        println!("class {}, seed {}: {}", failure.class, failed.seed, failure.text);
         let smallest = if number("MPIX_SWARM_SHRINK") == Some(0) {
             failed.clone()
         } else {
-            shrink(&failed, &violation.class)
+            shrink(&failed, &failure.class)
         };
         panic!(
             "class {}, seed {}: {}\n  replay: {}\n  smallest: {}",
-            violation.class,
+            failure.class,
             failed.seed,
-            violation.text,
+            failure.text,
             replay_command(&failed),
             replay_command(&smallest)
         );
     }
 }
 
-/// The same seed gives the same run.
+/// Equal seeds give equal runs.
 #[test]
-fn a_seed_runs_twice_alike() {
+fn equal_seeds_give_equal_runs() {
     catch_panics();
     for seed in [7, 77, 777, 7777] {
         let report =
-            || run(&case(seed), None).map(|fine| fine.report).map_err(|violation| violation.text);
+            || run(&case(seed), None).map(|success| success.report).map_err(|failure| failure.text);
         assert_eq!(report(), report());
     }
 }
 
-/// A transport that breaks a promise is found out: the checkers can fail.
+/// The checkers detect every violation of the port's contract.
 #[test]
-fn broken_promises_are_seen() {
+fn every_contract_violation_is_detected() {
     catch_panics();
     let faults = [
-        (Fault::LoseSignal(Word::Grant), "liveness"),
-        (Fault::LoseSignal(Word::Done), "liveness"),
-        (Fault::LoseSignal(Word::Fence), "liveness"),
-        (Fault::RaiseSignal(Word::Grant), "order"),
-        (Fault::RaiseSignal(Word::Done), "completion"),
-        (Fault::RaiseSignal(Word::Fence), "completion"),
-        (Fault::Overtake(Word::Done), "completion"),
-        (Fault::LoseChange, "liveness"),
-        (Fault::LoseAnswer, "liveness leak"),
-        (Fault::EarlyFinish, "completion"),
-        (Fault::LosePut, "memory"),
-        (Fault::RepeatAccumulate, "memory"),
-        (Fault::CutShape, "memory"),
-        (Fault::DelayAccumulate, "memory completion"),
-        (Fault::StaleTail, "exclusion"),
-        (Fault::KeepCredit, "liveness leak"),
-        (Fault::EarlyNotification, "completion"),
-        (Fault::LoseNotification, "count liveness"),
-        (Fault::RepeatNotification, "count"),
-        (Fault::EarlyTagged, "completion"),
-        (Fault::LoseTagged, "match liveness leak"),
-        (Fault::RepeatTagged, "match"),
+        (Violation::LoseSignal(Word::Grant), "liveness"),
+        (Violation::LoseSignal(Word::Done), "liveness"),
+        (Violation::LoseSignal(Word::Fence), "liveness"),
+        (Violation::RaiseSignal(Word::Grant), "order"),
+        (Violation::RaiseSignal(Word::Done), "completion"),
+        (Violation::RaiseSignal(Word::Fence), "completion"),
+        (Violation::Overtake(Word::Done), "completion"),
+        (Violation::LoseChange, "liveness"),
+        (Violation::LoseAnswer, "liveness leak"),
+        (Violation::EarlyFinish, "completion"),
+        (Violation::LosePut, "memory"),
+        (Violation::RepeatAccumulate, "memory"),
+        (Violation::CutShape, "memory"),
+        (Violation::DelayAccumulate, "memory completion"),
+        (Violation::StaleTail, "exclusion"),
+        (Violation::KeepCredit, "liveness leak"),
+        (Violation::EarlyNotification, "completion"),
+        (Violation::LoseNotification, "count liveness"),
+        (Violation::RepeatNotification, "count"),
+        (Violation::EarlyTagged, "completion"),
+        (Violation::LoseTagged, "match liveness leak"),
+        (Violation::RepeatTagged, "match"),
     ];
     for (fault, class) in faults {
         let (_, found) = sweep(1, PROGRAMS, Some((fault, 10)));
-        let (case, violation) =
-            found.unwrap_or_else(|| panic!("{fault:?} is not seen in {PROGRAMS} programs"));
-        println!("{fault:?}: seed {}, {}", case.seed, violation.class);
+        let (case, failure) =
+            found.unwrap_or_else(|| panic!("{fault:?} was not detected in {PROGRAMS} programs"));
+        println!("{fault:?}: seed {}, {}", case.seed, failure.class);
         assert!(
-            class.split(' ').any(|class| class == violation.class),
+            class.split(' ').any(|class| class == failure.class),
             "{fault:?}: {}",
-            violation.text
+            failure.text
         );
     }
 }

@@ -1,8 +1,7 @@
-//! Notifications in random programs: raised behind operations in any epoch, waited for and taken by
-//! their target between its other calls.
+//! Notifications in random programs: sent behind operations in any epoch, and waited for or reset
+//! by their target between its other calls.
 //!
-//! A wait is for what was called in earlier items alone, so it makes no circle [EP-10]: whatever a
-//! notification needs stands before it.
+//! A wait is only for notifications of earlier items, so it causes no cyclic wait [EP-10].
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::Step;
@@ -12,45 +11,45 @@ use super::generator::Generator;
 use super::operations::{NO_OP, Open};
 use super::program::*;
 
-/// Everybody raises it; it is never reset.
+/// All ranks raise this counter. It is never reset.
 const SHARED: u32 = 0;
-/// Everybody raises it; its rank takes what has come.
+/// All ranks raise this counter. Its rank resets it.
 const TAKEN: u32 = 1;
-/// From here on each counter is raised once.
+/// Counters from here on are raised once each.
 const OWN: u32 = 2;
 
-/// Counters of a rank, as far as calls have been made.
+/// The counters of a rank, according to the calls so far.
 pub struct Counts {
-    /// Notifications of each.
+    /// Number of notifications per counter.
     pub raised: Vec<u64>,
-    /// Counters that are raised once, with what the rank may do when it has seen them.
-    told: Vec<(u32, Told)>,
+    /// Counters that are raised once, and what the rank may do after the notification.
+    announced: Vec<(u32, Announced)>,
 }
 
-/// What a notification says.
+/// What a notification announces.
 #[derive(Clone, Copy)]
-pub enum Told {
-    /// This is there.
+pub enum Announced {
+    /// This content is in place.
     There(Content),
-    /// This has been read, and may be written.
+    /// This content was read and may be overwritten.
     Read(Content),
 }
 
-impl Told {
-    /// What stays as it was read if it is not written.
+impl Announced {
+    /// Content that stays in place unless the rank overwrites it.
     pub fn left_alone(&self) -> Option<Content> {
-        if let Told::Read(content) = self { Some(*content) } else { None }
+        if let Announced::Read(content) = self { Some(*content) } else { None }
     }
 }
 
 impl Counts {
     pub fn new() -> Self {
-        Counts { raised: vec![0; OWN as usize], told: Vec::new() }
+        Counts { raised: vec![0; OWN as usize], announced: Vec::new() }
     }
 }
 
 impl Generator {
-    /// A notification, to `target`.
+    /// A notification to `target`.
     fn notify(&mut self, open: &Open, target: Rank, counter: u32) {
         let disp = counter as usize;
         let id = self.plan(Plan {
@@ -65,7 +64,7 @@ impl Generator {
         self.cells(open.window, target).counts.raised[disp] += 1;
     }
 
-    /// An operation and its notification, or one alone.
+    /// An operation and its notification, or a notification alone.
     pub fn notifying(&mut self, open: &mut Open, target: Rank) {
         if !self.features.notifications {
             return;
@@ -85,18 +84,18 @@ impl Generator {
         }
     }
 
-    /// With a counter of its own.
+    /// A notification with a counter of its own.
     fn own_notified(&mut self, open: &mut Open, target: Rank) {
-        let told = self.own_operation(open, target);
+        let announced = self.own_operation(open, target);
         let counts = &mut self.cells(open.window, target).counts;
         let counter = counts.raised.len() as u32;
         counts.raised.push(0);
-        counts.told.push((counter, told));
+        counts.announced.push((counter, announced));
         self.notify(open, target, counter);
     }
 
-    /// On memory that nothing else touches, to be notified of.
-    pub fn own_operation(&mut self, open: &mut Open, target: Rank) -> Told {
+    /// An operation on memory of its own, and its notification.
+    pub fn own_operation(&mut self, open: &mut Open, target: Rank) -> Announced {
         let window = open.window;
         let len = if self.features.bulk && self.one_in(3) {
             self.rng.usize(1..6000)
@@ -127,13 +126,13 @@ impl Generator {
             }
         }
         if kind == OpKind::Get {
-            return Told::Read(content);
+            return Announced::Read(content);
         }
         self.program.end.push(content);
-        Told::There(content)
+        Announced::There(content)
     }
 
-    /// Between two items a rank may wait for what it is told, or take it.
+    /// Between two items a rank may wait for counters or reset them.
     pub fn listen(&mut self, me: Rank) {
         if !self.features.notifications {
             return;
@@ -180,30 +179,30 @@ impl Generator {
         })
     }
 
-    /// What is told by a counter of its own is there as soon as that is seen, and nothing else was
-    /// waited for.
+    /// Memory announced by a unique counter is visible once the counter has risen, without other
+    /// synchronization.
     fn hear(&mut self, window: u32, me: Rank) {
         let counts = &self.cells[window as usize][me as usize].counts;
-        if counts.told.is_empty() {
+        if counts.announced.is_empty() {
             return;
         }
-        let which = self.rng.usize(0..counts.told.len());
-        let (counter, told) = counts.told[which];
-        // Who has only begun to wait may wait again.
+        let which = self.rng.usize(0..counts.announced.len());
+        let (counter, announced) = counts.announced[which];
+        // A rank that has only started to wait may wait again.
         let blocks = self.blocks() || self.rng.bool();
         if !self.await_counters(window, me, counter, 1, 1, blocks) {
             return;
         }
         self.count("data seen by their notification");
-        self.cells(window, me).counts.told.swap_remove(which);
-        self.heard(me, told);
+        self.cells(window, me).counts.announced.swap_remove(which);
+        self.handle_notification(me, announced);
     }
 
-    /// A rank has been told, and looks or writes.
-    pub fn heard(&mut self, me: Rank, told: Told) {
-        match told {
-            Told::There(content) => self.call(me, Call::See(content)),
-            Told::Read(content) => {
+    /// A rank was notified: it checks or overwrites the announced memory.
+    pub fn handle_notification(&mut self, me: Rank, announced: Announced) {
+        match announced {
+            Announced::There(content) => self.call(me, Call::Check(content)),
+            Announced::Read(content) => {
                 let content = Content { value: self.value(), ..content };
                 self.call(me, Call::Store(content));
                 self.program.end.push(content);
@@ -211,10 +210,10 @@ impl Generator {
         }
     }
 
-    /// At the end each rank hears the rest, or not.
+    /// At the end each rank waits for the remaining notifications, or does not.
     pub fn hear_rest(&mut self, window: u32, me: Rank) {
         if self.features.notifications && self.rng.bool() {
-            for _ in 0..2 * self.cells(window, me).counts.told.len() {
+            for _ in 0..2 * self.cells(window, me).counts.announced.len() {
                 self.hear(window, me);
             }
             let until = self.cells(window, me).counts.raised[TAKEN as usize];
@@ -222,7 +221,7 @@ impl Generator {
         }
     }
 
-    /// What counters hold at the end, and memory that its rank was told of and has left alone.
+    /// Expected counters at the end, and announced memory that its rank did not change.
     pub fn conclude_counts(&mut self, window: u32, rank: Rank) {
         let counts = &self.cells[window as usize][rank as usize].counts;
         let raised = (0..).zip(&counts.raised).map(|(counter, raised)| Count {
@@ -232,6 +231,8 @@ impl Generator {
             raised: *raised,
         });
         self.program.counts.extend(raised);
-        self.program.end.extend(counts.told.iter().filter_map(|(_, told)| told.left_alone()));
+        self.program
+            .end
+            .extend(counts.announced.iter().filter_map(|(_, announced)| announced.left_alone()));
     }
 }

@@ -1,4 +1,4 @@
-//! Operations of one rank in one of its epochs.
+//! Operations of a rank in one of its epochs.
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::Step;
@@ -12,15 +12,15 @@ use super::program::*;
 pub struct Open {
     pub me: Rank,
     pub window: u32,
-    /// Flushes and R-forms are for these.
+    /// The epoch allows flushes and R-forms.
     pub passive: bool,
-    /// The rank may wait for its own flushes and R-forms here.
+    /// The rank may wait here for its own flushes and R-forms.
     pub may_wait: bool,
     /// Operations so far, by target.
     pub ops: Vec<(Rank, OpId)>,
-    /// Targets whose last cell was written here; a second time would be a conflict.
+    /// Targets whose `last` cell this epoch has written. A second write would conflict.
     lasts: Vec<Rank>,
-    /// What was put into memory of its own: (target, content).
+    /// Puts to memory of its own: target and content.
     pub puts: Vec<Content>,
 }
 
@@ -29,7 +29,7 @@ impl Open {
         Open { me, window, passive, may_wait, ops: Vec::new(), lasts: Vec::new(), puts: Vec::new() }
     }
 
-    /// Its operations to `target`, or all.
+    /// The epoch's operations to `target`, or to all targets.
     pub fn ids(&self, target: Option<Rank>) -> Vec<OpId> {
         self.ops
             .iter()
@@ -53,7 +53,7 @@ pub const NO_OP: Plan = Plan {
 };
 
 impl Generator {
-    /// One operation, in its R-form now and then.
+    /// One operation, sometimes in its R-form.
     pub fn issue(&mut self, open: &mut Open, plan: Plan) -> OpId {
         let plan = Plan { window: open.window, ..plan };
         let id = self.plan(plan);
@@ -90,7 +90,7 @@ impl Generator {
         self.maybe_compute(open.me);
     }
 
-    /// Into memory that nothing else touches: also read back, after a flush.
+    /// A put to memory of its own, sometimes read back after a flush.
     fn own_put(&mut self, open: &mut Open, target: Rank) {
         let len = if self.features.bulk && self.one_in(3) {
             self.rng.usize(1..6000)
@@ -112,7 +112,7 @@ impl Generator {
         }
     }
 
-    /// Adds to memory that nothing else touches.
+    /// An accumulate to memory of its own.
     fn own_accumulate(&mut self, open: &mut Open, target: Rank) {
         let (disp, value) = (self.alloc(open.window, target, 8), self.value());
         let content = Content { window: open.window, rank: target, disp, len: 8, value };
@@ -124,7 +124,7 @@ impl Generator {
         self.count("accumulate");
     }
 
-    /// Adds to a cell to which everybody adds.
+    /// An accumulate to a cell that all ranks add to.
     fn count_up(&mut self, open: &mut Open, target: Rank) {
         let value = self.rng.u64(1..100);
         let fetches = self.rng.bool();
@@ -157,7 +157,7 @@ impl Generator {
         self.count("get");
     }
 
-    /// Takes a number: no two get the same.
+    /// Fetches a number that no other operation gets.
     fn ticket(&mut self, open: &mut Open, target: Rank) {
         let disp = self.cells(open.window, target).ticket;
         let plan =
@@ -189,8 +189,8 @@ impl Generator {
         self.count("compare_and_swap");
     }
 
-    /// A cell that this origin alone writes, once an epoch, and reads in others: epochs take effect
-    /// in their order [EP-6].
+    /// A cell that only this origin writes, once per epoch, and reads in other epochs. Epochs take
+    /// effect in order [EP-6].
     fn last(&mut self, open: &mut Open, target: Rank) {
         if !self.ordered(open.window) || open.lasts.contains(&target) {
             return;
@@ -273,7 +273,7 @@ impl Generator {
         });
     }
 
-    /// Read, add one, write back: under an exclusive lock.
+    /// Read, increment, write back, under an exclusive lock.
     pub fn increment(&mut self, open: &mut Open, target: Rank) {
         let disp = self.cells(open.window, target).increment;
         let read = self.issue(open, Plan { kind: OpKind::Get, target, disp, ..NO_OP });
@@ -284,7 +284,7 @@ impl Generator {
         self.count("increment under lock");
     }
 
-    /// Two cells that are written together ...
+    /// Two cells that are always written together.
     pub fn write_twins(&mut self, open: &mut Open, target: Rank) {
         let value = self.value();
         for disp in self.cells(open.window, target).twins {
@@ -294,13 +294,13 @@ impl Generator {
         self.count("twins written");
     }
 
-    /// ... and read together.
+    /// Reads two cells that are always written together.
     pub fn read_twins(&mut self, open: &mut Open, target: Rank) {
         let twins = self.cells(open.window, target).twins;
         let reads =
             twins.map(|disp| self.issue(open, Plan { kind: OpKind::Get, target, disp, ..NO_OP }));
         self.cells(open.window, target).twins_read.push(reads);
-        // Readers that stay for a while leave in another order than they came.
+        // A reader may stay for a while, so that readers leave in another order than they came.
         if self.rng.bool() {
             let time = self.rng.u64(0..40) * US;
             self.step(open.me, Step::Compute(time));

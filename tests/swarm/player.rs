@@ -1,4 +1,4 @@
-//! Plays one rank's calls in a world.
+//! Plays the calls of one rank in a world.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,17 +13,17 @@ use mpix_rma::transport::sim::{Network, Time, US};
 use super::program::*;
 use super::shapes::{ELEMENT, words_of};
 
-/// What fills a buffer that is free again.
+/// Fills origin buffers that are free again.
 const SCRIBBLE: u8 = 0xa5;
-/// What a result buffer holds before.
+/// Initial content of result buffers.
 pub const UNFETCHED: u8 = 0xee;
-/// A loop of tests computes between them, twice as long each time, up to this.
+/// A loop of tests computes between two tests, twice as long each time, up to this time.
 pub const TEST_PAUSE_MAX: Time = 16 * US;
 
 /// Origin and result buffers of all operations issued so far.
 pub type Buffers = Rc<RefCell<Vec<Option<(Addr, Addr)>>>>;
 
-/// See the module.
+/// The script of one rank.
 pub struct Player {
     me: Rank,
     program: Rc<Program>,
@@ -32,13 +32,13 @@ pub struct Player {
     /// In a loop of tests: the next pause, and whether it is due.
     pause: Time,
     pausing: bool,
-    /// In a loop that takes notifications.
+    /// In a loop of resets: the last step.
     taking: Taking,
-    /// By window and counter: notifications taken so far.
+    /// Notifications taken so far, by window and counter.
     taken: HashMap<(u32, u32), u64>,
 }
 
-/// What a loop that takes notifications has done last.
+/// The last step of a loop that takes notifications by resets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taking {
     Nothing,
@@ -60,7 +60,7 @@ impl Player {
         }
     }
 
-    /// Gives an operation its buffers.
+    /// Allocates the buffers of an operation.
     fn op(&mut self, id: OpId, net: &mut Network) -> Op {
         let plan = self.program.plans[id];
         let fetched = |net: &Network, get: OpId| {
@@ -81,7 +81,7 @@ impl Player {
             at
         };
         let origin = match plan.kind {
-            // The checkers tell operations apart by their buffers.
+            // The checkers identify operations by their buffers.
             OpKind::Notify | OpKind::NotifyTagged => place(net, &[0; 8]),
             _ if data.is_empty() => Addr(0),
             _ => place(net, &data),
@@ -111,8 +111,7 @@ impl Player {
         }
     }
 
-    /// The same for one with datatypes: elements where the sides say, and something else between
-    /// them.
+    /// As [`op`](Self::op) with derived datatypes. The gaps between the elements hold filler bytes.
     fn shaped_op(&mut self, id: OpId, plan: &Plan, sides: &Sides, net: &mut Network) -> Op {
         let place = |net: &mut Network, places: &Places, filler: u8, words: &[u64]| {
             let at = net.allocate(self.me, places.span);
@@ -170,7 +169,7 @@ impl Player {
         }
     }
 
-    /// One round of a loop that takes notifications: `None` when enough have come.
+    /// The next step of a loop of resets. `None` when enough notifications were taken.
     fn take(&mut self, value: u64, window: u32, counter: u32, until: u64) -> Option<Step> {
         let taken = self.taken.entry((window, counter)).or_insert(0);
         if self.taking == Taking::Reset {
@@ -192,7 +191,7 @@ impl Player {
         Some(Step::ResetCounter { window, counter })
     }
 
-    /// One round of a loop: `None` when the last test was true.
+    /// The next step of a loop of tests. `None` when the last test was true.
     fn round(&mut self, flag: bool, test: Step) -> Option<Step> {
         if self.pause > 0 && flag {
             self.pause = 0;
@@ -209,8 +208,8 @@ impl Player {
     }
 }
 
-/// Checks a rank's window memory.
-pub fn see(content: &Content, net: &Network, when: &str) {
+/// Checks the content of a rank's window memory.
+pub fn check_content(content: &Content, net: &Network, when: &str) {
     let Content { window, rank, disp, len, value } = *content;
     let there = &net.window(window, rank)[disp..][..len];
     let expected = bytes_of(value, len);
@@ -261,23 +260,23 @@ impl Script for Player {
                         .copy_from_slice(&bytes_of(*value, *len));
                     None
                 }
-                Call::TestExpectationLoop { window, place } => {
+                Call::TestExpectationLoop { window, slot } => {
                     match self
-                        .round(at.flag, Step::TestExpectation { window: *window, place: *place })
+                        .round(at.flag, Step::TestExpectation { window: *window, slot: *slot })
                     {
                         Some(step) => return step,
                         None => None,
                     }
                 }
-                Call::SeeTold(window) => {
+                Call::CheckAnnounced(window) => {
                     let Arrival { source, tag } = at.arrival.expect("an expectation was met");
-                    if let Some(content) = program.told.get(&(*window, self.me, source, tag)) {
-                        see(content, at.net, "after a tagged notification");
+                    if let Some(content) = program.announced.get(&(*window, self.me, source, tag)) {
+                        check_content(content, at.net, "after a tagged notification");
                     }
                     None
                 }
-                Call::See(content) => {
-                    see(content, at.net, "after a blocking call");
+                Call::Check(content) => {
+                    check_content(content, at.net, "after a blocking call");
                     None
                 }
             };

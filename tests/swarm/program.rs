@@ -1,4 +1,4 @@
-//! What a generated program is: calls per rank, and what must come of them.
+//! A generated program: the calls of each rank, and the expected results.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,30 +10,30 @@ use mpix_rma::transport::sim::Time;
 
 pub use super::shapes::{Places, Region, Sides, WORD};
 
-/// An operation, numbered in the program.
+/// Number of an operation in the program.
 pub type OpId = usize;
 
-/// What an operation sends.
+/// Data that an operation sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Nothing,
-    /// Bytes made of this value ([`bytes_of`]).
+    /// The bytes of this value ([`bytes_of`]).
     Value(u64),
-    /// What this earlier get has fetched, plus one.
+    /// The result of this earlier get, plus one.
     OneMoreThan(OpId),
 }
 
-/// What an operation must fetch.
+/// Data that an operation must fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Nothing, or what a [`Group`] says.
+    /// None, or checked by a [`Group`].
     Open,
     Exactly(u64),
-    /// These of the program's words, element by element.
+    /// These words of the program, element by element.
     Words(u32),
 }
 
-/// An operation before its buffers have addresses.
+/// A planned operation, without buffer addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub window: u32,
@@ -45,36 +45,37 @@ pub struct Plan {
     pub source: Source,
     pub compare: u64,
     pub expect: Expect,
-    /// Derived datatypes: which of the program's sides; `disp` is where the target's items are.
+    /// Index of the derived datatypes in the program's sides. `disp` is the displacement of the
+    /// target's items.
     pub sides: Option<u32>,
 }
 
-/// One thing that a rank does.
+/// One action of a rank.
 #[derive(Clone, Debug)]
 pub enum Call {
     Step(Step),
     Op(OpId),
-    /// The R-form of one.
+    /// The R-form of an operation.
     Request(OpId, Slot),
     /// `MPI_Win_test` until it is true.
     TestLoop(u32),
     /// `MPI_Test` until it is true.
     TestSlotLoop(Slot),
-    /// The origin buffers of these may be used again: they are filled with something else.
+    /// The origin buffers of these operations are free again: overwrites them.
     Scribble(Vec<OpId>),
-    /// The rank's own window memory holds this now.
-    See(Content),
-    /// The rank writes this to its own window memory.
+    /// Checks that the rank's own window memory holds this.
+    Check(Content),
+    /// Stores this to the rank's own window memory.
     Store(Content),
     /// `MPI_Test` on an expectation until it is true.
     TestExpectationLoop {
         window: u32,
-        place: Slot,
+        slot: Slot,
     },
-    /// If the notification that was last waited for tells of something, it is there.
-    SeeTold(u32),
-    /// A counter is reset; again and again, waiting for it to rise, until so many notifications
-    /// have been taken from it in all.
+    /// Checks the memory that the last awaited notification announced, if any.
+    CheckAnnounced(u32),
+    /// Resets a counter, and waits for it to rise, repeatedly until this many notifications were
+    /// taken in total.
     TakeLoop {
         window: u32,
         counter: u32,
@@ -82,7 +83,7 @@ pub enum Call {
     },
 }
 
-/// A counter of a rank, and how often it was raised.
+/// A counter of a rank, and the number of its notifications.
 #[derive(Clone, Copy, Debug)]
 pub struct Count {
     pub window: u32,
@@ -91,7 +92,7 @@ pub struct Count {
     pub raised: u64,
 }
 
-/// Window memory of a rank.
+/// Content of the window memory of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     pub window: u32,
@@ -101,22 +102,22 @@ pub struct Content {
     pub value: u64,
 }
 
-/// Operations whose results hang together, whatever the order in which they took effect.
+/// Operations whose results depend on each other, in any legal order of effects.
 #[derive(Clone, Debug)]
 pub enum Group {
-    /// Each of these fetched another number, from 0 on: atomic additions of one, or reads under
-    /// exclusive locks of what is then written back plus one.
+    /// Each fetched a different number, counted from 0: atomic additions of one, or reads under an
+    /// exclusive lock that are written back plus one.
     Permutation(Vec<OpId>),
-    /// Fetched sums of a cell that is only added to: none above the last.
+    /// Fetched sums of a cell that is only added to. None exceeds the final sum.
     Sums { fetches: Vec<(OpId, u64)>, total: u64 },
-    /// Compare-and-swaps from 0 to these values: one has won, and the others have found its value.
+    /// Compare-and-swaps from 0 to these values. One succeeded; the others fetched its value.
     Election { cell: Content, ops: Vec<(OpId, u64)> },
-    /// Pairs of cells that are written together under exclusive locks and read together under
-    /// locks: equal, and one of these or 0.
+    /// Pairs of cells, written together under exclusive locks and read together under locks: both
+    /// hold the same value, which is one of these or 0.
     Twins { cells: [Content; 2], written: Vec<u64>, reads: Vec<[OpId; 2]> },
 }
 
-/// A program.
+/// A generated program.
 pub struct Program {
     pub ranks: u32,
     pub windows: Vec<WindowSpec>,
@@ -124,24 +125,24 @@ pub struct Program {
     pub plans: Vec<Plan>,
     pub sides: Vec<Rc<Sides>>,
     pub words: Vec<Vec<u64>>,
-    /// Memory afterwards, with what lies between.
+    /// Expected memory at the end for derived datatypes, gaps included.
     pub regions: Vec<Region>,
-    /// Memory before.
+    /// Initial memory.
     pub begin: Vec<Content>,
-    /// Memory afterwards.
+    /// Expected memory at the end.
     pub end: Vec<Content>,
-    /// Counters afterwards.
+    /// Expected counters at the end.
     pub counts: Vec<Count>,
-    /// What a tag tells: by window, target, source and tag.
-    pub told: HashMap<(u32, Rank, Rank, u32), Content>,
+    /// Memory announced by a tag: by window, target, source and tag.
+    pub announced: HashMap<(u32, Rank, Rank, u32), Content>,
     pub groups: Vec<Group>,
-    /// How often each thing was generated.
+    /// How often each feature was generated.
     pub coverage: BTreeMap<&'static str, u64>,
-    /// Transactions that could be left out.
+    /// Number of transactions, each of which can be left out.
     pub transactions: u32,
 }
 
-/// The bytes that a value stands for: itself in 8 bytes, a pattern in any other length.
+/// The bytes of a value: the value itself in 8 bytes, otherwise a pattern.
 pub fn bytes_of(value: u64, len: usize) -> Vec<u8> {
     if len == 8 {
         return value.to_ne_bytes().to_vec();
@@ -155,7 +156,7 @@ pub fn bytes_of(value: u64, len: usize) -> Vec<u8> {
 }
 
 impl Program {
-    /// Time that ranks compute, all of them together.
+    /// Total time that all ranks compute.
     pub fn computes(&self) -> Time {
         let time = |call: &Call| if let Call::Step(Step::Compute(time)) = call { *time } else { 0 };
         self.calls.iter().flatten().map(time).sum()

@@ -1,4 +1,4 @@
-//! One seed: its program, its weather, its run, and what was wrong with it.
+//! Runs one seed: generates its program and settings, runs it, and checks the results.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
@@ -12,10 +12,10 @@ use super::checks::{counts, leaks, memory};
 use super::generator::generate;
 use super::player::Player;
 use super::program::*;
+use super::settings::{Broken, settings_of};
 use super::watcher::Watcher;
-use super::weather::{Broken, weather};
 
-/// A seed and what is left out of it.
+/// A seed, the transactions left out, and an injected violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     pub seed: u64,
@@ -23,54 +23,54 @@ pub struct Case {
     pub broken: Broken,
 }
 
-/// A run that went well.
-pub struct Fine {
+/// A successful run.
+pub struct Success {
     pub program: Rc<Program>,
     pub report: Report,
     pub bound: Time,
 }
 
-/// A run that did not.
+/// A failed run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The checker that saw it, or `crash`.
+pub struct Failure {
+    /// The checker that failed, or `crash`.
     pub class: String,
     pub text: String,
 }
 
 thread_local! {
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
+    static PANIC_TEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Panics of runs are caught and told as violations, not printed where they happen.
+/// Panics during runs are caught and reported as failures, not printed.
 pub fn catch_panics() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if QUIET.get() {
+        if CATCHING.get() {
             let text = info.payload_as_str().unwrap_or("a panic without words");
             let place = info
                 .location()
                 .map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
-            SAID.set(format!("{text}{place}"));
+            PANIC_TEXT.set(format!("{text}{place}"));
         } else {
             before(info);
         }
     }));
 }
 
-/// What a checker says begins with its class; anything else is a crash of the engine or of the
+/// A checker's message starts with its class. Any other panic is a crash of the engine or of the
 /// tests.
 const CLASSES: [&str; 9] =
     ["memory", "count", "match", "order", "exclusion", "completion", "liveness", "leak", "refused"];
 
-fn violation(text: String) -> Violation {
+fn failure(text: String) -> Failure {
     let class =
         CLASSES.into_iter().find(|class| text.contains(&format!("[{class}] "))).unwrap_or("crash");
-    Violation { class: class.to_owned(), text }
+    Failure { class: class.to_owned(), text }
 }
 
-/// Who issues each operation.
+/// The rank that issues each operation.
 fn owners(program: &Program) -> Vec<Rank> {
     let mut owners = vec![0; program.plans.len()];
     for (rank, calls) in (0..).zip(&program.calls) {
@@ -83,20 +83,20 @@ fn owners(program: &Program) -> Vec<Rank> {
     owners
 }
 
-/// Runs a case. `trace`: what happened goes there.
-pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Fine, Violation> {
+/// Runs a case. Appends the events to `trace`.
+pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Success, Failure> {
     let program = Rc::new(generate(case.seed, &case.skip));
     let mut watcher = Watcher::new(program.ranks, program.windows.iter().map(|spec| spec.flags));
     watcher.trace = trace.is_some().then(Vec::new);
-    QUIET.set(true);
+    CATCHING.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(|| play(case, &program, &mut watcher)));
-    QUIET.set(false);
-    if let (Some(trace), Some(told)) = (trace, watcher.trace.take()) {
-        *trace = told;
+    CATCHING.set(false);
+    if let (Some(trace), Some(lines)) = (trace, watcher.trace.take()) {
+        *trace = lines;
     }
     match result {
-        Ok(result) => result.map(|(report, bound)| Fine { program, report, bound }),
-        Err(_) => Err(violation(SAID.take())),
+        Ok(result) => result.map(|(report, bound)| Success { program, report, bound }),
+        Err(_) => Err(failure(PANIC_TEXT.take())),
     }
 }
 
@@ -104,15 +104,15 @@ fn play(
     case: &Case,
     program: &Rc<Program>,
     watcher: &mut Watcher,
-) -> Result<(Report, Time), Violation> {
-    let settings = weather(case.seed, program);
+) -> Result<(Report, Time), Failure> {
+    let settings = settings_of(case.seed, program);
     let buffers = Rc::new(RefCell::new(vec![None; program.plans.len()]));
     let player = |me| Player::new(me, Rc::clone(program), Rc::clone(&buffers));
     let mut world = World::new(program.ranks, settings, &program.windows, player);
     let net = world.net();
     net.record();
     if let Some((fault, one_in)) = case.broken {
-        net.misbehave(fault, one_in, case.seed);
+        net.inject_violation(fault, one_in, case.seed);
     }
     for Content { window, rank, disp, len, value } in &program.begin {
         net.window_mut(*window, *rank)[*disp..][..*len].copy_from_slice(&bytes_of(*value, *len));
@@ -127,9 +127,9 @@ fn play(
             StuckBecause::DeadLock if ended => "leak",
             StuckBecause::DeadLock | StuckBecause::LiveLock => "liveness",
         };
-        Violation {
+        Failure {
             class: class.to_owned(),
-            text: format!("[{class}] {stuck}; by {} ps it must have ended", settings.time_limit),
+            text: format!("[{class}] {stuck}; expected to end by {} ps", settings.time_limit),
         }
     })?;
     watcher.finish();
@@ -140,8 +140,7 @@ fn play(
     Ok((report, settings.time_limit))
 }
 
-/// Leaves transactions out of a failing case, one after the other, while it still fails in the same
-/// class.
+/// Leaves out transactions of a failing case, one by one, as long as it fails in the same class.
 pub fn shrink(case: &Case, class: &str) -> Case {
     let mut smallest = case.clone();
     let transactions = generate(case.seed, &[]).transactions;
@@ -156,7 +155,7 @@ pub fn shrink(case: &Case, class: &str) -> Case {
             let mut smaller = smallest.clone();
             smaller.skip.push(number);
             smaller.skip.sort_unstable();
-            if run(&smaller, None).is_err_and(|violation| violation.class == class) {
+            if run(&smaller, None).is_err_and(|failure| failure.class == class) {
                 smallest = smaller;
                 goes_on = true;
             }

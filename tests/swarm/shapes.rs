@@ -1,5 +1,5 @@
-//! Derived datatypes of 8-byte elements: a layout of the library, and beside it a plain list of
-//! where the elements lie.
+//! Derived datatypes of 8-byte elements: a layout of the library, and a plain list of the elements'
+//! displacements as the reference.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::generator::Generator;
 use super::operations::{NO_OP, Open};
 use super::program::*;
 
-/// Bytes of an element.
+/// Bytes per element.
 pub const WORD: usize = 8;
-/// Elements of one operation at most; one in [`LONG`] has more.
+/// Maximum number of elements of an operation, except for one operation in [`LONG`].
 const FEW: usize = 24;
 const MANY: usize = 900;
 const LONG: u32 = 12;
 
-/// Where the elements of one side lie.
+/// The elements of one side of an operation.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub side: Side,
-    /// Displacement of each element, in the order in which they are packed.
+    /// Displacement of each element, in packing order.
     pub words: Vec<i64>,
-    /// Bytes before the first item that belong to the side.
+    /// Bytes before the first item.
     pub before: usize,
-    /// Bytes of all of it, those included.
+    /// Bytes in total, including those before the first item.
     pub span: usize,
 }
 
@@ -39,7 +39,7 @@ impl Places {
         Places { side, words, before: -low as usize, span: (high.max(0) - low) as usize }
     }
 
-    /// Plain bytes.
+    /// Contiguous bytes.
     pub fn flat(words: usize) -> Self {
         Places::new(
             Side::flat((words * WORD) as u64),
@@ -47,13 +47,13 @@ impl Places {
         )
     }
 
-    /// Where an element begins in memory that is as long as the span.
+    /// Offset of an element in memory of `span` bytes.
     pub fn at(&self, word: usize) -> usize {
         (self.before as i64 + self.words[word]) as usize
     }
 }
 
-/// The sides of an operation.
+/// The three sides of an operation.
 #[derive(Clone, Debug)]
 pub struct Sides {
     pub origin: Places,
@@ -61,7 +61,7 @@ pub struct Sides {
     pub target: Places,
 }
 
-/// What a part of window memory holds at the end.
+/// Expected content of a part of window memory.
 #[derive(Clone, Debug)]
 pub struct Region {
     pub window: u32,
@@ -70,7 +70,7 @@ pub struct Region {
     pub bytes: Vec<u8>,
 }
 
-/// The words that a value stands for.
+/// The words of a value.
 pub fn words_of(value: u64, count: usize) -> Vec<u64> {
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("a word"));
     bytes_of(value, count * WORD).chunks_exact(WORD).map(word).collect()
@@ -83,7 +83,7 @@ fn copies(words: &[i64], count: u64, stride: i64, at: i64) -> impl Iterator<Item
 }
 
 impl Generator {
-    /// A random type, nested so deep.
+    /// A random datatype of this nesting depth.
     fn any_type(&mut self, depth: u32) -> Made {
         if depth == 0 {
             return (Layout::element(WORD as u64, WORD as i64).expect("a word"), vec![0]);
@@ -135,7 +135,7 @@ impl Generator {
         (made.0.expect("small numbers"), made.1)
     }
 
-    /// Random places that do not overlap, at least one and at most `most` of them.
+    /// Random positions that do not overlap, between one and `most`.
     pub fn any_places(&mut self, most: usize) -> Places {
         for _ in 0..8 {
             let depth = self.rng.u32(1..4);
@@ -152,7 +152,7 @@ impl Generator {
         Places::flat(self.rng.usize(1..=most))
     }
 
-    /// Places for as many words: plain, at equal distances, or in any order.
+    /// Positions for `count` words: contiguous, strided, or in any order.
     pub fn places_for(&mut self, count: usize) -> Places {
         let word = Layout::element(WORD as u64, WORD as i64).expect("a word");
         let words: Vec<i64> = match self.rng.u8(0..3) {
@@ -189,8 +189,8 @@ impl Generator {
         Expect::Words(self.program.words.len() as u32 - 1)
     }
 
-    /// A put or an accumulate into places that nothing else touches, between others that stay as
-    /// they are; read back after a flush.
+    /// A put or accumulate to memory that nothing else touches; the gaps must stay unchanged. Read
+    /// back after a flush.
     pub fn own_shaped(&mut self, open: &mut Open, target: Rank) {
         let most = if self.features.bulk && self.one_in(LONG) { MANY } else { FEW };
         let places = if most == MANY { self.places_for(MANY) } else { self.any_places(most) };
@@ -227,8 +227,8 @@ impl Generator {
         }
     }
 
-    /// Accumulates of one origin on memory of its own take effect in order, location by location,
-    /// whatever datatypes they have.
+    /// Accumulates of one origin to its own memory take effect in order at each location, whatever
+    /// the datatypes.
     pub fn shaped_sequence(&mut self, open: &mut Open, target: Rank) {
         const BLOCK: usize = 16;
         let ordered = self.ordered(open.window);
@@ -239,7 +239,7 @@ impl Generator {
             None => fresh(self),
         };
         for _ in 0..self.rng.u32(2..6) {
-            // A part of the block, with a datatype or without.
+            // A part of the block, with or without a datatype.
             let (places, first) = loop {
                 let places = if self.one_in(3) {
                     Places::flat(self.rng.usize(1..=BLOCK))
@@ -277,7 +277,7 @@ impl Generator {
             let fetches = reduction == reduction::NO_OP || self.rng.bool();
             let kind = if fetches { OpKind::GetAccumulate } else { OpKind::Accumulate };
             let disp = base + first * WORD + places.before;
-            // Contiguous on every side now and then: an operation without a shape.
+            // Sometimes contiguous on all sides: an operation without a shape.
             let plain = places.side.layout().is_none() && self.rng.bool();
             let sides = if plain { None } else { Some(self.sides(places)) };
             let expect = if fetches { self.words(old) } else { Expect::Open };
@@ -311,5 +311,5 @@ impl Generator {
     }
 }
 
-/// Elements are words.
+/// The datatype of an element.
 pub const ELEMENT: Element = native::U64;

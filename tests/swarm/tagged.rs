@@ -1,50 +1,49 @@
-//! Tagged notifications in random programs: raised behind operations in any epoch, expected by
+//! Tagged notifications in random programs: sent behind operations in any epoch, and expected by
 //! their targets between other calls.
 //!
-//! Whom a notification belongs to depends on the order in which several sources' come. Whatever
-//! that is, each start of an expectation takes at most as many as it expects, and only those that
-//! were started before it take from it. So it is met once as many as it wants have been called for
-//! as it and all those expect together ([`Tags::is_fed`]); then a wait makes no circle [EP-10].
-//! What is started and not met at the end is fed then.
+//! Which expectation a notification matches depends on the order in which several sources' arrive.
+//! In any order, a started expectation takes at most as many as it expects, and only expectations
+//! started earlier compete with it. So it is met once as many matching notifications were sent as
+//! it and those earlier ones expect in total ([`Tags::is_fed`]). Only then a wait for it cannot
+//! deadlock [EP-10]. At the end, expectations that are not met are fed.
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Slot, Step};
 
 use super::generator::Generator;
-use super::notifications::Told;
+use super::notifications::Announced;
 use super::operations::{NO_OP, Open};
 use super::program::*;
 
-/// Tags that everybody uses.
+/// Number of tags that all ranks use.
 const SHARED: u32 = 3;
-/// From here on each tag is used once.
+/// Tags from here on are used once each.
 const OWN: u32 = 1000;
 
 /// One start of an expectation.
 #[derive(Clone, Copy)]
 struct Start {
-    place: Slot,
+    slot: Slot,
     wanted: Wanted,
     expected: u64,
-    /// A wait for it is over, so it is met.
+    /// It was waited for, so it is met.
     met: bool,
-    /// Nobody will wait for it.
+    /// No call will wait for it.
     abandoned: bool,
 }
 
-/// Tagged notifications of a rank, as far as calls have been made.
+/// Tagged notifications of a rank, according to the calls so far.
 pub struct Tags {
-    /// Expectations want any source and any tag, too; else tags that are used once are left to
-    /// those who want just these.
+    /// Expectations also use wildcards. Otherwise tags that are used once are matched by exact
+    /// filters only.
     wild: bool,
     called: Vec<(Rank, u32)>,
     own: u32,
-    /// Tags that are used once, with their sources, and with what the rank may do when it has seen
-    /// them.
-    told: Vec<(Rank, u32, Told)>,
-    /// In the order of their calls.
+    /// Tags that are used once, with source and what the rank may do after the notification.
+    announced: Vec<(Rank, u32, Announced)>,
+    /// Starts, in call order.
     starts: Vec<Start>,
-    /// Expectations that are not started.
+    /// Idle expectations.
     idle: Vec<(Slot, Wanted, u64)>,
 }
 
@@ -66,13 +65,13 @@ impl Tags {
             wild,
             called: Vec::new(),
             own: OWN,
-            told: Vec::new(),
+            announced: Vec::new(),
             starts: Vec::new(),
             idle: Vec::new(),
         }
     }
 
-    /// How many these starts may take of what is wanted, and how many of that have been called for.
+    /// How many matching notifications these starts may take, and how many were sent.
     fn demand_and_supply(&self, starts: &[Start], wanted: Wanted) -> (u64, u64) {
         let demand = starts
             .iter()
@@ -84,13 +83,13 @@ impl Tags {
         (demand, supply as u64)
     }
 
-    /// How many are still to be called for so that this start is met in any case.
+    /// How many notifications must still be sent until this start is met in any order.
     fn lacks(&self, at: usize) -> u64 {
         let (demand, supply) = self.demand_and_supply(&self.starts[..=at], self.starts[at].wanted);
         if self.starts[at].met { 0 } else { demand.saturating_sub(supply) }
     }
 
-    /// How many a start may expect now that is fed.
+    /// How many notifications a start may expect to be fed already.
     fn surplus(&self, wanted: Wanted) -> u64 {
         let (demand, supply) = self.demand_and_supply(&self.starts, wanted);
         supply.saturating_sub(demand)
@@ -100,7 +99,7 @@ impl Tags {
         self.lacks(at) == 0
     }
 
-    /// Starts that a wait may be for.
+    /// Starts that may be waited for.
     fn open(&self) -> Vec<usize> {
         (0..self.starts.len())
             .filter(|at| !self.starts[*at].met && !self.starts[*at].abandoned)
@@ -113,7 +112,7 @@ impl Generator {
         &mut self.cells(window, me).tags
     }
 
-    /// A notification, to `target`.
+    /// A notification to `target`.
     fn tell(&mut self, open: &Open, target: Rank, tag: u32) {
         let id = self.plan(Plan {
             window: open.window,
@@ -127,20 +126,20 @@ impl Generator {
         self.tags(open.window, target).called.push((open.me, tag));
     }
 
-    /// An operation and its notification, or some alone.
+    /// An operation and its notification, or notifications alone.
     pub fn telling(&mut self, open: &mut Open, target: Rank) {
         if !self.features.tags {
             return;
         }
         if self.rng.bool() {
-            let told = self.own_operation(open, target);
+            let announced = self.own_operation(open, target);
             let (window, me) = (open.window, open.me);
             let tags = self.tags(window, target);
             let tag = tags.own;
             tags.own += 1;
-            tags.told.push((me, tag, told));
-            if let Told::There(content) = told {
-                self.program.told.insert((window, target, me, tag), content);
+            tags.announced.push((me, tag, announced));
+            if let Announced::There(content) = announced {
+                self.program.announced.insert((window, target, me, tag), content);
             }
             self.tell(open, target, tag);
             return self.count("operation with tagged notification");
@@ -162,7 +161,7 @@ impl Generator {
         let called = self.tags(window, me).called.len();
         match self.rng.u8(0..4) {
             0 => Wanted { source, tag: Some(tag) },
-            // What was called for, or at least its source or tag.
+            // A filter for something that was sent, or at least for its source or tag.
             1 if called > 0 => {
                 let at = self.rng.usize(0..called);
                 let (source, tag) = self.tags(window, me).called[at];
@@ -173,20 +172,13 @@ impl Generator {
     }
 
     fn make(&mut self, window: u32, me: Rank, wanted: Wanted, expected: u64) -> Slot {
-        let place = self.place_for(me);
-        self.step(me, Step::Expect { window, wanted, expected, place });
-        place
+        let slot = self.expectation_slot(me);
+        self.step(me, Step::Expect { window, wanted, expected, slot });
+        slot
     }
 
-    fn start(
-        &mut self,
-        window: u32,
-        me: Rank,
-        place: Slot,
-        wanted: Wanted,
-        expected: u64,
-    ) -> usize {
-        self.step(me, Step::StartExpecting { window, place });
+    fn start(&mut self, window: u32, me: Rank, slot: Slot, wanted: Wanted, expected: u64) -> usize {
+        self.step(me, Step::StartExpecting { window, slot });
         self.count(match wanted {
             Wanted { source: Some(_), tag: Some(_) } => "expectation",
             Wanted { source: None, tag: Some(_) } => "expectation of any source",
@@ -194,35 +186,35 @@ impl Generator {
             Wanted { source: None, tag: None } => "expectation of anything",
         });
         let starts = &mut self.tags(window, me).starts;
-        starts.push(Start { place, wanted, expected, met: false, abandoned: false });
+        starts.push(Start { slot, wanted, expected, met: false, abandoned: false });
         starts.len() - 1
     }
 
     /// Waits for a start that is fed.
     fn await_start(&mut self, window: u32, me: Rank, at: usize) {
-        let place = self.tags(window, me).starts[at].place;
+        let slot = self.tags(window, me).starts[at].slot;
         if self.features.tests && self.one_in(3) {
-            self.call(me, Call::TestExpectationLoop { window, place });
+            self.call(me, Call::TestExpectationLoop { window, slot });
         } else {
-            self.step(me, Step::AwaitExpectation { window, place });
+            self.step(me, Step::AwaitExpectation { window, slot });
         }
-        self.call(me, Call::SeeTold(window));
+        self.call(me, Call::CheckAnnounced(window));
         self.count("expectation met");
         let tags = self.tags(window, me);
         let start = &mut tags.starts[at];
         start.met = true;
-        tags.idle.push((place, start.wanted, start.expected));
+        tags.idle.push((slot, start.wanted, start.expected));
     }
 
     fn abandon_start(&mut self, window: u32, me: Rank, at: usize) {
         let start = &mut self.tags(window, me).starts[at];
         start.abandoned = true;
-        let place = start.place;
-        self.step(me, Step::Abandon { window, place });
+        let slot = start.slot;
+        self.step(me, Step::Abandon { window, slot });
         self.count("expectation abandoned");
     }
 
-    /// Between two items a rank may expect, wait, or look.
+    /// Between two items a rank may expect, wait or probe.
     pub fn expecting(&mut self, me: Rank) {
         if !self.features.tags {
             return;
@@ -237,22 +229,22 @@ impl Generator {
                 } else {
                     self.rng.u64(1..4)
                 };
-                let place = self.make(window, me, wanted, expected);
+                let slot = self.make(window, me, wanted, expected);
                 if self.one_in(8) {
-                    self.tags(window, me).idle.push((place, wanted, expected));
+                    self.tags(window, me).idle.push((slot, wanted, expected));
                 } else {
-                    self.start(window, me, place, wanted, expected);
+                    self.start(window, me, slot, wanted, expected);
                 }
             }
             3 => {
                 let idle = self.tags(window, me).idle.len();
                 if idle > 0 {
                     let which = self.rng.usize(0..idle);
-                    let (place, wanted, expected) = self.tags(window, me).idle.swap_remove(which);
+                    let (slot, wanted, expected) = self.tags(window, me).idle.swap_remove(which);
                     if self.one_in(4) {
-                        self.step(me, Step::Abandon { window, place });
+                        self.step(me, Step::Abandon { window, slot });
                     } else {
-                        self.start(window, me, place, wanted, expected);
+                        self.start(window, me, slot, wanted, expected);
                     }
                 }
             }
@@ -279,24 +271,24 @@ impl Generator {
         }
     }
 
-    /// What is told by a tag of its own is there as soon as that has been waited for, and nothing
-    /// else was.
+    /// Memory announced by a unique tag is visible as soon as the notification was awaited, without
+    /// other synchronization.
     fn hear_tag(&mut self, window: u32, me: Rank) {
         let tags = &self.cells[window as usize][me as usize].tags;
-        if tags.wild || tags.told.is_empty() {
+        if tags.wild || tags.announced.is_empty() {
             return;
         }
-        let which = self.rng.usize(0..tags.told.len());
-        let (source, tag, told) = self.tags(window, me).told.swap_remove(which);
+        let which = self.rng.usize(0..tags.announced.len());
+        let (source, tag, announced) = self.tags(window, me).announced.swap_remove(which);
         let wanted = Wanted { source: self.rng.bool().then_some(source), tag: Some(tag) };
-        let place = self.make(window, me, wanted, 1);
-        let at = self.start(window, me, place, wanted, 1);
+        let slot = self.make(window, me, wanted, 1);
+        let at = self.start(window, me, slot, wanted, 1);
         self.await_start(window, me, at);
         self.count("data seen by their tag");
-        self.heard(me, told);
+        self.handle_notification(me, announced);
     }
 
-    /// What is started and could wait for ever is fed, when all else has been called.
+    /// At the end, sends what started expectations still miss.
     pub fn feed(&mut self) {
         for window in 0..self.windows {
             for target in 0..self.ranks {
@@ -322,13 +314,13 @@ impl Generator {
         }
     }
 
-    /// True if [`feed`](Self::feed) has something to do.
+    /// True if [`feed`](Self::feed) must send something.
     pub fn hungers(&mut self) -> bool {
         let tags = || self.cells.iter().flatten().map(|cells| &cells.tags);
         tags().any(|tags| (0..tags.starts.len()).any(|at| !tags.is_fed(at)))
     }
 
-    /// At the end each rank waits for the rest, or not.
+    /// At the end each rank waits for the remaining notifications, or leaves them unclaimed.
     pub fn hear_rest_of_tags(&mut self, window: u32, me: Rank) {
         let (waits, abandons) = (self.rng.bool(), self.rng.bool());
         let mut open = self.tags(window, me).open();
@@ -344,20 +336,22 @@ impl Generator {
             let wanted = self.any_wanted(window, me);
             let surplus = self.tags(window, me).surplus(wanted);
             if surplus > 0 {
-                let place = self.make(window, me, wanted, surplus);
-                let at = self.start(window, me, place, wanted, surplus);
+                let slot = self.make(window, me, wanted, surplus);
+                let at = self.start(window, me, slot, wanted, surplus);
                 self.await_start(window, me, at);
                 self.count("expectation of all that is left");
             }
-            for _ in 0..self.tags(window, me).told.len() {
+            for _ in 0..self.tags(window, me).announced.len() {
                 self.hear_tag(window, me);
             }
         }
     }
 
-    /// Memory that a rank was told of and has left alone.
+    /// Memory announced to a rank that the rank did not change.
     pub fn conclude_tags(&mut self, window: u32, rank: Rank) {
-        let told = &self.cells[window as usize][rank as usize].tags.told;
-        self.program.end.extend(told.iter().filter_map(|(_, _, told)| told.left_alone()));
+        let announced = &self.cells[window as usize][rank as usize].tags.announced;
+        self.program
+            .end
+            .extend(announced.iter().filter_map(|(_, _, announced)| announced.left_alone()));
     }
 }

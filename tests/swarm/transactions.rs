@@ -1,4 +1,4 @@
-//! Kinds of transactions, each as a sequence of items.
+//! The kinds of transactions, each a sequence of items.
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Group, Step};
@@ -9,20 +9,20 @@ use super::program::Call;
 
 const NOTHING: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 
-/// How a rank takes several locks without waiting for one while it holds a later one that another
-/// may wait for.
+/// How a rank takes several locks without a deadlock: it must not wait for a lock while it holds a
+/// later one that another rank may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nesting {
-    /// Each is asked for when the one before is held.
+    /// Each is requested when the previous one is held.
     Blocking,
-    /// Each but the last is held by the time the next is asked for: a flush has completed.
+    /// As `Blocking`, but a completed flush shows that the previous lock is held.
     Flushed,
-    /// All are asked for at once, and the rank waits for nothing until all are closed.
+    /// All are requested at once, and the rank waits for nothing until all are closed.
     Nonblocking,
 }
 
 impl Generator {
-    /// The items of a new transaction on a window.
+    /// The items of a new transaction in a window.
     pub fn transaction(&mut self, window: u32) -> Vec<Item> {
         loop {
             let features = &self.features;
@@ -74,7 +74,7 @@ impl Generator {
                             how,
                         }) {
                             let own = puts.iter().filter(|content| content.rank == open.me);
-                            own.for_each(|content| g.call(open.me, Call::See(*content)));
+                            own.for_each(|content| g.call(open.me, Call::Check(*content)));
                         }
                     }
                 });
@@ -94,7 +94,7 @@ impl Generator {
 
     // ---- accesses and exposures ----
 
-    /// Every origin accesses every target; one rank may be both.
+    /// Every origin accesses every target. A rank may be both.
     fn accesses(&mut self, window: u32) -> Vec<Item> {
         let (origins, targets) = (self.any_group(), self.any_group());
         let post: Item = {
@@ -161,24 +161,24 @@ impl Generator {
         }
     }
 
-    /// Locks that others want, too: one after the other, and nothing else meanwhile.
+    /// Locks that other ranks also want, one after the other, without other calls meanwhile.
     fn short_locks(&mut self, window: u32) {
         let mut ranks = self.any_group();
         ranks.truncate(2);
         for me in ranks {
             let mut places: Vec<(u32, Rank)> =
                 self.any_group().into_iter().map(|target| (window, target)).collect();
-            // A lock that overtakes an earlier epoch may be held while the next one has to wait for
-            // that epoch: with a flag on, hold-and-wait is the program's own affair (EP-10 speaks
-            // of the flags off).
+            // A lock that overtakes an earlier epoch may be held while the next one waits for that
+            // epoch. Under a reorder flag the program itself must avoid hold-and-wait, because
+            // EP-10 covers programs without flags only.
             places.truncate(if self.ordered(window) { 2 } else { 1 });
             let second = self.rng.u32(0..self.windows);
             let free =
                 !self.is_active(second) && self.regimes[second as usize] == Regime::Contended;
             let free = free && !self.freed && self.ordered(window) && self.ordered(second);
             if second != window && free && self.rng.bool() {
-                // A lock waits for earlier epochs of its own window, so it is taken under another
-                // window's lock where there are none.
+                // A lock waits for earlier epochs of its own window. Take it under another window's
+                // lock only if there are none.
                 [window, second].into_iter().for_each(|window| self.end_exposure(window, me));
                 self.settle_all(me);
                 places.push((second, self.any_rank()));
@@ -225,14 +225,14 @@ impl Generator {
         self.rng.shuffle(&mut order);
         for (at, &which) in order.iter().enumerate() {
             let (window, target) = places[which];
-            // Once all are closed, waiting for one holds up nobody.
+            // Once all are closed, waiting for one blocks no other rank.
             let blocks = (may_wait || at + 1 == order.len()) && self.blocks();
             let ids = opens[which].ids(Some(target));
             self.closing(me, blocks, &ids, |how| Step::Unlock { window, target, how });
         }
     }
 
-    /// Locks that no other rank wants in a conflicting mode: held across whatever comes.
+    /// Locks that no other rank wants in a conflicting mode, held across other calls.
     fn long_locks(&mut self, window: u32, regime: Regime, ranks: Vec<Rank>) {
         let mut held: Vec<(Open, Vec<Rank>)> = Vec::new();
         for me in ranks {
@@ -277,7 +277,7 @@ impl Generator {
         self.first(window, operate);
     }
 
-    /// NOCHECK now and then, where no conflicting lock is held or wanted.
+    /// `NOCHECK` sometimes, where no conflicting lock is held or requested.
     fn unchecked_lock(&mut self) -> Assert {
         let nocheck = self.features.asserts && self.one_in(4);
         if nocheck {
@@ -289,7 +289,7 @@ impl Generator {
     fn lock_alls(&mut self, window: u32) -> Vec<Item> {
         let mut ranks = self.any_group();
         match self.regimes[window as usize] {
-            // Others lock exclusively here, for long.
+            // Other ranks hold exclusive locks here for long.
             Regime::Private(_) => self.locks(window),
             Regime::Contended => {
                 ranks.truncate(2);
@@ -335,7 +335,7 @@ impl Generator {
         self.closing(open.me, blocks, &ids, |how| Step::UnlockAll { window, how });
     }
 
-    /// One short lock epoch with something in it.
+    /// A short lock epoch with some operations.
     pub fn locked(
         &mut self,
         window: u32,
@@ -355,7 +355,7 @@ impl Generator {
         self.closing(me, blocks, &ids, |how| Step::Unlock { window, target, how });
     }
 
-    /// Several ranks count one cell up under exclusive locks, some more than once.
+    /// Several ranks increment one cell under exclusive locks, some more than once.
     fn increments(&mut self, window: u32) {
         let target = self.any_rank();
         let times = self.rng.u32(1..4);
@@ -368,7 +368,7 @@ impl Generator {
         }
     }
 
-    /// Writers under exclusive locks, readers under any.
+    /// Writers under exclusive locks, readers under any lock.
     fn twins(&mut self, window: u32) {
         let regime = self.regimes[window as usize];
         let target = self.any_rank();

@@ -1,41 +1,41 @@
-//! Looks at a world while it runs, and tells the rules what it sees.
+//! Observes a running world and passes events to the rules.
 
 use std::collections::HashMap;
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Group, Slot, Step, Watch};
-use mpix_rma::transport::sim::{Network, Time, What};
+use mpix_rma::transport::sim::{EventKind, Network, Time};
 
 use super::checks::tags::Tags;
 use super::rules::{Kind, Meaning, Model, OpId};
 
-/// What the call that a rank has made stands for.
+/// The meaning of the call that a rank makes.
 enum Called {
     Nothing,
     Request(Meaning),
-    /// A test: it closes the exposure if it is true.
+    /// A test, which closes the exposure if it is true.
     Test,
 }
 
-/// The rules of every window, and what is known of requests.
+/// The rules of every window, and the state of requests.
 pub struct Watcher {
     ranks: u32,
     models: Vec<Model>,
     called: Vec<Called>,
     alive: HashMap<(Rank, u32, RequestId), Meaning>,
-    /// Operations that were posted, by rank and buffers.
+    /// Posted operations, by rank and buffers.
     posted: HashMap<(Rank, usize, usize), OpId>,
-    /// By rank, window and counter: what has been taken from it.
+    /// Notifications taken by resets, by rank, window and counter.
     bases: HashMap<(Rank, u32, u32), u64>,
-    /// Tagged notifications as they should be matched.
+    /// The reference matching of tagged notifications.
     pub tags: Tags,
-    /// Flushes that have completed in the engine call under way.
+    /// Flushes that completed in the current engine call.
     flushed: Vec<(Rank, u32, Vec<usize>)>,
-    /// The last of what happened, if somebody wants to read it.
+    /// The last events, if a trace is wanted.
     pub trace: Option<Vec<String>>,
 }
 
-/// What names an operation: no two of a rank share their buffers.
+/// Identifies an operation: no two operations of a rank share their buffers.
 fn buffers(rank: Rank, op: &Op) -> (Rank, usize, usize) {
     (rank, op.origin.0, op.result.0)
 }
@@ -78,39 +78,42 @@ impl Watcher {
         }
     }
 
-    /// What has happened since the last look.
+    /// Passes the events since the last call to the rules.
     fn look(&mut self, net: &mut Network) {
-        while let Some(happening) = net.next_happening() {
+        while let Some(event) = net.next_event() {
             self.note(|| {
                 format!(
                     "{:>12} rank {} window {}: {:?}",
-                    happening.at, happening.by, happening.window, happening.what
+                    event.at, event.by, event.window, event.kind
                 )
             });
-            let (at, by) = (happening.at, happening.by);
-            let model = &mut self.models[happening.window as usize];
-            match happening.what {
-                What::Posted(op) => {
+            let (at, by) = (event.at, event.by);
+            let model = &mut self.models[event.window as usize];
+            match event.kind {
+                EventKind::Posted(op) => {
                     let id = model.check_post(by, &op);
                     model.op_posted(id, &op, at);
                     self.posted.insert(buffers(by, &op), id);
                 }
-                What::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
-                What::Effect(op) => {
+                EventKind::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
+                EventKind::Effect(op) => {
                     model.op_remote(self.posted[&buffers(by, &op)], at);
                     if op.kind == OpKind::NotifyTagged {
-                        self.tags.came(happening.window, by, &op);
+                        self.tags.came(event.window, by, &op);
                     }
                 }
-                What::Signalled { to, word, value } => {
+                EventKind::Signalled { to, word, value } => {
                     model.check_signal(by, to, word, value);
                     model.signalled(by, to, word, value);
                 }
-                What::Seen { to, word, value } => model.check_seen(by, to, word, value),
-                What::Accessed {
-                    home, word: LockWord::Tail, access: Atomic::Swap(node), ..
+                EventKind::Seen { to, word, value } => model.check_seen(by, to, word, value),
+                EventKind::Accessed {
+                    home,
+                    word: LockWord::Tail,
+                    access: Atomic::Swap(node),
+                    ..
                 } => model.queued(by, home, node),
-                What::Accessed { .. } => {}
+                EventKind::Accessed { .. } => {}
             }
         }
     }
@@ -142,7 +145,8 @@ impl Watcher {
         Called::Request(Meaning::Close(epoch))
     }
 
-    /// Who holds which lock now, and that a flush has not completed without it [LK-1, FL-1].
+    /// Checks which rank holds which lock, and that no flush completed without its lock [LK-1,
+    /// FL-1].
     fn check_locks(&mut self, rank: Rank, window: u32, engine: &Window) {
         let model = &mut self.models[window as usize];
         let state = &model.ranks[rank as usize];
@@ -181,20 +185,20 @@ impl Watcher {
         }
     }
 
-    /// An engine tells the value of a counter: the notifications that have come, less those that
+    /// Checks a counter value that an engine returned: notifications that arrived minus those that
     /// were taken.
-    fn check_value(&mut self, rank: Rank, window: u32, told: Notified) {
-        let base = self.bases.get(&(rank, window, told.index)).copied().unwrap_or(0);
-        let came = self.model(window).counter(rank, told.index);
+    fn check_value(&mut self, rank: Rank, window: u32, read: Notified) {
+        let base = self.bases.get(&(rank, window, read.index)).copied().unwrap_or(0);
+        let came = self.model(window).counter(rank, read.index);
         assert_eq!(
-            told.value,
+            read.value,
             came - base,
-            "[count] counter {} of rank {rank} in window {window}: {came} have come, {base} were taken",
-            told.index
+            "[count] counter {} of rank {rank} in window {window}: {came} arrived, {base} were taken",
+            read.index
         );
     }
 
-    /// Nothing that the application has closed is left.
+    /// Checks that nothing that the application closed is left.
     pub fn finish(&mut self) {
         self.models.iter().for_each(Model::assert_finished);
         assert!(self.alive.is_empty(), "[leak] requests were never reported: {:?}", self.alive);
@@ -316,15 +320,15 @@ impl Watch for Watcher {
         *self.bases.entry((rank, window, taken.index)).or_insert(0) += taken.value;
     }
 
-    fn met(&mut self, rank: Rank, window: u32, place: Slot, last: Arrival, net: &mut Network) {
+    fn met(&mut self, rank: Rank, window: u32, slot: Slot, last: Arrival, net: &mut Network) {
         self.look(net);
         self.note(|| {
             format!(
-                "{:>12} rank {rank} window {window}: place {place} is met with {last:?}",
+                "{:>12} rank {rank} window {window}: slot {slot} is met by {last:?}",
                 net.clock()
             )
         });
-        self.tags.met(window, rank, place, last);
+        self.tags.met(window, rank, slot, last);
     }
 
     fn probed(
@@ -341,7 +345,7 @@ impl Watch for Watcher {
 
     fn after(&mut self, rank: Rank, windows: &mut dyn Iterator<Item = &Window>, net: &mut Network) {
         self.look(net);
-        self.models.iter_mut().for_each(Model::settle_late);
+        self.models.iter_mut().for_each(Model::check_postponed);
         for (window, engine) in (0..).zip(windows) {
             self.check_locks(rank, window, engine);
         }

@@ -177,7 +177,7 @@ impl Window {
     #[inline]
     pub(crate) fn open_fast_path(&self, target: Rank) {
         if let Some(fast_path) = self.fast_path
-            && self.engine.goes_directly(target)
+            && self.engine.has_direct_route(target)
         {
             fast_path.open(target, || self.port.mapped_target(target));
         }

@@ -1,9 +1,9 @@
-//! What the calls of a script do.
+//! Execution of the steps of a script.
 
 use super::*;
 
 impl<S: Script> World<S> {
-    /// Asks for the next step, or takes the one that is not finished, and does it.
+    /// Makes the next step, or continues the unfinished one.
     pub(super) fn step(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<Flow, Stuck> {
         let step = match self.process(rank).unfinished.take() {
             Some(Unfinished::Step(step)) => step,
@@ -122,12 +122,11 @@ impl<S: Script> World<S> {
                 flow
             }
             Step::ResetCounter { window, counter } => {
-                let at = self.at(window, rank);
                 let taken = self
-                    .metered(rank, at, window, |engine, port| engine.reset_counter(port, counter));
+                    .call_engine(rank, window, |engine, port| engine.reset_counter(port, counter));
                 self.process(rank).value = taken;
                 watch.taken(rank, window, Notified { index: counter, value: taken }, &mut self.net);
-                // A program may do nothing else [PR-1].
+                // Sweep, because a program may make no other call [PR-1].
                 self.sweep(rank, watch);
                 Ok(Flow::Next)
             }
@@ -143,8 +142,7 @@ impl<S: Script> World<S> {
                 })
             }
             Step::Issue { window, op } => {
-                let at = self.at(window, rank);
-                self.metered(rank, at, window, |engine, port| engine.issue(port, &op))?;
+                self.call_engine(rank, window, |engine, port| engine.issue(port, &op))?;
                 let process = self.process(rank);
                 process.communications = process.communications.wrapping_add(1);
                 if process.communications.is_multiple_of(CALLS_PER_SWEEP) {
@@ -153,8 +151,7 @@ impl<S: Script> World<S> {
                 Ok(Flow::Next)
             }
             Step::Test { window } => {
-                let at = self.at(window, rank);
-                let over = self.metered(rank, at, window, |engine, port| engine.test(port))?;
+                let over = self.call_engine(rank, window, |engine, port| engine.test(port))?;
                 self.process(rank).flag = over;
                 if over {
                     watch.outcome(rank, window, Outcome::Complete, &mut self.net);
@@ -189,7 +186,7 @@ impl<S: Script> World<S> {
             | Step::End
             | Step::Barrier
             | Step::IssueOthers { .. } => {
-                unreachable!("no calls")
+                unreachable!("handled above")
             }
         }
     }
@@ -201,7 +198,7 @@ impl<S: Script> World<S> {
     pub(super) fn await_slot(&mut self, rank: Rank, slot: Slot) -> Flow {
         assert_ne!(
             self.process(rank).held(slot),
-            Held::Free,
+            SlotState::Free,
             "rank {rank} waits for slot {slot}, which holds no request"
         );
         self.wait_unless_over(rank, Wait::Slot(slot))
@@ -225,13 +222,12 @@ impl<S: Script> World<S> {
             Group::Others => scratch.extend((0..self.ranks()).filter(|other| *other != rank)),
             Group::List(list) => scratch.extend_from_slice(list),
         }
-        let at = self.at(window, rank);
-        let result = self.metered(rank, at, window, |engine, port| call(engine, port, &scratch));
+        let result = self.call_engine(rank, window, |engine, port| call(engine, port, &scratch));
         self.group = scratch;
         result.map(|()| Flow::Next)
     }
 
-    /// A call that gives an outcome: waits for it, or puts its request into a slot.
+    /// Makes a call that returns an outcome, and waits for it or puts its request into a slot.
     pub(super) fn closing(
         &mut self,
         rank: Rank,
@@ -246,25 +242,24 @@ impl<S: Script> World<S> {
         if let How::Slot(slot) = how {
             assert_eq!(
                 self.process(rank).held(slot),
-                Held::Free,
+                SlotState::Free,
                 "slot {slot} of rank {rank} holds a request"
             );
         }
-        let at = self.at(window, rank);
-        let outcome = self.metered(rank, at, window, call)?;
+        let outcome = self.call_engine(rank, window, call)?;
         watch.outcome(rank, window, outcome, &mut self.net);
         self.report(rank, window, watch);
         Ok(match (outcome, how) {
             (Outcome::Complete, How::Blocking) => Flow::Next,
             (Outcome::Complete, How::Slot(slot)) => {
-                self.process(rank).set(slot, Held::Complete);
+                self.process(rank).set(slot, SlotState::Complete);
                 Flow::Next
             }
             (Outcome::Pending(id), How::Blocking) => self.block(rank, window, id),
             (Outcome::Pending(id), How::Slot(slot)) => {
                 self.process(rank).bind(window, id, slot);
-                self.process(rank).set(slot, Held::Pending);
-                // A call of ours drives everything [PR-1].
+                self.process(rank).set(slot, SlotState::Pending);
+                // Every call of the library makes progress [PR-1].
                 self.sweep(rank, watch);
                 Flow::Next
             }
@@ -283,22 +278,20 @@ impl<S: Script> World<S> {
     ) -> Result<Flow, SyncError> {
         let wait = match step {
             Step::Lock { window, mode, target, assert, .. } => {
-                let at = self.at(window, rank);
-                self.metered(rank, at, window, |engine, port| {
+                self.call_engine(rank, window, |engine, port| {
                     engine.lock(port, mode, target, assert)
                 })?;
                 let parameters = self.net.parameters();
-                // Memory of one's own node is reached by load and store [EP-1].
+                // The memory of the rank's own node is reached by load and store [EP-1].
                 let near = parameters.node(rank) == parameters.node(target);
                 LockHeld::after_lock(target, near, MANY_THREADS)
                     .map(|held| Wait::Lock(window, held))
             }
             Step::LockAll { window, assert, .. } => {
-                let at = self.at(window, rank);
-                self.metered(rank, at, window, |engine, port| engine.lock_all(port, assert))?;
+                self.call_engine(rank, window, |engine, port| engine.lock_all(port, assert))?;
                 Some(Wait::Lock(window, LockHeld::after_lock_all()))
             }
-            _ => unreachable!("only locks come here"),
+            _ => unreachable!("not a lock"),
         };
         Ok(match wait {
             Some(wait) if blocking => self.wait_unless_over(rank, wait),
@@ -307,19 +300,19 @@ impl<S: Script> World<S> {
     }
 
     pub(super) fn send(&mut self, rank: Rank, to: Rank, bytes: u64) -> Flow {
-        use two_sided::{Saying, packed};
+        use two_sided::{PacketKind, packed};
         let mut port = self.net.port(0, rank);
         if bytes <= self.settings.machine.eager_max {
-            port.send_packet(to, packed(Saying::Eager, bytes), bytes);
-            // Its bytes are copied into a buffer of the library's.
+            port.send_packet(to, packed(PacketKind::Eager, bytes), bytes);
+            // The library copies an eager message into a buffer.
             self.net.spend(self.settings.machine.network.local.serial(bytes));
             return Flow::Next;
         }
-        port.send_packet(to, packed(Saying::Ready, bytes), 0);
+        port.send_packet(to, packed(PacketKind::Ready, bytes), 0);
         Flow::Wait(Wait::Sent)
     }
 
-    /// Everybody waits for the last.
+    /// The last rank to arrive releases all others.
     pub(super) fn barrier(&mut self, rank: Rank) -> Flow {
         self.in_barrier.push(rank);
         if self.in_barrier.len() < self.processes.len() {
@@ -332,7 +325,7 @@ impl<S: Script> World<S> {
                 let on = process.clock.max(at);
                 process.in_calls += on - process.clock;
                 process.clock = on;
-                process.state = State::Busy;
+                process.state = RankState::Busy;
                 self.set_alarm(other, on);
             }
         }

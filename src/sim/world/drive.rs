@@ -1,9 +1,9 @@
-//! Time passes for a rank: it is woken, goes on with its script, and sweeps while it waits.
+//! Progress of ranks in time: they wake up, continue their scripts, and sweep while they wait.
 
 use super::*;
 
 impl<S: Script> World<S> {
-    /// The rank's CPU goes on at `at`; an alarm set before does not count any more.
+    /// Lets the rank's CPU continue at `at`. Replaces an earlier alarm.
     pub(super) fn set_alarm(&mut self, rank: Rank, at: Time) {
         let process = self.process(rank);
         process.alarms = process.alarms.wrapping_add(2) & !HELPER;
@@ -20,7 +20,7 @@ impl<S: Script> World<S> {
     ) -> Result<(), Stuck> {
         if tag == HELPER {
             self.process(rank).helping = false;
-            if self.process(rank).state == State::Busy {
+            if self.process(rank).state == RankState::Busy {
                 self.help(rank, watch);
             }
             return Ok(());
@@ -34,12 +34,12 @@ impl<S: Script> World<S> {
         self.go_on(rank, watch)
     }
 
-    /// Something came for this rank.
+    /// Wakes a rank because something arrived for it.
     pub(super) fn woken(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
         let now = self.net.now();
         let process = self.process(rank);
         process.called = true;
-        if process.state == State::Busy {
+        if process.state == RankState::Busy {
             if self.settings.progress_thread {
                 self.help(rank, watch);
             }
@@ -57,7 +57,7 @@ impl<S: Script> World<S> {
         self.go_on(rank, watch)
     }
 
-    /// The progress thread sweeps, now or when it has time.
+    /// Lets the progress thread sweep, now or when it is free.
     pub(super) fn help(&mut self, rank: Rank, watch: &mut impl Watch) {
         let now = self.net.now();
         let process = self.process(rank);
@@ -74,10 +74,9 @@ impl<S: Script> World<S> {
         self.process(rank).helper = self.net.clock();
     }
 
-    /// The rank's CPU runs now: sweeps if it waits, and goes on with its script as far as that is
-    /// allowed to.
+    /// Lets the rank's CPU run: it sweeps if it waits, and continues its script as far as possible.
     pub(super) fn go_on(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
-        if let State::Waiting(wait) = self.process(rank).state {
+        if let RankState::Waiting(wait) = self.process(rank).state {
             let began = self.process(rank).clock;
             self.sweep(rank, watch);
             let over = self.is_over(rank, wait);
@@ -86,23 +85,23 @@ impl<S: Script> World<S> {
             process.in_calls += clock - began;
             process.clock = clock;
             if !over {
-                // What came during the sweep has its own event; what the sweep itself brought is
-                // looked at now.
+                // What arrived during the sweep has an event of its own. What the sweep itself
+                // caused is looked at now.
                 if self.has_news(rank) {
                     self.set_alarm(rank, clock);
                 }
                 return Ok(());
             }
-            self.process(rank).state = State::Busy;
-            if let Wait::Expectation(window, place) = wait {
-                self.meets(rank, window, place, watch);
+            self.process(rank).state = RankState::Busy;
+            if let Wait::Expectation(window, slot) = wait {
+                self.finish_expectation(rank, window, slot, watch);
             }
             if self.must_pause() {
                 self.set_alarm(rank, clock);
                 return Ok(());
             }
         }
-        if self.process(rank).state == State::Ended {
+        if self.process(rank).state == RankState::Ended {
             self.sweep(rank, watch);
             self.process(rank).clock = self.net.clock();
             return Ok(());
@@ -110,7 +109,7 @@ impl<S: Script> World<S> {
         self.run_script(rank, watch)
     }
 
-    /// The rank's clock has passed the next event: others come first.
+    /// True if the rank's clock has passed the next event, so that other ranks run first.
     pub(super) fn must_pause(&self) -> bool {
         self.net.next_time().is_some_and(|next| next <= self.net.clock())
     }
@@ -133,15 +132,15 @@ impl<S: Script> World<S> {
                     return Ok(());
                 }
                 Flow::Wait(wait) => {
-                    process.state = State::Waiting(wait);
-                    // A wait begins with a look; without news it could find nothing.
+                    process.state = RankState::Waiting(wait);
+                    // A wait starts with a sweep, unless nothing has arrived.
                     if self.has_news(rank) {
                         self.set_alarm(rank, clock);
                     }
                     return Ok(());
                 }
                 Flow::End => {
-                    process.state = State::Ended;
+                    process.state = RankState::Ended;
                     self.ended += 1;
                     self.set_alarm(rank, clock);
                     return Ok(());
@@ -161,20 +160,19 @@ impl<S: Script> World<S> {
             || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
     }
 
-    /// One sweep over everything of the rank, again while something moves.
+    /// Sweeps over all windows of the rank, each as long as it makes progress.
     pub(super) fn sweep(&mut self, rank: Rank, watch: &mut impl Watch) {
         self.sweeps += 1;
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
-        self.read_mail(rank);
-        // Any one first, not in turn: it could take every credit that comes back, asking for a lock
-        // again and again in step with the turns.
+        self.read_mailbox(rank);
+        // Start with a pseudo-random window. With round-robin, a window that retries a lock in step
+        // with the turns could take every credit that is returned.
         let windows = self.net.windows();
         let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let first = (mixed % u64::from(windows.max(1))) as u32;
         for window in (first..windows).chain(0..first) {
-            let at = self.at(window, rank);
-            while self.metered(rank, at, window, |engine, port| engine.progress(port)) {}
+            while self.call_engine(rank, window, |engine, port| engine.progress(port)) {}
             self.report(rank, window, watch);
         }
         self.tell_after(rank, watch);
@@ -186,7 +184,7 @@ impl<S: Script> World<S> {
         watch.after(rank, &mut own, &mut self.net);
     }
 
-    /// Requests that the engine has completed.
+    /// Handles the requests that the engine has completed.
     pub(super) fn report(&mut self, rank: Rank, window: u32, watch: &mut impl Watch) {
         let at = self.at(window, rank);
         while let Some(id) = meter::engine(|| self.windows[at].next_completed()) {
@@ -198,15 +196,14 @@ impl<S: Script> World<S> {
         }
     }
 
-    /// Engine code, whose memory is counted.
-    pub(super) fn metered<R>(
+    /// Runs engine code and accounts for its memory.
+    pub(super) fn call_engine<R>(
         &mut self,
         rank: Rank,
-        at: usize,
         window: u32,
         code: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>) -> R,
     ) -> R {
-        let before = meter::bytes();
+        let (before, at) = (meter::bytes(), self.at(window, rank));
         let (engine, mut port) = (&mut self.windows[at], self.net.port(window, rank));
         let result = meter::engine(|| code(engine, &mut port));
         let memory = &mut self.processes[rank as usize].memory;
@@ -215,56 +212,55 @@ impl<S: Script> World<S> {
         result
     }
 
-    /// Packets of two-sided communication.
-    pub(super) fn read_mail(&mut self, rank: Rank) {
-        use two_sided::{Saying, packed, unpacked};
+    /// Handles the packets of two-sided communication.
+    pub(super) fn read_mailbox(&mut self, rank: Rank) {
+        use two_sided::{PacketKind, packed, unpacked};
         while let Some(packet) = self.net.next_packet(rank) {
             self.net.spend(self.settings.machine.network.wire.handle);
-            let (saying, bytes) = unpacked(packet.value);
-            let mail = self.process(rank).mail.get_or_insert_default();
-            match (saying, packet.acknowledged) {
-                (Saying::Eager | Saying::Ready, false) => {
-                    mail.arrived.push_back((packet.from, saying, bytes))
+            let (kind, bytes) = unpacked(packet.value);
+            let mailbox = self.process(rank).mailbox.get_or_insert_default();
+            match (kind, packet.acknowledged) {
+                (PacketKind::Eager | PacketKind::Ready, false) => {
+                    mailbox.arrived.push_back((packet.from, kind, bytes))
                 }
-                (Saying::Clear, false) => self.net.port(0, rank).send_packet(
+                (PacketKind::Clear, false) => self.net.port(0, rank).send_packet(
                     packet.from,
-                    packed(Saying::Data, bytes),
+                    packed(PacketKind::Data, bytes),
                     bytes,
                 ),
-                (Saying::Data, false) => mail.received = true,
-                (Saying::Data, true) => mail.sent = true,
+                (PacketKind::Data, false) => mailbox.received = true,
+                (PacketKind::Data, true) => mailbox.sent = true,
                 (_, true) => {}
             }
         }
-        if let State::Waiting(Wait::Received(from)) = self.process(rank).state {
+        if let RankState::Waiting(Wait::Received(from)) = self.process(rank).state {
             self.receive(rank, from);
         }
     }
 
-    /// Takes a message that is there, or tells its sender that its place is.
+    /// Receives a message that has arrived, or answers its sender that the receive is posted.
     pub(super) fn receive(&mut self, rank: Rank, from: Rank) {
-        use two_sided::{Saying, packed};
-        let mail = self.process(rank).mail.get_or_insert_default();
-        match mail.take(from) {
-            Some((Saying::Ready, bytes)) => {
-                self.net.port(0, rank).send_packet(from, packed(Saying::Clear, bytes), 0)
+        use two_sided::{PacketKind, packed};
+        let mailbox = self.process(rank).mailbox.get_or_insert_default();
+        match mailbox.take(from) {
+            Some((PacketKind::Ready, bytes)) => {
+                self.net.port(0, rank).send_packet(from, packed(PacketKind::Clear, bytes), 0)
             }
-            Some(_) => mail.received = true,
+            Some(_) => mailbox.received = true,
             None => {}
         }
     }
 
     pub(super) fn is_over(&mut self, rank: Rank, wait: Wait) -> bool {
-        let window_of = |window: u32| window as usize * self.processes.len() + rank as usize;
         match wait {
-            Wait::Request(window, id) => !self.windows[window_of(window)].is_pending(id),
-            Wait::Lock(window, held) => held.is_seen(&self.windows[window_of(window)]),
+            Wait::Request(window, id) => !self.window(window, rank).is_pending(id),
+            Wait::Lock(window, held) => held.is_held_in(self.window(window, rank)),
             Wait::OlderLocks => !self.awaits_lock(rank),
             Wait::Barrier => false,
             Wait::Slot(slot) => {
-                let over = self.process(rank).held(slot) == Held::Complete;
+                let over = self.process(rank).held(slot) == SlotState::Complete;
                 if over {
-                    self.process(rank).set(slot, Held::Free);
+                    self.process(rank).set(slot, SlotState::Free);
                 }
                 over
             }
@@ -276,15 +272,17 @@ impl<S: Script> World<S> {
                 }
                 over
             }
-            Wait::Expectation(window, place) => self.is_met(rank, window, place),
-            Wait::Sent => {
-                self.process(rank).mail.as_mut().is_some_and(|mail| std::mem::take(&mut mail.sent))
-            }
+            Wait::Expectation(window, slot) => self.is_met(rank, window, slot),
+            Wait::Sent => self
+                .process(rank)
+                .mailbox
+                .as_mut()
+                .is_some_and(|mailbox| std::mem::take(&mut mailbox.sent)),
             Wait::Received(_) => self
                 .process(rank)
-                .mail
+                .mailbox
                 .as_mut()
-                .is_some_and(|mail| std::mem::take(&mut mail.received)),
+                .is_some_and(|mailbox| std::mem::take(&mut mailbox.received)),
         }
     }
 
@@ -295,6 +293,4 @@ impl<S: Script> World<S> {
             .step_by(self.processes.len())
             .any(Window::awaits_open_lock)
     }
-
-    // ---- steps ----
 }

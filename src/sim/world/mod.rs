@@ -4,7 +4,7 @@ mod calls;
 mod drive;
 mod tagged;
 
-use super::process::{Held, Process, State, Unfinished, Wait};
+use super::process::{Process, RankState, SlotState, Unfinished, Wait};
 use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Slot, Step};
 use super::{Memory, two_sided};
@@ -12,45 +12,45 @@ use crate::engine::{
     Arrival, LockHeld, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,
     earlier_locks_first,
 };
-use crate::transport::sim::{Carry, Counters, Disorder, Network, Occurrence, Time, meter};
+use crate::transport::sim::{Carry, FaultInjection, Network, NextEvent, Stats, Time, meter};
 
-/// A rank's calls are those of one thread.
+/// Each rank makes its calls from a single thread.
 const MANY_THREADS: bool = false;
 
 /// One window of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowSpec {
-    /// Bytes at each rank, where bytes are carried.
+    /// Bytes at each rank, if the world carries bytes.
     pub bytes: usize,
     /// Reorder flags [AC-1].
     pub flags: ReorderFlags,
 }
 
-/// What a world is made of, beside its scripts.
+/// Settings of a world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Network and CPUs.
     pub machine: Machine,
-    /// Time alone, or bytes too.
+    /// Whether operations move bytes or only take time.
     pub carry: Carry,
-    /// What goes wrong.
-    pub disorder: Disorder,
-    /// Each rank has a second core that sweeps while the first computes [PR-2].
+    /// Injected faults.
+    pub faults: FaultInjection,
+    /// Each rank has a second core, which sweeps while the first computes [PR-2].
     pub progress_thread: bool,
-    /// A world that is not over by then is called live-locked.
+    /// Virtual time after which the run counts as a livelock.
     pub time_limit: Time,
-    /// The same for the number of events.
+    /// Number of events after which the run counts as a livelock.
     pub event_limit: u64,
 }
 
 impl Settings {
-    /// A machine in order, without bytes and without limits.
+    /// Settings without faults, bytes and limits.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         Settings {
             machine,
             carry: Carry::Nothing,
-            disorder: Disorder::default(),
+            faults: FaultInjection::default(),
             progress_thread: false,
             time_limit: Time::MAX,
             event_limit: u64::MAX,
@@ -58,23 +58,23 @@ impl Settings {
     }
 }
 
-/// Sees what happens in a world, for checkers. Nothing that it does changes the run.
+/// Observes a run, for checkers. It must not influence the run.
 pub trait Watch {
-    /// A rank makes a call (or computes).
+    /// A rank makes a call, or computes.
     fn called(&mut self, _at: Time, _rank: Rank, _step: &Step) {}
-    /// The call before was a closing call, a flush, an R-form or a test that closes: how it left
-    /// its epoch or request.
+    /// The outcome of the preceding call: a closing call, a flush, an R-form, or a test that
+    /// closes.
     fn outcome(&mut self, _rank: Rank, _window: u32, _outcome: Outcome, _net: &mut Network) {}
-    /// The engine reports a request complete.
+    /// The engine reported a request complete.
     fn completed(&mut self, _rank: Rank, _window: u32, _id: RequestId, _net: &mut Network) {}
-    /// A wait for counters has found this; told before its request is.
+    /// A wait for counters found this. Called before the request's `completed`.
     fn notified(&mut self, _rank: Rank, _window: u32, _found: Notified, _net: &mut Network) {}
-    /// A reset has taken this.
+    /// A reset returned this.
     fn taken(&mut self, _rank: Rank, _window: u32, _taken: Notified, _net: &mut Network) {}
-    /// The expectation in a place of a rank is met, and this was its last notification.
+    /// The expectation in a slot of a rank was met, by `last`.
     fn met(&mut self, _rank: Rank, _window: u32, _place: Slot, _last: Arrival, _net: &mut Network) {
     }
-    /// A probe has found this.
+    /// A probe found this.
     fn probed(
         &mut self,
         _rank: Rank,
@@ -84,7 +84,7 @@ pub trait Watch {
         _net: &mut Network,
     ) {
     }
-    /// A call or sweep of a rank is over; its windows, in order, and the network as they are now.
+    /// A call or sweep of a rank has ended. `windows` are the rank's engines, in order.
     fn after(
         &mut self,
         _rank: Rank,
@@ -92,43 +92,43 @@ pub trait Watch {
         _net: &mut Network,
     ) {
     }
-    /// An event has passed.
+    /// An event was handled.
     fn event(&mut self, _net: &mut Network) {}
 }
 
-/// Nobody looks.
+/// Observes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// How a run ended well.
+/// Results of a run that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// When the last rank had ended and nothing was under way any more.
+    /// When the last rank had ended and nothing was in flight.
     pub end: Time,
-    /// Calls of all ranks.
+    /// Number of calls of all ranks.
     pub calls: u64,
-    /// Sweeps of all ranks.
+    /// Number of sweeps of all ranks.
     pub sweeps: u64,
-    /// Of the network.
-    pub counters: Counters,
-    /// Hash of everything that happened.
+    /// Statistics of the network.
+    pub stats: Stats,
+    /// Hash of all events.
     pub trace: u64,
 }
 
 /// Why a run did not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StuckBecause {
-    /// Nothing is under way, and ranks wait, or have ended and left something incomplete.
+    /// Nothing is in flight, and ranks wait or left something incomplete.
     DeadLock,
-    /// It took longer than the settings allow.
+    /// A limit of the settings was exceeded.
     LiveLock,
-    /// A script made a call that the engine refuses.
+    /// A script made a call that the engine refused.
     Refused {
-        /// Whose.
+        /// The calling rank.
         rank: Rank,
-        /// Why.
+        /// The engine's error.
         error: SyncError,
     },
 }
@@ -137,11 +137,11 @@ pub enum StuckBecause {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{because:?} at {at} ps: {text}")]
 pub struct Stuck {
-    /// Why.
+    /// Reason.
     pub because: StuckBecause,
-    /// When.
+    /// Virtual time.
     pub at: Time,
-    /// Who waits for what, in words.
+    /// What each rank waits for.
     pub text: String,
 }
 
@@ -153,18 +153,18 @@ enum Flow {
     End,
 }
 
-/// Communication calls between two sweeps, as in the library itself [PR-1].
+/// Communication calls between two sweeps, as in the library [PR-1].
 const CALLS_PER_SWEEP: u32 = 64;
-/// Ranks whose waits are told when a world is stuck.
+/// Maximum number of ranks described when a run is stuck.
 const TOLD: usize = 16;
-/// Lowest bit of an alarm's tag: it is the progress thread's.
+/// Lowest bit of an alarm's tag: the alarm is for the progress thread.
 const HELPER: u32 = 1;
 
-/// See the [module](super).
+/// A simulated world. See the [module](super).
 pub struct World<S> {
     settings: Settings,
     net: Network,
-    /// Per window, then rank.
+    /// By window, then rank.
     windows: Vec<Window>,
     processes: Vec<Process<S>>,
     ended: u32,
@@ -175,7 +175,7 @@ pub struct World<S> {
 }
 
 impl<S: Script> World<S> {
-    /// A world of so many ranks; `script` makes each rank's.
+    /// A world of `ranks` ranks; `script` creates each rank's script.
     pub fn new(
         ranks: u32,
         settings: Settings,
@@ -183,7 +183,7 @@ impl<S: Script> World<S> {
         mut script: impl FnMut(Rank) -> S,
     ) -> Self {
         let mut net =
-            Network::new(ranks, settings.machine.network, settings.carry, settings.disorder);
+            Network::new(ranks, settings.machine.network, settings.carry, settings.faults);
         let mut engines = Vec::with_capacity(windows.len() * ranks as usize);
         let mut processes: Vec<_> =
             (0..ranks).map(|me| Process::new(script(me), windows.len() as u32)).collect();
@@ -213,12 +213,12 @@ impl<S: Script> World<S> {
     /// Runs all scripts to their end.
     ///
     /// # Errors
-    /// If that does not happen.
+    /// If a script does not end.
     pub fn run(&mut self) -> Result<Report, Stuck> {
         self.run_watched(&mut Unwatched)
     }
 
-    /// The same, and somebody looks.
+    /// As [`run`](Self::run), observed by `watch`.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -227,11 +227,11 @@ impl<S: Script> World<S> {
             self.set_alarm(rank, self.net.now());
         }
         while let Some(occurrence) = self.net.advance() {
-            let Counters { events, .. } = self.net.counters();
+            let Stats { events, .. } = self.net.stats();
             if self.net.now() > self.settings.time_limit || events > self.settings.event_limit {
                 return Err(self.stuck(StuckBecause::LiveLock));
             }
-            if let Occurrence::Alarm { rank, tag } = occurrence {
+            if let NextEvent::Alarm { rank, tag } = occurrence {
                 self.rings(rank, tag, watch)?;
             }
             while let Some(rank) = self.net.next_woken() {
@@ -249,7 +249,7 @@ impl<S: Script> World<S> {
             end: self.net.now(),
             calls: self.calls,
             sweeps: self.sweeps,
-            counters: self.net.counters(),
+            stats: self.net.stats(),
             trace: self.net.trace(),
         })
     }
@@ -260,31 +260,31 @@ impl<S: Script> World<S> {
         self.processes.len() as u32
     }
 
-    /// The network, and with it the ranks' memory.
+    /// The network and the memory of the ranks.
     #[must_use]
     pub fn net(&mut self) -> &mut Network {
         &mut self.net
     }
 
-    /// A rank's script.
+    /// The script of a rank.
     #[must_use]
     pub fn script(&self, rank: Rank) -> &S {
         &self.processes[rank as usize].script
     }
 
-    /// A rank's engine.
+    /// The engine of a rank.
     #[must_use]
     pub fn window(&self, window: u32, rank: Rank) -> &Window {
         &self.windows[self.at(window, rank)]
     }
 
-    /// A hash of everything that happened: equal for equal runs.
+    /// A hash of all events, equal for equal runs.
     #[must_use]
     pub fn trace(&self) -> u64 {
         self.net.trace()
     }
 
-    /// Memory of a rank's engines; what counts it is [`meter`].
+    /// Memory of a rank's engines, if the allocator counts it by [`meter`].
     #[must_use]
     pub fn memory(&self, rank: Rank) -> Memory {
         self.processes[rank as usize].memory
@@ -308,7 +308,7 @@ impl<S: Script> World<S> {
         use std::fmt::Write as _;
         let mut text = String::new();
         let waiting = |(rank, process): &&(u32, &Process<S>)| {
-            process.state != State::Ended
+            process.state != RankState::Ended
                 || (0..self.net.windows()).any(|window| !self.window(window, *rank).is_quiet())
         };
         let all: Vec<_> = (0..).zip(&self.processes).collect();
@@ -324,9 +324,7 @@ impl<S: Script> World<S> {
         if waiting > told {
             let _ = write!(text, "\n  and {} more ranks", waiting - told);
         }
-        let _ = write!(text, "\n  messages under way: {}", self.net.in_flight());
+        let _ = write!(text, "\n  messages in flight: {}", self.net.in_flight());
         Stuck { because, at: self.net.now(), text }
     }
-
-    // ---- time ----
 }

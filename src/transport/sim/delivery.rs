@@ -1,55 +1,55 @@
-//! The way of a message: out of a port, through switches, into a port, and what it does there.
+//! Delivery of messages: out of a port, through switches, into a port, and the effect at the
+//! target.
 
 use super::Time;
-use super::fault::Fault;
-use super::happening::What;
+use super::event::EventKind;
 use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
-use super::queue::Kind;
+use super::queue::EventType;
+use super::violation::Violation;
 use crate::engine::{
     Arrival, Atomic, Change, LockTicket, LockWord, Op, OpKind, Stage, Ticket, Word,
 };
 
-/// Answers up to this length travel like acknowledgements: without taking a port.
+/// Answers up to this length travel like acknowledgements, without reserving a port.
 const SHORT_ANSWER: u64 = 64;
 
 impl Network {
-    /// True if there is a credit for one more message of this pair; else the origin is woken when
-    /// there may be one.
+    /// True if there is a credit for one more message on this connection. Otherwise the origin is woken
+    /// when a credit may be available.
     pub(super) fn has_credit(&mut self, origin: u32, target: u32) -> bool {
         let node = self.parameters.node(origin) as usize;
-        if let Some(wait) = self.disorder.as_mut().and_then(super::disorder::State::refuses) {
-            self.counters.refusals += 1;
-            // One nudge for all that is refused until it comes: each makes the rank try everything
-            // again.
+        if let Some(wait) = self.faults.as_mut().and_then(super::faults::FaultInjector::refuses) {
+            self.stats.refusals += 1;
+            // One wake-up for all refusals until then, because a woken rank retries everything.
             if !std::mem::replace(&mut self.nudged[origin as usize], true) {
                 let at = self.clock + wait;
-                self.push(at, Kind::Nudge, origin, 0);
+                self.push(at, EventType::Nudge, origin, 0);
             }
             return false;
         }
         if self.nodes[node].in_flight >= self.parameters.credits_nic {
-            self.counters.refusals += 1;
+            self.stats.refusals += 1;
             let starved = &mut self.nodes[node].starved;
             if starved.last() != Some(&origin) {
                 starved.push(origin);
             }
             return false;
         }
-        if self.pairs.in_flight(origin, target) >= self.parameters.credits_pair {
-            self.counters.refusals += 1;
+        if self.connections.in_flight(origin, target) >= self.parameters.credits_pair {
+            self.stats.refusals += 1;
             self.starving[origin as usize] = true;
             return false;
         }
         true
     }
 
-    /// A credit of this message's origin comes back.
-    fn give_back(&mut self, pair: u32, origin: u32) {
-        if self.fails(Fault::KeepCredit) {
+    /// Returns the credit of a message to its origin.
+    fn return_credit(&mut self, connection: u32, origin: u32) {
+        if self.violates(Violation::KeepCredit) {
             return;
         }
-        self.pairs.close(pair);
+        self.connections.close(connection);
         let node = self.parameters.node(origin) as usize;
         self.nodes[node].in_flight -= 1;
         if !self.nodes[node].starved.is_empty() {
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// How a message between these two travels, if it must pass the NIC.
+    /// Path of a message that must pass the NIC.
     pub(super) fn path_by_nic(&self, origin: u32, target: u32) -> Path {
         if self.parameters.node(origin) == self.parameters.node(target) {
             Path::Loopback
@@ -71,23 +71,23 @@ impl Network {
         }
     }
 
-    /// A message sets out when its CPU's clock is there. The caller has asked for a credit.
+    /// Sends a message when its CPU's clock is reached. The caller has obtained a credit.
     pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>) {
-        message.pair = self.pairs.open(message.origin, message.target);
+        message.connection = self.connections.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
-        self.counters.messages += 1;
+        self.stats.messages += 1;
         let Message { origin, window, inlined, .. } = message;
         let id = self.messages.insert(message);
-        self.counters.in_flight_max = self.counters.in_flight_max.max(self.messages.alive());
+        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.alive());
         if let (Some(memory), Some(op)) = (&mut self.memory, op) {
-            memory.embark(id, op);
+            memory.attach(id, op);
             if inlined {
-                memory.load(id, origin);
+                memory.read_origin(id, origin);
             }
-            self.happens(window, origin, What::Posted(*op));
+            self.record_event(window, origin, EventKind::Posted(*op));
             if inlined && message.purpose != Purpose::Get && message.purpose != Purpose::Fetch {
-                self.happens(window, origin, What::Local(*op));
+                self.record_event(window, origin, EventKind::Local(*op));
             }
         }
         self.depart(id, self.clock);
@@ -106,14 +106,14 @@ impl Network {
         message.path != Path::Shared && message.bytes > self.parameters.mtu
     }
 
-    /// How long a node's port is taken by so many bytes.
+    /// How long a message occupies a node's port.
     fn busy(&self, node: usize, bytes: u64) -> Time {
         let wire = &self.parameters.wire;
         let busy = wire.serial(bytes).max(wire.gap);
-        self.disorder.as_ref().map_or(busy, |disorder| disorder.nic_time(node as u32, busy))
+        self.faults.as_ref().map_or(busy, |faults| faults.nic_time(node as u32, busy))
     }
 
-    /// What a message takes its target's atomic unit for.
+    /// How long a message occupies the atomic unit of its target.
     fn unit_time(&self, message: &Message) -> Time {
         let unit = self.parameters.atomic_gap;
         match message.purpose {
@@ -144,10 +144,10 @@ impl Network {
 
     fn extra_delay(&mut self) -> Time {
         let now = self.now;
-        self.disorder.as_mut().map_or(0, |disorder| disorder.delay(now))
+        self.faults.as_mut().map_or(0, |faults| faults.delay(now))
     }
 
-    /// What an acknowledgement takes.
+    /// Time of an acknowledgement.
     fn way_back(&mut self, message: &Message) -> Time {
         let (from, to) = self.nodes_of(message);
         let hops = match self.parameters.tree {
@@ -157,20 +157,20 @@ impl Network {
         self.latency(message.path) + hops + self.extra_delay()
     }
 
-    /// The message leaves; in its own direction, so answers leave their target.
+    /// Sends a message in its own direction: an answer leaves its target.
     fn depart(&mut self, id: u32, ready: Time) {
         let message = self.messages[id];
-        self.counters.bytes += message.bytes;
-        let way = self.pairs.way(message.pair, message.back);
-        let number = way.sent;
-        way.sent = way.sent.wrapping_add(1);
-        let ready = ready.max(way.left);
+        self.stats.bytes += message.bytes;
+        let direction = self.connections.direction(message.connection, message.back);
+        let number = direction.sent;
+        direction.sent = direction.sent.wrapping_add(1);
+        let ready = ready.max(direction.left);
         self.messages[id].number = number;
         let latency = self.latency(message.path) + self.extra_delay();
         let lead = self.unit_time(&message);
         if message.path == Path::Shared {
             let at = ready + self.parameters.local.serial(message.bytes) + latency;
-            return self.push(at, Kind::Arrive, id, 0);
+            return self.push(at, EventType::Arrive, id, 0);
         }
         let (from, to) = self.nodes_of(&message);
         let (bulk, busy) = (self.is_bulk(&message), self.busy(from, message.bytes));
@@ -178,23 +178,23 @@ impl Network {
         let packet = self.parameters.wire.serial(self.parameters.mtu);
         let out = &mut self.nodes[from].out;
         let start = if bulk { out.bulk(ready, busy) } else { out.short(ready, busy, packet) };
-        self.pairs.way(message.pair, message.back).left = start + serial;
+        self.connections.direction(message.connection, message.back).left = start + serial;
         if !message.back
             && !message.inlined
             && (self.memory.is_some() || self.parameters.local_stage)
         {
-            self.push(start + serial, Kind::Left, id, 0);
+            self.push(start + serial, EventType::Left, id, 0);
         }
         if self.leaf(from) != self.leaf(to) {
-            self.push(start + latency / 2, Kind::Switch, id, 0);
+            self.push(start + latency / 2, EventType::Switch, id, 0);
         } else if bulk {
-            self.push(start + latency, Kind::Head, id, 0);
+            self.push(start + latency, EventType::Head, id, 0);
         } else {
-            self.push(start + serial + latency + lead, Kind::Arrive, id, 0);
+            self.push(start + serial + latency + lead, EventType::Arrive, id, 0);
         }
     }
 
-    /// The head is at the first switch on the way to another leaf.
+    /// The head of a message reaches the first switch on the way to another leaf.
     fn switch(&mut self, id: u32) {
         let message = self.messages[id];
         let tree = self.parameters.tree.expect("only a tree has switches");
@@ -212,28 +212,28 @@ impl Network {
         let down = pass(leaves[1], 1, up + tree.hop);
         let head = down + tree.hop + self.latency(message.path) / 2;
         if bulk {
-            self.push(head, Kind::Head, id, 0);
+            self.push(head, EventType::Head, id, 0);
         } else {
             let lead = self.unit_time(&message);
-            self.push(head + busy + lead, Kind::Arrive, id, 0);
+            self.push(head + busy + lead, EventType::Arrive, id, 0);
         }
     }
 
-    /// True if it is this message's turn to arrive; else it is parked.
-    fn in_turn(&mut self, id: u32) -> bool {
+    /// True if no earlier message of the connection is missing. Otherwise the message is parked.
+    fn is_next(&mut self, id: u32) -> bool {
         let message = self.messages[id];
-        let way = self.pairs.way(message.pair, message.back);
-        if message.number == way.admitted {
+        let direction = self.connections.direction(message.connection, message.back);
+        if message.number == direction.admitted {
             return true;
         }
-        let later = |other: u32, messages: &super::message::Messages| {
+        let later = |other: u32, messages: &super::message::Slots<Message>| {
             messages[other].number.wrapping_sub(message.number) < 1 << 31
         };
-        if way.parked == NIL || later(way.parked, &self.messages) {
-            self.messages[id].next = std::mem::replace(&mut way.parked, id);
+        if direction.parked == NIL || later(direction.parked, &self.messages) {
+            self.messages[id].next = std::mem::replace(&mut direction.parked, id);
             return false;
         }
-        let mut before = way.parked;
+        let mut before = direction.parked;
         while self.messages[before].next != NIL
             && !later(self.messages[before].next, &self.messages)
         {
@@ -244,27 +244,27 @@ impl Network {
         false
     }
 
-    /// The message lands at `at`, or just after its predecessor. A successor that is here already
-    /// is next.
-    fn admit(&mut self, id: u32, at: Time) -> Time {
-        let Message { pair, back, .. } = self.messages[id];
-        let way = self.pairs.way(pair, back);
-        way.admitted = way.admitted.wrapping_add(1);
-        let at = at.max(way.landed + 1);
-        way.landed = at;
-        let (next, turn) = (way.parked, way.admitted);
+    /// Fixes the time at which the message lands: `at`, or just after its predecessor. Resumes a
+    /// parked successor.
+    fn schedule_landing(&mut self, id: u32, at: Time) -> Time {
+        let Message { connection, back, .. } = self.messages[id];
+        let direction = self.connections.direction(connection, back);
+        direction.admitted = direction.admitted.wrapping_add(1);
+        let at = at.max(direction.landed + 1);
+        direction.landed = at;
+        let (next, turn) = (direction.parked, direction.admitted);
         if next != NIL && self.messages[next].number == turn {
             let (now, bulk) = (self.now, self.is_bulk(&self.messages[next]));
-            self.pairs.way(pair, back).parked = self.messages[next].next;
+            self.connections.direction(connection, back).parked = self.messages[next].next;
             self.messages[next].next = NIL;
-            self.push(now, if bulk { Kind::Head } else { Kind::Arrive }, next, 0);
+            self.push(now, if bulk { EventType::Head } else { EventType::Arrive }, next, 0);
         }
         at
     }
 
-    /// The head of a bulk message is at the port.
+    /// The head of a bulk message reaches the target's port.
     fn head(&mut self, id: u32) {
-        if !self.in_turn(id) {
+        if !self.is_next(id) {
             return;
         }
         let message = self.messages[id];
@@ -273,20 +273,20 @@ impl Network {
         let end =
             self.nodes[to].into.bulk(self.now, busy) + self.parameters.wire.serial(message.bytes);
         let at = self.through_unit(to, end, self.unit_time(&message));
-        let at = self.admit(id, at);
+        let at = self.schedule_landing(id, at);
         if message.purpose == Purpose::Put && self.memory.is_none() {
-            // Nobody looks at what it does there.
+            // Without payload nothing observes the effect itself.
             let at = at + self.way_back(&message);
-            self.push(at, Kind::Done, id, 0);
+            self.push(at, EventType::Done, id, 0);
         } else {
-            self.push(at, Kind::Land, id, 0);
+            self.push(at, EventType::Land, id, 0);
         }
     }
 
-    /// The last byte of a short message is at the port; what it takes the atomic unit for has been
-    /// added to its time.
+    /// The last byte of a short message reaches the target's port. `now` includes its time in the
+    /// atomic unit.
     fn arrive(&mut self, id: u32) {
-        if !self.in_turn(id) {
+        if !self.is_next(id) {
             return;
         }
         let message = self.messages[id];
@@ -301,15 +301,16 @@ impl Network {
             end = self.nodes[to].into.short(begun, busy, packet) + serial;
             end = self.through_unit(to, end, lead).max(self.now);
         }
-        let at = self.admit(id, end);
+        let at = self.schedule_landing(id, end);
         if at > self.now {
-            self.push(at, Kind::Land, id, 0);
+            self.push(at, EventType::Land, id, 0);
         } else {
             self.land(id);
         }
     }
 
-    /// When a message that is whole at `at` has passed the atomic unit, if it must.
+    /// When a message that has arrived completely at `at` has passed the atomic unit, if it uses
+    /// it.
     fn through_unit(&mut self, node: usize, at: Time, time: Time) -> Time {
         if time == 0 {
             return at;
@@ -320,7 +321,7 @@ impl Network {
         node.atomic_free
     }
 
-    /// A message has its effect.
+    /// Applies the effect of a message.
     fn land(&mut self, id: u32) {
         let message = self.messages[id];
         if message.back {
@@ -346,32 +347,32 @@ impl Network {
                 if fetches {
                     at += self.parameters.wire.serial(message.value);
                 }
-                self.push(at, Kind::Done, id, 0);
+                self.push(at, EventType::Done, id, 0);
             }
             Purpose::Signal(word) => {
-                if !self.fails(Fault::LoseSignal(word)) {
+                if !self.violates(Violation::LoseSignal(word)) {
                     self.raise(window, origin, target, word, message.value);
                 }
                 self.messages.remove(id);
-                self.give_back(message.pair, origin);
+                self.return_credit(message.connection, origin);
             }
             Purpose::Access(word, access) => {
                 let mut old = self.change(window, origin, target, word, access);
                 if let (LockWord::Tail, Atomic::Swap(_)) = (word, access)
-                    && self.fails(Fault::StaleTail)
+                    && self.violates(Violation::StaleTail)
                 {
                     old = 0;
                 }
                 self.messages[id].value = old;
                 let at = self.now + self.way_back(&message) + self.parameters.wire.serial(8);
-                self.push(at, Kind::Done, id, 0);
+                self.push(at, EventType::Done, id, 0);
             }
             Purpose::Packet => {
                 let packet = Packet { from: origin, value: message.value, acknowledged: false };
                 self.packets[target as usize].push_back(packet);
                 self.wake(target);
                 let at = self.now + self.way_back(&message);
-                self.push(at, Kind::Done, id, 0);
+                self.push(at, EventType::Done, id, 0);
             }
         }
     }
@@ -382,22 +383,23 @@ impl Network {
                 return self.notified(
                     id,
                     message,
-                    Fault::LoseNotification,
-                    Fault::RepeatNotification,
+                    Violation::LoseNotification,
+                    Violation::RepeatNotification,
                 );
             }
             Purpose::NotifyTagged => {
-                return self.notified(id, message, Fault::LoseTagged, Fault::RepeatTagged);
+                return self.notified(id, message, Violation::LoseTagged, Violation::RepeatTagged);
             }
             _ => {}
         }
         let atomic = matches!(message.purpose, Purpose::Accumulate | Purpose::Fetch);
-        if atomic && self.delayed.is_none() && self.fails(Fault::DelayAccumulate) {
+        if atomic && self.delayed.is_none() && self.violates(Violation::DelayAccumulate) {
             self.delayed = Some(id);
             return;
         }
-        let lost = message.purpose == Purpose::Put && self.fails(Fault::LosePut);
-        let again = message.purpose == Purpose::Accumulate && self.fails(Fault::RepeatAccumulate);
+        let lost = message.purpose == Purpose::Put && self.violates(Violation::LosePut);
+        let again =
+            message.purpose == Purpose::Accumulate && self.violates(Violation::RepeatAccumulate);
         self.apply(id, message, if lost { 0 } else { 1 + u32::from(again) });
         let pair = |message: &Message| (message.origin, message.target, message.window);
         if let Some(late) =
@@ -407,13 +409,13 @@ impl Network {
         }
     }
 
-    /// A notification is there.
-    fn notified(&mut self, id: u32, message: &Message, lose: Fault, repeat: Fault) {
+    /// Delivers a notification.
+    fn notified(&mut self, id: u32, message: &Message, lose: Violation, repeat: Violation) {
         if message.value == COUNTED {
             return;
         }
         let Message { window, origin, target, value, .. } = *message;
-        let times = if self.fails(lose) { 0 } else { 1 + u32::from(self.fails(repeat)) };
+        let times = if self.violates(lose) { 0 } else { 1 + u32::from(self.violates(repeat)) };
         (0..times).for_each(|_| {
             self.notify(window, origin, target, message.purpose == Purpose::NotifyTagged, value)
         });
@@ -421,7 +423,7 @@ impl Network {
         self.wake(target);
     }
 
-    /// One notification is counted, or has come with its tag.
+    /// Counts a notification, or delivers it with its tag.
     fn notify(&mut self, window: u32, origin: u32, target: u32, tagged: bool, value: u64) {
         let value = value as u32;
         if tagged {
@@ -431,38 +433,39 @@ impl Network {
         }
     }
 
-    /// A notification is there before it has set out, against the rules.
+    /// Delivers a notification before it is sent, in violation of the contract.
     pub(super) fn notify_early(&mut self, window: u32, origin: u32, op: &Op) {
         self.notify(window, origin, op.target, op.kind == OpKind::NotifyTagged, op.disp);
-        self.happens(window, origin, What::Effect(*op));
+        self.record_event(window, origin, EventKind::Effect(*op));
         self.wake(op.target);
     }
 
     fn apply(&mut self, id: u32, message: &Message, times: u32) {
         let shaped = self.memory.as_ref().is_some_and(|memory| memory.is_shaped(id));
-        let short = shaped && self.fails(Fault::CutShape);
+        let short = shaped && self.violates(Violation::CutShape);
         let Some(memory) = &mut self.memory else { return };
         let op = memory.apply(id, message.window, times, short);
-        self.happens(message.window, message.origin, What::Effect(op));
+        self.record_event(message.window, message.origin, EventKind::Effect(op));
     }
 
-    /// An operation that was delayed against the rules takes effect.
+    /// Applies an operation that was delayed in violation of the contract.
     fn catch_up(&mut self, id: u32) {
         self.delayed = None;
         let message = self.messages[id];
         self.apply(id, &message, 1);
     }
 
-    /// A signal is there.
+    /// Delivers a signal.
     pub(super) fn raise(&mut self, window: u32, from: u32, to: u32, word: Word, value: u64) {
-        let value = value + u64::from(self.fails(Fault::RaiseSignal(word)));
-        self.happens(window, from, What::Seen { to, word, value });
-        if self.words.raise(window, to, from, word, value) && !self.fails(Fault::LoseChange) {
+        let value = value + u64::from(self.violates(Violation::RaiseSignal(word)));
+        self.record_event(window, from, EventKind::Seen { to, word, value });
+        if self.words.raise(window, to, from, word, value) && !self.violates(Violation::LoseChange)
+        {
             self.tell(window, to).changes.push_back(Change::Signal(from, word));
         }
     }
 
-    /// A lock word is accessed where it is; gives its old value.
+    /// Accesses a lock word at its home. Returns the old value.
     pub(super) fn change(
         &mut self,
         window: u32,
@@ -472,31 +475,31 @@ impl Network {
         access: Atomic,
     ) -> u64 {
         let old = self.words.change(window, home, word, |old| access.applied_to(old));
-        self.happens(window, by, What::Accessed { home, word, access, old });
+        self.record_event(window, by, EventKind::Accessed { home, word, access, old });
         if by != home
             && access != Atomic::Load
             && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed)
         {
-            // Who waits for these polls them, which at home takes no message that would bring the
-            // rank back to it.
+            // Waiting ranks poll these words. Polling at home sends no message that would wake the
+            // rank.
             self.wake(home);
         }
         if let LockWord::Grant { target } = word
             && access != Atomic::Load
-            && !self.fails(Fault::LoseChange)
+            && !self.violates(Violation::LoseChange)
         {
             self.tell(window, home).changes.push_back(Change::LockGrant(target));
         }
         old
     }
 
-    /// True if processors access lock words at all ranks themselves.
+    /// True if processors access the lock words of all ranks directly.
     pub(super) fn shares_lock_words(&self) -> bool {
         self.parameters.shared_lock_words && self.parameters.ranks_per_node >= self.ranks
     }
 
-    /// A processor accesses a lock word in shared memory; gives its old value. Whoever waits for
-    /// one looks at it all the time.
+    /// Accesses a lock word in shared memory and wakes the ranks that may poll it. Returns the old
+    /// value.
     pub(super) fn change_shared(
         &mut self,
         window: u32,
@@ -512,13 +515,14 @@ impl Network {
         old
     }
 
-    /// The last byte of an operation has left.
+    /// The last byte of an operation has left the origin.
     fn left(&mut self, id: u32) {
         let message = self.messages[id];
-        if let Some(op) = self.memory.as_mut().and_then(|memory| memory.load(id, message.origin))
+        if let Some(op) =
+            self.memory.as_mut().and_then(|memory| memory.read_origin(id, message.origin))
             && message.purpose != Purpose::Fetch
         {
-            self.happens(message.window, message.origin, What::Local(op));
+            self.record_event(message.window, message.origin, EventKind::Local(op));
         }
         let told = self.parameters.local_stage && message.ticket != NIL;
         if told && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
@@ -537,7 +541,7 @@ impl Network {
         let Message { origin, window, ticket, .. } = message;
         self.messages.remove(id);
         match message.purpose {
-            Purpose::Access(..) if self.fails(Fault::LoseAnswer) => {}
+            Purpose::Access(..) if self.violates(Violation::LoseAnswer) => {}
             Purpose::Access(..) => {
                 self.tell(window, origin).answers.push_back((LockTicket(ticket), message.value))
             }
@@ -553,10 +557,11 @@ impl Network {
             | Purpose::Fetch
             | Purpose::Notify
             | Purpose::NotifyTagged => {
-                if let Some(op) = self.memory.as_mut().and_then(|memory| memory.unload(id, origin))
+                if let Some(op) =
+                    self.memory.as_mut().and_then(|memory| memory.deliver_result(id, origin))
                     && matches!(message.purpose, Purpose::Get | Purpose::Fetch)
                 {
-                    self.happens(window, origin, What::Local(op));
+                    self.record_event(window, origin, EventKind::Local(op));
                 }
                 if ticket != NIL {
                     self.tell(window, origin).finished.push_back((Ticket(ticket), Stage::Remote));
@@ -564,24 +569,24 @@ impl Network {
             }
             Purpose::Signal(_) => unreachable!("signals are not acknowledged"),
         }
-        self.give_back(message.pair, origin);
+        self.return_credit(message.connection, origin);
     }
 
-    /// An event of a message, or a rank's nudge.
+    /// Handles an event of a message, or the wake-up of a rank that was refused.
     #[inline]
-    pub(super) fn deliver(&mut self, kind: Kind, subject: u32) {
+    pub(super) fn deliver(&mut self, kind: EventType, subject: u32) {
         match kind {
-            Kind::Switch => self.switch(subject),
-            Kind::Head => self.head(subject),
-            Kind::Arrive => self.arrive(subject),
-            Kind::Land => self.land(subject),
-            Kind::Left => self.left(subject),
-            Kind::Done => self.done(subject),
-            Kind::Nudge => {
+            EventType::Switch => self.switch(subject),
+            EventType::Head => self.head(subject),
+            EventType::Arrive => self.arrive(subject),
+            EventType::Land => self.land(subject),
+            EventType::Left => self.left(subject),
+            EventType::Done => self.done(subject),
+            EventType::Nudge => {
                 self.nudged[subject as usize] = false;
                 self.wake(subject);
             }
-            Kind::Alarm => unreachable!("the caller's"),
+            EventType::Alarm => unreachable!("alarms are the owner's"),
         }
     }
 }

@@ -1,13 +1,12 @@
-//! One direction of a port or link: who may send when.
+//! When a message may use one direction of a port or link.
 
 use super::Time;
 
 /// One direction of a port or link.
 ///
-/// Bulk messages reserve it whole, one after the other. Short ones do not wait for them: a packet
-/// that is just leaving is all that stands before them, and after it short ones follow one another.
-/// What they take is added to what bulk messages reserve afterwards, so no bandwidth is won; bulk
-/// messages that have reserved already are not moved.
+/// Bulk messages reserve it exclusively, one after the other. A short message waits at most for the
+/// packet that is leaving and for other short ones. Its time is added to later bulk reservations,
+/// so no bandwidth is gained. Existing reservations do not move.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lane {
     bulk_free: Time,
@@ -15,7 +14,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// A bulk message that could start at `ready` and takes the lane for `busy`: when it starts.
+    /// Start time of a bulk message that is ready at `ready` and occupies the lane for `busy`.
     #[inline]
     pub(super) fn bulk(&mut self, ready: Time, busy: Time) -> Time {
         let start = ready.max(self.bulk_free).max(self.short_free);
@@ -23,7 +22,7 @@ impl Lane {
         start
     }
 
-    /// The same for a message of at most one packet; `packet` is how long a packet takes.
+    /// Start time of a message of at most one packet. `packet` is the time of a full packet.
     #[inline]
     pub(super) fn short(&mut self, ready: Time, busy: Time, packet: Time) -> Time {
         let mut start = ready;

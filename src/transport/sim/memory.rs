@@ -1,4 +1,4 @@
-//! The bytes of a world that carries any.
+//! Memory of the ranks and payloads of messages, in worlds that carry bytes.
 
 use super::words::Map;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction, Shaped};
@@ -9,40 +9,40 @@ use crate::transport::shape::{Shape, Shapes, Side};
 /// What operations move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
-    /// Nothing but time: addresses mean nothing, and no memory is there. For thousands of ranks.
+    /// Nothing but time: addresses are meaningless and there is no memory. For thousands of ranks.
     Nothing,
-    /// Bytes. Each rank has window memory and memory of its own, from which
-    /// [`Network::allocate`](super::Network::allocate) gives addresses.
+    /// Bytes. Each rank has window memory, and private memory from
+    /// [`Network::allocate`](super::Network::allocate).
     Bytes,
 }
 
-/// Address 0 is nobody's.
+/// First address of private memory. 0 is invalid.
 const BASE: usize = 64;
 
-/// An operation under way, with the bytes that it carries at the moment.
-struct Cargo {
+/// An operation in flight and the bytes that it carries.
+struct Payload {
     op: Op,
     shape: Option<Shape>,
     data: Vec<u8>,
     compare: Vec<u8>,
 }
 
-/// Memory of all ranks, and cargo by message.
+/// Memory of all ranks, and payloads by message.
 pub(super) struct Memory {
-    /// Per window and rank.
+    /// By window and rank.
     windows: Vec<Vec<Vec<u8>>>,
     private: Vec<Vec<u8>>,
-    cargo: Map<u32, Cargo>,
-    /// Of operations that have not set out.
+    payloads: Map<u32, Payload>,
+    /// Shapes of operations that were not sent yet.
     shapes: Shapes,
 }
 
-/// The side of a shape, or as many bytes as the operation has.
+/// A side of the shape, or a contiguous one of the operation's length.
 fn side(side: Option<&Side>, op: &Op) -> Side {
     side.cloned().unwrap_or_else(|| Side::flat(op.len))
 }
 
-/// Where the operation goes at its target: the first item, and the side.
+/// The target's side: displacement of the first item, and layout.
 fn there(op: &Op, shape: Option<&Shape>) -> (usize, Side) {
     match shape {
         Some(shape) => {
@@ -57,7 +57,7 @@ impl Memory {
         Memory {
             windows: Vec::new(),
             private: vec![Vec::new(); ranks as usize],
-            cargo: Map::default(),
+            payloads: Map::default(),
             shapes: Shapes::new(),
         }
     }
@@ -70,7 +70,7 @@ impl Memory {
         self.shapes.add(shape)
     }
 
-    /// Shapes of operations that have not set out.
+    /// Shapes of operations that were not sent yet.
     pub(super) fn shapes(&self) -> usize {
         self.shapes.len()
     }
@@ -98,7 +98,7 @@ impl Memory {
         &mut self.windows[window as usize][rank as usize]
     }
 
-    /// True if the operation reads its origin buffer: a fetch without operation, and a get, do not.
+    /// True if the operation reads its origin buffer. A get and a fetch with `MPI_NO_OP` do not.
     fn reads_origin(op: &Op) -> bool {
         match op.kind {
             OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => false,
@@ -107,52 +107,54 @@ impl Memory {
         }
     }
 
-    /// An operation sets out as this message; its origin's bytes stay where they are.
-    pub(super) fn embark(&mut self, message: u32, op: &Op) {
+    /// Attaches an operation to its message. The origin buffer is not read yet.
+    pub(super) fn attach(&mut self, message: u32, op: &Op) {
         let shape = op.shape.map(|shaped| self.shapes.take(shaped));
-        self.cargo.insert(message, Cargo { op: *op, shape, data: Vec::new(), compare: Vec::new() });
+        self.payloads
+            .insert(message, Payload { op: *op, shape, data: Vec::new(), compare: Vec::new() });
     }
 
-    /// Takes the origin's bytes along: later changes of its buffers are not seen.
-    pub(super) fn load(&mut self, message: u32, origin: u32) -> Option<Op> {
-        let cargo = self.cargo.get_mut(&message)?;
-        let op = cargo.op;
+    /// Reads the origin buffer into the payload. Later changes of the buffer have no effect.
+    pub(super) fn read_origin(&mut self, message: u32, origin: u32) -> Option<Op> {
+        let payloads = self.payloads.get_mut(&message)?;
+        let op = payloads.op;
         let memory = &self.private[origin as usize];
         let taken = |at: Addr| memory[at.0 - BASE..][..op.len as usize].to_vec();
         if Self::reads_origin(&op) {
-            let origin = side(cargo.shape.as_ref().and_then(|shape| shape.origin.as_ref()), &op);
-            cargo.data = gathered(memory, op.origin.0 - BASE, &origin);
+            let origin = side(payloads.shape.as_ref().and_then(|shape| shape.origin.as_ref()), &op);
+            payloads.data = gathered(memory, op.origin.0 - BASE, &origin);
         }
         if op.kind == OpKind::CompareAndSwap {
-            cargo.compare = taken(op.compare);
+            payloads.compare = taken(op.compare);
         }
         Some(op)
     }
 
-    /// The operation takes effect at its target, so often; what it fetches becomes its cargo.
-    /// `short`: the last byte of what a shaped one writes stays as it was.
+    /// Applies the operation `times` times at its target. Fetched data becomes the payload. `short`
+    /// leaves out the last byte of a shaped operation (a violation).
     pub(super) fn apply(&mut self, message: u32, window: u32, times: u32, short: bool) -> Op {
-        let cargo = self.cargo.get_mut(&message).expect("an operation under way has cargo");
-        let op = cargo.op;
+        let payloads =
+            self.payloads.get_mut(&message).expect("an operation in flight has a payload");
+        let op = payloads.op;
         if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
             return op;
         }
-        let (base, target) = there(&op, cargo.shape.as_ref());
+        let (base, target) = there(&op, payloads.shape.as_ref());
         let memory = &mut self.windows[window as usize][op.target as usize];
         let old = gathered(memory, base, &target);
         let mut new = old.clone();
         match op.kind {
             OpKind::Put if times == 0 => {}
-            OpKind::Put => new.copy_from_slice(&cargo.data),
+            OpKind::Put => new.copy_from_slice(&payloads.data),
             OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
             OpKind::Accumulate => {
-                (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &cargo.data))
+                (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &payloads.data))
             }
             OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
-            OpKind::GetAccumulate => reduce(op.element, op.reduction, &mut new, &cargo.data),
+            OpKind::GetAccumulate => reduce(op.element, op.reduction, &mut new, &payloads.data),
             OpKind::CompareAndSwap => {
-                if old == cargo.compare {
-                    new.copy_from_slice(&cargo.data);
+                if old == payloads.compare {
+                    new.copy_from_slice(&payloads.data);
                 }
             }
         }
@@ -162,19 +164,19 @@ impl Memory {
         if op.kind != OpKind::Get {
             scatter(&new, memory, base, &target);
         }
-        cargo.data =
+        payloads.data =
             if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { old };
         op
     }
 
-    /// True if the operation under way has a shape.
+    /// True if the operation in flight has a shape.
     pub(super) fn is_shaped(&self, message: u32) -> bool {
-        self.cargo.get(&message).is_some_and(|cargo| cargo.shape.is_some())
+        self.payloads.get(&message).is_some_and(|payloads| payloads.shape.is_some())
     }
 
-    /// The operation is over: what it fetched goes to its result buffer.
-    pub(super) fn unload(&mut self, message: u32, origin: u32) -> Option<Op> {
-        let Cargo { op, shape, data, .. } = self.cargo.remove(&message)?;
+    /// Ends the operation and writes fetched data to its result buffer.
+    pub(super) fn deliver_result(&mut self, message: u32, origin: u32) -> Option<Op> {
+        let Payload { op, shape, data, .. } = self.payloads.remove(&message)?;
         if !data.is_empty() {
             let result = side(shape.as_ref().and_then(|shape| shape.result.as_ref()), &op);
             scatter(&data, &mut self.private[origin as usize], op.result.0 - BASE, &result);
@@ -182,7 +184,7 @@ impl Memory {
         Some(op)
     }
 
-    /// Put or get inside a node: a copy.
+    /// Put or get inside a node, by copying.
     pub(super) fn copy(&mut self, window: u32, origin: u32, op: &Op) {
         let shape = op.shape.map(|shaped| self.shapes.take(shaped));
         let (base, target) = there(op, shape.as_ref());
@@ -232,7 +234,7 @@ macro_rules! integer {
             reduction::BAND => each!($type, $inout, $input, |a, b| a & b),
             reduction::BOR => each!($type, $inout, $input, |a, b| a | b),
             reduction::BXOR => each!($type, $inout, $input, |a, b| a ^ b),
-            other => panic!("integers have no {other:?}"),
+            other => panic!("{other:?} is not defined for integers"),
         }
     };
 }
@@ -244,13 +246,13 @@ macro_rules! floating {
             reduction::PROD => each!($type, $inout, $input, |a, b| a * b),
             reduction::MIN => each!($type, $inout, $input, |a, b| if b < a { b } else { a }),
             reduction::MAX => each!($type, $inout, $input, |a, b| if b > a { b } else { a }),
-            other => panic!("floating-point numbers have no {other:?}"),
+            other => panic!("{other:?} is not defined for floating-point numbers"),
         }
     };
 }
 
-/// `inout = inout (op) input`, element by element. Written apart from the shared memory's own
-/// kernel, and more plainly.
+/// `inout = inout (op) input`, element by element. Independent of the library's own kernels, and
+/// simpler, since tests compare the two.
 fn reduce(element: Element, reduction: Reduction, inout: &mut [u8], input: &[u8]) {
     match (reduction, element) {
         (reduction::REPLACE, _) => inout[..input.len()].copy_from_slice(input),
@@ -265,6 +267,6 @@ fn reduce(element: Element, reduction: Reduction, inout: &mut [u8], input: &[u8]
         (_, native::U64) => integer!(u64, reduction, inout, input),
         (_, native::F32) => floating!(f32, reduction, inout, input),
         (_, native::F64) => floating!(f64, reduction, inout, input),
-        (_, other) => panic!("{other:?} is no native datatype"),
+        (_, other) => panic!("unsupported datatype {other:?}"),
     }
 }

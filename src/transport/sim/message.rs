@@ -1,4 +1,4 @@
-//! Messages under way, and the connections that they belong to.
+//! Messages in flight, and their connections.
 
 use super::Time;
 use super::words::Map;
@@ -6,90 +6,95 @@ use crate::engine::{Atomic, LockWord, Word};
 
 /// End of a list.
 pub(super) const NIL: u32 = u32::MAX;
-/// What a notification says that was counted before it set out, by a [fault](super::fault).
+/// Value of a notification that a [violation](super::violation) delivered before it was sent.
 pub(super) const COUNTED: u64 = u64::MAX;
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Put,
     Get,
     Accumulate,
-    /// Accumulates and compare-and-swaps with a result.
+    /// Accumulates and compare-and-swaps that fetch.
     Fetch,
-    /// Raises a counter.
+    /// Increments a counter.
     Notify,
-    /// Tells a tag.
+    /// Delivers a tag.
     NotifyTagged,
     Signal(Word),
-    /// An access to a lock word.
+    /// Accesses a lock word.
     Access(LockWord, Atomic),
-    /// The caller's own.
+    /// A packet of the network's owner.
     Packet,
 }
 
-/// How it travels.
+/// The path of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
-    /// Stores and loads of one node.
+    /// Loads and stores inside a node.
     Shared,
-    /// Through the NIC, to its own node.
+    /// Through the NIC to its own node.
     Loopback,
     /// To another node.
     Wire,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) origin: u32,
     pub(super) target: u32,
     pub(super) window: u32,
-    /// Of the operation or lock procedure.
+    /// Ticket of the operation or lock operation.
     pub(super) ticket: u32,
-    pub(super) pair: u32,
-    /// Its place among those of its pair and direction.
+    pub(super) connection: u32,
+    /// Sequence number within its connection and direction.
     pub(super) number: u32,
-    /// The next one that waits for its turn.
+    /// Next parked message of the connection.
     pub(super) next: u32,
     pub(super) purpose: Purpose,
     pub(super) path: Path,
-    /// An answer: from the target to the origin.
+    /// True for an answer, which travels from target to origin.
     pub(super) back: bool,
-    /// The origin's buffer was taken along when it was posted.
+    /// The origin buffer was read when the operation was posted.
     pub(super) inlined: bool,
-    /// On the wire, in this direction.
+    /// Length on the wire, in this direction.
     pub(super) bytes: u64,
-    /// Of a signal; of an access, what the word held; of a packet, what it says; of a notification,
-    /// which counter or tag.
+    /// Signal: value. Access: old value. Packet: content. Notification: counter or tag. Others:
+    /// length.
     pub(super) value: u64,
 }
 
-/// A slab: places are reused, last freed first.
-#[derive(Default)]
-pub(super) struct Messages {
-    list: Vec<Message>,
+/// A slab that reuses the most recently freed slot first.
+pub(super) struct Slots<T> {
+    list: Vec<T>,
     free: Vec<u32>,
 }
 
-impl Messages {
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Slots { list: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
     #[inline]
-    pub(super) fn insert(&mut self, message: Message) -> u32 {
+    pub(super) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
-            Some(id) => {
-                self.list[id as usize] = message;
-                id
+            Some(at) => {
+                self.list[at as usize] = value;
+                at
             }
             None => {
-                self.list.push(message);
+                self.list.push(value);
                 self.list.len() as u32 - 1
             }
         }
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, id: u32) {
-        self.free.push(id);
+    pub(super) fn remove(&mut self, at: u32) {
+        self.free.push(at);
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -97,107 +102,95 @@ impl Messages {
     }
 }
 
-impl std::ops::Index<u32> for Messages {
-    type Output = Message;
+impl<T> std::ops::Index<u32> for Slots<T> {
+    type Output = T;
     #[inline]
-    fn index(&self, id: u32) -> &Message {
-        &self.list[id as usize]
+    fn index(&self, at: u32) -> &T {
+        &self.list[at as usize]
     }
 }
 
-impl std::ops::IndexMut<u32> for Messages {
+impl<T> std::ops::IndexMut<u32> for Slots<T> {
     #[inline]
-    fn index_mut(&mut self, id: u32) -> &mut Message {
-        &mut self.list[id as usize]
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        &mut self.list[at as usize]
     }
 }
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
-    /// Messages that set out.
+pub(super) struct Direction {
+    /// Messages sent.
     pub(super) sent: u32,
-    /// Messages that have their time of landing.
+    /// Messages whose landing time is fixed.
     pub(super) admitted: u32,
-    /// When the last of these lands; the next lands after it.
+    /// Landing time of the last of these. The next lands later.
     pub(super) landed: Time,
-    /// When the last byte of the last one leaves.
+    /// When the last byte of the last message leaves.
     pub(super) left: Time,
-    /// Messages that came before their predecessors, in order.
+    /// Messages that overtook their predecessors, in order.
     pub(super) parked: u32,
 }
 
-/// A connection with messages under way. One without any is forgotten: it could not be told from a
-/// new one.
+/// A connection with messages in flight. An idle connection has no state and is removed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
+pub(super) struct Connection {
     key: u64,
     pub(super) in_flight: u32,
     /// To the target, and back.
-    pub(super) ways: [Way; 2],
+    pub(super) directions: [Direction; 2],
 }
 
 /// All connections in use.
 #[derive(Default)]
-pub(super) struct Pairs {
+pub(super) struct Connections {
     by_ranks: Map<u64, u32>,
-    list: Vec<Pair>,
-    free: Vec<u32>,
+    list: Slots<Connection>,
 }
 
-const QUIET: Way = Way { sent: 0, admitted: 0, landed: 0, left: 0, parked: NIL };
+const IDLE: Direction = Direction { sent: 0, admitted: 0, landed: 0, left: 0, parked: NIL };
 
-impl Pairs {
+impl Connections {
     fn key(origin: u32, target: u32) -> u64 {
         u64::from(origin) << 32 | u64::from(target)
     }
 
-    /// Messages under way on a connection.
+    /// Number of messages in flight on a connection.
     #[inline]
     pub(super) fn in_flight(&self, origin: u32, target: u32) -> u32 {
-        self.by_ranks
-            .get(&Self::key(origin, target))
-            .map_or(0, |at| self.list[*at as usize].in_flight)
+        self.by_ranks.get(&Self::key(origin, target)).map_or(0, |at| self.list[*at].in_flight)
     }
 
-    /// The connection, for one more message.
+    /// The connection, with one more message in flight.
     #[inline]
     pub(super) fn open(&mut self, origin: u32, target: u32) -> u32 {
         let key = Self::key(origin, target);
-        let (list, free) = (&mut self.list, &mut self.free);
+        let list = &mut self.list;
         let at = *self.by_ranks.entry(key).or_insert_with(|| {
-            let pair = Pair { key, in_flight: 0, ways: [QUIET; 2] };
-            match free.pop() {
-                Some(at) => {
-                    list[at as usize] = pair;
-                    at
-                }
-                None => {
-                    list.push(pair);
-                    list.len() as u32 - 1
-                }
-            }
+            list.insert(Connection { key, in_flight: 0, directions: [IDLE; 2] })
         });
-        self.list[at as usize].in_flight += 1;
+        self.list[at].in_flight += 1;
         at
     }
 
-    /// One message less.
+    /// Removes one message in flight.
     #[inline]
     pub(super) fn close(&mut self, at: u32) {
-        let pair = &mut self.list[at as usize];
-        pair.in_flight -= 1;
-        if pair.in_flight == 0 {
+        let connection = &mut self.list[at];
+        connection.in_flight -= 1;
+        if connection.in_flight == 0 {
             debug_assert!(
-                pair.ways.iter().all(|way| way.parked == NIL && way.sent == way.admitted)
+                connection.directions.iter().all(
+                    |direction| direction.parked == NIL && direction.sent == direction.admitted
+                )
             );
-            self.by_ranks.remove(&pair.key);
-            self.free.push(at);
+            self.by_ranks.remove(&connection.key);
+            self.list.remove(at);
         }
     }
 
     #[inline]
-    pub(super) fn way(&mut self, at: u32, back: bool) -> &mut Way {
-        &mut self.list[at as usize].ways[usize::from(back)]
+    pub(super) fn direction(&mut self, at: u32, back: bool) -> &mut Direction {
+        &mut self.list[at].directions[usize::from(back)]
     }
 }

@@ -1,6 +1,6 @@
-//! How much memory the engines hold. An allocator that asks [`in_engine`] and tells [`note`] (that
-//! of `mpix-sim`) makes the figures; without one they are 0. Engine code allocates and frees inside
-//! [`engine`]; ports leave it by [`outside`].
+//! Memory held by engine code. The allocator of `mpix-sim` asks [`in_engine`] and calls [`note`];
+//! with other allocators the figures are 0. [`engine`] enters engine code, and ports leave it by
+//! [`outside`].
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ pub fn in_engine() -> bool {
     IN_ENGINE.get()
 }
 
-/// Engine code has allocated (or freed, if negative) so many bytes.
+/// Counts bytes that engine code allocated (or freed, if negative).
 #[inline]
 pub fn note(bytes: i64) {
     BYTES.set(BYTES.get() + bytes);
@@ -37,7 +37,7 @@ pub fn engine<R>(code: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs what engine code has called and does not belong to it.
+/// Runs code that engine code called but that is not part of it.
 #[inline]
 pub fn outside<R>(code: impl FnOnce() -> R) -> R {
     let before = IN_ENGINE.replace(false);

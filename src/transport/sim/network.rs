@@ -1,21 +1,21 @@
-//! The network's state, and what its owner does with it.
+//! The state of the network, and its owner's interface.
 
 use std::collections::VecDeque;
 
-use super::disorder::State as DisorderState;
-use super::fault::Faulty;
-use super::happening::Happening;
+use super::event::Event;
+use super::faults::FaultInjector;
 use super::lane::Lane;
 use super::memory::Memory;
-use super::message::{Messages, Pairs};
+use super::message::{Connections, Message, Slots};
 use super::port::SimPort;
-use super::queue::{Kind, Queue};
-use super::words::{Words, fold};
-use super::{Carry, Disorder, Parameters, Time};
+use super::queue::{EventType, Queue};
+use super::violation::ViolationInjector;
+use super::words::{WordStore, fold};
+use super::{Carry, FaultInjection, Parameters, Time};
 use crate::engine::{Addr, Arrival, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
 use crate::transport::shape::Shape;
 
-/// What a window of a rank has been told and has not looked at.
+/// What was delivered to a window of a rank and not polled yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) finished: VecDeque<(Ticket, Stage)>,
@@ -23,7 +23,7 @@ pub(super) struct Inbox {
     pub(super) changes: VecDeque<Change>,
     /// Tagged notifications.
     pub(super) arrivals: VecDeque<Arrival>,
-    /// Something came since the last poll.
+    /// Something was delivered since the last poll.
     pub(super) fresh: bool,
 }
 
@@ -36,41 +36,41 @@ pub(super) struct Node {
     pub(super) atomic_busy: Time,
     pub(super) bus_free: Time,
     pub(super) in_flight: u32,
-    /// Ranks that were refused for want of this NIC's credits.
+    /// Ranks that were refused because this NIC had no credit.
     pub(super) starved: Vec<u32>,
 }
 
-/// A message of the owner's (two-sided communication).
+/// A packet of the network's owner (two-sided communication).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Who sent it.
+    /// Sender.
     pub from: u32,
-    /// What it says.
+    /// Content.
     pub value: u64,
-    /// True: this rank's own packet `value` to `from` has been acknowledged.
+    /// True if this is the acknowledgement of this rank's own packet `value` to `from`.
     pub acknowledged: bool,
 }
 
-/// What an event was.
+/// What [`Network::advance`] advanced to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occurrence {
-    /// Something in the network; see [`Network::next_woken`].
-    Inside,
-    /// What [`Network::alarm`] asked for.
+pub enum NextEvent {
+    /// An event inside the network; see [`Network::next_woken`].
+    Network,
+    /// An alarm set by [`Network::alarm`].
     Alarm {
-        /// Whose.
+        /// Its rank.
         rank: u32,
-        /// As given.
+        /// Its tag.
         tag: u32,
     },
 }
 
-/// What has happened so far.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct Stats {
     /// Events taken from the queue.
     pub events: u64,
-    /// Operations, signals, accesses and packets that set out.
+    /// Operations, signals, accesses and packets sent.
     pub messages: u64,
     /// Bytes of these, and of answers.
     pub bytes: u64,
@@ -78,54 +78,57 @@ pub struct Counters {
     pub copies: u64,
     /// Answers "no resource".
     pub refusals: u64,
-    /// Most events that were queued at one time.
+    /// Maximum length of the event queue.
     pub queued_max: usize,
-    /// Most messages that were under way at one time.
+    /// Maximum number of messages in flight.
     pub in_flight_max: usize,
 }
 
-/// A network, with the memory of its ranks. See the [module](super).
+/// A network and the memory of its ranks. See the [module](super).
 pub struct Network {
     pub(super) ranks: u32,
     pub(super) parameters: Parameters,
     pub(super) now: Time,
-    /// Time of the CPU that calls, and whose it is.
+    /// Time of the calling CPU, and its rank.
     pub(super) clock: Time,
     pub(super) caller: u32,
     pub(super) queue: Queue,
-    pub(super) messages: Messages,
-    pub(super) pairs: Pairs,
+    pub(super) messages: Slots<Message>,
+    pub(super) connections: Connections,
     pub(super) nodes: Vec<Node>,
     /// Per leaf switch and uplink: up and down.
     pub(super) links: Vec<[Lane; 2]>,
-    /// Per window, then rank.
+    /// By window, then rank.
     pub(super) inboxes: Vec<Inbox>,
     pub(super) packets: Vec<VecDeque<Packet>>,
-    pub(super) words: Words,
+    pub(super) words: WordStore,
     pub(super) memory: Option<Memory>,
-    pub(super) disorder: Option<DisorderState>,
-    /// Ranks that were refused for want of credits.
+    pub(super) faults: Option<FaultInjector>,
+    /// Ranks that were refused because their connection had no credit.
     pub(super) starving: Vec<bool>,
-    /// Ranks that disorder has refused something and that are woken for it.
+    /// Ranks that an injected fault refused, and that will be woken.
     pub(super) nudged: Vec<bool>,
     woken: VecDeque<u32>,
-    pub(super) counters: Counters,
+    pub(super) stats: Stats,
     pub(super) trace: u64,
-    pub(super) happenings: Option<VecDeque<Happening>>,
-    pub(super) faulty: Option<Faulty>,
-    /// A message whose effect comes too late
-    /// ([`Fault::DelayAccumulate`](super::Fault::DelayAccumulate)).
+    pub(super) recorded: Option<VecDeque<Event>>,
+    pub(super) violation: Option<ViolationInjector>,
+    /// A message whose effect is delayed by
+    /// [`Violation::DelayAccumulate`](super::Violation::DelayAccumulate).
     pub(super) delayed: Option<u32>,
 }
 
 impl Network {
-    /// A network of so many ranks, without a window yet.
+    /// A network of `ranks` ranks, without windows.
     #[must_use]
-    pub fn new(ranks: u32, parameters: Parameters, carry: Carry, disorder: Disorder) -> Self {
-        assert!(ranks > 0 && parameters.ranks_per_node > 0, "a network has ranks, and a node has");
+    pub fn new(ranks: u32, parameters: Parameters, carry: Carry, faults: FaultInjection) -> Self {
+        assert!(
+            ranks > 0 && parameters.ranks_per_node > 0,
+            "ranks and ranks_per_node must be positive"
+        );
         assert!(
             parameters.credits_pair > 0 && parameters.credits_nic > 0,
-            "without credits nothing ever moves"
+            "credits must be positive"
         );
         let nodes = ranks.div_ceil(parameters.ranks_per_node);
         let links =
@@ -137,28 +140,28 @@ impl Network {
             clock: 0,
             caller: 0,
             queue: Queue::default(),
-            messages: Messages::default(),
-            pairs: Pairs::default(),
+            messages: Slots::default(),
+            connections: Connections::default(),
             nodes: (0..nodes).map(|_| Node::default()).collect(),
             links: vec![Default::default(); links as usize],
             inboxes: Vec::new(),
             packets: (0..ranks).map(|_| VecDeque::new()).collect(),
-            words: Words::default(),
+            words: WordStore::default(),
             memory: (carry == Carry::Bytes).then(|| Memory::new(ranks)),
-            disorder: (disorder != Disorder { seed: disorder.seed, ..Disorder::default() })
-                .then(|| DisorderState::new(disorder, ranks, nodes)),
+            faults: (faults != FaultInjection { seed: faults.seed, ..FaultInjection::default() })
+                .then(|| FaultInjector::new(faults, ranks, nodes)),
             starving: vec![false; ranks as usize],
             nudged: vec![false; ranks as usize],
             woken: VecDeque::new(),
-            counters: Counters::default(),
+            stats: Stats::default(),
             trace: 0,
-            happenings: None,
-            faulty: None,
+            recorded: None,
+            violation: None,
             delayed: None,
         }
     }
 
-    /// One more window over all ranks, of `bytes` at each; gives its number.
+    /// Adds a window over all ranks, with `bytes` bytes at each. Returns its number.
     pub fn add_window(&mut self, bytes: usize) -> u32 {
         let window = self.windows();
         self.inboxes.extend((0..self.ranks).map(|_| Inbox::default()));
@@ -180,13 +183,13 @@ impl Network {
         self.inboxes.len() as u32 / self.ranks
     }
 
-    /// What the network is made of.
+    /// Parameters of the network.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Virtual time.
+    /// Current virtual time.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Time {
@@ -202,32 +205,33 @@ impl Network {
 
     // ---- CPUs ----
 
-    /// The CPU of `rank` runs at `at`, which is not before [`now`](Self::now) and not after the
-    /// next event: time is there now.
+    /// Lets the CPU of `rank` run at `at`, which must lie between [`now`](Self::now) and the next
+    /// event. Advances time to `at`.
     #[inline]
     pub fn begin(&mut self, rank: u32, at: Time) {
         debug_assert!(
             at >= self.now && self.next_time().is_none_or(|next| at <= next),
-            "time runs forwards"
+            "begin() at {at}, now {}",
+            self.now
         );
         self.now = at;
         self.clock = at;
         self.caller = rank;
     }
 
-    /// How far the CPU named by [`begin`](Self::begin) has come.
+    /// Time that the CPU selected by [`begin`](Self::begin) has reached.
     #[inline]
     #[must_use]
     pub fn clock(&self) -> Time {
         self.clock
     }
 
-    /// That CPU computes for so long.
+    /// Lets that CPU compute for `time`.
     #[inline]
     pub fn spend(&mut self, time: Time) {
-        self.clock += match &self.disorder {
+        self.clock += match &self.faults {
             None => time,
-            Some(disorder) => disorder.cpu_time(self.caller, time),
+            Some(faults) => faults.cpu_time(self.caller, time),
         };
     }
 
@@ -239,50 +243,50 @@ impl Network {
 
     // ---- events ----
 
-    /// An event of the caller's at `at`.
+    /// Schedules an alarm for the owner at `at`.
     #[inline]
     pub fn alarm(&mut self, at: Time, rank: u32, tag: u32) {
-        self.push(at, Kind::Alarm, rank, tag);
+        self.push(at, EventType::Alarm, rank, tag);
     }
 
-    /// Jumps to the next event. `None`: there is none.
+    /// Advances to the next event. `None` if there is none.
     #[inline]
-    pub fn advance(&mut self) -> Option<Occurrence> {
+    pub fn advance(&mut self) -> Option<NextEvent> {
         let event = self.queue.pop()?;
         debug_assert!(event.at >= self.now);
         self.now = event.at;
-        self.counters.events += 1;
+        self.stats.events += 1;
         fold(&mut self.trace, event.at);
         fold(
             &mut self.trace,
             u64::from(event.subject) << 32 | u64::from(event.tag) << 3 | event.kind as u64,
         );
-        if event.kind == Kind::Alarm {
-            return Some(Occurrence::Alarm { rank: event.subject, tag: event.tag });
+        if event.kind == EventType::Alarm {
+            return Some(NextEvent::Alarm { rank: event.subject, tag: event.tag });
         }
         self.deliver(event.kind, event.subject);
-        Some(Occurrence::Inside)
+        Some(NextEvent::Network)
     }
 
-    /// A rank to which something came since the last call; each at least once.
+    /// The next rank that an event affected. Each such rank is returned at least once.
     #[inline]
     pub fn next_woken(&mut self) -> Option<u32> {
         self.woken.pop_front()
     }
 
-    /// The next packet that came to a rank.
+    /// The next packet delivered to a rank.
     pub fn next_packet(&mut self, rank: u32) -> Option<Packet> {
         self.packets[rank as usize].pop_front()
     }
 
-    /// True if a window of a rank has been told something that it has not looked at.
+    /// True if something was delivered to a window of a rank since its last poll.
     #[inline]
     #[must_use]
     pub fn has_news(&self, window: u32, rank: u32) -> bool {
         self.inboxes[self.inbox_at(window, rank)].fresh
     }
 
-    /// True if nothing is under way or untold.
+    /// True if nothing is in flight or undelivered.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.messages.alive() == 0
@@ -293,54 +297,48 @@ impl Network {
             && self.packets.iter().all(VecDeque::is_empty)
     }
 
-    /// The caller mixes something into the [`trace`](Self::trace).
+    /// Mixes a value of the owner into the [`trace`](Self::trace).
     #[inline]
     pub fn note(&mut self, value: u64) {
         fold(&mut self.trace, value);
     }
 
-    /// A hash of everything that happened, in order.
+    /// A hash of all events, in order.
     #[must_use]
     pub fn trace(&self) -> u64 {
         self.trace
     }
 
-    /// Notifications that have come to a counter of a rank.
+    /// Value of a notification counter of a rank.
     #[must_use]
     pub fn notifications(&self, window: u32, rank: u32, index: u32) -> u64 {
         self.words.counter(window, rank, index)
     }
 
-    /// What happened so far.
+    /// Statistics so far.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.counters
+    pub fn stats(&self) -> Stats {
+        self.stats
     }
 
-    /// Words of ranks and locks that are not 0.
-    #[must_use]
-    pub fn words_alive(&self) -> usize {
-        self.words.len()
-    }
-
-    /// How long each node's atomic unit has been at work.
+    /// Busy time of each node's atomic unit.
     pub fn atomics_busy(&self) -> impl Iterator<Item = Time> {
         self.nodes.iter().map(|node| node.atomic_busy)
     }
 
-    /// Messages under way.
+    /// Number of messages in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.messages.alive()
     }
 
-    /// Credits that are out: one of its NIC for each message under way.
+    /// NIC credits in use, one per message in flight.
     #[must_use]
     pub fn credits_out(&self) -> u64 {
         self.nodes.iter().map(|node| u64::from(node.in_flight)).sum()
     }
 
-    /// A word of the lock service, for checks.
+    /// The value of a lock word.
     #[must_use]
     pub fn lock_word(&self, window: u32, home: u32, word: LockWord) -> u64 {
         self.words.lock(window, home, word)
@@ -348,21 +346,20 @@ impl Network {
 
     // ---- memory ----
 
-    /// So many bytes of a rank's own memory, zeroed. Without bytes: an address that nothing stands
-    /// behind.
+    /// Allocates zeroed private memory of a rank. Without bytes, returns a meaningless address.
     pub fn allocate(&mut self, rank: u32, bytes: usize) -> Addr {
         self.memory.as_mut().map_or(Addr(0), |memory| memory.allocate(rank, bytes))
     }
 
-    /// Keeps the shape of an operation that is about to be issued, until the operation sets out.
+    /// Keeps the shape of an operation that is about to be issued until the operation is sent.
     ///
     /// # Panics
-    /// If no bytes are carried.
+    /// If the network carries no bytes.
     pub fn add_shape(&mut self, shape: Shape) -> Shaped {
-        self.memory.as_mut().expect("shapes are of bytes").add_shape(shape)
+        self.memory.as_mut().expect("shapes need Carry::Bytes").add_shape(shape)
     }
 
-    /// Shapes of operations that have not set out.
+    /// Number of shapes of operations that were not sent yet.
     #[must_use]
     pub fn shapes(&self) -> usize {
         self.memory.as_ref().map_or(0, Memory::shapes)
@@ -382,36 +379,36 @@ impl Network {
         self.memory.as_mut().expect("this network carries no bytes")
     }
 
-    /// A rank's own memory.
+    /// Private memory of a rank.
     #[must_use]
     pub fn private(&self, rank: u32, at: Addr, len: usize) -> &[u8] {
         self.bytes_there().private(rank, at, len)
     }
 
-    /// A rank's own memory, to write.
+    /// Private memory of a rank, writable.
     pub fn private_mut(&mut self, rank: u32, at: Addr, len: usize) -> &mut [u8] {
         self.bytes_there_mut().private_mut(rank, at, len)
     }
 
-    /// A rank's window memory.
+    /// Window memory of a rank.
     #[must_use]
     pub fn window(&self, window: u32, rank: u32) -> &[u8] {
         self.bytes_there().window(window, rank)
     }
 
-    /// A rank's window memory, to write.
+    /// Window memory of a rank, writable.
     pub fn window_mut(&mut self, window: u32, rank: u32) -> &mut [u8] {
         self.bytes_there_mut().window_mut(window, rank)
     }
 
-    // ---- inside ----
+    // ---- internal ----
 
     #[inline]
     pub(super) fn inbox_at(&self, window: u32, rank: u32) -> usize {
         window as usize * self.ranks as usize + rank as usize
     }
 
-    /// A window of a rank has something new: its inbox.
+    /// Wakes a rank and returns the inbox of its window, for a delivery.
     #[inline]
     pub(super) fn tell(&mut self, window: u32, rank: u32) -> &mut Inbox {
         self.wake(rank);
@@ -429,8 +426,8 @@ impl Network {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, at: Time, kind: Kind, subject: u32, tag: u32) {
+    pub(super) fn push(&mut self, at: Time, kind: EventType, subject: u32, tag: u32) {
         self.queue.push(at, kind, subject, tag);
-        self.counters.queued_max = self.counters.queued_max.max(self.queue.len());
+        self.stats.queued_max = self.stats.queued_max.max(self.queue.len());
     }
 }

@@ -1,23 +1,23 @@
-//! What a network is made of.
+//! Parameters of a network.
 
 use super::Time;
 
-/// Messages of one class: between nodes, or inside one.
+/// A class of messages: between nodes, or inside one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
-    /// L: from the last byte's leaving to its being there.
+pub struct LinkClass {
+    /// L: from the departure of the last byte to its arrival.
     pub latency: Time,
-    /// o of the origin: CPU time to post an operation, signal or access.
+    /// o at the origin: CPU time to post an operation, signal or access.
     pub post: Time,
-    /// o of whoever hears of it: CPU time to handle one completion, answer or change.
+    /// o at the receiver: CPU time to handle a completion, answer or change.
     pub handle: Time,
-    /// g: a port takes no message for less.
+    /// g: minimum time that a message occupies a port.
     pub gap: Time,
-    /// G in femtoseconds per byte, so that fast networks are not rounded.
+    /// G in femtoseconds per byte, to avoid rounding on fast networks.
     pub byte_fs: u64,
 }
 
-impl Class {
+impl LinkClass {
     /// n G.
     #[inline]
     #[must_use]
@@ -29,48 +29,48 @@ impl Class {
 /// A two-level fat tree. Routes are static: the destination node chooses the way up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Nodes below one leaf switch.
+    /// Nodes per leaf switch.
     pub nodes_per_leaf: u32,
-    /// Links from a leaf switch up, each as fast as a node's port; as many as nodes: full
+    /// Uplinks of a leaf switch, each as fast as a node's port. As many as nodes give full
     /// bisection.
     pub uplinks: u32,
-    /// Latency of each of the two further switches on the way to another leaf.
+    /// Latency of each of the two additional switches on the way to another leaf.
     pub hop: Time,
 }
 
-/// A network.
+/// The parameters of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Ranks on one node, in the order of their numbers.
+    /// Ranks per node; consecutive ranks share a node.
     pub ranks_per_node: u32,
     /// Between nodes.
-    pub wire: Class,
-    /// Inside a node. Its gap and G are those of a copy by one CPU.
-    pub local: Class,
-    /// What the copies of one node share: femtoseconds per byte of its memory bus.
+    pub wire: LinkClass,
+    /// Inside a node. Gap and G are those of a copy by one CPU.
+    pub local: LinkClass,
+    /// Memory bus shared by the copies of one node, in femtoseconds per byte.
     pub bus_byte_fs: u64,
-    /// Inside a node, but through its NIC (atomics and accumulates): instead of the wire's latency.
+    /// Latency inside a node through its NIC (atomics and accumulates).
     pub loopback: Time,
-    /// Largest packet: longer messages are bulk.
+    /// Largest packet. Longer messages are bulk messages.
     pub mtu: u64,
-    /// Up to here the origin's bytes are taken along when a put is posted, and its buffer is free
-    /// at once.
+    /// Puts up to this length copy the origin buffer when they are posted, so that it is free at
+    /// once.
     pub inline_max: u64,
-    /// Longer puts tell when their last byte has left, too (`Stage::Local`). Reliable connections
-    /// of real NICs report the acknowledgement alone.
+    /// Longer puts also report `Stage::Local` when their last byte has left. Reliable connections
+    /// of real NICs report the acknowledgement only.
     pub local_stage: bool,
-    /// Where all ranks are on one node, their processors access lock words themselves, as in shared
-    /// memory; else every NIC does.
+    /// If all ranks are on one node, processors access lock words directly, as in shared memory.
+    /// Otherwise the NIC does.
     pub shared_lock_words: bool,
     /// Gap of the NIC's atomic unit.
     pub atomic_gap: Time,
-    /// What an accumulate takes the unit beyond one gap, in femtoseconds per byte.
+    /// Additional time of an accumulate in the atomic unit, in femtoseconds per byte.
     pub accumulate_byte_fs: u64,
-    /// Operations, signals and accesses under way from one rank to another.
+    /// Credits of a connection: operations, signals and accesses in flight.
     pub credits_pair: u32,
-    /// The same for all from one node.
+    /// Credits of a node's NIC.
     pub credits_nic: u32,
-    /// Switches; `None`: one that is never crowded.
+    /// Switches. `None`: one crossbar without congestion.
     pub tree: Option<Tree>,
 }
 

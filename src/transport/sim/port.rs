@@ -1,16 +1,16 @@
 //! One rank's view of the network: the engine's port.
 
-use super::fault::Fault;
-use super::happening::What;
+use super::event::EventKind;
 use super::message::{COUNTED, Message, NIL, Path, Purpose};
 use super::network::Network;
+use super::violation::Violation;
 use super::{Time, meter};
 use crate::engine::{
     Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind,
     Port, Posted, Rank, Stage, Ticket, Word,
 };
 
-/// What a signal, an access or a request of a get takes on the wire.
+/// Wire length of a signal, an access, or the request of a get.
 const WORD: u64 = 8;
 
 /// One rank in one window, for the duration of a call.
@@ -31,7 +31,7 @@ impl<'a> SimPort<'a> {
             target,
             window: self.window,
             ticket: 0,
-            pair: NIL,
+            connection: NIL,
             number: 0,
             next: NIL,
             purpose,
@@ -47,8 +47,7 @@ impl<'a> SimPort<'a> {
         self.net.parameters.node(self.me) == self.net.parameters.node(other)
     }
 
-    /// Put or get inside the node: the CPU copies, and shares the memory bus with the others of its
-    /// node.
+    /// Put or get inside the node, by copying. The copies of a node share its memory bus.
     fn copy(&mut self, op: &Op) {
         let net = &mut *self.net;
         let (local, bus) = (net.parameters.local, net.parameters.bus_byte_fs);
@@ -59,11 +58,11 @@ impl<'a> SimPort<'a> {
         let shared = *free;
         net.spend(local.gap + local.serial(op.len));
         net.clock = net.clock.max(shared);
-        net.counters.copies += 1;
+        net.stats.copies += 1;
         if let Some(memory) = &mut net.memory {
             memory.copy(self.window, self.me, op);
-            for what in [What::Posted(*op), What::Effect(*op), What::Local(*op)] {
-                net.happens(self.window, self.me, what);
+            for what in [EventKind::Posted(*op), EventKind::Effect(*op), EventKind::Local(*op)] {
+                net.record_event(self.window, self.me, what);
             }
         }
     }
@@ -88,14 +87,14 @@ impl<'a> SimPort<'a> {
             OpKind::Notify => (Purpose::Notify, WORD),
             OpKind::NotifyTagged => (Purpose::NotifyTagged, WORD),
         };
-        // Only what is stored at the target has a local stage of its own.
+        // Only operations that store at the target have a local stage of their own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
-        // Nobody is told again of what was told too early.
-        let early =
-            matches!(op.kind, OpKind::Put | OpKind::Accumulate) && net.fails(Fault::EarlyFinish);
+        // An operation reported complete too early is not reported again.
+        let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate)
+            && net.violates(Violation::EarlyFinish);
         let forestalled = match op.kind {
-            OpKind::Notify => net.fails(Fault::EarlyNotification),
-            OpKind::NotifyTagged => net.fails(Fault::EarlyTagged),
+            OpKind::Notify => net.violates(Violation::EarlyNotification),
+            OpKind::NotifyTagged => net.violates(Violation::EarlyTagged),
             _ => false,
         };
         let message = Message {
@@ -121,12 +120,12 @@ impl<'a> SimPort<'a> {
     }
 
     fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        if peer == self.me && self.net.pairs.in_flight(peer, peer) == 0 {
-            // A store. With operations under way through the NIC it goes after them, like
-            // everybody's.
+        if peer == self.me && self.net.connections.in_flight(peer, peer) == 0 {
+            // A plain store. If operations to itself are in flight through the NIC, the signal
+            // follows them like any other.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
-            net.happens(self.window, peer, What::Signalled { to: peer, word, value });
+            net.record_event(self.window, peer, EventKind::Signalled { to: peer, word, value });
             net.raise(self.window, peer, peer, word, value);
             return Ok(());
         }
@@ -136,8 +135,8 @@ impl<'a> SimPort<'a> {
         }
         let near = net.parameters.node(self.me) == net.parameters.node(peer);
         net.spend(if near { net.parameters.local.post } else { net.parameters.wire.post });
-        net.happens(self.window, self.me, What::Signalled { to: peer, word, value });
-        if net.fails(Fault::Overtake(word)) {
+        net.record_event(self.window, self.me, EventKind::Signalled { to: peer, word, value });
+        if net.violates(Violation::Overtake(word)) {
             net.raise(self.window, self.me, peer, word, value);
         }
         let path = if near { Path::Shared } else { Path::Wire };
@@ -149,7 +148,8 @@ impl<'a> SimPort<'a> {
     fn access(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
         let net = &mut *self.net;
         if home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
-            // The CPU itself: nobody exchanges a word while its owner stores to it.
+            // The CPU accesses its own word directly: nobody exchanges a word that its owner stores
+            // to.
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change(self.window, home, home, word, access));
         }
@@ -168,7 +168,7 @@ impl<'a> SimPort<'a> {
         Answer::Later
     }
 
-    /// A packet of the caller's own; the network has no opinion on credits for these.
+    /// Sends a packet of the owner. It needs no credit.
     pub(crate) fn send_packet(&mut self, to: Rank, value: u64, bytes: u64) {
         let net = &mut *self.net;
         net.spend(net.parameters.wire.post);
@@ -179,7 +179,7 @@ impl<'a> SimPort<'a> {
         self.net.send(message, None);
     }
 
-    /// Takes the next of something from this window's inbox, and the CPU's time for it.
+    /// Takes the next item from this window's inbox, at the CPU's cost of handling it.
     #[inline]
     fn take<T>(&mut self, next: impl FnOnce(&mut super::network::Inbox) -> Option<T>) -> Option<T> {
         let at = self.net.inbox_at(self.window, self.me);

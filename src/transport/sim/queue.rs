@@ -1,69 +1,68 @@
-//! The event queue: a heap of small entries ordered by time, then by the order in which they were
-//! made.
+//! The event queue: a heap of small entries, ordered by time and then by insertion.
 
 use super::Time;
 
-/// What happens, and to which message or rank.
+/// What is due, for a message or a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
-    /// A message's head is at the first switch.
+pub(super) enum EventType {
+    /// The head of a message reaches the first switch.
     Switch,
-    /// A bulk message's head is at the target's port.
+    /// The head of a bulk message reaches the target's port.
     Head,
-    /// A short message's last byte is at the target's port.
+    /// The last byte of a short message reaches the target's port.
     Arrive,
-    /// A message has its effect.
+    /// A message takes effect.
     Land,
-    /// A message's last byte has left.
+    /// The last byte of a message has left.
     Left,
     /// A message is acknowledged or answered.
     Done,
-    /// A rank may try again what was refused.
+    /// A refused rank may retry.
     Nudge,
-    /// The caller's own.
+    /// An alarm of the owner.
     Alarm,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Switch,
-    Kind::Head,
-    Kind::Arrive,
-    Kind::Land,
-    Kind::Left,
-    Kind::Done,
-    Kind::Nudge,
-    Kind::Alarm,
+const EVENT_TYPES: [EventType; 8] = [
+    EventType::Switch,
+    EventType::Head,
+    EventType::Arrive,
+    EventType::Land,
+    EventType::Left,
+    EventType::Done,
+    EventType::Nudge,
+    EventType::Alarm,
 ];
 
 /// An event taken from the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
+pub(super) struct ScheduledEvent {
     pub(super) at: Time,
-    pub(super) kind: Kind,
+    pub(super) kind: EventType,
     /// Message or rank.
     pub(super) subject: u32,
-    /// For the caller's own events.
+    /// Tag of an alarm.
     pub(super) tag: u32,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct HeapEntry {
     at: Time,
-    /// Sequence number, and the kind in the lowest bits.
+    /// Sequence number; the type in the lowest bits.
     order: u64,
     subject: u32,
     tag: u32,
 }
 
-const KIND_BITS: u32 = 3;
-/// Four children per entry: half the levels of a binary heap, and the children share a cache line
-/// or two.
+const TYPE_BITS: u32 = 3;
+/// Four children per entry: half as many levels as a binary heap, and the children share one or two
+/// cache lines.
 const WIDTH: usize = 4;
 
-impl Entry {
+impl HeapEntry {
     #[inline(always)]
-    fn before(&self, other: &Entry) -> bool {
+    fn before(&self, other: &HeapEntry) -> bool {
         (self.at, self.order) < (other.at, other.order)
     }
 }
@@ -71,7 +70,7 @@ impl Entry {
 /// The queue.
 #[derive(Default)]
 pub(super) struct Queue {
-    heap: Vec<Entry>,
+    heap: Vec<HeapEntry>,
     sequence: u64,
 }
 
@@ -86,9 +85,9 @@ impl Queue {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, at: Time, kind: Kind, subject: u32, tag: u32) {
+    pub(super) fn push(&mut self, at: Time, kind: EventType, subject: u32, tag: u32) {
         self.sequence += 1;
-        let entry = Entry { at, order: self.sequence << KIND_BITS | kind as u64, subject, tag };
+        let entry = HeapEntry { at, order: self.sequence << TYPE_BITS | kind as u64, subject, tag };
         let mut hole = self.heap.len();
         self.heap.push(entry);
         while hole > 0 {
@@ -103,7 +102,7 @@ impl Queue {
     }
 
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Event> {
+    pub(super) fn pop(&mut self) -> Option<ScheduledEvent> {
         let last = self.heap.pop()?;
         let first = match self.heap.first() {
             None => last,
@@ -113,13 +112,13 @@ impl Queue {
                 first
             }
         };
-        let kind = KINDS[(first.order & ((1 << KIND_BITS) - 1)) as usize];
-        Some(Event { at: first.at, kind, subject: first.subject, tag: first.tag })
+        let kind = EVENT_TYPES[(first.order & ((1 << TYPE_BITS) - 1)) as usize];
+        Some(ScheduledEvent { at: first.at, kind, subject: first.subject, tag: first.tag })
     }
 
-    /// Puts `entry` in the place of the first one.
+    /// Puts `entry` in the place of the first one and restores the order.
     #[inline]
-    fn sift(&mut self, entry: Entry) {
+    fn sift(&mut self, entry: HeapEntry) {
         let heap = &mut self.heap[..];
         let mut hole = 0;
         loop {
@@ -152,13 +151,13 @@ mod tests {
         let mut queue = Queue::default();
         let times = [5u64, 3, 5, 1, 9, 3, 3, 1, 7, 0, 5];
         for (subject, at) in times.iter().enumerate() {
-            queue.push(*at, KINDS[subject % KINDS.len()], subject as u32, 0);
+            queue.push(*at, EVENT_TYPES[subject % EVENT_TYPES.len()], subject as u32, 0);
         }
         let mut expected: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();
         expected.sort();
         let mut seen = Vec::new();
         while let Some(event) = queue.pop() {
-            assert_eq!(event.kind, KINDS[event.subject as usize % KINDS.len()]);
+            assert_eq!(event.kind, EVENT_TYPES[event.subject as usize % EVENT_TYPES.len()]);
             seen.push((event.at, event.subject));
         }
         assert_eq!(seen, expected);

@@ -1,5 +1,5 @@
-//! The words that ranks write for one another, and those of the lock service: kept where they are
-//! not 0.
+//! The words that ranks write for each other, and the lock words. Only words that are not 0 are
+//! stored.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use crate::engine::{LockWord, Word};
 
-/// Mixes small integers. Deterministic, and nothing here iterates over a map.
+/// A hash for small integers. It is deterministic, and no code iterates over a map.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mix(u64);
 
@@ -16,7 +16,7 @@ const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 impl Hasher for Mix {
     #[inline]
     fn finish(&self) -> u64 {
-        // The product's high bits are the good ones; the table takes its index from the low ones.
+        // The product's high bits are well mixed; the table uses the low ones.
         self.0.rotate_left(26)
     }
     fn write(&mut self, bytes: &[u8]) {
@@ -42,9 +42,9 @@ pub(super) fn fold(hash: &mut u64, value: u64) {
     *hash = (hash.rotate_left(5) ^ value).wrapping_mul(FACTOR);
 }
 
-/// Two ranks, and window with what is meant of it.
+/// Two ranks, and the window with a code for the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct WordKey {
     ranks: u64,
     what: u32,
 }
@@ -55,21 +55,21 @@ fn two(high: u32, low: u32) -> u64 {
 
 /// All words of all ranks and windows.
 #[derive(Default)]
-pub(super) struct Words {
-    words: Map<Place, u64>,
+pub(super) struct WordStore {
+    words: Map<WordKey, u64>,
     /// Notification counters, by window and rank, and by number.
     counters: Map<(u64, u32), u64>,
 }
 
-/// Room for what a word is, beside the window's number.
+/// Bits for the word's code, below the window's number.
 const WHAT_BITS: u32 = 4;
 
-impl Words {
-    fn signal_place(window: u32, reader: u32, writer: u32, word: Word) -> Place {
-        Place { ranks: two(reader, writer), what: window << WHAT_BITS | word as u32 }
+impl WordStore {
+    fn signal_key(window: u32, reader: u32, writer: u32, word: Word) -> WordKey {
+        WordKey { ranks: two(reader, writer), what: window << WHAT_BITS | word as u32 }
     }
 
-    fn lock_place(window: u32, home: u32, word: LockWord) -> Place {
+    fn lock_key(window: u32, home: u32, word: LockWord) -> WordKey {
         let (code, target) = match word {
             LockWord::Holders => (3, 0),
             LockWord::Intent => (4, 0),
@@ -82,16 +82,16 @@ impl Words {
             LockWord::Grant { target } => (11, target),
             LockWord::Next { target, parity } => (12 + u32::from(parity & 1), target),
         };
-        Place { ranks: two(home, target), what: window << WHAT_BITS | code }
+        WordKey { ranks: two(home, target), what: window << WHAT_BITS | code }
     }
 
-    /// What `writer` has told `reader`.
+    /// The value that `writer` has sent to `reader`.
     #[inline]
     pub(super) fn seen(&self, window: u32, reader: u32, writer: u32, word: Word) -> u64 {
-        self.words.get(&Self::signal_place(window, reader, writer, word)).copied().unwrap_or(0)
+        self.words.get(&Self::signal_key(window, reader, writer, word)).copied().unwrap_or(0)
     }
 
-    /// A word of a pair rises; true if it does.
+    /// Raises a word of a pair. True if it was lower.
     #[inline]
     pub(super) fn raise(
         &mut self,
@@ -101,7 +101,7 @@ impl Words {
         word: Word,
         value: u64,
     ) -> bool {
-        let seen = self.words.entry(Self::signal_place(window, reader, writer, word)).or_insert(0);
+        let seen = self.words.entry(Self::signal_key(window, reader, writer, word)).or_insert(0);
         let rises = *seen < value;
         *seen = value.max(*seen);
         rises
@@ -109,10 +109,10 @@ impl Words {
 
     #[inline]
     pub(super) fn lock(&self, window: u32, home: u32, word: LockWord) -> u64 {
-        self.words.get(&Self::lock_place(window, home, word)).copied().unwrap_or(0)
+        self.words.get(&Self::lock_key(window, home, word)).copied().unwrap_or(0)
     }
 
-    /// Changes a lock word; gives its old value.
+    /// Changes a lock word. Returns the old value.
     #[inline]
     pub(super) fn change(
         &mut self,
@@ -122,7 +122,7 @@ impl Words {
         change: impl FnOnce(u64) -> u64,
     ) -> u64 {
         use hashbrown::hash_map::Entry;
-        match self.words.entry(Self::lock_place(window, home, word)) {
+        match self.words.entry(Self::lock_key(window, home, word)) {
             Entry::Occupied(mut held) => {
                 let old = *held.get();
                 match change(old) {
@@ -141,18 +141,13 @@ impl Words {
         }
     }
 
-    /// A notification has come.
+    /// Counts a notification.
     pub(super) fn notify(&mut self, window: u32, rank: u32, index: u32) {
         *self.counters.entry((two(window, rank), index)).or_insert(0) += 1;
     }
 
-    /// Notifications that have come.
+    /// Value of a notification counter.
     pub(super) fn counter(&self, window: u32, rank: u32, index: u32) -> u64 {
         self.counters.get(&(two(window, rank), index)).copied().unwrap_or(0)
-    }
-
-    /// Words that are not 0.
-    pub(super) fn len(&self) -> usize {
-        self.words.len()
     }
 }

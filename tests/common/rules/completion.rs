@@ -1,12 +1,12 @@
 //! No completion before its conditions: complete, wait, unlock, fence, flush, R-forms, and the
-//! signals that announce them.
+//! signals that report them.
 
 use mpix_rma::engine::*;
 
 use super::{EpochId, Kind, Meaning, Model, OpId};
 
 impl Model {
-    /// What must be true at once when a signal is given to the transport.
+    /// Checks a signal when it is given to the transport.
     pub fn check_signal(&mut self, from: Rank, to: Rank, word: Word, value: u64) {
         match word {
             Word::Grant => {} // its exposure is checked when the call is over
@@ -25,8 +25,7 @@ impl Model {
                     value <= self.of(from).fences,
                     "[completion] rank {from} signals fence {value}, which it has not called"
                 );
-                // This process's own operations of the epochs before are part of what the hop
-                // announces.
+                // The hop also reports the process's own operations of earlier epochs.
                 for (_, ops) in self.fence_ops.range(..value) {
                     let open = ops
                         .iter()
@@ -40,7 +39,7 @@ impl Model {
         }
     }
 
-    /// What must be true when a signal is visible to its reader.
+    /// Checks a signal when it becomes visible to its reader.
     pub fn check_seen(&self, from: Rank, to: Rank, word: Word, value: u64) {
         if word == Word::Done {
             let accesses = self.accesses.get(&(from, to)).map_or(&[][..], |list| list);
@@ -53,7 +52,7 @@ impl Model {
         }
     }
 
-    /// The engine has completed the request of an epoch, a flush or an operation.
+    /// Checks the completion of an epoch, flush or operation.
     pub fn complete(&mut self, rank: Rank, meaning: &Meaning) {
         match meaning {
             Meaning::Close(epoch) => self.complete_epoch(*epoch),
@@ -91,26 +90,26 @@ impl Model {
                 let risen = (*first..first + number).any(|index| self.counter(rank, index) >= *sum);
                 assert!(
                     risen,
-                    "[completion] rank {rank} was told of notifications that have not come: {meaning:?}"
+                    "[completion] rank {rank} completed a wait for notifications that did not arrive: {meaning:?}"
                 );
             }
         }
     }
 
-    /// No notification before its data.
+    /// Checks that no notification overtakes its data.
     pub(super) fn check_notification(&self, id: OpId) {
         let notification = &self.ops[id];
         for &op in self.epochs[notification.epoch].ops.iter().filter(|&&op| op < id) {
             let before = &self.ops[op];
             assert!(
                 before.target != notification.target || before.remote.is_some(),
-                "[completion] a notification of rank {} overtakes what was called before it: {before:?}",
+                "[completion] a notification of rank {} overtakes earlier operations: {before:?}",
                 notification.rank
             );
         }
     }
 
-    /// Notifications that have come to a counter.
+    /// Number of notifications that have reached a counter.
     pub fn counter(&self, rank: Rank, index: u32) -> u64 {
         let came = |op: &&super::OpRecord| {
             op.target == rank
@@ -181,7 +180,7 @@ impl Model {
         );
     }
 
-    /// Nothing that the application closed is left over.
+    /// Checks that nothing that the application closed is left.
     pub fn assert_finished(&self) {
         assert!(
             self.unposted.is_empty(),

@@ -1,12 +1,12 @@
-//! Mutual exclusion: who holds a lock holds it with nobody who conflicts [LK-1], nor twice [AC-3];
-//! and waiters of one target hold it in the order in which they entered its queue, neighbouring
-//! readers together [LK-1].
+//! Mutual exclusion: conflicting locks are not held together [LK-1], nor two locks of one process
+//! on one target [AC-3]. Waiters hold the lock in the order of the queue, neighbouring readers
+//! together [LK-1].
 
 use mpix_rma::engine::Rank;
 
 use super::{EpochId, Kind, Model};
 
-/// A request that entered a queue.
+/// A request in a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     epoch: EpochId,
@@ -15,7 +15,7 @@ pub(super) struct Queued {
 }
 
 impl Model {
-    /// `epoch` is seen to hold `target`: nobody who conflicts may hold it too [LK-1, AC-3].
+    /// `epoch` holds `target`: checks that no conflicting epoch holds it [LK-1, AC-3].
     pub fn hold(&mut self, epoch: EpochId, target: Rank) {
         if self.epochs[epoch].nocheck() {
             return;
@@ -47,7 +47,7 @@ impl Model {
         self.holders.insert(target, holders);
     }
 
-    /// A lock request of `rank` enters the queue of `target`: `node` stands in the target's `Tail`.
+    /// A lock request of `rank` enters the queue of `target`, with `node` in the target's `Tail`.
     pub fn queued(&mut self, rank: Rank, target: Rank, node: u64) {
         let (sequence, writer) = ((node >> 32) as usize, node & 1 == 1);
         let requests = self.requests.get(&(rank, target)).map_or(&[][..], |list| list);
@@ -65,7 +65,8 @@ impl Model {
         self.queues.entry(target).or_default().push_back(Queued { epoch, writer, held: false });
     }
 
-    /// `epoch` holds the lock: who entered the queue before it and conflicts must have held it.
+    /// `epoch` holds the lock: checks that conflicting requests before it in the queue have held
+    /// it.
     fn passes(&mut self, epoch: EpochId, target: Rank) {
         let Some(queue) = self.queues.get_mut(&target) else { return };
         let Some(at) = queue.iter().position(|queued| queued.epoch == epoch) else { return };
@@ -74,8 +75,8 @@ impl Model {
         }
         queue[at].held = true;
         let writer = queue[at].writer;
-        // An earlier epoch of the same process may have held it and ended in this very call, which
-        // is not reported yet.
+        // An earlier epoch of the same process may have held the lock and ended in the current
+        // call, which is not reported yet.
         let rank = self.epochs[epoch].rank;
         let others = |before: &&Queued| self.epochs[before.epoch].rank != rank;
         let passed = queue

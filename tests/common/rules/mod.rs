@@ -1,6 +1,6 @@
-//! What the application has asked for in one window, kept beside the engines, and the rules checked
-//! against it at every operation, signal and completion. It knows nothing of how an engine decides.
-//! What is broken stands in brackets at the beginning of the panic's text: the file of the rule.
+//! The rules: a model of what the application called in one window, checked against every
+//! operation, signal and completion of the engines. It does not know how an engine decides. The
+//! text of a failure starts with the file of the rule in brackets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -15,13 +15,12 @@ pub type Time = u64;
 pub type EpochId = usize;
 pub type OpId = usize;
 
-/// What kind of epoch, from the application's side.
+/// The kind of an epoch in the application's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The fence call of this number (from 1): opened and closed at once, complete with its
-    /// request.
+    /// Barrier of the fence call of this number (from 1). It completes with its request.
     Barrier(u64),
-    /// What follows that fence call, up to the next.
+    /// The epoch between that fence call and the next.
     Fence(u64),
     Access(Vec<Rank>),
     Exposure(Vec<Rank>),
@@ -39,13 +38,13 @@ pub enum Kind {
 pub struct Epoch {
     pub rank: Rank,
     pub kind: Kind,
-    /// Closed as the n-th of the process.
+    /// Closed by the n-th closing call of the process.
     closed_as: Option<u64>,
     pub complete: bool,
-    /// Epochs closed when this one was opened: EP-6 binds to these and to no others [EP-7].
+    /// Epochs closed when this one was opened. EP-6 applies to these only [EP-7].
     opened_after: u64,
     ops: Vec<OpId>,
-    /// Per peer, the number of this access or exposure in the pair, from 1.
+    /// Per peer: number of this access or exposure of the pair, from 1.
     ordinals: Vec<(Rank, u64)>,
 }
 
@@ -53,7 +52,7 @@ impl Epoch {
     pub fn is_closed(&self) -> bool {
         self.closed_as.is_some()
     }
-    /// EP-6 binds `later` to this epoch.
+    /// True if EP-6 makes `later` wait for this epoch.
     fn precedes(&self, later: &Epoch) -> bool {
         self.closed_as.is_some_and(|n| n <= later.opened_after)
     }
@@ -73,7 +72,7 @@ pub struct OpRecord {
     pub rank: Rank,
     pub target: Rank,
     pub epoch: EpochId,
-    /// It raises this counter.
+    /// The counter that the operation raises.
     pub notifies: Option<(OpKind, u64)>,
     pub posted: Option<Time>,
     pub local: Option<Time>,
@@ -87,27 +86,27 @@ pub struct RankModel {
     pub locks: BTreeMap<Rank, EpochId>,
     pub lock_all: Option<EpochId>,
     pub fence: Option<EpochId>,
-    /// Fence calls so far.
+    /// Number of fence calls so far.
     pub fences: u64,
     closings: u64,
-    /// Not complete, in order of opening.
+    /// Incomplete epochs, in order of opening.
     incomplete: BTreeSet<EpochId>,
 }
 
-/// What a request stands for.
+/// The meaning of a request.
 #[derive(Clone, Debug)]
 pub enum Meaning {
     Close(EpochId),
-    /// A fence: its barrier, and the fence epoch that it closed.
+    /// A fence: its barrier, and the fence epoch that it closes.
     Fence(EpochId, Option<EpochId>),
-    /// Operations covered, and the epochs that must be granted.
+    /// A flush: the operations covered, and the epochs that must be granted.
     Flush {
         local: bool,
         covers: Vec<OpId>,
         epochs: Vec<EpochId>,
     },
     Operation(OpId),
-    /// One of these counters has risen to so much since the window was made.
+    /// One of these counters has reached `sum` since the window was created.
     Counters {
         first: u32,
         number: u32,
@@ -115,7 +114,7 @@ pub enum Meaning {
     },
 }
 
-/// To be checked once the completions of the running engine call are known.
+/// A check to make when the completions of the current engine call are known.
 #[derive(Debug)]
 enum Late {
     Posted(OpId),
@@ -130,19 +129,19 @@ pub struct Model {
     pub ops: Vec<OpRecord>,
     pub ranks: Vec<RankModel>,
     unposted: HashMap<OpKey, VecDeque<OpId>>,
-    /// (origin, target): access epochs in order of opening.
+    /// By (origin, target): access epochs in order of opening.
     accesses: HashMap<(Rank, Rank), Vec<EpochId>>,
-    /// (target, origin): exposure epochs in order of opening.
+    /// By (target, origin): exposure epochs in order of opening.
     exposures: HashMap<(Rank, Rank), Vec<EpochId>>,
     dones: HashMap<(Rank, Rank), u64>,
     fence_ops: BTreeMap<u64, Vec<OpId>>,
-    /// Lock epochs seen to hold each target.
+    /// Lock epochs that hold each target.
     holders: BTreeMap<Rank, Vec<EpochId>>,
-    /// (origin, target): lock epochs that ask for their lock, in order of opening.
+    /// By (origin, target): lock epochs that request their lock, in order of opening.
     requests: HashMap<(Rank, Rank), Vec<EpochId>>,
-    /// Lock requests in the order in which they entered each target's queue.
+    /// Lock requests in the queue order of each target.
     queues: BTreeMap<Rank, VecDeque<exclusion::Queued>>,
-    /// A done may be sent before the operations that it follows are visible; it is seen after them.
+    /// A done may be sent before its operations are visible, if it becomes visible after them.
     pub signals_follow: bool,
     late: Vec<Late>,
 }
@@ -175,7 +174,7 @@ impl Model {
         &mut self.ranks[rank as usize]
     }
 
-    // ---- the application's calls, recorded before the engine sees them ----
+    // ---- calls of the application, recorded before the engine sees them ----
 
     pub fn open(&mut self, rank: Rank, kind: Kind) -> EpochId {
         let id = self.epochs.len();
@@ -224,7 +223,7 @@ impl Model {
         self.epochs[epoch].closed_as = Some(self.of(rank).closings);
     }
 
-    /// The tentative epoch after a fence goes at the next opening call [EP-11].
+    /// The next opening call dissolves the tentative epoch after a fence [EP-11].
     fn dissolve_fence(&mut self, rank: Rank) {
         if let Some(fence) = self.of(rank).fence.take() {
             assert!(
@@ -235,12 +234,12 @@ impl Model {
         }
     }
 
-    /// A fence call: gives what its request means.
+    /// A fence call. Returns the meaning of its request.
     pub fn fence(&mut self, rank: Rank, assert: Assert) -> Meaning {
         let closed = self.of(rank).fence.take();
         self.of(rank).fences += 1;
         let number = self.of(rank).fences;
-        // Opened first: what this fence closes completes with it, not before it.
+        // Opened first, because the epoch that this fence closes completes with it and not before.
         let barrier = self.open(rank, Kind::Barrier(number));
         if let Some(fence) = closed {
             self.close(fence);
@@ -284,7 +283,7 @@ impl Model {
         id
     }
 
-    /// The operations that a flush of `target` covers now, and the epochs that it stands in.
+    /// The operations that a flush of `target` covers, and their epochs.
     pub fn flush(&self, rank: Rank, target: Option<Rank>, local: bool) -> Meaning {
         let me = &self.ranks[rank as usize];
         let epochs: Vec<EpochId> = match target {
@@ -302,7 +301,7 @@ impl Model {
         Meaning::Flush { local, covers, epochs }
     }
 
-    // ---- what the engines do ----
+    // ---- actions of the engines ----
 
     pub fn op_posted(&mut self, id: OpId, op: &Op, now: Time) {
         let rank = self.ops[id].rank;

@@ -1,13 +1,13 @@
-//! Order: epochs of a pair match in FIFO order [EP-3], are activated in the order of opening
-//! [EP-4], wait for what was closed before them [EP-6], and overtake only as the flags say [AC-1 to
-//! AC-3]; nothing leaves before access is granted [MA-1] or the fence passed [FE-1].
+//! Order: epochs of a pair match in FIFO order [EP-3], are activated in order of opening [EP-4],
+//! wait for epochs closed before them [EP-6], and overtake only as the reorder flags allow [AC-1 to
+//! AC-3]. No operation is posted before access is granted [MA-1] or the fence passed [FE-1].
 
 use mpix_rma::engine::*;
 
 use super::{Epoch, EpochId, Kind, Late, Model, OpId, RankModel, key};
 
 impl Model {
-    /// Finds the operation and checks that it may take effect now.
+    /// Finds a posted operation and checks that it may take effect now.
     pub fn check_post(&mut self, rank: Rank, op: &Op) -> OpId {
         let waiting = self.unposted.get(&key(rank, op)).and_then(|list| list.front().copied());
         let id = waiting.unwrap_or_else(|| {
@@ -22,8 +22,7 @@ impl Model {
                     ordinal <= opened,
                     "[order] access {ordinal} of {rank} to {target} before its exposure ({opened}) [MA-1]"
                 );
-                // The exposure itself must be active: nothing that it has to wait for is still
-                // incomplete.
+                // The exposure itself must be active: no epoch that it waits for is incomplete.
                 let exposure = self.exposures[&(target, rank)][ordinal as usize - 1];
                 if target != rank {
                     self.assert_activatable(exposure, "access to an exposure");
@@ -44,8 +43,8 @@ impl Model {
         id
     }
 
-    /// Checks what could not be judged while the engine's call ran.
-    pub fn settle_late(&mut self) {
+    /// Makes the checks that were postponed until the engine's call ended.
+    pub fn check_postponed(&mut self) {
         for late in std::mem::take(&mut self.late) {
             match late {
                 Late::Posted(op) => self.assert_activatable(self.ops[op].epoch, "operation"),
@@ -106,7 +105,7 @@ impl Model {
         }
     }
 
-    /// AC-1 to AC-3, written a second time.
+    /// AC-1 to AC-3, implemented independently of the engine.
     fn may_overtake(&self, earlier: &Epoch, later: &Epoch) -> bool {
         let flags = self.flags[later.rank as usize];
         let special =

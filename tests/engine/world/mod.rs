@@ -1,10 +1,10 @@
-//! `World`: N engines in one thread, virtual time, an in-memory transport, and a checker that looks
-//! at every operation, signal, lock and completion.
+//! `World`: N engines in one thread and virtual time, on an in-memory transport, with a checker
+//! that observes every operation, signal, lock and completion.
 //!
-//! A test calls the windows through [`World::rank`] and communicates through [`World::put`] and its
-//! like; then [`World::step`] lets every process make progress and jumps to the next event,
-//! [`World::drive`] steps until nothing is left to happen. The same calls give the same run: equal
-//! times are ordered by sequence number.
+//! A test makes a process's calls through [`World::rank`], [`World::put`] and similar methods.
+//! [`World::step`] lets every process make progress and jumps to the next event; [`World::drive`]
+//! steps until nothing happens any more. Equal calls give equal runs, because simultaneous events
+//! are ordered by sequence number.
 
 #[path = "../../common/rules/mod.rs"]
 mod model;
@@ -16,17 +16,17 @@ use std::collections::HashMap;
 use mpix_rma::engine::*;
 
 pub use model::{Meaning, OpId};
-pub use net::{Buf, Chaos, Link, LockWrite, Mode, Signal, Time};
+pub use net::{Buf, FaultInjection, Link, LockWrite, Mode, Signal, Time};
 pub use script::RankMut;
 
 use net::{Net, RankPort};
 
-/// Steps after which a world that still moves is called live-locked.
+/// Steps after which a world that still moves counts as a livelock.
 const STEPS_MAX: u32 = 1_000_000;
-/// Sweeps of one process at one virtual time after which it is called live-locked.
+/// Sweeps at one virtual time after which a world counts as a livelock.
 const SWEEPS_MAX: u32 = 100_000;
 
-/// A request of some process, numbered by the world; born complete or completed by an engine.
+/// A request of some process. It was complete when it was made, or an engine completes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Req(usize);
 
@@ -37,7 +37,7 @@ struct Request {
     completed: Option<Time>,
 }
 
-/// See the [module](self).
+/// N engines and their network. See the [module](self).
 pub struct World {
     pub net: Net,
     windows: Vec<Window>,
@@ -50,7 +50,7 @@ pub struct World {
 }
 
 impl World {
-    /// A window over `ranks` processes with all flags off.
+    /// A window over `ranks` processes, with all reorder flags off.
     pub fn new(ranks: u32) -> Self {
         Self::with_flags(ranks, ReorderFlags::default())
     }
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// The same with every link of one mode.
+    /// As [`new`](Self::new), with all links in one mode.
     pub fn with_mode(ranks: u32, mode: Mode) -> Self {
         let mut world = Self::new(ranks);
         world.net.default_link = Link::with_mode(mode);
@@ -82,13 +82,12 @@ impl World {
         self.net.now
     }
 
-    /// The window calls of one process; a call that the engine refuses is a panic.
+    /// The calls of one process. A call that the engine refuses is a panic.
     pub fn rank(&mut self, me: Rank) -> RankMut<'_> {
         RankMut { world: self, me }
     }
 
-    /// A raw engine call that the checker does not record: for calls that must fail, and for
-    /// queries.
+    /// Makes an engine call that the checker does not record: a call that must fail, or a query.
     pub fn raw<R>(&mut self, me: Rank, f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> R) -> R {
         f(&mut self.windows[me as usize], &mut self.net.port(me))
     }
@@ -99,7 +98,7 @@ impl World {
 
     // ---- time ----
 
-    /// A frozen process makes no progress (it computes, and calls nothing of ours).
+    /// Stops the progress of a process, as if it computed.
     pub fn freeze(&mut self, me: Rank) {
         self.frozen[me as usize] = true;
     }
@@ -114,8 +113,8 @@ impl World {
         moved
     }
 
-    /// Lets all processes make progress at the present time until none moves any more.
-    pub fn settle(&mut self) -> bool {
+    /// Lets all processes make progress at the current time, until none moves any more.
+    pub fn progress_all(&mut self) -> bool {
         let mut any = false;
         for _ in 0..SWEEPS_MAX {
             let mut moved = false;
@@ -133,28 +132,28 @@ impl World {
         panic!("live-lock: still moving after {SWEEPS_MAX} sweeps at time {}", self.now());
     }
 
-    /// Progress now, then the next event, then progress again. False when there was nothing to do.
+    /// Makes progress, handles the next event, makes progress again. False if nothing happened.
     pub fn step(&mut self) -> bool {
-        let moved = self.settle();
+        let moved = self.progress_all();
         if self.net.next_time().is_none() {
             return moved;
         }
         self.net.advance();
-        self.settle();
+        self.progress_all();
         true
     }
 
-    /// Steps until nothing is left to happen.
+    /// Steps until nothing happens any more.
     pub fn drive(&mut self) {
         self.drive_until(|_| false);
     }
 
-    /// At most `steps` steps; false if there was nothing more to do before.
+    /// At most `steps` steps. False if nothing was left to do earlier.
     pub fn drive_bounded(&mut self, steps: u32) -> bool {
         (0..steps).all(|_| self.step())
     }
 
-    /// Steps until `reached`; false if the world came to rest before.
+    /// Steps until `reached` holds. False if the world came to rest before.
     pub fn drive_until(&mut self, mut reached: impl FnMut(&mut Self) -> bool) -> bool {
         for _ in 0..STEPS_MAX {
             if reached(self) {
@@ -167,7 +166,7 @@ impl World {
         panic!("live-lock: still stepping after {STEPS_MAX} steps, at time {}", self.now());
     }
 
-    /// Lets virtual time pass up to `until`.
+    /// Lets virtual time advance to `until`.
     pub fn run_to(&mut self, until: Time) {
         assert!(until >= self.now());
         self.net.wake_at(until);
@@ -176,33 +175,33 @@ impl World {
         }
     }
 
-    /// As a blocking call waits: steps until the request is complete.
+    /// Steps until the request is complete, as a blocking call waits.
     pub fn block(&mut self, req: Req) {
         let reached = self.drive_until(|w| w.done(req));
         assert!(reached, "a blocking call never returns: {:?}", self.requests[req.0]);
     }
 
-    /// Progress order of the processes, for generated programs.
+    /// Shuffles the order in which processes make progress.
     pub fn shuffle(&mut self, rng: &mut fastrand::Rng) {
         rng.shuffle(&mut self.order);
     }
 
-    // ---- what happened ----
+    // ---- queries ----
 
     pub fn done(&self, req: Req) -> bool {
         self.requests[req.0].completed.is_some()
     }
-    /// When the request completed.
+    /// Completion time of the request.
     pub fn done_at(&self, req: Req) -> Time {
         self.requests[req.0]
             .completed
             .unwrap_or_else(|| panic!("not complete: {:?}", self.requests[req.0]))
     }
-    /// When the transport accepted the operation.
+    /// Time at which the transport accepted the operation.
     pub fn posted(&self, op: OpId) -> Option<Time> {
         self.net.model.ops[op].posted
     }
-    /// When the operation became visible at its target.
+    /// Time at which the operation became visible at its target.
     pub fn remote(&self, op: OpId) -> Option<Time> {
         self.net.model.ops[op].remote
     }
@@ -215,7 +214,7 @@ impl World {
     pub fn holds(&self, me: Rank, target: Rank) -> bool {
         self.windows[me as usize].holds_lock(target)
     }
-    /// True if the process has a licence, and no lock that uses it.
+    /// True if the process has an idle licence.
     pub fn is_licensed(&self, me: Rank) -> bool {
         match self.net.lock_word(me, LockWord::Licence) {
             0 => false,
@@ -225,12 +224,12 @@ impl World {
             }
         }
     }
-    /// Signals of one word sent so far.
+    /// All signals of one word so far.
     pub fn signals(&self, word: Word) -> Vec<Signal> {
         self.net.signals.iter().copied().filter(|s| s.word == word).collect()
     }
 
-    /// Drives to the end and checks that nothing is left anywhere.
+    /// Drives to the end and checks that nothing is left.
     pub fn finish(&mut self) {
         self.drive();
         self.net.model.assert_finished();
@@ -247,8 +246,7 @@ impl World {
             let (tail, readers) =
                 (self.net.lock_word(me, LockWord::Tail), self.net.lock_word(me, LockWord::Readers));
             assert_eq!(tail as u32, 0, "nobody queues at rank {me}");
-            // Readers may be counted in one word and discounted in the other; the highest bit says
-            // to look at both.
+            // Readers may be counted in either word. The highest bit says that both must be read.
             assert_eq!((tail << 1 >> 33).wrapping_add(readers), 0, "nobody reads at rank {me}");
         }
         let licences = (0..self.size()).filter(|me| self.is_licensed(*me)).count() as u64;
@@ -259,7 +257,7 @@ impl World {
         );
     }
 
-    // ---- bookkeeping behind every engine call ----
+    // ---- bookkeeping of engine calls ----
 
     fn register(&mut self, rank: Rank, meaning: Meaning, outcome: Outcome) -> Req {
         let req = Req(self.requests.len());
@@ -312,11 +310,11 @@ impl World {
             assert!(!self.windows[me as usize].is_pending(id), "completed and still pending");
             self.mark_complete(req);
         }
-        self.net.model.settle_late();
+        self.net.model.check_postponed();
         self.check_holders(me);
     }
 
-    /// Mutual exclusion, as `holds_lock` tells it [LK-1].
+    /// Mutual exclusion, as reported by `holds_lock` [LK-1].
     fn check_holders(&mut self, me: Rank) {
         let window = &self.windows[me as usize];
         let model = &mut self.net.model;
@@ -347,12 +345,12 @@ impl World {
         }
     }
 
-    /// Of all request slots given out so far.
+    /// Highest request index used so far.
     pub fn highest_request_index(&self) -> u32 {
         self.highest_index
     }
 
-    /// Requests alive, as the engines and the world count them.
+    /// Checks the engines' number of live requests against the world's.
     pub fn check_request_count(&self) {
         for (me, window) in self.windows.iter().enumerate() {
             let expected = self.alive.keys().filter(|(rank, _)| *rank as usize == me).count();

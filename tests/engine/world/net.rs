@@ -1,9 +1,9 @@
-//! The in-memory transport: one event queue in virtual time, windows' memories, words and lock
+//! The in-memory transport: an event queue in virtual time, window memories, signal words and lock
 //! words.
 //!
-//! It keeps the promises of [`Port`] and not one more: signals overtake operations that are not yet
-//! finished, operations of one pair finish in any order unless they are accumulates, completions
-//! are seen only after [`Port::poll`], and "no resource" is a normal answer.
+//! It keeps the promises of [`Port`] and no others: signals overtake unfinished operations,
+//! operations of one pair finish in any order unless they are accumulates, completions are seen
+//! only after [`Port::poll`], changes are not reported, and "no resource" is a normal answer.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
@@ -13,7 +13,7 @@ use mpix_rma::transport::element::reduction;
 
 use super::model::{Model, OpId};
 
-/// Virtual nanoseconds.
+/// Virtual time, without a unit.
 pub type Time = u64;
 
 /// How a link answers [`Port::post`].
@@ -21,10 +21,10 @@ pub type Time = u64;
 pub enum Mode {
     /// Like a store to shared memory: complete at once.
     Immediate,
-    /// Buffered: the origin's buffer is free at once, the target sees it later. Gets answer as in
-    /// `Pending`.
+    /// Buffered: the origin's buffer is free at once, and the target sees the data later. Gets
+    /// behave as in `Pending`.
     LocalThenRemote,
-    /// Both stages come later.
+    /// Both stages are reported later.
     Pending,
 }
 
@@ -32,9 +32,9 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub mode: Mode,
-    /// Until the effect at the target.
+    /// Time until the effect at the target.
     pub op_latency: Time,
-    /// Until the origin's buffer is free, at most `op_latency`.
+    /// Time until the origin's buffer is free, at most `op_latency`.
     pub local_latency: Time,
     pub signal_latency: Time,
     /// Operations in flight before the link answers "no resource".
@@ -42,7 +42,7 @@ pub struct Link {
 }
 
 impl Default for Link {
-    /// Signals are faster than operations, so a signal that leaves too early is seen too early.
+    /// Signals are faster than operations, so that a signal sent too early is also seen too early.
     fn default() -> Self {
         Link {
             mode: Mode::Pending,
@@ -69,7 +69,7 @@ impl Link {
     }
 }
 
-/// A buffer in some process; its number is the upper half of an [`Addr`].
+/// A buffer of some process. Its number is the upper half of an [`Addr`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Buf(pub usize);
 
@@ -86,7 +86,7 @@ impl Buf {
     }
 }
 
-/// Port calls of one process.
+/// Port calls of one process, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub post: u64,
@@ -101,11 +101,11 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Atomic read-modify-writes.
+    /// Number of atomic read-modify-writes.
     pub fn rmw(&self) -> u64 {
         self.swap + self.fetch_add + self.compare_swap
     }
-    /// All accesses to lock words.
+    /// Number of accesses to lock words.
     pub fn lock_words(&self) -> u64 {
         self.rmw() + self.load + self.store
     }
@@ -114,7 +114,7 @@ impl Calls {
     }
 }
 
-/// One access to a lock word that may have changed it.
+/// An access that may have changed a lock word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockWrite {
     pub by: Rank,
@@ -123,7 +123,7 @@ pub struct LockWrite {
     pub value: u64,
 }
 
-/// One accepted signal.
+/// An accepted signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
     pub at: Time,
@@ -149,19 +149,19 @@ enum Event {
         word: Word,
         value: u64,
     },
-    /// An access to a lock word, by its number.
+    /// An access to a lock word, by number.
     Lock(u64),
-    /// Its answer.
+    /// The answer of an access to a lock word.
     Answer {
         by: Rank,
         ticket: LockTicket,
         old: u64,
     },
-    /// Somebody may try again.
+    /// A refused process may retry.
     Wake,
 }
 
-/// An access to a lock word on its way.
+/// An access to a lock word in flight.
 #[derive(Clone, Copy, Debug)]
 struct LockAccess {
     by: Rank,
@@ -187,38 +187,38 @@ pub struct Net {
     refuse_signals: HashMap<(Rank, Rank, Word), u32>,
     in_flight: HashMap<(Rank, Rank), u32>,
     tickets: HashSet<(Rank, Ticket)>,
-    /// Data that a pending operation carries, from its local to its remote stage.
+    /// Data of a pending operation between its local and its remote stage.
     carried: HashMap<OpId, Vec<u8>>,
     ops: HashMap<OpId, Op>,
-    /// Accumulates of a pair take effect in order of posting.
+    /// Effect time of a pair's last accumulate: accumulates take effect in order.
     last_accumulate: HashMap<(Rank, Rank), Time>,
-    /// When the last operation of a pair takes effect, of those posted so far.
+    /// Latest effect time of a pair's operations so far.
     last_effect: HashMap<(Rank, Rank), Time>,
     counters: HashMap<(Rank, u32), u64>,
     tagged: Vec<VecDeque<Arrival>>,
     seen: HashMap<(Rank, Rank, Word), u64>,
     sent: HashMap<(Rank, Rank, Word), (u64, Time)>,
     lock_words: BTreeMap<(Rank, LockWord), u64>,
-    /// Lock words take time, there and back, as over a network.
+    /// Lock words are accessed with a delay, as over a network.
     pub slow_locks: bool,
     lock_accesses: HashMap<u64, LockAccess>,
-    /// One access of a procedure at a time.
+    /// Lock operations with an access in flight. Each may have one.
     lock_tickets: HashSet<(Rank, LockTicket)>,
     answers: Vec<VecDeque<(LockTicket, u64)>>,
     arrived: Vec<VecDeque<(Ticket, Stage)>>,
     finished: Vec<VecDeque<(Ticket, Stage)>>,
-    /// A wake-up is queued already.
+    /// A wake-up is scheduled.
     waking: bool,
     pub calls: Vec<Calls>,
     pub lock_writes: Vec<LockWrite>,
     pub signals: Vec<Signal>,
     pub model: Model,
-    /// Random latencies and refusals, for generated programs.
-    pub chaos: Option<Chaos>,
+    /// Injected random latencies and refusals, for generated programs.
+    pub faults: Option<FaultInjection>,
 }
 
-/// Seeded disorder.
-pub struct Chaos {
+/// Seeded fault injection.
+pub struct FaultInjection {
     pub rng: fastrand::Rng,
     pub latency_max: Time,
     /// One post or signal in this many is refused (0: none).
@@ -260,7 +260,7 @@ impl Net {
             lock_writes: Vec::new(),
             signals: Vec::new(),
             model: Model::new(ranks, flags),
-            chaos: None,
+            faults: None,
         }
     }
 
@@ -273,7 +273,7 @@ impl Net {
         self.links.get(&(from, to)).copied().unwrap_or(self.default_link)
     }
 
-    /// Latencies of the next operations from `from` to `to`.
+    /// Sets the latencies of the next operations from `from` to `to`.
     pub fn script_latencies(&mut self, from: Rank, to: Rank, latencies: &[Time]) {
         self.scripted.entry((from, to)).or_default().extend(latencies);
     }
@@ -286,7 +286,7 @@ impl Net {
         self.refuse_signals.insert((from, to, word), times);
     }
 
-    /// Refusals of operations that are still to come.
+    /// Number of refusals of operations still to come.
     pub fn refusals_left(&self, from: Rank, to: Rank) -> u32 {
         self.refuse_ops.get(&(from, to)).copied().unwrap_or(0)
     }
@@ -321,7 +321,7 @@ impl Net {
         self.events.push(Reverse((at, self.sequence, event)));
     }
 
-    /// Wakes the world up at `at`.
+    /// Schedules a wake-up at `at`.
     pub fn wake_at(&mut self, at: Time) {
         self.schedule(at, Event::Wake);
     }
@@ -333,7 +333,7 @@ impl Net {
         }
     }
 
-    /// Jumps to the next event and delivers all that stand at its time.
+    /// Jumps to the next event and delivers all events of that time.
     pub fn advance(&mut self) {
         let Some(time) = self.next_time() else { return };
         self.now = self.now.max(time);
@@ -387,10 +387,9 @@ impl Net {
     }
 
     fn lock_latency(&mut self) -> Time {
-        1 + self
-            .chaos
-            .as_mut()
-            .map_or(self.default_link.signal_latency, |chaos| chaos.rng.u64(0..=chaos.latency_max))
+        1 + self.faults.as_mut().map_or(self.default_link.signal_latency, |faults| {
+            faults.rng.u64(0..=faults.latency_max)
+        })
     }
 
     fn access(&mut self, by: Rank, home: Rank, word: LockWord, access: Atomic) -> u64 {
@@ -474,16 +473,16 @@ impl Net {
         self.bufs[Buf::of(op.result).0][..op.len as usize].copy_from_slice(&old);
     }
 
-    /// True if the call is refused, by the counted refusals or by chaos.
-    fn refuses(counted: Option<&mut u32>, chaos: &mut Option<Chaos>) -> bool {
+    /// True if the call is refused, by a counted refusal or by an injected fault.
+    fn refuses(counted: Option<&mut u32>, faults: &mut Option<FaultInjection>) -> bool {
         if let Some(left) = counted.filter(|left| **left > 0) {
             *left -= 1;
             return true;
         }
-        chaos.as_mut().is_some_and(|c| c.refuse_one_in > 0 && c.rng.u32(0..c.refuse_one_in) == 0)
+        faults.as_mut().is_some_and(|c| c.refuse_one_in > 0 && c.rng.u32(0..c.refuse_one_in) == 0)
     }
 
-    /// A process sees the network through this.
+    /// The port of a process.
     pub fn port(&mut self, me: Rank) -> RankPort<'_> {
         RankPort { net: self, me }
     }
@@ -519,7 +518,7 @@ impl LockMemory for RankPort<'_> {
         if !net.slow_locks {
             return Answer::Now(net.access(by, home, word, access));
         }
-        if Net::refuses(None, &mut net.chaos) {
+        if Net::refuses(None, &mut net.faults) {
             net.wake_soon();
             return Answer::NoResource;
         }
@@ -543,14 +542,14 @@ impl Port for RankPort<'_> {
         self.calls().post += 1;
         let (me, net) = (self.me, &mut *self.net);
         let pair = (me, op.target);
-        // The rules hold for the attempt, whatever the answer.
+        // The rules apply to the attempt, whatever the answer.
         let id = net.model.check_post(me, op);
         let link = net.link_of(me, op.target);
         let in_flight = *net.in_flight.entry(pair).or_insert(0);
         if in_flight >= link.credits {
             return Posted::NoResource;
         }
-        if Net::refuses(net.refuse_ops.get_mut(&pair), &mut net.chaos) {
+        if Net::refuses(net.refuse_ops.get_mut(&pair), &mut net.faults) {
             net.wake_soon();
             return Posted::NoResource;
         }
@@ -559,11 +558,11 @@ impl Port for RankPort<'_> {
         let notifies = matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged);
         let fetching = !notifies && !matches!(op.kind, OpKind::Put | OpKind::Accumulate);
         let atomic = !notifies && !matches!(op.kind, OpKind::Put | OpKind::Get);
-        // A notification takes effect behind whatever was posted before it.
+        // A notification takes effect after all earlier operations.
         let before = if notifies { &net.last_effect } else { &net.last_accumulate };
         let ordered_after =
             if atomic || notifies { before.get(&pair).copied().unwrap_or(0) } else { 0 };
-        // Complete at once only where no older accumulate of the pair is still under way.
+        // Complete at once only if no earlier accumulate of the pair is in flight.
         if link.mode == Mode::Immediate && ordered_after <= net.now {
             if fetching {
                 net.apply_fetching(op);
@@ -581,9 +580,9 @@ impl Port for RankPort<'_> {
         if let Some(latency) = net.scripted.get_mut(&pair).and_then(VecDeque::pop_front) {
             remote = net.now + latency;
             local = local.min(remote);
-        } else if let Some(chaos) = &mut net.chaos {
-            remote += chaos.rng.u64(0..=chaos.latency_max);
-            local = chaos.rng.u64(net.now..=remote);
+        } else if let Some(faults) = &mut net.faults {
+            remote += faults.rng.u64(0..=faults.latency_max);
+            local = faults.rng.u64(net.now..=remote);
         }
         if atomic {
             // A fetching operation takes effect with its result, at its local stage.
@@ -624,13 +623,13 @@ impl Port for RankPort<'_> {
         self.calls().signal += 1;
         let (me, net) = (self.me, &mut *self.net);
         net.model.check_signal(me, peer, word, value);
-        if Net::refuses(net.refuse_signals.get_mut(&(me, peer, word)), &mut net.chaos) {
+        if Net::refuses(net.refuse_signals.get_mut(&(me, peer, word)), &mut net.faults) {
             net.wake_soon();
             return Err(NoResource);
         }
         let mut at = net.now + net.link_of(me, peer).signal_latency;
-        if let Some(chaos) = &mut net.chaos {
-            at += chaos.rng.u64(0..=chaos.latency_max);
+        if let Some(faults) = &mut net.faults {
+            at += faults.rng.u64(0..=faults.latency_max);
         }
         let (last, last_at) = net.sent.get(&(me, peer, word)).copied().unwrap_or((0, 0));
         assert!(

@@ -1,4 +1,4 @@
-//! The calls of one process, recorded for the checker and passed to its engine.
+//! The calls of one process, recorded by the checker and passed to its engine.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::element::{native, reduction};
@@ -103,7 +103,7 @@ impl RankMut<'_> {
         let epoch = self.world.net.model.of(self.me).exposure.take();
         self.closing(epoch, |w, p| w.wait(p))
     }
-    /// `MPI_Win_test`: true closes the exposure.
+    /// `MPI_Win_test`. If true, the exposure is closed.
     pub fn test(&mut self) -> bool {
         let result = self.world.raw(self.me, |w, p| w.test(p));
         let closed =
@@ -129,7 +129,7 @@ impl RankMut<'_> {
         let epoch = self.world.net.model.of(self.me).lock_all.take();
         self.closing(epoch, |w, p| w.unlock_all(p))
     }
-    /// Waits for one of some counters that were never reset.
+    /// Waits for one of several counters that were never reset.
     pub fn await_counters(&mut self, first: u32, number: u32, sum: u64) -> Req {
         self.with_request(Meaning::Counters { first, number, sum }, |w, p| {
             Ok(w.await_counters(p, first, number, sum).0)
@@ -161,7 +161,7 @@ impl RankMut<'_> {
     }
 }
 
-/// Contiguous bytes; fields that do not count are zero.
+/// A contiguous operation on bytes, without buffers.
 pub fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
     Op {
         origin: Addr::default(),
@@ -179,7 +179,7 @@ pub fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
 }
 
 impl World {
-    /// Any operation.
+    /// Issues any operation.
     pub fn issue(&mut self, me: Rank, op: Op) -> OpId {
         let id = self.net.model.issue(me, &op);
         assert!(self.window(me).covers(op.target), "a legal operation is covered by an epoch");
@@ -188,7 +188,7 @@ impl World {
         self.after_call(me);
         id
     }
-    /// Any operation in its R-form.
+    /// Issues any operation in its R-form.
     pub fn issue_request(&mut self, me: Rank, op: Op) -> (OpId, Req) {
         let id = self.net.model.issue(me, &op);
         let req =
@@ -196,11 +196,11 @@ impl World {
         (id, req)
     }
 
-    /// A bare notification.
+    /// Issues a notification.
     pub fn notify(&mut self, me: Rank, target: Rank, counter: u32) -> OpId {
         self.issue(me, byte_op(OpKind::Notify, target, counter.into(), 0))
     }
-    /// A bare tagged notification.
+    /// Issues a tagged notification.
     pub fn notify_tagged(&mut self, me: Rank, target: Rank, tag: u32) -> OpId {
         self.issue(me, byte_op(OpKind::NotifyTagged, target, tag.into(), 0))
     }
@@ -220,7 +220,7 @@ impl World {
         let buf = self.net.allocate(vec![0xee; len]);
         (Op { result: buf.addr(), ..byte_op(OpKind::Get, target, disp as u64, len as u64) }, buf)
     }
-    /// Accumulate: adds to a 64-bit cell.
+    /// Accumulate with `MPI_SUM` to a 64-bit cell.
     pub fn add(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> OpId {
         let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
         let op = byte_op(OpKind::Accumulate, target, disp as u64, 8);
@@ -229,7 +229,7 @@ impl World {
             Op { origin, element: native::U64, reduction: reduction::SUM, extent: 8, ..op },
         )
     }
-    /// Accumulate with `MPI_REPLACE`.
+    /// Accumulate with `MPI_REPLACE` to a 64-bit cell.
     pub fn replace(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> OpId {
         let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
         let op = byte_op(OpKind::Accumulate, target, disp as u64, 8);
@@ -268,7 +268,7 @@ impl World {
             Op { origin, compare, result: result.addr(), element: native::U64, extent: 8, ..op };
         (self.issue(me, op), result)
     }
-    /// A 64-bit buffer's value.
+    /// Value of a 64-bit buffer.
     pub fn value(&self, buf: Buf) -> u64 {
         u64::from_le_bytes(self.net.buf(buf)[..8].try_into().expect("8 bytes"))
     }

@@ -1,12 +1,12 @@
-//! Nothing is left: requests, records, epochs, procedures, messages, credits, lock words.
+//! Nothing is left: requests, records, epochs, lock operations, messages, credits, lock words.
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Script, World};
 
-/// A licence that is held and not used.
+/// A licence that is held and idle.
 const IDLE_LICENCE: u64 = 1 << 32;
 
-/// Checks a world whose run has ended.
+/// Checks a world after its run.
 pub fn check<S: Script>(world: &mut World<S>) {
     let ranks = world.ranks();
     for window in 0..world.net().windows() {
@@ -36,8 +36,8 @@ pub fn check<S: Script>(world: &mut World<S>) {
         let word = |home, word| net.lock_word(window, home, word);
         let mut licences = 0;
         for rank in 0..ranks {
-            // Readers without a node are counted in either word, whose sum is what matters; the
-            // highest bit says to look at both.
+            // Readers without a node may be counted in either word; only the sum matters. The
+            // highest bit says that both words must be read.
             let (tail, readers) = (word(rank, LockWord::Tail), word(rank, LockWord::Readers));
             assert_eq!(
                 tail as u32, 0,

@@ -1,12 +1,12 @@
-//! Memory, and what operations have fetched, against what MPI's rules allow.
+//! Memory and fetched values must be what MPI allows.
 
 use mpix_rma::engine::Addr;
 use mpix_rma::transport::sim::Network;
 
-use crate::player::{Buffers, UNFETCHED, see};
+use crate::player::{Buffers, UNFETCHED, check_content};
 use crate::program::*;
 
-/// Checks everything at the end of a run.
+/// Checks all memory at the end of a run.
 pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network) {
     let fetched = |id: OpId| {
         let (_, result) = buffers.borrow()[id].expect("every operation was issued");
@@ -40,7 +40,7 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
         }
     }
     for content in &program.end {
-        see(content, net, "at the end");
+        check_content(content, net, "at the end");
     }
     for (id, plan) in program.plans.iter().enumerate() {
         let found = match plan.expect {
@@ -68,7 +68,7 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
                 let expected: Vec<u64> = (0..ops.len() as u64).collect();
                 assert_eq!(
                     found, expected,
-                    "[memory] operations {ops:?} have not fetched one number each"
+                    "[memory] operations {ops:?} have not fetched distinct numbers"
                 );
             }
             Group::Sums { fetches, total } => {
@@ -76,7 +76,7 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
                     let found = fetched(id);
                     assert!(
                         found + value <= *total,
-                        "[memory] operation {id} has fetched {found}, and the sum is {total}"
+                        "[memory] operation {id} has fetched {found}, more than the sum {total}"
                     );
                 }
             }
@@ -87,12 +87,12 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
                     let found = fetched(id);
                     assert_eq!(
                         found, expected,
-                        "[memory] compare-and-swap {id} to {value}, where {winner} has won"
+                        "[memory] compare-and-swap {id} to {value}, but {winner} is in the cell"
                     );
                 }
                 assert!(
                     ops.iter().any(|(_, value)| *value == winner),
-                    "[memory] {winner} has won, and was not up for election"
+                    "[memory] the cell holds {winner}, which no compare-and-swap wrote"
                 );
             }
             Group::Twins { cells, written, reads } => {
@@ -106,10 +106,7 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
                     );
                 }
                 let last = cell(&cells[0]);
-                assert!(
-                    written.is_empty() || last != 0,
-                    "[memory] twins were written, and are not"
-                );
+                assert!(written.is_empty() || last != 0, "[memory] twins were written, but hold 0");
             }
         }
     }

@@ -1,5 +1,4 @@
-//! What must be true at the end of a run; the rules that are looked at during it are in
-//! `tests/common/rules`.
+//! Checks at the end of a run. The rules checked during the run are in `tests/common/rules`.
 
 pub mod counts;
 pub mod leaks;

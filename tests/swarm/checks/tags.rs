@@ -1,10 +1,9 @@
-//! Tagged notifications: matched as the rules of matching say, in order, none lost, none twice.
+//! Tagged notifications are matched by MPI's rules, in order, none lost and none duplicated.
 //!
-//! A second matching, of lists that are searched from their beginning, goes on beside each
-//! engine's. It hears of a notification when that takes effect, and of an expectation when its call
-//! is made; the engine takes notifications out of its port later. What is matched with what does
-//! not depend on that: both sides have one order for all, in which the earliest that fit belong
-//! together.
+//! A reference matcher with linear search runs beside each engine. It sees a notification when it
+//! takes effect, and an expectation when its call is made; the engine takes notifications from its
+//! port later. The matching does not depend on that delay: both sides are totally ordered, and the
+//! earliest pair that fits belongs together.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -21,12 +20,12 @@ fn accepts(wanted: Wanted, arrival: Arrival) -> bool {
 /// One start of an expectation.
 #[derive(Debug)]
 struct Start {
-    place: Slot,
+    slot: Slot,
     wanted: Wanted,
     expected: u64,
     matched: Vec<Arrival>,
-    /// Its wait is over, or nobody waits any more.
-    settled: bool,
+    /// It was waited for, or abandoned.
+    awaited: bool,
 }
 
 impl Start {
@@ -35,24 +34,24 @@ impl Start {
     }
 }
 
-/// What one rank should have matched in one window.
+/// The reference matching of one rank in one window.
 #[derive(Default)]
 struct Side {
     made: HashMap<Slot, (Wanted, u64)>,
     starts: Vec<Start>,
     unexpected: Vec<Arrival>,
-    /// All that came.
+    /// All arrivals.
     came: BTreeMap<(Rank, u32), u64>,
-    /// Per source: tags that were called for and have not come, in order of the calls.
+    /// By source: tags that were sent and have not arrived, in call order.
     called: HashMap<Rank, VecDeque<u32>>,
 }
 
-/// What all ranks should have matched.
+/// The reference matching of all ranks.
 pub struct Tags {
     ranks: u32,
     /// By window, then rank.
     sides: Vec<Side>,
-    /// By window: epochs take effect in the order of their calls.
+    /// By window: epochs take effect in call order.
     ordered: Vec<bool>,
 }
 
@@ -79,14 +78,14 @@ impl Tags {
                     .or_default()
                     .push_back(op.disp as u32);
             }
-            Step::Expect { window, wanted, expected, place } => {
-                self.side(window, rank).made.insert(place, (wanted, expected));
+            Step::Expect { window, wanted, expected, slot } => {
+                self.side(window, rank).made.insert(slot, (wanted, expected));
             }
-            Step::StartExpecting { window, place } => {
+            Step::StartExpecting { window, slot } => {
                 let side = self.side(window, rank);
-                let (wanted, expected) = side.made[&place];
+                let (wanted, expected) = side.made[&slot];
                 let mut start =
-                    Start { place, wanted, expected, matched: Vec::new(), settled: false };
+                    Start { slot, wanted, expected, matched: Vec::new(), awaited: false };
                 side.unexpected.retain(|arrival| {
                     let takes = !start.is_met() && accepts(wanted, *arrival);
                     if takes {
@@ -96,13 +95,13 @@ impl Tags {
                 });
                 side.starts.push(start);
             }
-            Step::Abandon { window, place } => {
+            Step::Abandon { window, slot } => {
                 let side = self.side(window, rank);
-                side.made.remove(&place);
+                side.made.remove(&slot);
                 side.starts
                     .iter_mut()
-                    .filter(|start| start.place == place)
-                    .for_each(|start| start.settled = true);
+                    .filter(|start| start.slot == slot)
+                    .for_each(|start| start.awaited = true);
             }
             _ => {}
         }
@@ -119,7 +118,7 @@ impl Tags {
             called.iter().position(|tag| *tag == arrival.tag).expect("what comes was called for");
         assert!(
             at == 0 || !ordered,
-            "[match] {arrival:?} comes to rank {} in window {window} before what its source had called for: {called:?}",
+            "[match] {arrival:?} comes to rank {} in window {window} before earlier ones of its source: {called:?}",
             op.target
         );
         called.remove(at);
@@ -130,22 +129,22 @@ impl Tags {
         }
     }
 
-    /// An engine tells that an expectation is met, and the last that it has taken.
-    pub fn met(&mut self, window: u32, rank: Rank, place: Slot, last: Arrival) {
+    /// An engine reports that an expectation is met, and its last notification.
+    pub fn met(&mut self, window: u32, rank: Rank, slot: Slot, last: Arrival) {
         let start = self
             .side(window, rank)
             .starts
             .iter_mut()
-            .find(|start| start.place == place && !start.settled);
+            .find(|start| start.slot == slot && !start.awaited);
         let start = start.expect("what is waited for was started");
         assert!(
             start.is_met() && start.matched.last() == Some(&last),
-            "[match] the expectation in place {place} of rank {rank} in window {window} is met with {last:?}, and should have taken {start:?}"
+            "[match] the expectation in slot {slot} of rank {rank} in window {window} is met by {last:?}, expected {start:?}"
         );
-        start.settled = true;
+        start.awaited = true;
     }
 
-    /// An engine tells the oldest that is wanted and not taken.
+    /// An engine reports the oldest unclaimed notification that matches a filter.
     pub fn probed(&mut self, window: u32, rank: Rank, wanted: Wanted, found: Option<Arrival>) {
         let first = self
             .side(window, rank)
@@ -153,10 +152,10 @@ impl Tags {
             .iter()
             .copied()
             .find(|arrival| accepts(wanted, *arrival));
-        assert_eq!(found, first, "[match] rank {rank} looks for {wanted:?} in window {window}");
+        assert_eq!(found, first, "[match] rank {rank} probes for {wanted:?} in window {window}");
     }
 
-    /// Checks the end of a run, and takes what is left.
+    /// Checks the end of a run, and takes unclaimed notifications.
     pub fn check<S: Script>(&mut self, program: &Program, world: &mut World<S>) {
         let mut called: HashMap<(u32, Rank), BTreeMap<(Rank, u32), u64>> = HashMap::new();
         for (source, calls) in (0..).zip(&program.calls) {
@@ -184,7 +183,7 @@ impl Tags {
                 );
                 assert_eq!(
                     left, side.unexpected,
-                    "[match] what nobody has taken from rank {rank} in window {window}"
+                    "[match] unclaimed notifications of rank {rank} in window {window}"
                 );
                 let mut all: BTreeMap<(Rank, u32), u64> = BTreeMap::new();
                 for arrival in side.starts.iter().flat_map(|start| &start.matched).chain(&left) {
@@ -193,11 +192,11 @@ impl Tags {
                 let called = called.remove(&(window, rank)).unwrap_or_default();
                 assert_eq!(
                     all, called,
-                    "[match] rank {rank} in window {window}: not those that were called for"
+                    "[match] rank {rank} in window {window}: arrivals differ from what was sent"
                 );
                 assert_eq!(
                     side.came, called,
-                    "[match] rank {rank} in window {window}: others have come than were called for"
+                    "[match] rank {rank} in window {window}: arrivals differ from what was sent"
                 );
             }
         }

@@ -1,23 +1,22 @@
-//! The machine and the disorder under which a seed's program runs, and how long it may take at
-//! most.
+//! The machine and the injected faults of a seed, and an upper bound on the program's run time.
 
 use mpix_rma::engine::{LockMode, OpKind};
 use mpix_rma::sim::{Group, Machine, PROFILES, Settings, Step};
-use mpix_rma::transport::sim::{Carry, Disorder, Fault, NS, Time, Tree, US};
+use mpix_rma::transport::sim::{Carry, FaultInjection, NS, Time, Tree, US, Violation};
 
 use super::player::TEST_PAUSE_MAX;
 use super::program::{Call, Program};
 
-/// A transport that breaks its promises once in so many times.
-pub type Broken = Option<(Fault, u32)>;
+/// A violation of the port's contract, once in this many opportunities.
+pub type Broken = Option<(Violation, u32)>;
 
 fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     let mut machine = PROFILES[rng.usize(0..PROFILES.len())];
     let network = &mut machine.network;
     network.ranks_per_node = [1, 1, 2, 3, ranks][rng.usize(0..5)];
     network.credits_pair = [1, 1, 2, 4, 64, 64][rng.usize(0..6)];
-    // A NIC's credits are nobody's in particular: one for each that may ask again and again for a
-    // lock, and one for anything else.
+    // A NIC's credits are shared by its ranks. Leave one for each window that may retry a lock
+    // endlessly, and one for anything else.
     let least = network.ranks_per_node.min(ranks) * (windows + 1);
     network.credits_nic = [least, least + 2, 64, 16_384][rng.usize(0..4)].max(least);
     network.mtu = [64, 512, 2048][rng.usize(0..3)];
@@ -30,15 +29,15 @@ fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
         hop: 100 * NS,
     });
     if rng.u8(0..4) == 0 {
-        // A CPU that is slow against the network, and the other way round.
+        // A CPU that is slow compared with the network, or the reverse.
         network.wire.latency = [50 * NS, 20 * US][rng.usize(0..2)];
         network.wire.handle = [NS, US][rng.usize(0..2)];
     }
     machine
 }
 
-fn disorder(rng: &mut fastrand::Rng) -> Disorder {
-    let mut off = Disorder { seed: rng.u64(..), ..Disorder::default() };
+fn faults(rng: &mut fastrand::Rng) -> FaultInjection {
+    let mut off = FaultInjection { seed: rng.u64(..), ..FaultInjection::default() };
     if rng.bool() {
         off.delay_max = [US, 10 * US, 50 * US][rng.usize(0..3)];
     }
@@ -61,14 +60,14 @@ fn disorder(rng: &mut fastrand::Rng) -> Disorder {
     off
 }
 
-/// What a seed's world is like.
-pub fn weather(seed: u64, program: &Program) -> Settings {
+/// The settings of a seed's world.
+pub fn settings_of(seed: u64, program: &Program) -> Settings {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_a5ed_5eed);
     let machine = machine(&mut rng, program.ranks, program.windows.len() as u32);
-    let disorder = disorder(&mut rng);
+    let faults = faults(&mut rng);
     let settings = Settings {
         carry: Carry::Bytes,
-        disorder,
+        faults,
         progress_thread: rng.bool(),
         ..Settings::new(machine)
     };
@@ -76,7 +75,7 @@ pub fn weather(seed: u64, program: &Program) -> Settings {
     Settings { time_limit, event_limit: 2_000_000, ..settings }
 }
 
-/// Messages that a call may lead to, lock words and signals included, whoever sends them.
+/// Maximum number of messages that a call causes at any rank, lock words and signals included.
 fn messages(step: &Step, ranks: u64) -> u64 {
     let rounds = u64::from(64 - (ranks - 1).leading_zeros());
     let group = |group: &Group| match group {
@@ -85,15 +84,14 @@ fn messages(step: &Step, ranks: u64) -> u64 {
         Group::List(list) => list.len() as u64,
     };
     match step {
-        // A grant, a done.
+        // One grant and one done per peer.
         Step::Post { group: to, .. } | Step::Start { group: to, .. } => group(to),
         Step::Fence { .. } => rounds,
-        // Gate 1, queue 6, right 2, a look at who holds it 2; and for each licence that may have to
-        // be revoked 6.
+        // Gate 1, queue 6, right 2, polling `Holders` 2. Each licence to revoke adds 6.
         Step::Lock { mode: LockMode::Exclusive, .. } => 11,
         Step::Lock { mode: LockMode::Shared, .. } => 9,
         Step::LockAll { .. } => 8 + 6 * ranks,
-        // Queue 4, a reader let in 3, right 2 or a licence 6.
+        // Queue 4, granting a reader 3, right 2 or licence 6.
         Step::Unlock { .. } => 13,
         Step::UnlockAll { .. } => 1,
         Step::Issue { .. } | Step::IssueRequest { .. } => 1,
@@ -101,33 +99,34 @@ fn messages(step: &Step, ranks: u64) -> u64 {
     }
 }
 
-/// A time by which the program must be over.
+/// An upper bound on the program's run time.
 ///
-/// Until it is over somebody computes, or a message that something waits for is on its way, or its
-/// reader handles it. So the time is at most that of all computations and of all messages one after
-/// the other. A message takes at most: a refusal or two; every other message's turn at its ports,
-/// which is counted with those messages; two ways with the largest delay and a burst each; and on
-/// both sides a CPU that is busy with a call. A reader in a loop of tests is deaf for a pause.
+/// Until the program ends, some rank computes, or a message that something depends on is in flight,
+/// or its reader handles it. So the time is at most the sum of all computations and of all
+/// messages, each at its slowest. A message takes at most two refusals, its time at the ports, two
+/// trips with the maximum delay and one burst each, and on both sides a CPU that is busy with a
+/// call. (The time of other messages at the ports is counted with those messages.) A reader in a
+/// loop of tests does not listen for one pause.
 fn bound(program: &Program, settings: &Settings) -> Time {
-    let (network, disorder) = (&settings.machine.network, &settings.disorder);
+    let (network, faults) = (&settings.machine.network, &settings.faults);
     let ranks = u64::from(program.ranks);
-    let slow = u64::from(disorder.slow_rank_factor.max(1));
-    let slow_nic = u64::from(disorder.slow_nic_factor.max(1));
+    let slow = u64::from(faults.slow_rank_factor.max(1));
+    let slow_nic = u64::from(faults.slow_nic_factor.max(1));
     let loops = program.calls.iter().flatten().any(|call| {
         matches!(call, Call::TestLoop(_) | Call::TestSlotLoop(_) | Call::TestExpectationLoop { .. })
     });
     let hops = network.tree.map_or(0, |tree| 2 * tree.hop);
     let latency = network.wire.latency.max(network.loopback).max(network.local.latency);
     let cpu = slow * (settings.machine.call + network.wire.post + network.wire.handle);
-    let way = latency + hops + disorder.delay_max + disorder.burst;
-    // Those that ask again and again for a lock stand at the ports, too.
+    let way = latency + hops + faults.delay_max + faults.burst;
+    // Messages of ranks that retry locks endlessly also occupy the ports.
     let port = (1 + ranks) * (slow_nic * network.wire.gap + network.atomic_gap);
-    let refused = if disorder.refuse_one_in > 0 { 2 * disorder.refuse_max } else { 0 };
+    let refused = if faults.refuse_one_in > 0 { 2 * faults.refuse_max } else { 0 };
     let deaf = if loops { slow * TEST_PAUSE_MAX } else { 0 };
     let message = 2 * way + port + refused + 2 * cpu + deaf;
     let of = |call: &Call| match call {
         Call::Step(step) => messages(step, ranks),
-        // A round for each, at most.
+        // At most one round per notification.
         Call::TakeLoop { until, .. } => 1 + until,
         _ => 1,
     };

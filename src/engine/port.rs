@@ -1,16 +1,16 @@
-//! Every input and output of the engine, on one page.
+//! The engine's interface: every input and output, on one page.
 //!
-//! Inputs are the methods of [`Window`](super::Window); outputs are the methods of [`Port`], which
-//! the engine calls and a transport answers at once. An answer may be "not yet"
-//! ([`Posted::Pending`]) or "no resource now" ([`Posted::NoResource`], [`NoResource`]): both are
-//! normal and driven again by [`Window::progress`](super::Window::progress).
+//! The application's calls enter as methods of [`Window`](super::Window). The engine calls the
+//! transport through the methods of [`Port`], which answer at once. [`Posted::Pending`] ("not yet")
+//! and [`Posted::NoResource`] or [`NoResource`] ("no resource now") are normal answers; the engine
+//! retries in [`Window::progress`](super::Window::progress).
 
 use std::num::NonZeroU32;
 
-/// A process of the window, numbered as in the window's group.
+/// A process of the window, by its rank in the window's group.
 pub type Rank = u32;
 
-/// An address in this process. The engine carries it and never looks behind it [EP-8].
+/// An address in this process. The engine stores it but never dereferences it [EP-8].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Addr(pub usize);
@@ -29,53 +29,54 @@ pub enum OpKind {
     GetAccumulate,
     /// result = target; if target == compare then target = origin
     CompareAndSwap,
-    /// counter `disp` of the target += 1, behind all that was posted to this target before
+    /// counter `disp` of the target += 1, after every operation posted to that target before; see
     /// [`Port::counter`]
     Notify,
-    /// the target is told the tag `disp`, behind all that was posted to this target before
-    /// [`Port::next_arrival`]
+    /// delivers the tag `disp` to the target, after every operation posted to that target before;
+    /// see [`Port::next_arrival`]
     NotifyTagged,
 }
 
-/// A tagged notification that has come.
+/// A tagged notification that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Arrival {
-    /// Who has sent it.
+    /// The sender.
     pub source: Rank,
-    /// What it says.
+    /// The sender's tag.
     pub tag: u32,
 }
 
-/// Tagged notifications that are wanted; `None` is any.
+/// A filter for tagged notifications; `None` matches any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
-    /// From whom.
+    /// Sender to match.
     pub source: Option<Rank>,
-    /// With which tag.
+    /// Tag to match.
     pub tag: Option<u32>,
 }
 
-/// Names an expectation of tagged notifications, until it is [abandoned](super::Window::abandon).
+/// Identifies an expectation of tagged notifications until it is
+/// [abandoned](super::Window::abandon).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExpectationId {
-    /// Slot.
+    /// Slot number.
     pub index: u32,
-    /// Tells uses of one slot apart.
+    /// Distinguishes successive uses of one slot.
     pub generation: NonZeroU32,
 }
 
-/// Code of a predefined datatype (`transport::element`); opaque to the engine.
+/// Code of a predefined datatype (`transport::element`). Opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Element(pub u8);
 
-/// Code of a predefined reduction (`transport::element`); opaque to the engine.
+/// Code of a predefined reduction (`transport::element`). Opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Reduction(pub u8);
 
-/// Names the places of an operation's data where they are not one run of bytes on each side
-/// (`transport::shape`); opaque to the engine.
+/// Identifies the memory layout of an operation that is not contiguous on both sides
+/// (`transport::shape`). Opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Shaped(pub NonZeroU32);
@@ -89,16 +90,16 @@ pub struct Op {
     pub result: Addr,
     /// Compare buffer of compare_and_swap.
     pub compare: Addr,
-    /// Displacement in the target's window, in bytes from its base. 0 for a shaped operation, whose
-    /// shape has it.
+    /// Displacement in the target's window, in bytes from its base. 0 if `shape` is set, because
+    /// the shape contains the displacement.
     pub disp: u64,
     /// Bytes moved.
     pub len: u64,
-    /// Where the data lie, unless they are one run of bytes on each side.
+    /// Memory layout, unless both sides are contiguous.
     pub shape: Option<Shaped>,
-    /// Process to reach.
+    /// Target process.
     pub target: Rank,
-    /// What is done there.
+    /// Which communication call.
     pub kind: OpKind,
     /// Datatype of the elements.
     pub element: Element,
@@ -108,7 +109,7 @@ pub struct Op {
     pub extent: u8,
 }
 
-/// Names one operation that the transport accepted and has not finished.
+/// Identifies an operation that the transport accepted and has not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Ticket(pub u32);
@@ -117,17 +118,17 @@ pub struct Ticket(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Posted {
-    /// Complete at origin and target; the ticket is not used.
+    /// Complete at origin and target. The ticket is not used.
     Complete,
     /// The origin's buffers may be reused; [`Stage::Remote`] follows under the ticket.
     Local,
     /// Both stages follow under the ticket.
     Pending,
-    /// Nothing was done; post it again later.
+    /// Nothing was done. Post the operation again later.
     NoResource,
 }
 
-/// How far an operation has come.
+/// How far an operation has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The origin's buffers may be reused and results are in place.
@@ -136,84 +137,85 @@ pub enum Stage {
     Remote,
 }
 
-/// The transport cannot take a signal now; it is driven again.
+/// The transport cannot take a signal now. The engine sends it again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoResource;
 
-/// A word of a pair of processes: written by one side alone, read by the other, only ever rising
-/// [MA-1, MA-2].
+/// A word shared by a pair of processes. One side writes it, the other reads it, and its value only
+/// rises [MA-1, MA-2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Word {
-    /// Exposures that the writer has opened to the reader: `g` of the reader's triple.
+    /// Exposures that the writer has opened to the reader: `g` in the reader's triple.
     Grant = 0,
-    /// Accesses of the writer to the reader that are done, in order.
+    /// Accesses of the writer to the reader that are done, in order of access id.
     Done = 1,
-    /// Last fence for which the writer's barrier hop has been made [FE-1]. A pair has one distance,
-    /// so one round.
+    /// Sequence number of the last fence for which the writer made its barrier hop [FE-1]. Two
+    /// processes meet in one round of the barrier only, so one word per pair is enough.
     Fence = 2,
 }
 
-/// A word of the lock service [LK-1 to LK-6].
+/// A word of the queue locks [LK-1 to LK-6].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockWord {
-    /// At rank 0: holders of lock_all in the low 32 bits, rights to hold exclusive locks in the
-    /// high 32 bits.
+    /// At rank 0: number of lock_all holders (low 32 bits) and of rights to hold exclusive locks
+    /// (high 32 bits).
     Holders,
-    /// At rank 0: waiting lock_alls that arrived (low 32 bits) and that were served (high 32 bits).
+    /// At rank 0: number of waiting lock_alls that arrived (low 32 bits) and were served (high 32
+    /// bits).
     Intent,
-    /// At rank 0: top of the stack of licensed processes (rank + 1 in the low 32 bits, or 0).
+    /// At rank 0: top of the stack of licensed processes (low 32 bits: rank + 1, or 0 if empty).
     Licensed,
-    /// At each process: its licence to hold exclusive locks.
+    /// At each process: the state of its licence to hold exclusive locks.
     Licence,
     /// At each licensed process: the value of `Licensed` below it.
     NextLicensed,
-    /// At each target: the last node of its queue; without a node, readers that hold the lock (high
-    /// 32 bits).
+    /// At each target: the last node of its queue. Without a node: the number of readers that hold
+    /// the lock (high 32 bits).
     Tail,
-    /// At each target: active readers not counted in `Tail`, and a flag that a writer waits for the
-    /// last of them.
+    /// At each target: active readers that `Tail` does not count, and a flag that a writer waits
+    /// for the last of them.
     Readers,
-    /// At each target: the node of that writer.
+    /// At each target: the node of the waiting writer.
     NextWriter,
-    /// At each origin, per target: meeting point with the successor of the request with this
-    /// parity.
+    /// At each origin, per target: where the request with this parity meets its successor.
     Next {
         /// Target of the lock request that owns the node.
         target: Rank,
         /// Lowest bit of the request's sequence number.
         parity: u8,
     },
-    /// At each origin, per target: the lock-grant word, written only by whoever hands over [LK-2].
+    /// At each origin, per target: the lock-grant word. Only the process that hands the lock over
+    /// writes it [LK-2].
     Grant {
         /// Target of the lock request.
         target: Rank,
     },
 }
 
-/// One access to a word of the lock service. Loads acquire, stores release, and the others are
+/// One access to a lock word. Loads acquire, stores release, and read-modify-writes are
 /// sequentially consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
-    /// Reads.
+    /// Atomic read.
     Load,
-    /// Writes.
+    /// Atomic write.
     Store(u64),
-    /// Exchanges.
+    /// Exchange.
     Swap(u64),
-    /// Adds, wrapping.
+    /// Fetch and add, wrapping.
     Add(u64),
-    /// Stores `new` if the word is `expected`.
+    /// Stores `new` if the word equals `expected`.
     CompareSwap {
-        /// What the word must be.
+        /// The value to compare with.
         expected: u64,
-        /// What is stored then.
+        /// The value to store if they are equal.
         new: u64,
     },
 }
 
 impl Atomic {
-    /// What the word holds afterwards, if it held `old`.
+    /// The word's new value if its old value was `old`.
     pub fn applied_to(self, old: u64) -> u64 {
         match self {
             Atomic::Load => old,
@@ -225,7 +227,7 @@ impl Atomic {
     }
 }
 
-/// Names one procedure of the lock service. It has at most one access under way.
+/// Identifies a lock operation. Each has at most one access in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct LockTicket(pub u32);
@@ -234,115 +236,116 @@ pub struct LockTicket(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Answer {
-    /// Done; this is the word's old value (of a store: anything).
+    /// Done, with the word's old value (unspecified for a store).
     Now(u64),
-    /// The old value follows under the ticket ([`Port::next_answer`]).
+    /// The old value follows under the ticket, by [`Port::next_answer`].
     Later,
-    /// Nothing was done; try it again later.
+    /// Nothing was done. Try again later.
     NoResource,
 }
 
-/// The lock service's words, by remote atomics.
+/// Remote atomics on the lock words.
 pub trait LockMemory {
-    /// Every answer is [`Answer::Now`], so that nothing need be kept for a later one.
+    /// Every answer is [`Answer::Now`], so the engine need not record answers for a replay.
     const ANSWERS_AT_ONCE: bool = false;
 
-    /// Accesses a word at `home`, which may be this process.
+    /// Accesses a word at `home`, which may be this process itself.
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer;
 
     /// Reads a word of this process (acquire).
     fn look(&mut self, word: LockWord) -> u64;
 }
 
-/// Something of this process that a peer has changed.
+/// A word of this process that a peer has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// The word that this peer writes.
+    /// The word that this peer writes in this process.
     Signal(Rank, Word),
-    /// [`LockWord::Grant`] of the lock request to this target.
+    /// [`LockWord::Grant`] for the lock request to this target.
     LockGrant(Rank),
 }
 
-/// What the engine asks of a transport, for one window in one process.
+/// What the engine needs from a transport, for one window in one process.
 pub trait Port: LockMemory {
-    /// The transport says what has changed ([`next_change`](Self::next_change)). Else the engine
-    /// reads every word that it waits for, which costs the more the more peers it waits for.
+    /// True if [`next_change`](Self::next_change) reports every changed word. Otherwise the engine
+    /// polls each word that it waits for, at a cost proportional to the number of peers.
     const NAMES_CHANGES: bool = false;
 
-    /// A signal is seen by its peer after every operation to that peer that was *posted* before it,
-    /// and not only after those that have finished. Then a done may follow its transfers at once,
-    /// and leaves while this process computes [PR-3, FE-2].
+    /// True if a signal becomes visible after every operation *posted* to that peer before,
+    /// finished or not. A done may then follow its transfers at once, and leaves while this process
+    /// computes [PR-3, FE-2].
     const SIGNALS_FOLLOW: bool = false;
 
-    /// [`SIGNALS_FOLLOW`](Self::SIGNALS_FOLLOW) for one peer, where that is not the same for all.
+    /// [`SIGNALS_FOLLOW`](Self::SIGNALS_FOLLOW) for one peer, for transports where peers differ.
     #[inline(always)]
     fn signals_follow(&self, _peer: Rank) -> bool {
         Self::SIGNALS_FOLLOW
     }
 
-    /// Starts an operation. Called only for a target that has granted access. A shape is the
-    /// transport's to end, when the operation has; until it is posted it stays. Operations of one
-    /// origin on one target take effect in the order of these calls where they are accumulates.
+    /// Starts an operation. The engine calls it only for a target that has granted access. The
+    /// transport frees the operation's shape when the operation is done; a shape outlives
+    /// [`Posted::NoResource`]. Accumulates of one origin to one target take effect in the order of
+    /// these calls.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
 
-    /// Starts a put and the [notification](OpKind::Notify) behind it as one operation, of which the
-    /// put's ticket and stages are told. `None` if that cannot be done, or not now: then they are
-    /// two.
+    /// Starts a put and the [notification](OpKind::Notify) behind it as one operation, reported
+    /// under the put's ticket. `None` if the transport cannot combine them now; the engine then
+    /// posts both.
     #[inline]
     fn post_notified(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
         let _ = (put, notification, ticket);
         None
     }
 
-    /// Writes `value` to `word` at `peer`, after every operation to `peer` that is
-    /// [`Posted::Complete`] or [`Stage::Remote`] has become visible there (release). `peer` may be
-    /// this process.
+    /// Writes `value` to `word` at `peer` (release): it becomes visible after every operation to
+    /// `peer` that was answered [`Posted::Complete`] or has reached [`Stage::Remote`]. `peer` may
+    /// be this process.
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource>;
 
-    /// Reads the word that `peer` writes in this process (acquire). 0 before the first signal.
+    /// Reads the word that `peer` writes in this process (acquire). It is 0 before the first
+    /// signal.
     fn observe(&mut self, peer: Rank, word: Word) -> u64;
 
-    /// Reads a counter of this process (acquire): how many [`OpKind::Notify`] have come in for it.
-    /// What this process's peers have posted before them, to this process, has taken effect: puts
-    /// are visible, gets have read. 0 where the port has no counters.
+    /// Number of [`OpKind::Notify`] that have arrived for a counter of this process (acquire).
+    /// Every operation that a peer posted to this process before its notification has taken effect:
+    /// puts are visible and gets have been read. 0 where the port has no counters.
     fn counter(&mut self, index: u32) -> u64 {
         let _ = index;
         0
     }
 
-    /// The next tagged notification that has come to this process ([`OpKind::NotifyTagged`]),
-    /// acquired like a counter. Those of one origin come in the order in which they were posted.
-    /// `None` where the port has none.
+    /// The next tagged notification ([`OpKind::NotifyTagged`]) that has arrived, with the
+    /// guarantees of [`counter`](Self::counter). Those of one origin arrive in the order of
+    /// posting. `None` where the port has none.
     fn next_arrival(&mut self) -> Option<Arrival> {
         None
     }
 
-    /// Drives the transport: incoming work, outgoing pieces. True if anything moved.
+    /// Progresses the transport: incoming work and outgoing fragments. True if anything moved.
     fn poll(&mut self) -> bool;
 
-    /// The next stage that a pending operation has reached since the last call.
+    /// The next completion stage that a pending operation has reached.
     fn next_finished(&mut self) -> Option<(Ticket, Stage)>;
 
-    /// The next pending operation that was not done, since its target has refused it. Its stages
-    /// are told all the same, later.
+    /// The next pending operation that failed because its target refused it. Its stages are still
+    /// reported, later.
     fn next_failed(&mut self) -> Option<Ticket> {
         None
     }
 
-    /// The next access to a lock word that was answered [`Answer::Later`] and is done, with the
-    /// word's old value.
+    /// The next completed access that was answered [`Answer::Later`], with the word's old value.
     fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
         None
     }
 
-    /// The next change since the last call; several of one word may be told as one. `None` for ever
+    /// The next changed word. Several changes of one word may be reported as one. Always `None`
     /// unless [`NAMES_CHANGES`](Self::NAMES_CHANGES).
     fn next_change(&mut self) -> Option<Change> {
         None
     }
 }
 
-/// The kind of a lock.
+/// Lock type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockMode {
     /// `MPI_LOCK_SHARED`
@@ -376,27 +379,27 @@ pub struct ReorderFlags {
     pub exposure_after_access: bool,
 }
 
-/// Names a closing, flush or operation request. Dead once it has been given by
-/// [`Window::next_completed`](super::Window::next_completed).
+/// Identifies the request of a closing call, flush or R-form. Invalid once
+/// [`Window::next_completed`](super::Window::next_completed) has returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
-    /// Slot, small and reused: callers may index a table with it.
+    /// Slot number, small and reused: callers may index a table with it.
     pub index: u32,
-    /// Tells uses of one slot apart.
+    /// Distinguishes successive uses of one slot.
     pub generation: NonZeroU32,
 }
 
-/// The state in which a closing call or a flush left its request.
+/// Result of a closing call, a flush or an R-form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Already complete; no request was made.
+    /// Already complete. No request was made.
     Complete,
-    /// Completes later, reported once by [`Window::next_completed`](super::Window::next_completed).
+    /// Completes later. [`Window::next_completed`](super::Window::next_completed) reports it once.
     Pending(RequestId),
 }
 
-/// A call that the standard forbids in the window's present state. Nothing was changed.
+/// The MPI standard forbids the call in the window's present state. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyncError {
     /// Communication without an epoch that covers the target.
