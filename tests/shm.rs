@@ -12,7 +12,7 @@ mod shm_world;
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
 use shm_world::*;
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::{native_has, reduction};
+use mpix_rma::transport::datatype::element::{native_has, reduction};
 use shm_world::*;
 
 const NATIVE: [Element; 11] = [I8, U8, I16, U16, I32, U32, I64, U64, F32, F64, BYTE];

@@ -285,7 +285,7 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
                     w.accumulate(
                         other,
                         0,
-                        (U64, mpix_rma::transport::element::reduction::SUM),
+                        (U64, mpix_rma::transport::datatype::element::reduction::SUM),
                         &from[..8],
                     );
                     barrier(&mut w);

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::reduction;
-use mpix_rma::transport::shape::moves::{gathered, scatter};
-use mpix_rma::transport::shape::{Block, Layout, Shape, Side};
+use mpix_rma::transport::datatype::element::reduction;
+use mpix_rma::transport::datatype::{Block, Layout, Shape, Side};
+use mpix_rma::transport::datatype::{gathered, scatter};
 use mpix_rma::transport::shm::ShmWindow;
 use shm_world::*;
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
 use shm_world::{F64, Flavour, LockWords, U64, barrier, bytes, op};
 

@@ -64,18 +64,18 @@ pub struct ExpectationId {
     pub generation: NonZeroU32,
 }
 
-/// Code of a predefined datatype (`transport::element`); opaque to the engine.
+/// Code of a predefined datatype (`transport::datatype::element`); opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Element(pub u8);
 
-/// Code of a predefined reduction (`transport::element`); opaque to the engine.
+/// Code of a predefined reduction (`transport::datatype::element`); opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Reduction(pub u8);
 
 /// Names the places of an operation's data where they are not one run of bytes on each side
-/// (`transport::shape`); opaque to the engine.
+/// (`transport::datatype`); opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Shaped(pub NonZeroU32);

@@ -11,7 +11,7 @@ use super::shaped;
 use super::sys::*;
 use crate::engine::{Addr, Op, OpKind, Reduction, SyncError};
 use crate::runtime::Window;
-use crate::transport::element::reduction;
+use crate::transport::datatype::element::reduction;
 use crate::transport::shm::Unreachable;
 
 /// A buffer of the caller.

@@ -12,12 +12,11 @@ use std::ffi::CStr;
 use super::shortcut::Place;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::Ballot;
+use crate::transport::datatype::Shape;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::{MessageWindow, OutOfReach};
-use crate::transport::regions::Refusal;
-use crate::transport::shape::Shape;
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{Counter, CounterStep, ShmWindow, Unreachable};
+use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, Unreachable};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -78,12 +77,12 @@ impl Transport {
     }
 
     /// Adds memory of this process to a dynamic window.
-    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         with_port!(self, port => port.attach(base, len))
     }
 
     /// Takes memory of this process out of a dynamic window.
-    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         with_port!(self, port => port.detach(base))
     }
 

@@ -5,7 +5,7 @@ use super::script::{Group, How, Moment, Script, Step};
 use super::world::{Report, Settings, WindowSpec, World};
 use super::{Memory, Slot};
 use crate::engine::{Addr, Op, OpKind};
-use crate::transport::element::{native, reduction};
+use crate::transport::datatype::element::{native, reduction};
 use crate::transport::sim::US;
 
 /// Opens, fills and closes access epochs to a target that is late with all of them; or is that

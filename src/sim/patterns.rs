@@ -13,7 +13,7 @@ use super::profile::Machine;
 use super::script::{Group, How, Moment, Script, Slot, Step};
 use super::world::{Settings, Stuck, WindowSpec, World};
 use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank, ReorderFlags};
-use crate::transport::element::{native, reduction};
+use crate::transport::datatype::element::{native, reduction};
 use crate::transport::sim::{Time, US};
 
 /// Between what is prepared and the start.

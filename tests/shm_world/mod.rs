@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::{FIRST_FOREIGN, native_extent};
+use mpix_rma::transport::datatype::element::{FIRST_FOREIGN, native_extent};
 use mpix_rma::transport::shm::*;
 
 /// Gathers through a shared buffer between barriers.
@@ -96,7 +96,7 @@ unsafe fn foreign_reduce(
     inout: *mut u8,
     count: usize,
 ) {
-    use mpix_rma::transport::element::reduction::MAXLOC;
+    use mpix_rma::transport::datatype::element::reduction::MAXLOC;
     assert_eq!((element, reduction), (PAIR, MAXLOC));
     for i in 0..count {
         unsafe {
@@ -301,7 +301,7 @@ impl World {
 }
 
 #[allow(unused_imports)]
-pub use mpix_rma::transport::element::native::*;
+pub use mpix_rma::transport::datatype::element::native::*;
 
 /// Operations in flight, each of which must report its stages once.
 #[derive(Default)]

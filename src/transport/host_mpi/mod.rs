@@ -38,10 +38,9 @@ use crate::engine::{
 };
 use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
 use crate::transport::Ballot;
-use crate::transport::element::ForeignReduce;
-use crate::transport::regions::Refusal;
-use crate::transport::shape::{Shape, Shapes};
-use crate::transport::shm::{ShmWindow, Unreachable};
+use crate::transport::datatype::element::ForeignReduce;
+use crate::transport::datatype::{Shape, Shapes};
+use crate::transport::shm::{AttachError, ShmWindow, Unreachable};
 
 use counters::Counters;
 use courier::Courier;
@@ -313,7 +312,7 @@ impl<C: Courier> MessageWindow<C> {
     ///
     /// # Errors
     /// It cannot be attached.
-    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         self.near.attach(base, len)
     }
 
@@ -321,7 +320,7 @@ impl<C: Courier> MessageWindow<C> {
     ///
     /// # Errors
     /// Nothing was attached there.
-    pub fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         self.near.detach(base)
     }
 

@@ -6,10 +6,11 @@ use super::origin::Use;
 use super::wire::{How, Malformed, PAYLOAD, Place, Reader, Record, Unattached, Which};
 use super::{MessageWindow, Refused};
 use crate::engine::{Addr, Arrival, LockTicket, LockWord, Port, Rank};
-use crate::transport::element::{FIRST_FOREIGN, native_extent, native_has, reduction};
-use crate::transport::kernel::{Combine, EXTENT_MAX, compare_swap, copy};
-use crate::transport::shape::Pieces;
-use crate::transport::shape::moves::{combine_pieces, copy_pieces};
+use crate::transport::copy;
+use crate::transport::datatype::element::{FIRST_FOREIGN, native_extent, native_has, reduction};
+use crate::transport::datatype::{
+    Combine, EXTENT_MAX, Pieces, combine_pieces, compare_swap, copy_pieces,
+};
 
 /// Packets taken in by one poll.
 const PACKETS_PER_POLL: usize = 32;

@@ -5,8 +5,7 @@
 //! and whichever process's CPU does the work. MPI promises atomicity per element only, so long
 //! operations give the lock up between pieces: how long it is held is bounded.
 
-use crate::transport::kernel::{Combine, compare_swap, whole};
-use crate::transport::shape::{Pair, Side, moves};
+use crate::transport::datatype::{self, Combine, Pair, Side, compare_swap, whole};
 
 use super::protocol::AccumulateLock;
 
@@ -86,7 +85,7 @@ pub(super) unsafe fn accumulate_shaped(
             && let Some(pieces) = pair.next_pieces(rest)
         {
             // SAFETY: the pieces lie within the sides.
-            unsafe { moves::copy_pieces(target, *to, &pieces) };
+            unsafe { datatype::copy_pieces(target, *to, &pieces) };
             rest -= pieces.len * pieces.count;
         }
         let mut rest = part;
@@ -95,7 +94,7 @@ pub(super) unsafe fn accumulate_shaped(
             && let Some(pieces) = pair.next_pieces(rest)
         {
             // SAFETY: as above, under the lock.
-            unsafe { moves::combine_pieces(combine, *from, target, &pieces) };
+            unsafe { datatype::combine_pieces(combine, *from, target, &pieces) };
             rest -= pieces.len * pieces.count;
         }
         left -= part;

@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::regions::{AttachError, Region, Regions, covered};
 use crate::engine::Rank;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, fence, yield_now};
-use crate::transport::regions::{Refusal, Region, Regions, covered};
 
 use super::process::{self, Extent, Identity, Unreachable};
 use super::segment::Segment;
@@ -135,7 +135,7 @@ impl Attached {
     }
 
     /// Attaches memory of this process.
-    pub(super) fn attach(&mut self, start: u64, len: u64) -> Result<(), Refusal> {
+    pub(super) fn attach(&mut self, start: u64, len: u64) -> Result<(), AttachError> {
         if self.own.borrow().sorted().len() >= self.table().len() {
             self.grow()?;
         }
@@ -147,7 +147,7 @@ impl Attached {
     }
 
     /// Detaches what was attached at this address.
-    pub(super) fn detach(&mut self, start: u64) -> Result<(), Refusal> {
+    pub(super) fn detach(&mut self, start: u64) -> Result<(), AttachError> {
         let place = self.own.borrow_mut().detach(start)?;
         if let Some(at) = place {
             self.publish(at);
@@ -188,11 +188,11 @@ impl Attached {
 
     /// Moves the table to a place with twice the room.
     #[cold]
-    fn grow(&mut self) -> Result<(), Refusal> {
+    fn grow(&mut self) -> Result<(), AttachError> {
         let room = 2 * self.table().len() as u64;
         let larger = Extent::new(room * ENTRY).map_err(|failure| {
             log::warn!("no more memory can be attached: {}", Unreachable(failure));
-            Refusal::NoRoom
+            AttachError::NoRoom
         })?;
         // Readers of the old table find another version when they have read it.
         let before = self.extent.replace(larger);
@@ -335,12 +335,12 @@ mod tests {
             assert!(covers(&other, 0, at * 100, 50) && covers(&owner, 0, at * 100, 50));
             assert!(!covers(&other, 0, at * 100 + 49, 2) && !covers(&owner, 0, at * 100 + 49, 2));
         }
-        assert_eq!(owner.attach(149, 1), Err(Refusal::Overlaps));
+        assert_eq!(owner.attach(149, 1), Err(AttachError::Overlaps));
         for at in (0..2000u64).step_by(3) {
             owner.detach(at * 100).unwrap();
             assert!(!covers(&other, 0, at * 100, 1));
         }
-        assert_eq!(owner.detach(0), Err(Refusal::Unknown));
+        assert_eq!(owner.detach(0), Err(AttachError::Unknown));
         assert!(covers(&other, 0, 199_900, 50) && !covers(&other, 1, 100, 1));
     }
 

@@ -6,8 +6,8 @@ use std::cell::UnsafeCell;
 
 use crate::engine::{Element, Op, OpKind, Reduction};
 use crate::sync::{AtomicU32, AtomicU64};
-use crate::transport::element::ForeignReduce;
-use crate::transport::kernel::Combine;
+use crate::transport::datatype::Combine;
+use crate::transport::datatype::element::ForeignReduce;
 
 use super::protocol::Ends;
 use super::words::Line;

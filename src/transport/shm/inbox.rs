@@ -6,14 +6,15 @@ use std::rc::Rc;
 use crate::engine::{OpKind, Rank};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::transport::element::ForeignReduce;
-use crate::transport::kernel::{compare_swap_in_place, copy};
-use crate::transport::regions::Regions;
+use crate::transport::copy;
+use crate::transport::datatype::compare_swap_in_place;
+use crate::transport::datatype::element::ForeignReduce;
 
 use super::acc;
 use super::channel::{Channel, SLOTS, Tag};
 use super::list::List;
 use super::protocol::{AccumulateLock, published};
+use super::regions::Regions;
 use super::shared::Shared;
 
 /// Channels looked at in one poll.

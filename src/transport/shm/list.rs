@@ -5,8 +5,7 @@
 //! number of places | places | padding to a cache line | data
 //! ```
 
-use crate::transport::kernel::Combine;
-use crate::transport::shape::{Pieces, moves};
+use crate::transport::datatype::{self, Combine, Pieces};
 
 use super::channel::Tag;
 use crate::engine::OpKind;
@@ -106,13 +105,13 @@ impl<'a> List<'a> {
             // SAFETY: the caller's promise.
             unsafe {
                 match kind {
-                    OpKind::Put => moves::copy_pieces(self.data, base, &pieces(false)),
-                    OpKind::Get => moves::copy_pieces(base, self.data, &pieces(true)),
+                    OpKind::Put => datatype::copy_pieces(self.data, base, &pieces(false)),
+                    OpKind::Get => datatype::copy_pieces(base, self.data, &pieces(true)),
                     OpKind::Accumulate => {
-                        moves::combine_pieces(combine, self.data, base, &pieces(false))
+                        datatype::combine_pieces(combine, self.data, base, &pieces(false))
                     }
                     OpKind::GetAccumulate => {
-                        moves::exchange_pieces(combine, self.data, base, &pieces(false))
+                        datatype::exchange_pieces(combine, self.data, base, &pieces(false))
                     }
                     OpKind::CompareAndSwap | OpKind::Notify | OpKind::NotifyTagged => {
                         debug_assert!(false, "one element")

@@ -15,9 +15,8 @@ use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
 use crate::transport::Ballot;
 
-use super::kernel::{Combine, copy};
-use super::regions::Refusal;
-use super::shape::{Shape, Shapes, moves};
+use super::copy;
+use super::datatype::{self, Combine, Shape, Shapes};
 use attached::{Attached, Tables};
 use card::Kind;
 use counters::{Counters, Making};
@@ -43,6 +42,7 @@ mod pool;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
+mod regions;
 mod segment;
 mod setup;
 mod shared;
@@ -56,6 +56,7 @@ mod words;
 pub use card::node;
 pub use counters::{APART as COUNTERS_APART, Counter};
 pub use process::{Unreachable, is_rung, take_rung};
+pub use regions::AttachError;
 pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
@@ -260,20 +261,20 @@ impl ShmWindow {
     ///
     /// # Errors
     /// It cannot be attached.
-    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         self.attached
             .as_mut()
-            .map_or(Err(Refusal::Unknown), |attached| attached.attach(base.0 as u64, len))
+            .map_or(Err(AttachError::Unknown), |attached| attached.attach(base.0 as u64, len))
     }
 
     /// Takes memory of this process out of a dynamic window.
     ///
     /// # Errors
     /// Nothing was attached there.
-    pub fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         self.attached
             .as_mut()
-            .map_or(Err(Refusal::Unknown), |attached| attached.detach(base.0 as u64))
+            .map_or(Err(AttachError::Unknown), |attached| attached.detach(base.0 as u64))
     }
 
     /// Where this process finds the memory of `rank`, if it reaches it by load and store and there
@@ -518,10 +519,12 @@ impl ShmWindow {
             // the buffers are the application's and stay valid until the operation is complete
             // [EP-8].
             (OpKind::Put, Some(origin), _) => unsafe {
-                moves::transfer(from, origin, there, target)
+                datatype::transfer(from, origin, there, target)
             },
             // SAFETY: as above.
-            (OpKind::Get, _, Some(result)) => unsafe { moves::transfer(there, target, to, result) },
+            (OpKind::Get, _, Some(result)) => unsafe {
+                datatype::transfer(there, target, to, result)
+            },
             _ => {
                 let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate.0);
                 let input = origin.as_ref().map(|side| (from, side));

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use crate::engine::{Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
-use crate::transport::element::{FIRST_FOREIGN, reduction};
-use crate::transport::kernel::{copy, whole};
-use crate::transport::shape::{Shape, Shapes, moves};
+use crate::transport::copy;
+use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
+use crate::transport::datatype::{self, Shape, Shapes, whole};
 
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
 use super::list::{self, List, PLACES_MAX, Place};
@@ -415,7 +415,7 @@ impl Outbox {
                 data = List::write(data, places);
             }
             if let Some(origin) = self.shapes.get(shaped).origin.as_ref().filter(|_| sends) {
-                moves::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
+                datatype::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
             }
         }
         let last = at + part == op.len as usize;
@@ -557,7 +557,7 @@ impl Outbox {
         if let Some(side) = &self.shapes.get(shaped).result {
             // SAFETY: as in `collect`; the result buffer may lie at displacements from the null
             // address.
-            unsafe { moves::unpack(data, result, side, from, len as usize) };
+            unsafe { datatype::unpack(data, result, side, from, len as usize) };
         }
         if last {
             self.shapes.take(shaped);

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::engine::{Addr, Rank};
-use crate::transport::element::ForeignReduce;
+use crate::transport::datatype::element::ForeignReduce;
 
 use super::card::{CARD_BYTES, Card, Kind, PROBE, decode_failure, encode_failure, identity, word};
 use super::channel::Channel;

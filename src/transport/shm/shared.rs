@@ -3,7 +3,7 @@
 use crate::engine::Rank;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Relaxed, Release};
-use crate::transport::element::ForeignReduce;
+use crate::transport::datatype::element::ForeignReduce;
 
 use super::channel::Channel;
 use super::counters::Counters;

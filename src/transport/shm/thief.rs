@@ -5,7 +5,7 @@ use std::io;
 
 use crate::engine::{OpKind, Rank};
 use crate::sync::AtomicU32;
-use crate::transport::element::ForeignReduce;
+use crate::transport::datatype::element::ForeignReduce;
 
 use super::acc::HOLD;
 use super::channel::{Channel, Tag};

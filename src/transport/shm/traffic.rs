@@ -14,13 +14,13 @@ use std::rc::Rc;
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
-use crate::transport::regions::Regions;
-use crate::transport::shape::Shapes;
+use crate::transport::datatype::Shapes;
 
 use super::cma;
 use super::counters::Counters;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
+use super::regions::Regions;
 use super::shared::Shared;
 use super::thief::{Drained, Thief, Victim};
 

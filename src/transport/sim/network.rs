@@ -13,7 +13,7 @@ use super::queue::{Kind, Queue};
 use super::words::{Words, fold};
 use super::{Carry, Disorder, Parameters, Time};
 use crate::engine::{Addr, Arrival, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
-use crate::transport::shape::Shape;
+use crate::transport::datatype::Shape;
 
 /// What a window of a rank has been told and has not looked at.
 #[derive(Default)]

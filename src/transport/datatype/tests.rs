@@ -275,31 +275,19 @@ fn packed_and_unpacked_is_the_same() {
         let memory: Vec<u8> = (0..base as i64 + high.max(0)).map(|_| rng.u8(..)).collect();
         let expected: Vec<u8> =
             bytes.iter().map(|at| memory[(base as i64 + at) as usize]).collect();
-        assert_eq!(moves::gathered(&memory, base, &side), expected);
+        assert_eq!(gathered(&memory, base, &side), expected);
         let from = rng.usize(0..=bytes.len());
         let len = rng.usize(0..=bytes.len() - from);
         let mut packed = vec![0; len];
         // SAFETY: the side lies in the memory, and there are so many data.
         unsafe {
-            moves::pack(
-                memory.as_ptr().wrapping_add(base),
-                &side,
-                from as u64,
-                packed.as_mut_ptr(),
-                len,
-            )
+            pack(memory.as_ptr().wrapping_add(base), &side, from as u64, packed.as_mut_ptr(), len)
         };
         assert_eq!(packed, expected[from..from + len]);
         let mut other = vec![0; memory.len()];
         // SAFETY: as above.
         unsafe {
-            moves::unpack(
-                packed.as_ptr(),
-                other.as_mut_ptr().wrapping_add(base),
-                &side,
-                from as u64,
-                len,
-            )
+            unpack(packed.as_ptr(), other.as_mut_ptr().wrapping_add(base), &side, from as u64, len)
         };
         for (at, byte) in bytes.iter().zip(&expected).skip(from).take(len) {
             // Where a byte lies in two places of the side, the last one counts; packed from one
@@ -312,12 +300,12 @@ fn packed_and_unpacked_is_the_same() {
             touched.iter().filter(|at| memory[(base as i64 + **at) as usize] != 0).count()
         });
         let mut scattered = vec![0; memory.len()];
-        moves::scatter(&expected, &mut scattered, base, &side);
-        assert_eq!(moves::gathered(&scattered, base, &side), expected);
+        scatter(&expected, &mut scattered, base, &side);
+        assert_eq!(gathered(&scattered, base, &side), expected);
         let mut moved = vec![0; memory.len()];
         let places = [memory.as_ptr().wrapping_add(base), moved.as_mut_ptr().wrapping_add(base)];
         // SAFETY: the side lies in both memories.
-        unsafe { moves::transfer(places[0], &side, places[1].cast_mut(), &side) };
+        unsafe { transfer(places[0], &side, places[1].cast_mut(), &side) };
         assert_eq!(moved, scattered);
     });
 }

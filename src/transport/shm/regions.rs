@@ -12,7 +12,7 @@ pub(crate) struct Region {
 
 /// Why memory cannot be attached or detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AttachError {
     /// Some of it is attached already.
     Overlaps,
     /// It ends beyond the address space.
@@ -41,15 +41,15 @@ impl Regions {
 
     /// Attaches `len` bytes at `start`; gives the place of the new region, or nothing if it is
     /// empty.
-    pub(crate) fn attach(&mut self, start: u64, len: u64) -> Result<Option<usize>, Refusal> {
-        let end = start.checked_add(len).ok_or(Refusal::TooLong)?;
+    pub(crate) fn attach(&mut self, start: u64, len: u64) -> Result<Option<usize>, AttachError> {
+        let end = start.checked_add(len).ok_or(AttachError::TooLong)?;
         if len == 0 {
             self.empty.push(start);
             return Ok(None);
         }
         let at = self.sorted.partition_point(|region| region.end <= start);
         if self.sorted.get(at).is_some_and(|next| next.start < end) {
-            return Err(Refusal::Overlaps);
+            return Err(AttachError::Overlaps);
         }
         self.sorted.insert(at, Region { start, end });
         Ok(Some(at))
@@ -58,12 +58,12 @@ impl Regions {
     /// Detaches what was attached at `start`; gives the place where the region was, or nothing if
     /// it was empty. An empty one can stand at the beginning of another: the other is taken first,
     /// as nobody can tell.
-    pub(crate) fn detach(&mut self, start: u64) -> Result<Option<usize>, Refusal> {
+    pub(crate) fn detach(&mut self, start: u64) -> Result<Option<usize>, AttachError> {
         if let Ok(at) = self.sorted.binary_search_by_key(&start, |region| region.start) {
             self.sorted.remove(at);
             return Ok(Some(at));
         }
-        let at = self.empty.iter().position(|empty| *empty == start).ok_or(Refusal::Unknown)?;
+        let at = self.empty.iter().position(|empty| *empty == start).ok_or(AttachError::Unknown)?;
         self.empty.swap_remove(at);
         Ok(None)
     }
@@ -153,9 +153,9 @@ mod tests {
         assert_eq!(regions.attach(150, 50), Ok(Some(1)));
         assert_eq!(regions.attach(50, 50), Ok(Some(0)));
         for (start, len) in [(100, 50), (99, 2), (199, 1), (0, 51), (120, 1), (0, 1000)] {
-            assert_eq!(regions.attach(start, len), Err(Refusal::Overlaps), "{start} {len}");
+            assert_eq!(regions.attach(start, len), Err(AttachError::Overlaps), "{start} {len}");
         }
-        assert_eq!(regions.attach(u64::MAX, 2), Err(Refusal::TooLong));
+        assert_eq!(regions.attach(u64::MAX, 2), Err(AttachError::TooLong));
         assert_eq!(regions.sorted().len(), 3);
     }
 
@@ -236,11 +236,11 @@ mod tests {
         regions.attach(100, 50).unwrap();
         assert_eq!(regions.attach(120, 0), Ok(None));
         assert_eq!(regions.attach(120, 0), Ok(None));
-        assert_eq!(regions.detach(101), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(101), Err(AttachError::Unknown));
         assert_eq!(regions.detach(120), Ok(None));
         assert_eq!(regions.detach(120), Ok(None));
-        assert_eq!(regions.detach(120), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(120), Err(AttachError::Unknown));
         assert_eq!(regions.detach(100), Ok(Some(0)));
-        assert_eq!(regions.detach(100), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(100), Err(AttachError::Unknown));
     }
 }

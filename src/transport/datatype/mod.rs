@@ -10,19 +10,24 @@
 //! ever being posted. Layouts are shared: that of a datatype which the application has freed lives
 //! as long as an operation needs it.
 
-mod cursor;
+pub mod element;
 mod layout;
-pub mod moves;
+mod pack;
+mod reduce;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod walk;
 
-pub use cursor::{Cursor, Pair, Pieces, Runs, Side};
 pub use layout::{Block, Layout, Step};
+pub(crate) use pack::{combine_pieces, copy_pieces, exchange_pieces, pack, transfer, unpack};
+pub use pack::{gathered, scatter};
+pub(crate) use reduce::{Combine, EXTENT_MAX, compare_swap, compare_swap_in_place, whole};
+pub use walk::{Cursor, Pair, Pieces, Runs, Side};
 
 use std::num::NonZeroU32;
 
 use crate::engine::{Op, OpKind, Shaped};
-use crate::transport::element::reduction;
+use element::reduction;
 
 /// The sides of one operation. Displacements are counted from the addresses in the operation, and
 /// from `disp` at the target.

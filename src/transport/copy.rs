@@ -8,12 +8,32 @@
 //! no good for more than a page, however fast they are within one cache). Elsewhere, and on
 //! processors without these, the C library's choice stands.
 
+/// Copies `len` bytes; the ranges may overlap. Naturally sized pieces go as one store, so that a
+/// reader never sees half of an aligned word.
+///
+/// # Safety
+/// Both pointers must be valid for `len` bytes.
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: each arm moves exactly `len` bytes, unaligned.
+    unsafe {
+        match len {
+            8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+            4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+            16 => to.cast::<u128>().write_unaligned(from.cast::<u128>().read_unaligned()),
+            2 => to.cast::<u16>().write_unaligned(from.cast::<u16>().read_unaligned()),
+            1 => to.write(from.read()),
+            _ => copy_long(from, to, len),
+        }
+    }
+}
+
 /// Copies `len` bytes; the ranges may overlap.
 ///
 /// # Safety
 /// Both pointers must be valid for `len` bytes.
 #[inline]
-pub(crate) unsafe fn copy_bulk(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if len >= x86::SHORTEST && from.addr().abs_diff(to.addr()) >= len {
         // SAFETY: the caller's promise, and the ranges do not overlap.
@@ -135,7 +155,7 @@ mod tests {
             for (source, target) in [(0, 0), (1, 0), (0, 1), (16, 3), (63, 64), (5, 127)] {
                 to[..target + len + 64].fill(0);
                 // SAFETY: both vectors are longer than offset and length together.
-                unsafe { copy_bulk(from.as_ptr().add(source), to.as_mut_ptr().add(target), len) };
+                unsafe { copy_long(from.as_ptr().add(source), to.as_mut_ptr().add(target), len) };
                 assert!(
                     to[..target].iter().all(|b| *b == 0),
                     "{len} from {source} to {target}: before"
@@ -160,7 +180,7 @@ mod tests {
                 let mut bytes: Vec<u8> = (0..len + shift).map(|i| i as u8).collect();
                 let expected = bytes[..len].to_vec();
                 // SAFETY: both ranges lie in the vector.
-                unsafe { copy_bulk(bytes.as_ptr(), bytes.as_mut_ptr().add(shift), len) };
+                unsafe { copy_long(bytes.as_ptr(), bytes.as_mut_ptr().add(shift), len) };
                 assert_eq!(bytes[shift..], expected[..]);
             }
         }

@@ -1,7 +1,8 @@
 //! Moving the bytes of sides: between two of them, and to and from a packed form.
 
-use super::cursor::{Pair, Pieces, Runs, Side};
-use crate::transport::kernel::{Aligned, Combine, EXCHANGE_BLOCK, copy};
+use super::reduce::{Aligned, Combine, EXCHANGE_BLOCK};
+use super::walk::{Pair, Pieces, Runs, Side};
+use crate::transport::copy;
 
 /// Copies pieces from the first side to the second.
 ///

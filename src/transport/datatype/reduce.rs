@@ -3,28 +3,8 @@
 
 use crate::engine::{Element, Reduction};
 
-use super::bulk::copy_bulk;
 use super::element::{FIRST_FOREIGN, ForeignReduce, native, reduction};
-
-/// Copies `len` bytes; the ranges may overlap. Naturally sized pieces go as one store, so that a
-/// reader never sees half of an aligned word.
-///
-/// # Safety
-/// Both pointers must be valid for `len` bytes.
-#[inline(always)]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: each arm moves exactly `len` bytes, unaligned.
-    unsafe {
-        match len {
-            8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
-            4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
-            16 => to.cast::<u128>().write_unaligned(from.cast::<u128>().read_unaligned()),
-            2 => to.cast::<u16>().write_unaligned(from.cast::<u16>().read_unaligned()),
-            1 => to.write(from.read()),
-            _ => copy_bulk(from, to, len),
-        }
-    }
-}
+use crate::transport::copy;
 
 /// What an accumulate does to its elements.
 #[derive(Clone, Copy, Debug)]
