@@ -19,7 +19,7 @@ const SLOTS: u64 = 2;
 /// The words of a channel and of the target, as loom sees them.
 struct Channel {
     head: AtomicU64,
-    drain: AtomicU32,
+    consumer_lock: AtomicU32,
     stamps: [AtomicU64; SLOTS as usize],
     /// Payload of the slots: loom reports every access that is not ordered.
     payload: [UnsafeCell<u64>; SLOTS as usize],
@@ -31,15 +31,15 @@ impl Channel {
     fn new() -> Self {
         Channel {
             head: AtomicU64::new(0),
-            drain: AtomicU32::new(0),
+            consumer_lock: AtomicU32::new(0),
             stamps: Default::default(),
             payload: Default::default(),
             memory: UnsafeCell::new(Vec::new()),
         }
     }
 
-    fn ends(&self) -> Ends<'_> {
-        Ends { head: &self.head, drain: &self.drain }
+    fn words(&self) -> ChannelWords<'_> {
+        ChannelWords { head: &self.head, consumer_lock: &self.consumer_lock }
     }
 
     fn slot(&self, position: u64) -> usize {
@@ -57,13 +57,13 @@ impl Channel {
     /// The target looks before it takes the drain, the origin knows what it has published.
     fn consume(&self, end: Option<u64>) {
         if end.is_none() {
-            let head = self.ends().peek();
+            let head = self.words().peek();
             if published(&self.stamps[self.slot(head)], head).is_none() {
                 return;
             }
         }
-        let Some(mut drain) = self.ends().try_drain() else { return };
-        let mut position = drain.position();
+        let Some(mut consumer) = self.words().try_consume() else { return };
+        let mut position = consumer.position();
         while end.is_none_or(|end| position < end) {
             let slot = self.slot(position);
             match published(&self.stamps[slot], position) {
@@ -75,7 +75,7 @@ impl Channel {
             self.memory.with_mut(|memory| unsafe { (*memory).push(value) });
             position += 1;
         }
-        drain.advance(position);
+        consumer.advance(position);
     }
 
     /// The origin collects the result of `position`.
@@ -102,7 +102,7 @@ fn origin(channel: &Channel, helps: bool) {
         if helps {
             channel.consume(Some(tail));
         }
-        let applied = channel.ends().applied();
+        let applied = channel.words().applied();
         if applied == collected {
             thread::yield_now();
         }
@@ -125,7 +125,7 @@ fn the_target_consumes() {
         let target = {
             let channel = Arc::clone(&channel);
             thread::spawn(move || {
-                while channel.ends().peek() < 3 {
+                while channel.words().peek() < 3 {
                     channel.consume(None);
                     thread::yield_now();
                 }
@@ -183,7 +183,7 @@ fn the_accumulate_lock_excludes_and_publishes() {
     bounded(3).check(|| {
         let shared = Arc::new((AtomicU32::new(0), UnsafeCell::new(0u64)));
         let add = |shared: &(AtomicU32, UnsafeCell<u64>)| {
-            let _held = AccumulateLock(&shared.0).hold();
+            let _held = AccumulateLock(&shared.0).lock();
             shared.1.with_mut(|value| unsafe { *value += 1 });
         };
         let other = {
@@ -195,7 +195,7 @@ fn the_accumulate_lock_excludes_and_publishes() {
         };
         add(&shared);
         other.join().unwrap();
-        let _held = AccumulateLock(&shared.0).hold();
+        let _held = AccumulateLock(&shared.0).lock();
         shared.1.with(|value| assert_eq!(unsafe { *value }, 3));
     });
 }

@@ -11,7 +11,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
-use mpix_rma::transport::shm::tags::{Ring, Slot};
+use mpix_rma::transport::shm::tags::{Slot, TagRing};
 
 /// Few slots, so that few notifications go round the ring.
 const SLOTS: usize = 2;
@@ -37,8 +37,8 @@ impl Shared {
         })
     }
 
-    fn ring(&self) -> Ring<'_> {
-        Ring { tail: &self.tail, head: &self.head, used: &self.used, slots: &self.slots }
+    fn ring(&self) -> TagRing<'_> {
+        TagRing { tail: &self.tail, head: &self.head, used: &self.used, slots: &self.slots }
     }
 
     /// Puts a value into a place and tells the consumer which, if there is room.

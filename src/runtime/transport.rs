@@ -16,7 +16,7 @@ use crate::transport::datatype::Shape;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::{MessageWindow, OutOfReach};
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, Unreachable};
+use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, SystemError};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Transport {
     ///
     /// # Errors
     /// What `rank` has attached cannot be seen from here.
-    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
+    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         either!(self, port => port.reaches(rank, at, len))
     }
 
@@ -218,7 +218,7 @@ impl Transport {
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
     pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
-        with_port!(self, port => port.make_counters(step, number))
+        with_port!(self, port => port.make_counters(step, number).map_err(|error| error.to_string()))
     }
 
     /// Ends the making of counters.

@@ -1,20 +1,20 @@
-//! What processes tell each other in a collective vote.
+//! Ballots of a collective agreement.
 
-/// What a process says in a vote; what counts is the highest of all.
+/// What one process contributes to an agreement. The highest ballot decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ballot {
-    /// Nothing against it.
+    /// The process agrees.
     Ready,
-    /// Nothing against it, but something of this process is under way yet.
+    /// The process agrees, but still has operations in flight.
     Busy,
-    /// It cannot be.
+    /// The process cannot agree.
     Objection,
 }
 
 impl Ballot {
-    /// Agrees, or objects.
+    /// [`Objection`](Self::Objection) if `objects`, else [`Ready`](Self::Ready).
     #[must_use]
-    pub fn unless(objection: bool) -> Self {
-        if objection { Ballot::Objection } else { Ballot::Ready }
+    pub fn unless(objects: bool) -> Self {
+        if objects { Ballot::Objection } else { Ballot::Ready }
     }
 }

@@ -40,7 +40,7 @@ use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
 use crate::transport::Ballot;
 use crate::transport::datatype::element::ForeignReduce;
 use crate::transport::datatype::{Shape, Shapes};
-use crate::transport::shm::{AttachError, ShmWindow, Unreachable};
+use crate::transport::shm::{AttachError, ShmWindow, SystemError};
 
 use counters::Counters;
 use courier::Courier;
@@ -304,7 +304,7 @@ impl<C: Courier> MessageWindow<C> {
     ///
     /// # Errors
     /// What a peer on this node has attached cannot be seen from here.
-    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         self.members.place_of(rank).map_or(Ok(true), |place| self.near.reaches(place, at, len))
     }
 

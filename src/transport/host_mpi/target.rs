@@ -133,7 +133,7 @@ impl<C: Courier> MessageWindow<C> {
             Record::Accumulate(place, how, data) => {
                 self.check_how(place, how)?;
                 let memory = self.memory();
-                let held = self.near.hold_accumulate();
+                let held = self.near.lock_accumulate();
                 // SAFETY: as above, under the lock [AT-1].
                 unsafe { combine(&self.settings, &mut self.scratch, how, data, memory, place) };
                 drop(held);
@@ -145,7 +145,7 @@ impl<C: Courier> MessageWindow<C> {
                 }
                 let (len, memory) = (place.bytes() as usize, self.memory());
                 let to = self.links[index as usize].reply(&mut self.courier, len).reply(id, len);
-                let held = self.near.hold_accumulate();
+                let held = self.near.lock_accumulate();
                 // SAFETY: as above.
                 unsafe {
                     copy_pieces(memory, to.as_mut_ptr(), &pieces(place, 0, false));
@@ -159,7 +159,7 @@ impl<C: Courier> MessageWindow<C> {
                     return Err(Malformed::Lengths);
                 }
                 let to = self.links[index as usize].reply(&mut self.courier, len).reply(id, len);
-                let held = self.near.hold_accumulate();
+                let held = self.near.lock_accumulate();
                 // SAFETY: as above; the payload is two elements.
                 unsafe {
                     compare_swap(

@@ -1,18 +1,18 @@
-//! Atomic operations on a target's memory, all under that target's one lock.
+//! Atomic operations on a target's memory, under the target's accumulate lock.
 //!
 //! [AT-1] Every accumulate, get_accumulate and compare_and_swap on a target takes the same lock,
-//! whoever is the origin (the target itself included), whatever the datatype, reduction or count,
-//! and whichever process's CPU does the work. MPI promises atomicity per element only, so long
-//! operations give the lock up between pieces: how long it is held is bounded.
+//! whichever process is the origin (the target included), whatever the datatype, reduction or
+//! count, and whichever process applies it. MPI promises atomicity per element only, so long
+//! operations release the lock between pieces, which bounds the time it is held.
 
 use crate::transport::datatype::{self, Combine, Pair, Side, compare_swap, whole};
 
 use super::protocol::AccumulateLock;
 
 /// Bytes combined in one hold of the lock.
-pub(super) const HOLD: usize = 64 * 1024;
+pub(super) const LOCK_HOLD_BYTES: usize = 64 * 1024;
 
-/// Accumulate on mapped memory; with `result`, get_accumulate.
+/// Accumulate on mapped memory; get_accumulate if there is a `result`.
 ///
 /// # Safety
 /// As [`Combine::apply`] and [`Combine::fetch_apply`], but others may access `target` under its
@@ -26,9 +26,10 @@ pub(super) unsafe fn accumulate(
     result: Option<*mut u8>,
     len: usize,
 ) {
-    if len <= HOLD {
-        let _held = lock.hold();
-        // SAFETY: the caller's promise, and the lock.
+    if len <= LOCK_HOLD_BYTES {
+        let _held = lock.lock();
+        // SAFETY: the buffers are valid for `len` bytes by this function's contract, and the lock
+        // keeps others from `target`.
         unsafe {
             match result {
                 None => combine.apply(input, target, len),
@@ -37,11 +38,12 @@ pub(super) unsafe fn accumulate(
         }
         return;
     }
-    let piece = whole(HOLD, combine.extent);
+    let piece = whole(LOCK_HOLD_BYTES, combine.extent);
     let mut at = 0;
     while at < len {
         let part = piece.min(len - at);
-        // SAFETY: `at + part <= len`; one piece fits one hold, so the recursion ends here.
+        // SAFETY: `at + part <= len`, so the pieces lie in the buffers. A piece fits one hold, so
+        // the recursion ends here.
         unsafe {
             let result = result.map(|result| result.add(at));
             accumulate(
@@ -57,13 +59,14 @@ pub(super) unsafe fn accumulate(
     }
 }
 
-/// Accumulate between sides; with `output`, get_accumulate. Without `input` it fetches only.
+/// Accumulate between sides; get_accumulate if there is an `output`, and only a fetch without
+/// `input`.
 ///
-/// Each hold of the lock fetches and combines the same elements, so each of them is atomic.
+/// Each hold of the lock fetches and combines the same elements, so each element is atomic.
 ///
 /// # Safety
-/// All bytes of each side, displaced from its address, must be valid, and divided into elements of
-/// `combine`; others may access the target's under its lock.
+/// All bytes of each side, displaced from its address, must be valid and consist of elements of
+/// `combine`. Others may access the target's under its lock.
 pub(super) unsafe fn accumulate_shaped(
     lock: AccumulateLock<'_>,
     combine: &Combine,
@@ -72,19 +75,19 @@ pub(super) unsafe fn accumulate_shaped(
     output: Option<(*mut u8, &Side)>,
 ) {
     let unit = there.layout().map_or(combine.extent, |(layout, _)| layout.unit());
-    let hold = whole(HOLD, unit) as u64;
+    let hold = whole(LOCK_HOLD_BYTES, unit) as u64;
     let mut combined = input.map(|(from, side)| (from, Pair::new(side, there, 0)));
     let mut fetched = output.map(|(to, side)| (to, Pair::new(there, side, 0)));
     let mut left = there.size();
     while left > 0 {
         let part = left.min(hold);
-        let _held = lock.hold();
+        let _held = lock.lock();
         let mut rest = part;
         while rest > 0
             && let Some((to, pair)) = &mut fetched
             && let Some(pieces) = pair.next_pieces(rest)
         {
-            // SAFETY: the pieces lie within the sides.
+            // SAFETY: the pieces lie within the sides, and the lock keeps others from the target's.
             unsafe { datatype::copy_pieces(target, *to, &pieces) };
             rest -= pieces.len * pieces.count;
         }
@@ -93,7 +96,8 @@ pub(super) unsafe fn accumulate_shaped(
             && let Some((from, pair)) = &mut combined
             && let Some(pieces) = pair.next_pieces(rest)
         {
-            // SAFETY: as above, under the lock.
+            // SAFETY: the pieces are whole elements within the sides, and the lock keeps others
+            // from the target's.
             unsafe { datatype::combine_pieces(combine, *from, target, &pieces) };
             rest -= pieces.len * pieces.count;
         }
@@ -114,7 +118,8 @@ pub(super) unsafe fn compare_and_swap(
     result: *mut u8,
     len: usize,
 ) {
-    let _held = lock.hold();
-    // SAFETY: the caller's promise, and the lock.
+    let _held = lock.lock();
+    // SAFETY: the buffers are valid for `len` bytes by this function's contract, and the lock keeps
+    // others from `target`.
     unsafe { compare_swap(target, compare, origin, result, len) }
 }

@@ -1,16 +1,15 @@
-//! Dynamic windows: what each process has attached, and how its peers see it.
+//! Dynamic windows: the memory that each process has attached, published to its peers.
 //!
-//! Attaching is local: no message is sent. Each process keeps its regions, sorted, in a table that
-//! its peers can read, and checks an operation against the table of its target before anything
-//! moves. So memory that is not attached is refused where the call is made, whatever its target
-//! does meanwhile. A program that detaches memory while others still use it is wrong, and only the
-//! target can notice: its inbox looks again, and leaves out what it may not touch any more.
+//! Attaching is local and sends no message. Each process publishes its regions, sorted, in a table
+//! that its peers read. The origin checks an operation against its target's table before anything
+//! moves, so memory that is not attached is refused in the call, whatever the target does. A program
+//! that detaches memory while others still use it is erroneous, and only the target can notice: its
+//! inbox checks again, and drops the operation.
 //!
-//! A table has one writer and any number of readers, and a version that is odd while it is being
-//! written: a reader that finds another version after reading than before reads again. It begins in
-//! the window's segment. One that has outgrown its place there moves to its process's memory
-//! ([`process`]), to twice the room each time, so that any number of regions can be attached
-//! without a descriptor per window.
+//! A table has one writer, any number of readers, and a version that is odd while it is written. A
+//! reader that finds another version after reading reads again. A table begins in the window's
+//! segment. When it outgrows its room there, it moves to its process's memory file ([`process`])
+//! with twice the capacity, so any number of regions needs no descriptor of the window's own.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,115 +17,115 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::regions::{AttachError, Region, Regions, covered};
 use crate::engine::Rank;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, fence, yield_now};
 
-use super::process::{self, Extent, Identity, Unreachable};
-use super::segment::Segment;
-use super::words::{Blocks, RegionWords};
+use super::control::{ControlBlocks, RegionTableWords};
+use super::process::{self, Extent, MappedFile, MemoryFileId};
+use super::regions::{AttachError, Region, Regions, covered};
+use super::segment::{Segment, SystemError};
 
-/// Regions for which a table has room in the segment.
+/// Regions for which a table in the segment has room.
 pub(super) const IN_SEGMENT: u64 = 256;
-/// Bytes of an entry: first byte, and the byte behind the last.
+/// Bytes of an entry.
 pub(super) const ENTRY: u64 = 16;
 
-/// The words of one region.
-type Entry = [AtomicU64; 2];
+/// A region in a table: its first byte, and the byte after its last.
+type RegionEntry = [AtomicU64; 2];
 
-/// The tables in the window's segment, one after another in order of ranks.
+/// The tables in the window's segment, in rank order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables(*const Entry);
+pub(super) struct Tables(*const RegionEntry);
 
 impl Tables {
     /// # Safety
-    /// `first` begins tables of [`IN_SEGMENT`] entries for each rank of the window, aligned, shared
-    /// and accessed as atomics alone, for as long as the result is used.
+    /// `first` is aligned and starts [`IN_SEGMENT`] entries per rank of the window, which are
+    /// accessed as atomics only and stay mapped as long as the result is used.
     pub(super) unsafe fn new(first: *const u8) -> Self {
         Tables(first.cast())
     }
 
-    fn of(&self, rank: Rank) -> &[Entry] {
-        // SAFETY: by the promise made to `new`.
+    fn of(&self, rank: Rank) -> &[RegionEntry] {
+        // SAFETY: the caller of `new` keeps this many entries per rank mapped, and `rank` belongs
+        // to the window.
         unsafe {
-            std::slice::from_raw_parts(
-                self.0.add(rank as usize * IN_SEGMENT as usize),
-                IN_SEGMENT as usize,
-            )
+            let first = self.0.add(rank as usize * IN_SEGMENT as usize);
+            std::slice::from_raw_parts(first, IN_SEGMENT as usize)
         }
     }
 }
 
-/// Where a table is: in the segment, or at a page of its process's memory file. In one word, so
-/// that readers never see the place of one table with the room of another.
+/// Where a table is. Encoded in one word, so that readers never combine the offset of one table
+/// with the capacity of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TableLocation {
     InSegment,
-    InMemory {
-        /// From the beginning of the file, in bytes.
+    InMemoryFile {
+        /// From the start of the file, in bytes.
         offset: u64,
         /// Entries, a power of two.
-        room: u64,
+        capacity: u64,
     },
 }
 
-impl Place {
+impl TableLocation {
     fn encode(self) -> u64 {
         match self {
-            Place::InSegment => 0,
-            // Offsets are multiples of a page.
-            Place::InMemory { offset, room } => offset | u64::from(room.trailing_zeros()),
+            TableLocation::InSegment => 0,
+            // Offsets are multiples of a page, so the low bits are free.
+            TableLocation::InMemoryFile { offset, capacity } => {
+                offset | u64::from(capacity.trailing_zeros())
+            }
         }
     }
 
     fn decode(word: u64) -> Self {
         match word {
-            0 => Place::InSegment,
-            _ => Place::InMemory { offset: word & !63, room: 1 << (word & 63) },
+            0 => TableLocation::InSegment,
+            _ => TableLocation::InMemoryFile { offset: word & !63, capacity: 1 << (word & 63) },
         }
     }
 }
 
-/// Attached memory of this process, and views of what others have attached.
+/// The memory that this process has attached, and the tables of its peers.
 #[derive(Debug)]
 pub(super) struct Attached {
-    blocks: Blocks,
+    blocks: ControlBlocks,
     tables: Tables,
     me: Rank,
-    /// Shared with the inbox of this process.
+    /// Shared with this process's inbox.
     own: Rc<RefCell<Regions>>,
     /// This process's table, once it has outgrown the segment.
     extent: Option<Extent>,
-    views: RefCell<HashMap<Rank, View>>,
+    peers: RefCell<HashMap<Rank, PeerTable>>,
 }
 
 /// The table of another process.
 #[derive(Debug, Default)]
-struct View {
-    /// The process's memory, if its table is there.
-    memory: Option<Arc<Segment>>,
-    /// What was found last, and the version of the table then: most accesses are to where the last
-    /// one was.
+struct PeerTable {
+    /// The process's memory file, if its table is there.
+    file: Option<Arc<MappedFile>>,
+    /// The region that was found last, and the version of the table then. Most accesses are to
+    /// where the last one was.
     last: Option<(u64, Region)>,
 }
 
-/// A region as the words of an entry say it.
-fn region(entry: &Entry) -> Region {
+fn region(entry: &RegionEntry) -> Region {
     Region { start: entry[0].load(Relaxed), end: entry[1].load(Relaxed) }
 }
 
 /// Entries in the mapping of a memory file.
-fn entries(segment: &Segment, offset: u64, room: u64) -> &[Entry] {
-    assert!(room * ENTRY <= segment.len() && offset <= segment.len() - room * ENTRY);
-    // SAFETY: inside the mapping and of the file, page-aligned, and accessed as atomics by
-    // everybody.
-    unsafe { std::slice::from_raw_parts(segment.at(offset).cast::<Entry>(), room as usize) }
+fn entries(segment: &Segment, offset: u64, capacity: u64) -> &[RegionEntry] {
+    assert!(capacity * ENTRY <= segment.len() && offset <= segment.len() - capacity * ENTRY);
+    // SAFETY: the assertion keeps the entries inside the mapping, and their process has extended
+    // the file over them. They start at a page, and all processes access them as atomics only.
+    unsafe { std::slice::from_raw_parts(segment.at(offset).cast(), capacity as usize) }
 }
 
 impl Attached {
-    pub(super) fn new(blocks: Blocks, tables: Tables, me: Rank) -> Self {
-        Attached { blocks, tables, me, own: Rc::default(), extent: None, views: RefCell::default() }
+    pub(super) fn new(blocks: ControlBlocks, tables: Tables, me: Rank) -> Self {
+        Attached { blocks, tables, me, own: Rc::default(), extent: None, peers: RefCell::default() }
     }
 
     /// What this process has attached, for whoever applies the operations of others here.
@@ -139,18 +138,18 @@ impl Attached {
         if self.own.borrow().sorted().len() >= self.table().len() {
             self.grow()?;
         }
-        let place = self.own.borrow_mut().attach(start, len)?;
-        if let Some(at) = place {
-            self.publish(at);
+        let index = self.own.borrow_mut().attach(start, len)?;
+        if let Some(index) = index {
+            self.publish(index);
         }
         Ok(())
     }
 
     /// Detaches what was attached at this address.
     pub(super) fn detach(&mut self, start: u64) -> Result<(), AttachError> {
-        let place = self.own.borrow_mut().detach(start)?;
-        if let Some(at) = place {
-            self.publish(at);
+        let index = self.own.borrow_mut().detach(start)?;
+        if let Some(index) = index {
+            self.publish(index);
         }
         Ok(())
     }
@@ -159,7 +158,7 @@ impl Attached {
     ///
     /// # Errors
     /// The table of `rank` cannot be mapped.
-    pub(super) fn covers(&self, rank: Rank, start: u64, len: u64) -> Result<bool, Unreachable> {
+    pub(super) fn covers(&self, rank: Rank, start: u64, len: u64) -> Result<bool, SystemError> {
         if len == 0 {
             return Ok(true);
         }
@@ -167,46 +166,47 @@ impl Attached {
             return Ok(self.own.borrow().cover(start, len));
         }
         let block = self.blocks.rank(rank);
-        let mut views = self.views.borrow_mut();
-        let view = views.entry(rank).or_default();
-        view.covers(&block.regions.0, self.tables.of(rank), block.info.0.identity(), (start, len))
+        let mut peers = self.peers.borrow_mut();
+        let (words, file) = (&block.region_table.0, block.info.0.memory_file());
+        let peer = peers.entry(rank).or_default();
+        peer.covers(words, self.tables.of(rank), file, (start, len))
     }
 
     /// This process's table.
-    fn table(&self) -> &[Entry] {
+    fn table(&self) -> &[RegionEntry] {
         match &self.extent {
             Some(extent) => entries(&extent.segment, 0, extent.segment.len() / ENTRY),
             None => self.tables.of(self.me),
         }
     }
 
-    /// True if this process has attached each of `count` runs of `len` bytes, the first at `start`,
-    /// `stride` apart.
+    /// Whether this process has attached each of `count` runs of `len` bytes, the first at `start`
+    /// and `stride` bytes apart.
     pub(super) fn covers_runs_here(&self, start: u64, len: u64, stride: i64, count: u64) -> bool {
         self.own.borrow().cover_runs(start, len, stride, count)
     }
 
-    /// Moves the table to a place with twice the room.
+    /// Moves the table to an extent with twice the capacity.
     #[cold]
     fn grow(&mut self) -> Result<(), AttachError> {
-        let room = 2 * self.table().len() as u64;
-        let larger = Extent::new(room * ENTRY).map_err(|failure| {
-            log::warn!("no more memory can be attached: {}", Unreachable(failure));
+        let capacity = 2 * self.table().len() as u64;
+        let larger = Extent::new(capacity * ENTRY).map_err(|error| {
+            log::warn!("out of memory while attaching memory to a dynamic window: {error}");
             AttachError::NoRoom
         })?;
-        // Readers of the old table find another version when they have read it.
+        // Readers of the old table find another version afterwards, and read again.
         let before = self.extent.replace(larger);
         self.publish(0);
         drop(before);
         Ok(())
     }
 
-    /// Writes the regions from number `first` on, and where the table is.
+    /// Writes the regions from index `first` on, and the location of the table.
     fn publish(&mut self, first: usize) {
-        let words = &self.blocks.rank(self.me).regions.0;
+        let words = &self.blocks.rank(self.me).region_table.0;
         let version = words.version.load(Relaxed);
         words.version.store(version + 1, Relaxed);
-        // Nothing below is seen before the version is odd.
+        // The odd version is visible before any store below.
         fence(Release);
         let own = self.own.borrow();
         let table = self.table();
@@ -214,24 +214,26 @@ impl Attached {
             entry[0].store(region.start, Relaxed);
             entry[1].store(region.end, Relaxed);
         }
-        let place = match &self.extent {
-            Some(extent) => Place::InMemory { offset: extent.offset, room: table.len() as u64 },
-            None => Place::InSegment,
+        let location = match &self.extent {
+            Some(Extent { offset, .. }) => {
+                TableLocation::InMemoryFile { offset: *offset, capacity: table.len() as u64 }
+            }
+            None => TableLocation::InSegment,
         };
-        words.table.store(place.encode(), Relaxed);
+        words.location.store(location.encode(), Relaxed);
         words.count.store(own.sorted().len() as u64, Relaxed);
         words.version.store(version + 2, Release);
     }
 }
 
-impl View {
+impl PeerTable {
     fn covers(
         &mut self,
-        words: &RegionWords,
-        in_segment: &[Entry],
-        whose: Identity,
+        words: &RegionTableWords,
+        in_segment: &[RegionEntry],
+        file: MemoryFileId,
         (start, len): (u64, u64),
-    ) -> Result<bool, Unreachable> {
+    ) -> Result<bool, SystemError> {
         let Some(end) = start.checked_add(len) else { return Ok(false) };
         loop {
             let version = words.version.load(Acquire);
@@ -243,8 +245,8 @@ impl View {
                 return Ok(true);
             }
             if version.is_multiple_of(2) {
-                let found = self.look(words, in_segment, whose, (start, len));
-                // What was read belongs to this version if it is still the same.
+                let found = self.find(words, in_segment, file, (start, len));
+                // What was read belongs to this version if the version is still the same.
                 fence(Acquire);
                 if words.version.load(Relaxed) == version {
                     let found = found?;
@@ -252,27 +254,29 @@ impl View {
                     return Ok(found.is_some());
                 }
             }
-            // The writer may have lost its processor in the middle.
+            // The writer may have been descheduled while it writes.
             yield_now();
         }
     }
 
-    /// The regions that cover these bytes, if the table does not change meanwhile.
-    fn look(
+    /// The region, or run of adjacent regions, that covers these bytes. Valid only if the version
+    /// does not change meanwhile.
+    fn find(
         &mut self,
-        words: &RegionWords,
-        in_segment: &[Entry],
-        whose: Identity,
+        words: &RegionTableWords,
+        in_segment: &[RegionEntry],
+        file: MemoryFileId,
         (start, len): (u64, u64),
-    ) -> Result<Option<Region>, Unreachable> {
-        let table = match Place::decode(words.table.load(Relaxed)) {
-            Place::InSegment => in_segment,
-            Place::InMemory { offset, room } => {
-                let needed = offset + room * ENTRY;
-                if self.memory.as_ref().is_none_or(|memory| memory.len() < needed) {
-                    self.memory = Some(process::map(whose, needed).map_err(Unreachable)?);
+    ) -> Result<Option<Region>, SystemError> {
+        let table = match TableLocation::decode(words.location.load(Relaxed)) {
+            TableLocation::InSegment => in_segment,
+            TableLocation::InMemoryFile { offset, capacity } => {
+                let needed = offset + capacity * ENTRY;
+                if self.file.as_ref().is_none_or(|file| file.segment().len() < needed) {
+                    self.file = Some(process::map(file, needed)?);
                 }
-                self.memory.as_ref().map_or(&[][..], |memory| entries(memory, offset, room))
+                let file = self.file.as_ref();
+                file.map_or(&[][..], |file| entries(file.segment(), offset, capacity))
             }
         };
         let count = (words.count.load(Relaxed) as usize).min(table.len());
@@ -285,9 +289,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
     use super::*;
-    use crate::transport::shm::words::{Header, PairBlock, RankBlock, RankInfo};
+    use crate::transport::shm::control::{Header, PairBlock, RankBlock, RankInfo};
 
-    /// The words and tables of a window of two ranks that are both this process.
+    /// Control words and tables of a window of two ranks, both of which are this process.
     struct Words(Vec<u128>);
 
     impl Words {
@@ -299,22 +303,23 @@ mod tests {
 
         fn tables(&mut self) -> Tables {
             let place = self.0.len() - 2 * IN_SEGMENT as usize;
-            // SAFETY: aligned, zeroed, long enough, and kept by the test as long as it uses them.
+            // SAFETY: aligned, zeroed, long enough, and alive as long as the test uses them.
             unsafe { Tables::new(self.0.as_mut_ptr().wrapping_add(place).cast()) }
         }
 
-        fn blocks(&mut self) -> Blocks {
+        fn blocks(&mut self) -> ControlBlocks {
             let start = self.0.as_mut_ptr().cast::<u8>();
             let header = start.wrapping_add(start.align_offset(64));
             let ranks = header.wrapping_add(size_of::<Header>());
             let pairs = ranks.wrapping_add(2 * size_of::<RankBlock>());
-            // SAFETY: aligned, zeroed, long enough, and kept by the test as long as it uses them.
-            let blocks = unsafe { Blocks::new(header.cast(), ranks.cast(), pairs.cast(), 2) };
-            let (Identity { pid, fd, name }, window) = process::register().unwrap();
+            // SAFETY: aligned, zeroed, long enough, and alive as long as the test uses them.
+            let blocks =
+                unsafe { ControlBlocks::new(header.cast(), ranks.cast(), pairs.cast(), 2) };
+            let (MemoryFileId { pid, fd, nonce }, window) = process::register().unwrap();
             for rank in 0..2 {
-                blocks.introduce(
+                blocks.set_rank_info(
                     rank,
-                    RankInfo { memory: 0, size: 0, disp_unit: 1, pid, name, fd, window },
+                    RankInfo { memory: 0, size: 0, disp_unit: 1, pid, nonce, fd, window },
                 );
             }
             blocks
@@ -322,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn others_see_what_is_attached() {
+    fn peers_see_attached_regions() {
         let mut words = Words::new();
         let (blocks, tables) = (words.blocks(), words.tables());
         let (mut owner, other) =
             (Attached::new(blocks, tables, 0), Attached::new(blocks, tables, 1));
         let covers = |who: &Attached, rank, start, len| who.covers(rank, start, len).unwrap();
         assert!(!covers(&other, 0, 1000, 1) && covers(&other, 0, 1000, 0));
-        // More than the segment has room for, in an order that is not that of the addresses.
+        // More regions than fit the segment, in descending order.
         for at in (0..2000u64).rev() {
             owner.attach(at * 100, 50).unwrap();
             assert!(covers(&other, 0, at * 100, 50) && covers(&owner, 0, at * 100, 50));
@@ -344,10 +349,10 @@ mod tests {
         assert!(covers(&other, 0, 199_900, 50) && !covers(&other, 1, 100, 1));
     }
 
-    /// What does not change is found at every moment, and what is never there at none.
+    /// Regions that stay attached are always found; bytes that never are attached are never found.
     #[test]
-    fn looks_during_changes_are_true() {
-        struct Shared(Blocks, Tables);
+    fn readers_during_changes_are_consistent() {
+        struct Shared(ControlBlocks, Tables);
         // SAFETY: one thread writes the words of rank 0, by atomics; the other only reads them.
         unsafe impl Send for Shared {}
         let mut words = Words::new();
@@ -373,7 +378,7 @@ mod tests {
                 }
             });
             for turn in 0..300u64 {
-                // The table outgrows the segment in the middle.
+                // The table outgrows the segment in this round.
                 if turn == 100 {
                     (0..2 * IN_SEGMENT)
                         .for_each(|at| owner.attach(1_000_000 + at * 10, 5).unwrap());
