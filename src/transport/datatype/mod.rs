@@ -1,14 +1,15 @@
-//! Data that are not one run of bytes: derived datatypes, as the transports see them.
+//! MPI datatypes as the transports see them: element types and reductions, and layouts of derived
+//! datatypes.
 //!
-//! A [`Layout`] tells where the bytes of one item of a datatype lie; a [`Side`] is some items of
-//! it, or plain bytes; a [`Cursor`] walks through a side, and a [`Pair`] through two at once, piece
-//! by piece. [`moves`] copies, packs and unpacks.
+//! A [`Layout`] describes the bytes of one item of a datatype. A [`Side`] is a number of items, or
+//! plain bytes. A [`Cursor`] walks through a side piece by piece, and a [`Pair`] through two sides
+//! at once. [`pack`], [`transfer`] and the like move the pieces.
 //!
-//! Operations name their [`Shape`] by a number ([`Shaped`]), which the engine carries and never
-//! looks behind. Each transport keeps [`Shapes`] of its own. Whoever issues an operation adds its
-//! shape first; from then on it is the transport's until the operation is complete, or gone without
-//! ever being posted. Layouts are shared: that of a datatype which the application has freed lives
-//! as long as an operation needs it.
+//! An operation refers to its [`Shape`] by a number ([`Shaped`]), which the engine carries without
+//! looking behind it. Each transport has its own [`Shapes`]. The issuer of an operation adds the
+//! shape first. From then on the transport owns it, until the operation completes or is dropped
+//! without ever being posted. Layouts are reference-counted: the layout of a datatype that the
+//! application has freed lives as long as an operation needs it.
 
 pub mod element;
 mod layout;
@@ -29,27 +30,26 @@ use std::num::NonZeroU32;
 use crate::engine::{Op, OpKind, Shaped};
 use element::reduction;
 
-/// The sides of one operation. Displacements are counted from the addresses in the operation, and
-/// from `disp` at the target.
+/// The sides of one operation. Displacements are relative to the addresses in the operation, and to
+/// `disp` at the target.
 ///
-/// All sides have as much data, with one exception: the origin of a get_accumulate may have less.
-/// The target's data beyond that are fetched and not changed ([`Shape::part`]).
+/// All sides have the same amount of data, except that the origin of a get_accumulate may have
+/// less. The target's data beyond that are fetched and not changed ([`Shape::part`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Origin buffer, where the operation reads one.
+    /// Origin buffer, if the operation reads one.
     pub origin: Option<Side>,
-    /// Result buffer, where it writes one.
+    /// Result buffer, if it writes one.
     pub result: Option<Side>,
     /// Target memory.
     pub target: Side,
-    /// Displacement of the target's items from the base of its window. The bytes may begin before
-    /// it.
+    /// Displacement of the target's items from the base of its window. Data may start before it.
     pub disp: i64,
 }
 
 impl Shape {
-    /// What an operation of this shape does to the data from number `at` on: the operation itself,
-    /// or a fetch where the origin has no data left. Also gives the number of bytes to which that
+    /// What an operation of this shape does to the data from offset `at` on: the operation itself,
+    /// or a fetch where the origin has no data left. Also returns the number of bytes to which that
     /// applies, at most `most`.
     #[must_use]
     pub fn part(&self, op: &Op, at: u64, most: u64) -> (Op, u64) {
@@ -64,24 +64,24 @@ impl Shape {
     }
 }
 
-/// The shapes of operations that are recorded or in flight.
+/// Shapes of operations that are recorded or in flight.
 #[derive(Debug, Default)]
 pub struct Shapes {
     places: Vec<Option<Shape>>,
     free: Vec<u32>,
 }
 
-/// Above this many places an empty table gives its memory back.
+/// An empty table with more slots than this frees its memory.
 const KEEP: usize = 1024;
 
 impl Shapes {
-    /// Without any.
+    /// An empty table.
     #[must_use]
     pub const fn new() -> Self {
         Shapes { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Keeps a shape.
+    /// Adds a shape.
     #[inline]
     pub fn add(&mut self, shape: Shape) -> Shaped {
         let place = self.free.pop().unwrap_or_else(|| {
@@ -92,10 +92,10 @@ impl Shapes {
         Shaped(NonZeroU32::new(place + 1).expect("fewer than 2^32 - 1 shapes"))
     }
 
-    /// A shape that is kept.
+    /// The shape of a number.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If there is no shape of this number.
     #[inline]
     #[must_use]
     pub fn get(&self, shaped: Shaped) -> &Shape {
@@ -104,10 +104,10 @@ impl Shapes {
             .expect("a shape is kept until its operation ends")
     }
 
-    /// A shape that is not needed any more.
+    /// Removes a shape.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If there is no shape of this number.
     #[inline]
     pub fn take(&mut self, shaped: Shaped) -> Shape {
         let place = shaped.0.get() - 1;
@@ -119,13 +119,13 @@ impl Shapes {
         shape
     }
 
-    /// How many are kept.
+    /// Number of shapes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// True if none is kept.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

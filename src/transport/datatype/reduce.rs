@@ -1,12 +1,12 @@
-//! The loops that move and combine bytes. Plain loops over possibly unaligned elements, which the
-//! compiler turns into vector code; one-element calls take two jumps and the operation.
+//! Reductions of elements in memory. Plain loops over possibly unaligned elements, which the
+//! compiler vectorizes. Reducing one element costs two jumps and the operation.
 
 use crate::engine::{Element, Reduction};
 
 use super::element::{FIRST_FOREIGN, ForeignReduce, native, reduction};
 use crate::transport::copy;
 
-/// What an accumulate does to its elements.
+/// What an accumulate does to each element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Combine {
     /// Datatype of the elements.
@@ -23,11 +23,11 @@ impl Combine {
     /// `inout = inout (op) input` over `len` bytes, whole elements.
     ///
     /// # Safety
-    /// `inout` must be valid for `len` bytes, `input` too unless the reduction is no_op. They must
-    /// not overlap. Nobody else may access `inout` meanwhile.
+    /// `inout` must be valid for `len` bytes, and so must `input` unless the reduction is no_op.
+    /// They must not overlap, and nobody else may access `inout` meanwhile.
     #[inline]
     pub(crate) unsafe fn apply(&self, input: *const u8, inout: *mut u8, len: usize) {
-        // SAFETY: the caller's promise, divided by the extent where counts are meant.
+        // SAFETY: both pointers are valid for `len` bytes, that is for as many elements as fit.
         unsafe {
             match self.reduction {
                 reduction::REPLACE => return copy(input, inout, len),
@@ -35,7 +35,7 @@ impl Combine {
                 _ => {}
             }
             if self.element.0 >= FIRST_FOREIGN {
-                // The last element of a pair may end before its extent does.
+                // The last element of a pair type may end before its extent does.
                 let count = len.div_ceil(usize::from(self.extent));
                 return (self.foreign)(self.element, self.reduction, input, inout, count);
             }
@@ -47,8 +47,8 @@ impl Combine {
         }
     }
 
-    /// [`apply`](Self::apply) over `count` pieces of `len` bytes, that lie so many bytes apart on
-    /// each side.
+    /// [`apply`](Self::apply) to `count` pieces of `len` bytes, which lie `apart` bytes from each
+    /// other on each side.
     ///
     /// # Safety
     /// As [`apply`](Self::apply), for each piece.
@@ -63,7 +63,8 @@ impl Combine {
     ) {
         let native = self.element.0 < FIRST_FOREIGN
             && !matches!(self.reduction, reduction::REPLACE | reduction::NO_OP);
-        // SAFETY: the caller's promise; piece `i` lies a stride after the one before.
+        // SAFETY: each piece is valid for `apply`, and piece `i + 1` lies `apart` bytes after piece
+        // `i`.
         unsafe {
             if native && len < WIDE {
                 return combine(
@@ -97,7 +98,8 @@ impl Combine {
         let mut at = 0;
         while at < len {
             let part = block.min(len - at);
-            // SAFETY: `at + part <= len`, and the caller's promise.
+            // SAFETY: `at + part <= len`, so the parts lie in buffers that are valid and do not
+            // overlap.
             unsafe {
                 copy(inout.add(at), result.add(at), part);
                 self.apply(input.wrapping_add(at), inout.add(at), part);
@@ -106,12 +108,12 @@ impl Combine {
         }
     }
 
-    /// `inout, data = inout (op) data, inout` over `len` bytes, whole elements: as
-    /// [`fetch_apply`](Self::fetch_apply) where the result takes the input's place.
+    /// `inout, data = inout (op) data, inout` over `len` bytes, whole elements:
+    /// [`fetch_apply`](Self::fetch_apply) with the result in the place of the input.
     ///
     /// # Safety
-    /// Both pointers must be valid for `len` bytes and must not overlap. Nobody else may access
-    /// them meanwhile.
+    /// Both pointers must be valid for `len` bytes and must not overlap. Nobody else may access the
+    /// bytes meanwhile.
     pub(crate) unsafe fn exchange_apply(&self, data: *mut u8, inout: *mut u8, len: usize) {
         let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
         let old = old.0.as_mut_ptr();
@@ -119,7 +121,8 @@ impl Combine {
         let mut at = 0;
         while at < len {
             let part = block.min(len - at);
-            // SAFETY: `at + part <= len`, `part` fits the block, and the caller's promise.
+            // SAFETY: `at + part <= len`, so the parts lie in buffers that are valid and do not
+            // overlap, and `part` fits the block.
             unsafe {
                 copy(inout.add(at), old, part);
                 self.apply(data.add(at), inout.add(at), part);
@@ -130,27 +133,25 @@ impl Combine {
     }
 }
 
-/// The largest whole number of elements of `extent` bytes in `bytes`, in bytes; at least one
-/// element.
+/// The largest multiple of `extent` up to `bytes`, but at least one element.
 #[inline]
 pub(crate) fn whole(bytes: usize, extent: u8) -> usize {
     let extent = usize::from(extent.max(1));
-    // Extents are powers of two but for a few foreign ones; a division would cost more than the
-    // operation.
+    // Most extents are powers of two, and a division would cost more than the operation.
     if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
 }
 
-/// Fetched and combined at a time, so that the second reading comes from the first-level cache.
+/// Bytes fetched and combined at a time, so that the second read comes from the first-level cache.
 const FETCH_BLOCK: usize = 8 * 1024;
 
-/// Exchanged at a time, on the stack.
+/// Bytes exchanged at a time, on the stack.
 pub(crate) const EXCHANGE_BLOCK: usize = 1024;
 
-/// Aligned for every element.
+/// Aligned for every datatype.
 #[repr(align(64))]
 pub(crate) struct Aligned<T>(pub(crate) T);
 
-/// Bytes from which wider registers than the baseline's pay.
+/// Length from which wider registers than the baseline's pay.
 const WIDE: usize = 256;
 
 /// [`combine`], compiled for 32-byte registers.
@@ -166,11 +167,11 @@ unsafe fn combine_wide(
     inout: *mut u8,
     len: usize,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: both pointers are valid for `len` bytes, without overlap.
     unsafe { combine(element, reduction, input, inout, Span::one(len)) }
 }
 
-/// `count` pieces of `len` bytes, that lie so many bytes apart on each side.
+/// `count` pieces of `len` bytes, `apart` bytes from each other on each side.
 #[derive(Clone, Copy)]
 struct Span {
     len: usize,
@@ -197,7 +198,7 @@ unsafe fn combine(
     inout: *mut u8,
     span: Span,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: all pieces are valid, without overlap between the sides.
     unsafe {
         match element {
             native::I8 => integer::<i8>(reduction, input, inout, span),
@@ -218,12 +219,12 @@ unsafe fn combine(
 /// Applies `f(inout, input)` element by element.
 ///
 /// # Safety
-/// Both pointers must be valid for all pieces, aligned or not, without overlap of one with the
-/// other.
+/// Both pointers must be valid for all pieces, which need no alignment. The pieces of one side must
+/// not overlap those of the other.
 #[inline(always)]
 unsafe fn each<T: Copy>(input: *const u8, inout: *mut u8, span: Span, f: impl Fn(T, T) -> T) {
     let (mut input, mut inout) = (input, inout);
-    // SAFETY: `at` is an element of the present piece.
+    // SAFETY: element `at` lies in the present piece, which is valid.
     let step = |input: *const T, inout: *mut T, at: usize| unsafe {
         let place = inout.add(at);
         place.write_unaligned(f(place.read_unaligned(), input.add(at).read_unaligned()));
@@ -242,7 +243,7 @@ unsafe fn each<T: Copy>(input: *const u8, inout: *mut u8, span: Span, f: impl Fn
     }
 }
 
-/// Arithmetic of integers: wraps, as the hosts' does.
+/// Integer arithmetic, which wraps as the hosts' does.
 trait Integer:
     Copy
     + Ord
@@ -274,7 +275,7 @@ integers!(i8 u8 i16 u16 i32 u32 i64 u64);
 /// As [`each`].
 #[inline(always)]
 unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mut u8, span: Span) {
-    // SAFETY: the caller's promise.
+    // SAFETY: all pieces are valid, without overlap between the sides.
     unsafe {
         match reduction {
             reduction::SUM => each::<T>(input, inout, span, T::add),
@@ -305,7 +306,7 @@ unsafe fn floating<T>(reduction: Reduction, input: *const u8, inout: *mut u8, sp
 where
     T: Copy + PartialOrd + std::ops::Add<Output = T> + std::ops::Mul<Output = T>,
 {
-    // SAFETY: the caller's promise.
+    // SAFETY: all pieces are valid, without overlap between the sides.
     unsafe {
         match reduction {
             reduction::SUM => each::<T>(input, inout, span, |a, b| a + b),
@@ -317,12 +318,12 @@ where
     }
 }
 
-/// Compare and swap of one element of `len` bytes: `result = target`, and `target = origin` where
-/// it was equal to `compare`, byte by byte.
+/// Compare and swap of one element of `len` bytes: `result = target`, then `target = origin` if it
+/// was equal to `compare`, byte by byte.
 ///
 /// # Safety
-/// All pointers must be valid for `len` bytes; `result` overlaps none of the others, nobody else
-/// may access `target` meanwhile.
+/// All pointers must be valid for `len` bytes. `result` overlaps none of the others, and nobody
+/// else may access `target` meanwhile.
 #[inline]
 pub(crate) unsafe fn compare_swap(
     target: *mut u8,
@@ -331,7 +332,7 @@ pub(crate) unsafe fn compare_swap(
     result: *mut u8,
     len: usize,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: all pointers are valid for `len` bytes, and nobody else accesses `target`.
     unsafe {
         copy(target, result, len);
         if same(result, compare, len) {
@@ -344,7 +345,7 @@ pub(crate) unsafe fn compare_swap(
 /// Both pointers must be valid for `len` bytes.
 #[inline]
 unsafe fn same(a: *const u8, b: *const u8, len: usize) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: both pointers are valid for `len` bytes.
     unsafe {
         match len {
             8 => a.cast::<u64>().read_unaligned() == b.cast::<u64>().read_unaligned(),
@@ -354,17 +355,17 @@ unsafe fn same(a: *const u8, b: *const u8, len: usize) -> bool {
     }
 }
 
-/// As [`compare_swap`], where the data are `origin` followed by `compare`, and the result takes
-/// their place.
+/// [`compare_swap`] with `origin` followed by `compare` in `data`, which the result overwrites.
 ///
 /// # Safety
-/// `data` must be valid for `2 * len` bytes, `target` for `len`, without overlap; `len` is at most
-/// [`EXTENT_MAX`]; nobody else may access them meanwhile.
+/// `data` must be valid for `2 * len` bytes, `target` for `len`, without overlap. `len` is at most
+/// [`EXTENT_MAX`]. Nobody else may access them meanwhile.
 pub(crate) unsafe fn compare_swap_in_place(target: *mut u8, data: *mut u8, len: usize) {
     debug_assert!(len <= EXTENT_MAX);
     let mut old = Aligned([0u8; EXTENT_MAX]);
     let old = old.0.as_mut_ptr();
-    // SAFETY: the caller's promise; `old` holds any element.
+    // SAFETY: `data` holds two elements and `target` one, without overlap, and `old` has room for
+    // any element.
     unsafe {
         compare_swap(target, data.add(len), data, old, len);
         copy(old, data, len);
