@@ -46,7 +46,7 @@ impl Step {
 }
 
 /// The layout of one item of a datatype.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     pub(super) steps: Box<[Step]>,
     /// The outermost body.
@@ -81,34 +81,20 @@ impl Layout {
         let unit = u8::try_from(span).ok().filter(|unit| *unit != 0)?;
         Some(Layout {
             steps: Box::new([Step::leaf(0, span, 1, 0)]),
-            first: 0,
             body: 1,
             size: span,
-            lower: 0,
             extent,
-            low: 0,
             high: span as i64,
             unit,
             joins: i64::from(unit) == extent,
+            ..Layout::empty()
         })
     }
 
     /// A layout without data.
     #[must_use]
     pub fn empty() -> Self {
-        let steps = Box::new([]);
-        Layout {
-            steps,
-            first: 0,
-            body: 0,
-            size: 0,
-            lower: 0,
-            extent: 0,
-            low: 0,
-            high: 0,
-            unit: 1,
-            joins: true,
-        }
+        Layout { unit: 1, joins: true, ..Layout::default() }
     }
 
     /// Bytes of data.
@@ -160,7 +146,7 @@ impl Layout {
     #[must_use]
     pub fn repeated(&self, count: u64, stride: i64) -> Option<Self> {
         let mut builder = Builder::default();
-        builder.add(self, count, stride, 0)?;
+        builder.add(self, count, stride, 0, &mut None)?;
         builder.finish()
     }
 
@@ -178,7 +164,7 @@ impl Layout {
         let mut builder = Builder::default();
         let mut body = None;
         for Block { count, at } in blocks {
-            builder.add_shared(self, count, self.extent, at, &mut body)?;
+            builder.add(self, count, self.extent, at, &mut body)?;
         }
         builder.finish()
     }
@@ -189,9 +175,16 @@ impl Layout {
     pub fn structure<'a>(members: impl IntoIterator<Item = (Block, &'a Layout)>) -> Option<Self> {
         let mut builder = Builder::default();
         for (Block { count, at }, layout) in members {
-            builder.add(layout, count, layout.extent, at)?;
+            builder.add(layout, count, layout.extent, at, &mut None)?;
         }
         builder.finish()
+    }
+
+    /// `count` items, `stride` apart, as one step.
+    #[inline]
+    pub(super) fn copies(&self, count: u64, stride: i64) -> Step {
+        let Layout { size: len, first, body, .. } = *self;
+        Step { at: 0, count, stride, len, before: 0, first, body }
     }
 
     pub(super) fn roots(&self) -> &[Step] {
@@ -239,12 +232,8 @@ struct Builder {
 }
 
 impl Builder {
-    fn add(&mut self, layout: &Layout, count: u64, stride: i64, at: i64) -> Option<()> {
-        self.add_shared(layout, count, stride, at, &mut None)
-    }
-
     /// Adds `count` copies of a layout. `shared` is where its steps are stored, once they are.
-    fn add_shared(
+    fn add(
         &mut self,
         layout: &Layout,
         count: u64,
@@ -287,16 +276,8 @@ impl Builder {
             }
         } else {
             let base = self.store(layout, shared);
-            let step = Step {
-                at,
-                count,
-                stride,
-                len: layout.size,
-                before: 0,
-                first: base + layout.first,
-                body: layout.body,
-            };
-            self.push(step, layout.joins);
+            let copies = layout.copies(count, stride);
+            self.push(Step { at, first: base + layout.first, ..copies }, layout.joins);
         }
         Some(())
     }

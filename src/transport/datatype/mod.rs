@@ -15,13 +15,11 @@ pub mod element;
 mod layout;
 mod pack;
 mod reduce;
-#[cfg(all(test, not(loom)))]
-mod tests;
 mod walk;
 
 pub use layout::{Block, Layout, Step};
-pub(crate) use pack::{combine_pieces, copy_pieces, exchange_pieces, pack, transfer, unpack};
-pub use pack::{gathered, scatter};
+pub(crate) use pack::{combine_pieces, copy_pieces, exchange_pieces};
+pub use pack::{gathered, pack, scatter, transfer, unpack};
 pub(crate) use reduce::{Combine, EXTENT_MAX, compare_swap, compare_swap_in_place, whole};
 pub use walk::{Cursor, Pair, Pieces, Runs, Side};
 
@@ -129,5 +127,23 @@ impl Shapes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_removed_once() {
+        let mut shapes = Shapes::new();
+        let shape = |disp| Shape { origin: None, result: None, target: Side::flat(8), disp };
+        let numbers: Vec<Shaped> = (0..2000).map(|disp| shapes.add(shape(disp))).collect();
+        assert_eq!(shapes.get(numbers[7]).disp, 7);
+        for (disp, number) in (0..).zip(&numbers) {
+            assert_eq!(shapes.take(*number).disp, disp);
+        }
+        assert!(shapes.is_empty());
+        assert_eq!(shapes.places.capacity(), 0, "memory goes back");
     }
 }

@@ -129,7 +129,7 @@ pub(crate) unsafe fn exchange_pieces(
 /// # Safety
 /// The bytes of both sides, displaced from `from` and `to`, must be valid.
 #[inline]
-pub(crate) unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
+pub unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
     let mut pair = Pair::new(source, sink, 0);
     while let Some(pieces) = pair.next_pieces(u64::MAX) {
         // SAFETY: the pieces lie within the side, whose bytes are valid, and within the `len`
@@ -158,7 +158,7 @@ fn packed_pieces(side: &Side, at: u64, len: usize, mut f: impl FnMut(Pieces)) {
 /// # Safety
 /// The side has at least `at + len` bytes. Its bytes, displaced from `from`, must be valid, and so
 /// must `len` bytes at `to`.
-pub(crate) unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usize) {
+pub unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usize) {
     packed_pieces(side, at, len, |pieces| {
         // SAFETY: the pieces lie within the side, whose bytes are valid, and within the `len`
         // packed bytes.
@@ -170,7 +170,7 @@ pub(crate) unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, le
 ///
 /// # Safety
 /// As [`pack`], with the two buffers exchanged.
-pub(crate) unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, len: usize) {
+pub unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, len: usize) {
     packed_pieces(
         side,
         at,

@@ -186,7 +186,7 @@ impl Span {
     }
 }
 
-/// `inout = inout (op) input` over pieces of native elements.
+/// `inout = inout (op) input` over pieces of native elements. Integers wrap, as they do in the hosts.
 ///
 /// # Safety
 /// As [`each`].
@@ -198,21 +198,52 @@ unsafe fn combine(
     inout: *mut u8,
     span: Span,
 ) {
-    // SAFETY: all pieces are valid, without overlap between the sides.
-    unsafe {
-        match element {
-            native::I8 => integer::<i8>(reduction, input, inout, span),
-            native::U8 | native::BYTE => integer::<u8>(reduction, input, inout, span),
-            native::I16 => integer::<i16>(reduction, input, inout, span),
-            native::U16 => integer::<u16>(reduction, input, inout, span),
-            native::I32 => integer::<i32>(reduction, input, inout, span),
-            native::U32 => integer::<u32>(reduction, input, inout, span),
-            native::I64 => integer::<i64>(reduction, input, inout, span),
-            native::U64 => integer::<u64>(reduction, input, inout, span),
-            native::F32 => floating::<f32>(reduction, input, inout, span),
-            native::F64 => floating::<f64>(reduction, input, inout, span),
-            _ => debug_assert!(false, "{element:?} is not a native element"),
-        }
+    macro_rules! each {
+        ($t:ty, $f:expr) => {
+            // SAFETY: all pieces are valid, without overlap between the sides.
+            unsafe { each::<$t>(input, inout, span, $f) }
+        };
+    }
+    macro_rules! integer {
+        ($t:ty) => {
+            match reduction {
+                reduction::SUM => each!($t, <$t>::wrapping_add),
+                reduction::PROD => each!($t, <$t>::wrapping_mul),
+                reduction::MIN => each!($t, |a, b| if b < a { b } else { a }),
+                reduction::MAX => each!($t, |a, b| if b > a { b } else { a }),
+                reduction::LAND => each!($t, |a, b| ((a != 0) & (b != 0)).into()),
+                reduction::LOR => each!($t, |a, b| ((a != 0) | (b != 0)).into()),
+                reduction::LXOR => each!($t, |a, b| ((a != 0) ^ (b != 0)).into()),
+                reduction::BAND => each!($t, |a, b| a & b),
+                reduction::BOR => each!($t, |a, b| a | b),
+                reduction::BXOR => each!($t, |a, b| a ^ b),
+                _ => debug_assert!(false, "{reduction:?} is not defined for integers"),
+            }
+        };
+    }
+    macro_rules! floating {
+        ($t:ty) => {
+            match reduction {
+                reduction::SUM => each!($t, |a, b| a + b),
+                reduction::PROD => each!($t, |a, b| a * b),
+                reduction::MIN => each!($t, |a, b| if b < a { b } else { a }),
+                reduction::MAX => each!($t, |a, b| if b > a { b } else { a }),
+                _ => debug_assert!(false, "{reduction:?} is not defined for floating point"),
+            }
+        };
+    }
+    match element {
+        native::I8 => integer!(i8),
+        native::U8 | native::BYTE => integer!(u8),
+        native::I16 => integer!(i16),
+        native::U16 => integer!(u16),
+        native::I32 => integer!(i32),
+        native::U32 => integer!(u32),
+        native::I64 => integer!(i64),
+        native::U64 => integer!(u64),
+        native::F32 => floating!(f32),
+        native::F64 => floating!(f64),
+        _ => debug_assert!(false, "{element:?} is not a native element"),
     }
 }
 
@@ -240,81 +271,6 @@ unsafe fn each<T: Copy>(input: *const u8, inout: *mut u8, span: Span, f: impl Fn
         }
         (input, inout) =
             (input.wrapping_offset(span.apart[0]), inout.wrapping_offset(span.apart[1]));
-    }
-}
-
-/// Integer arithmetic, which wraps as the hosts' does.
-trait Integer:
-    Copy
-    + Ord
-    + std::ops::BitAnd<Output = Self>
-    + std::ops::BitOr<Output = Self>
-    + std::ops::BitXor<Output = Self>
-{
-    fn add(self, other: Self) -> Self;
-    fn mul(self, other: Self) -> Self;
-    fn truth(self) -> bool;
-    fn from_truth(truth: bool) -> Self;
-}
-
-macro_rules! integers {
-    ($($t:ty)*) => { $(impl Integer for $t {
-        #[inline(always)]
-        fn add(self, other: Self) -> Self { self.wrapping_add(other) }
-        #[inline(always)]
-        fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
-        #[inline(always)]
-        fn truth(self) -> bool { self != 0 }
-        #[inline(always)]
-        fn from_truth(truth: bool) -> Self { truth as $t }
-    })* };
-}
-integers!(i8 u8 i16 u16 i32 u32 i64 u64);
-
-/// # Safety
-/// As [`each`].
-#[inline(always)]
-unsafe fn integer<T: Integer>(reduction: Reduction, input: *const u8, inout: *mut u8, span: Span) {
-    // SAFETY: all pieces are valid, without overlap between the sides.
-    unsafe {
-        match reduction {
-            reduction::SUM => each::<T>(input, inout, span, T::add),
-            reduction::PROD => each::<T>(input, inout, span, T::mul),
-            reduction::MIN => each::<T>(input, inout, span, |a, b| if b < a { b } else { a }),
-            reduction::MAX => each::<T>(input, inout, span, |a, b| if b > a { b } else { a }),
-            reduction::LAND => {
-                each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() & b.truth()))
-            }
-            reduction::LOR => {
-                each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() | b.truth()))
-            }
-            reduction::LXOR => {
-                each::<T>(input, inout, span, |a, b| T::from_truth(a.truth() ^ b.truth()))
-            }
-            reduction::BAND => each::<T>(input, inout, span, |a, b| a & b),
-            reduction::BOR => each::<T>(input, inout, span, |a, b| a | b),
-            reduction::BXOR => each::<T>(input, inout, span, |a, b| a ^ b),
-            _ => debug_assert!(false, "{reduction:?} is not defined for integers"),
-        }
-    }
-}
-
-/// # Safety
-/// As [`each`].
-#[inline(always)]
-unsafe fn floating<T>(reduction: Reduction, input: *const u8, inout: *mut u8, span: Span)
-where
-    T: Copy + PartialOrd + std::ops::Add<Output = T> + std::ops::Mul<Output = T>,
-{
-    // SAFETY: all pieces are valid, without overlap between the sides.
-    unsafe {
-        match reduction {
-            reduction::SUM => each::<T>(input, inout, span, |a, b| a + b),
-            reduction::PROD => each::<T>(input, inout, span, |a, b| a * b),
-            reduction::MIN => each::<T>(input, inout, span, |a, b| if b < a { b } else { a }),
-            reduction::MAX => each::<T>(input, inout, span, |a, b| if b > a { b } else { a }),
-            _ => debug_assert!(false, "{reduction:?} is not defined for floating point"),
-        }
     }
 }
 

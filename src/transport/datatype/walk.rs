@@ -105,16 +105,7 @@ impl Side {
         {
             return step;
         }
-        let (first, body) = (layout.first, layout.body);
-        Step {
-            at: 0,
-            count: self.count,
-            stride: layout.extent,
-            len: layout.size,
-            before: 0,
-            first,
-            body,
-        }
+        layout.copies(self.count, layout.extent)
     }
 
     /// A walk that starts `from` bytes after the first byte of data.
@@ -122,18 +113,9 @@ impl Side {
     #[inline]
     pub fn walk(&self, from: u64) -> Cursor<'_> {
         let left = self.size().saturating_sub(from);
-        let (steps, top) = (self.steps(), self.top());
-        let mut cursor = Cursor {
-            steps,
-            top,
-            frames: SmallVec::new(),
-            left,
-            run: 0,
-            rest: 0,
-            count: 0,
-            stride: 0,
-            at: 0,
-        };
+        let (steps, top, frames) = (self.steps(), self.top(), SmallVec::new());
+        let (run, rest, count, stride, at) = (0, 0, 0, 0, 0);
+        let mut cursor = Cursor { steps, top, frames, left, run, rest, count, stride, at };
         if left > 0 {
             cursor.enter(TOP, 0, from);
         }

@@ -26,34 +26,19 @@ pub(super) unsafe fn accumulate(
     result: Option<*mut u8>,
     len: usize,
 ) {
-    if len <= LOCK_HOLD_BYTES {
-        let _held = lock.lock();
-        // SAFETY: the buffers are valid for `len` bytes by this function's contract, and the lock
-        // keeps others from `target`.
-        unsafe {
-            match result {
-                None => combine.apply(input, target, len),
-                Some(result) => combine.fetch_apply(input, target, result, len),
-            }
-        }
-        return;
-    }
-    let piece = whole(LOCK_HOLD_BYTES, combine.extent);
+    let piece = if len <= LOCK_HOLD_BYTES { len } else { whole(LOCK_HOLD_BYTES, combine.extent) };
     let mut at = 0;
     while at < len {
         let part = piece.min(len - at);
-        // SAFETY: `at + part <= len`, so the pieces lie in the buffers. A piece fits one hold, so
-        // the recursion ends here.
+        let _held = lock.lock();
+        // SAFETY: `at + part <= len`, so the parts lie in the buffers, which are valid by this
+        // function's contract. The lock keeps others from `target`.
         unsafe {
-            let result = result.map(|result| result.add(at));
-            accumulate(
-                AccumulateLock(lock.0),
-                combine,
-                input.wrapping_add(at),
-                target.add(at),
-                result,
-                part,
-            );
+            let (input, target) = (input.wrapping_add(at), target.add(at));
+            match result {
+                None => combine.apply(input, target, part),
+                Some(result) => combine.fetch_apply(input, target, result.add(at), part),
+            }
         }
         at += part;
     }

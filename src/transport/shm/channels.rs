@@ -17,7 +17,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
 use crate::transport::datatype::Shapes;
 
-use super::cma;
+use super::cma::{self, Direction};
 use super::cma_consumer::{CmaConsumer, CmaPeer, Consumed};
 use super::context::Context;
 use super::counters::Counters;
@@ -244,16 +244,14 @@ impl Channels {
     fn copy(&mut self, op: &Op, at: usize) -> bool {
         let info = &self.context.blocks.rank(op.target).info.0;
         let (there, len) = (info.memory + op.disp + at as u64, op.len as usize - at);
+        let (direction, local) = match op.kind {
+            OpKind::Put => (Direction::Write, op.origin.0 as *mut u8),
+            _ => (Direction::Read, op.result.0 as *mut u8),
+        };
         // SAFETY: the application's buffers are valid for the operation's length until it completes
         // [EP-8]; the caller has checked the target bytes against the target's window.
-        let copied = unsafe {
-            match op.kind {
-                OpKind::Put => {
-                    cma::write(info.pid, (op.origin.0 as *const u8).wrapping_add(at), there, len)
-                }
-                _ => cma::read(info.pid, there, (op.result.0 as *mut u8).wrapping_add(at), len),
-            }
-        };
+        let copied =
+            unsafe { cma::transfer(direction, info.pid, local.wrapping_add(at), there, len) };
         copied.inspect_err(|error| self.disable_cma(error)).is_ok()
     }
 

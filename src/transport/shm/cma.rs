@@ -19,39 +19,32 @@ pub(super) enum Direction {
     Read,
 }
 
-/// Reads `len` bytes at `from` in process `pid`.
+/// Transfers `len` bytes between `local` here and the address `remote` in process `pid`.
 ///
 /// # Safety
-/// `to` must be valid for `len` bytes.
-pub(super) unsafe fn read(pid: i32, from: u64, to: *mut u8, len: usize) -> io::Result<()> {
+/// `local` must be valid for `len` bytes, writable if they are read from the other process. If they
+/// are written there, the process must expect that.
+pub(super) unsafe fn transfer(
+    direction: Direction,
+    pid: i32,
+    local: *mut u8,
+    remote: u64,
+    len: usize,
+) -> io::Result<()> {
     in_pieces(len, CALL_BYTES, |at, part| {
-        let local = piece(to.wrapping_add(at), part);
-        let remote = remote_piece(from + at as u64, part);
+        let local = piece(local.wrapping_add(at), part);
+        let remote = remote_piece(remote + at as u64, part);
         // SAFETY: `at + part <= len`, so the local piece lies in the caller's buffer. The kernel
         // checks the remote one.
-        unsafe { call(Direction::Read, pid, &[local], &[remote]) }
+        unsafe { call(direction, pid, &[local], &[remote]) }
     })
 }
 
-/// Writes `len` bytes to `to` in process `pid`.
-///
-/// # Safety
-/// `from` must be valid for `len` bytes, and the process must expect writes to its memory at `to`.
-pub(super) unsafe fn write(pid: i32, from: *const u8, to: u64, len: usize) -> io::Result<()> {
-    in_pieces(len, CALL_BYTES, |at, part| {
-        let local = piece(from.wrapping_add(at).cast_mut(), part);
-        let remote = remote_piece(to + at as u64, part);
-        // SAFETY: `at + part <= len`, so the local piece lies in the caller's buffer. The kernel
-        // checks the remote one.
-        unsafe { call(Direction::Write, pid, &[local], &[remote]) }
-    })
-}
-
-pub(super) fn piece(base: *mut u8, len: usize) -> iovec {
+fn piece(base: *mut u8, len: usize) -> iovec {
     iovec { iov_base: base.cast(), iov_len: len }
 }
 
-pub(super) fn remote_piece(base: u64, len: usize) -> iovec {
+fn remote_piece(base: u64, len: usize) -> iovec {
     iovec { iov_base: base as usize as *mut libc::c_void, iov_len: len }
 }
 

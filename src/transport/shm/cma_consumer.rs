@@ -186,8 +186,10 @@ impl CmaConsumer {
         self.batch.clear();
         let _held = AccumulateLock(peer.accumulate_lock).lock();
         // SAFETY: the scratch buffer has room for the hull.
-        unsafe { cma::read(peer.pid, peer.base + from, scratch, self.scratch.len()) }
-            .map_err(|error| (first, error))?;
+        unsafe {
+            cma::transfer(Direction::Read, peer.pid, scratch, peer.base + from, self.scratch.len())
+        }
+        .map_err(|error| (first, error))?;
         for position in first..last {
             let PublishedSlot { tag, disp, len, data } = own_slot(consuming, position);
             let place = scratch.wrapping_add((disp - from) as usize);

@@ -23,7 +23,7 @@ use super::bootstrap::{
     encode_error, node_id, word,
 };
 use super::channel::Channel;
-use super::cma;
+use super::cma::{self, Direction};
 use super::control::{ControlBlocks, Header, PairBlock, RankBlock, RankInfo};
 use super::layout::{Layout, Placement, RING, contact_words, page};
 use super::process::{self, MemoryFileId};
@@ -397,6 +397,7 @@ fn probe_next<I: Iterator<Item = BootstrapRecord>>(
     let next = records().nth(((me + 1) % size) as usize).expect("ranks are below the size");
     let mut word = 0u64;
     // SAFETY: `word` is valid for eight bytes; the kernel checks the remote address.
-    let read = unsafe { cma::read(next.pid, next.probe, (&raw mut word).cast(), 8) };
+    let read =
+        unsafe { cma::transfer(Direction::Read, next.pid, (&raw mut word).cast(), next.probe, 8) };
     read.is_ok() && word == PROBE
 }

@@ -1,8 +1,10 @@
-//! Random layouts, nested at random, compared with a plain list of their bytes.
+//! Layouts of datatypes: random ones, nested at random, compared with a plain list of their bytes.
+
+#![cfg(not(loom))]
 
 use std::sync::Arc;
 
-use super::*;
+use mpix_rma::transport::datatype::*;
 
 /// A layout, and the displacements of its bytes in packing order.
 #[derive(Clone)]
@@ -307,17 +309,4 @@ fn unpacking_restores_what_was_packed() {
         unsafe { transfer(places[0], &side, places[1].cast_mut(), &side) };
         assert_eq!(moved, scattered);
     });
-}
-
-#[test]
-fn shapes_are_removed_once() {
-    let mut shapes = Shapes::new();
-    let shape = |disp| Shape { origin: None, result: None, target: Side::flat(8), disp };
-    let numbers: Vec<Shaped> = (0..2000).map(|disp| shapes.add(shape(disp))).collect();
-    assert_eq!(shapes.get(numbers[7]).disp, 7);
-    for (disp, number) in (0..).zip(&numbers) {
-        assert_eq!(shapes.take(*number).disp, disp);
-    }
-    assert!(shapes.is_empty());
-    assert_eq!(shapes.places.capacity(), 0, "memory goes back");
 }
