@@ -1,5 +1,4 @@
-//! All interleavings of the channel and of the accumulate lock, within bounds.
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_channel`.
+//! Loom: all interleavings of the channel and of the accumulate lock, within bounds.
 
 #![cfg(loom)]
 #![allow(
@@ -13,17 +12,17 @@ use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 use mpix_rma::transport::shm::protocol::*;
 
-/// Two slots, so that few operations go round the ring.
+/// Two slots, so that three operations wrap around.
 const SLOTS: u64 = 2;
 
-/// The words of a channel and of the target, as loom sees them.
+/// The words of a channel and the target's memory.
 struct Channel {
     head: AtomicU64,
     consumer_lock: AtomicU32,
     stamps: [AtomicU64; SLOTS as usize],
-    /// Payload of the slots: loom reports every access that is not ordered.
+    /// Payload of the slots. Loom reports every unordered access.
     payload: [UnsafeCell<u64>; SLOTS as usize],
-    /// The target's memory: everything that was applied, in order.
+    /// The target's memory: a list of the operations applied, in order.
     memory: UnsafeCell<Vec<u64>>,
 }
 
@@ -53,8 +52,8 @@ impl Channel {
         publish(&self.stamps[slot], position, 7);
     }
 
-    /// Applies what is there: appends it to the memory, and leaves twice the value as a result.
-    /// The target looks before it takes the drain, the origin knows what it has published.
+    /// Applies what is published: appends the value to the memory and returns twice the value. The
+    /// target checks before it takes the consumer lock; the origin knows what it has published.
     fn consume(&self, end: Option<u64>) {
         if end.is_none() {
             let head = self.words().peek();
@@ -91,15 +90,15 @@ fn bounded(preemptions: usize) -> loom::model::Builder {
     builder
 }
 
-/// The origin sends three operations through two slots, helping itself or waiting.
-fn origin(channel: &Channel, helps: bool) {
+/// The origin sends three operations through two slots, and consumes them itself or waits.
+fn origin(channel: &Channel, consumes: bool) {
     let (mut tail, mut collected) = (0, 0);
     while collected < 3 {
         while tail < 3 && tail - collected < SLOTS {
             channel.send(tail);
             tail += 1;
         }
-        if helps {
+        if consumes {
             channel.consume(Some(tail));
         }
         let applied = channel.words().applied();
@@ -132,14 +131,14 @@ fn the_target_consumes() {
             })
         };
         origin(&channel, false);
-        // The origin has seen the head: no join is needed to see the memory.
+        // The origin has seen the head, so no join is needed to see the memory.
         check(&channel);
         target.join().unwrap();
     });
 }
 
 #[test]
-fn the_origin_helps_itself_while_the_target_polls() {
+fn the_origin_consumes_while_the_target_polls() {
     bounded(3).check(|| {
         let channel = Arc::new(Channel::new());
         let target = {
@@ -157,7 +156,7 @@ fn the_origin_helps_itself_while_the_target_polls() {
 }
 
 #[test]
-fn a_signal_covers_what_is_complete() {
+fn a_signal_is_seen_after_completed_operations() {
     bounded(2).check(|| {
         use loom::sync::atomic::Ordering::{Acquire, Release};
         let channel = Arc::new(Channel::new());
@@ -167,7 +166,8 @@ fn a_signal_covers_what_is_complete() {
             thread::spawn(move || {
                 channel.consume(None);
                 if done.load(Acquire) == 1 {
-                    // Whoever applied them: the target itself reads its memory without the drain.
+                    // The target reads its memory without the consumer lock, whoever applied the
+                    // operations.
                     check(&channel);
                 }
             })

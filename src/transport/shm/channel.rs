@@ -21,7 +21,6 @@ pub(super) const INLINE: usize = 40;
 
 /// One operation, or a piece of one. The upper half of the stamp carries the [`Tag`].
 #[repr(C, align(64))]
-#[derive(Debug)]
 pub(super) struct Slot {
     pub(super) stamp: AtomicU64,
     body: UnsafeCell<Body>,
@@ -45,7 +44,6 @@ pub(super) const IN_SLOT: u32 = u32::MAX;
 
 /// A channel in the segment. Starts as zeros.
 #[repr(C, align(4096))]
-#[derive(Debug)]
 pub(super) struct Channel {
     head: CacheLine<AtomicU64>,
     consumer_lock: CacheLine<AtomicU32>,
@@ -54,7 +52,6 @@ pub(super) struct Channel {
 }
 
 #[repr(C, align(4096))]
-#[derive(Debug)]
 struct PayloadArea(UnsafeCell<[u8; PAYLOAD]>);
 
 #[cfg(not(loom))]
@@ -100,7 +97,6 @@ impl Channel {
 }
 
 /// A channel while this process holds its consumer lock.
-#[derive(Debug)]
 pub(super) struct Consuming<'a> {
     channel: &'a Channel,
     consumer: Consumer<'a>,

@@ -160,7 +160,7 @@ impl Channels {
 
     /// Drives all operations in flight until they are applied, or stop moving because a target is
     /// busy elsewhere or cannot be assisted. True if there is something to collect.
-    pub(super) fn settle(&mut self) -> bool {
+    pub(super) fn drive_all(&mut self) -> bool {
         for at in 0..self.active.len() {
             self.drive_while(self.active[at], |outbox| !outbox.is_applied());
         }

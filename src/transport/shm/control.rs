@@ -19,7 +19,6 @@ pub(super) struct CacheLine<T>(pub(super) T);
 
 /// Words of the window as a whole.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct Header {
     pub(super) holders: CacheLine<AtomicU64>,
     pub(super) intent: CacheLine<IntentWords>,
@@ -49,7 +48,6 @@ impl Header {
 
 /// Sums of the ballots of all rounds that used this set.
 #[repr(C)]
-#[derive(Debug, Default)]
 pub(super) struct AgreementRound {
     pub(super) ballots: AtomicU64,
     pub(super) objections: AtomicU64,
@@ -64,11 +62,8 @@ pub(super) struct RankInfo {
     /// Allocated windows: offset of its memory in the segment. Created windows: address of its
     /// memory in its own process.
     pub(super) memory: u64,
-    /// Bytes.
     pub(super) size: u64,
-    /// Displacement unit in bytes.
     pub(super) disp_unit: u32,
-    /// Its process.
     pub(super) pid: i32,
     /// Its memory file, which has its doorbell, and the number of the window there. Nonce 0: it has
     /// none, and its windows are never armed.
@@ -86,7 +81,6 @@ impl RankInfo {
 
 /// Words of one rank.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct RankBlock {
     pub(super) info: CacheLine<RankInfo>,
     pub(super) tail: CacheLine<AtomicU64>,
@@ -110,7 +104,6 @@ pub(super) struct RankBlock {
 
 /// Words that seldom change, so that they stay in the caches of the origins.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct ContactWords {
     /// Origins that have ever used their channel to this rank.
     pub(super) origins: AtomicU32,
@@ -137,7 +130,6 @@ impl RankBlock {
 
 /// Exchanged while notification counters are set up; see [`super::counters`].
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct CounterSetupWords {
     /// Number of counters that the rank has asked for.
     pub(super) wanted: AtomicU64,
@@ -147,7 +139,6 @@ pub(super) struct CounterSetupWords {
 
 /// Words of a ring of tagged notifications that the consumer reads and writes; see [`super::tags`].
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct TagWords {
     pub(super) head: AtomicU64,
     pub(super) used: AtomicU64,
@@ -156,11 +147,9 @@ pub(super) struct TagWords {
 /// Describes a rank's table of attached memory; see [`super::region_table`]. Written by the rank
 /// alone.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct RegionTableWords {
     /// Odd while the table is being written.
     pub(super) version: AtomicU64,
-    /// Regions in the table.
     pub(super) count: AtomicU64,
     /// Where the table is, and its capacity.
     pub(super) location: AtomicU64,
@@ -168,7 +157,6 @@ pub(super) struct RegionTableWords {
 
 /// Words used only when exclusive locks and lock_alls compete.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct IntentWords {
     pub(super) intent: AtomicU64,
     pub(super) licensed: AtomicU64,
@@ -176,7 +164,6 @@ pub(super) struct IntentWords {
 
 /// The rank's licence to hold exclusive locks, which lasts until a lock_all revokes it.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct LicenceWords {
     pub(super) licence: AtomicU64,
     pub(super) next: AtomicU64,
@@ -184,7 +171,6 @@ pub(super) struct LicenceWords {
 
 /// The shared side of a target's lock.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct ReaderWords {
     pub(super) readers: AtomicU64,
     pub(super) next_writer: AtomicU64,
@@ -192,7 +178,6 @@ pub(super) struct ReaderWords {
 
 /// Words of an ordered pair (owner, peer).
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct PairBlock {
     /// Indexed by [`crate::engine::Word`]: written by the peer, read by the owner.
     pub(super) signals: CacheLine<[AtomicU64; 3]>,
@@ -201,7 +186,6 @@ pub(super) struct PairBlock {
 
 /// The owner's node in the lock queue of the peer as a target.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct LockNode {
     pub(super) next: [AtomicU64; 2],
     pub(super) grant: AtomicU64,

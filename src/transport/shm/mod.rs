@@ -172,7 +172,7 @@ impl ShmWindow {
     /// start a flush, since the application may compute for long afterwards and the *done* should
     /// not wait for the next call [PR-3]. True if [`Port::next_finished`] has something now.
     pub fn settle(&mut self) -> bool {
-        self.channels.as_mut().is_some_and(|channels| channels.settle())
+        self.channels.as_mut().is_some_and(|channels| channels.drive_all())
     }
 
     /// Adds the shape of an operation that is about to be issued. It lives until the operation

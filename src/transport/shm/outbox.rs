@@ -35,9 +35,8 @@ struct SentSlot {
     data: *const u8,
     /// Their bytes.
     len: u32,
-    /// The operation that ends with this slot, if `last`.
-    ticket: u32,
-    last: bool,
+    /// The operation that ends with this slot.
+    ends: Option<Ticket>,
     /// End of the slot's payload: the payload area is free up to here once the slot is.
     payload_end: u64,
     /// The operation's shape, if it has one, and the offset of the slot's first byte in the
@@ -50,8 +49,7 @@ const UNUSED: SentSlot = SentSlot {
     result: std::ptr::null_mut(),
     data: std::ptr::null(),
     len: 0,
-    ticket: 0,
-    last: false,
+    ends: None,
     payload_end: 0,
     shape: None,
     from: 0,
@@ -233,8 +231,7 @@ impl Outbox {
         let Some(LongOp { op, ticket, at }) = self.long.take() else { return };
         if at > 0 && self.collected < self.tail {
             // Its pieces were the last ones sent, so it ends with them.
-            let last = &mut self.slots[(self.tail - 1) as usize % SLOTS];
-            (last.last, last.ticket) = (true, ticket.0);
+            self.slots[(self.tail - 1) as usize % SLOTS].ends = Some(ticket);
             if !has_result(&op) {
                 self.long_sent = Some(ticket);
             }
@@ -345,8 +342,7 @@ impl Outbox {
             result,
             data,
             len: part as u32,
-            ticket: last.map_or(0, |ticket| ticket.0),
-            last: last.is_some(),
+            ends: last,
             payload_end: self.payload_tail,
             shape: None,
             from: 0,
@@ -427,13 +423,11 @@ impl Outbox {
                 datatype::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
             }
         }
-        let last = at + part == op.len as usize;
         self.slots[self.tail as usize % SLOTS] = SentSlot {
             result: if has_result(op) { op.result.0 as *mut u8 } else { std::ptr::null_mut() },
             data,
             len: part as u32,
-            ticket: if last { ticket.0 } else { 0 },
-            last,
+            ends: (at + part == op.len as usize).then_some(ticket),
             payload_end: self.payload_tail,
             shape: Some(shaped),
             from: at as u64,
@@ -483,11 +477,9 @@ impl Outbox {
     /// Collects applied slots before the caller asks for them, to free their memory.
     fn collect_applied(&mut self) {
         while self.collected < self.applied && self.finished.len() < UNREPORTED_MAX {
-            let (last, ticket) = (self.oldest().last, Ticket(self.oldest().ticket));
+            let ends = self.oldest().ends;
             self.collect();
-            if last {
-                self.finished.push_back(ticket);
-            }
+            self.finished.extend(ends);
         }
     }
 
@@ -528,9 +520,9 @@ impl Outbox {
             return Some((ticket, Stage::Remote));
         }
         while self.collected < self.applied {
-            let (last, ticket) = (self.oldest().last, Ticket(self.oldest().ticket));
+            let ends = self.oldest().ends;
             self.collect();
-            if last {
+            if let Some(ticket) = ends {
                 return Some((ticket, Stage::Remote));
             }
         }
@@ -561,14 +553,14 @@ impl Outbox {
     /// Copies out the results of the oldest slot, which has a shape. The last one ends the shape.
     #[inline(never)]
     fn collect_shaped(&mut self, shaped: Shaped) {
-        let SentSlot { result, data, len, last, from, .. } = *self.oldest();
+        let SentSlot { result, data, len, ends, from, .. } = *self.oldest();
         if let Some(side) = &self.shapes.get(shaped).result {
             // SAFETY: the application keeps the result's side valid until the operation completes
             // [EP-8]. The position is applied, so the payload is the origin's again. A datatype
             // with absolute addresses has a null `result`.
             unsafe { datatype::unpack(data, result, side, from, len as usize) };
         }
-        if last {
+        if ends.is_some() {
             self.shapes.take(shaped);
         }
     }

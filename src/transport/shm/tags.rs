@@ -172,7 +172,6 @@ impl TagRings {
 }
 
 /// A claimed position, which must be published, since those behind it wait for it.
-#[derive(Debug)]
 #[must_use]
 pub struct Claimed<'a> {
     ring: TagRing<'a>,
