@@ -33,8 +33,7 @@ impl Header {
     /// Bytes to clear before the segment is reused.
     pub(super) const CLEARED: usize = std::mem::offset_of!(Header, arrivals);
 
-    /// This process has cleared its part of the segment. Returns the number of arrivals once all
-    /// have.
+    /// This process has cleared its part. Returns the number of arrivals when all have.
     pub(super) fn arrive(&self, ranks: u32) -> u64 {
         let before = self.arrivals.0.fetch_add(1, Ordering::AcqRel);
         (before / u64::from(ranks) + 1) * u64::from(ranks)
@@ -84,13 +83,11 @@ impl RankInfo {
 pub(super) struct RankBlock {
     pub(super) info: CacheLine<RankInfo>,
     pub(super) tail: CacheLine<AtomicU64>,
-    /// On one line, because the last reader looks for the writer right after it has counted itself
-    /// out.
+    /// On one line: the last reader looks for the writer right after it has counted itself out.
     pub(super) readers: CacheLine<ReaderWords>,
     /// Accumulate lock of this rank's memory [AT-1].
     pub(super) accumulate_lock: CacheLine<AtomicU32>,
-    /// Rises whenever the rank polls, so that origins can tell whether it does. Written by the rank
-    /// alone.
+    /// Counts the rank's polls, so that origins notice when it stops. Written by the rank alone.
     pub(super) polls: CacheLine<AtomicU32>,
     pub(super) contacts: CacheLine<ContactWords>,
     pub(super) licence: CacheLine<LicenceWords>,
@@ -144,8 +141,7 @@ pub(super) struct TagWords {
     pub(super) used: AtomicU64,
 }
 
-/// Describes a rank's table of attached memory; see [`super::region_table`]. Written by the rank
-/// alone.
+/// A rank's table of attached memory; see [`super::region_table`]. Written by the rank alone.
 #[repr(C)]
 pub(super) struct RegionTableWords {
     /// Odd while the table is being written.

@@ -15,7 +15,7 @@ use super::layout::page;
 
 /// A system call that failed while shared memory was set up, and its errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {}", step.name(), io::Error::from_raw_os_error(*errno))]
+#[error("{}: {}", step.name(), self.reason())]
 pub struct SystemError {
     pub(super) step: Step,
     pub(super) errno: i32,
@@ -26,6 +26,11 @@ impl SystemError {
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.errno
+    }
+
+    /// The errno in words.
+    pub(super) fn reason(&self) -> io::Error {
+        io::Error::from_raw_os_error(self.errno)
     }
 
     /// `default` is the errno of an error that has none.

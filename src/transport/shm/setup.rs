@@ -11,7 +11,6 @@
 //! cross-memory attach works, a count of arrivals in the segment replaces the second allgather.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::AsRawFd;
 
 use crate::engine::Rank;
@@ -48,30 +47,26 @@ pub enum SetupError {
     /// The processes do not share one node.
     #[error("the window's processes are not all on one node")]
     NotOneNode,
+    /// A process of the window, on any node, has no memory for it.
+    #[error("a process of the window has no memory for it")]
+    NoMemory,
     /// A system call failed in some process.
-    #[error("{call} failed on rank {rank}: {reason}")]
+    #[error("{} failed on rank {rank}: {}", error.step.name(), error.reason())]
     System {
-        /// The call.
-        call: &'static str,
         /// The rank on which it failed.
         rank: Rank,
-        /// Description of the errno.
-        reason: String,
-        /// The call allocates memory or address space.
-        memory: bool,
+        /// The call and its errno.
+        error: SystemError,
     },
 }
 
 impl SetupError {
-    fn system(rank: Rank, error: SystemError) -> Self {
-        let reason = io::Error::from_raw_os_error(error.errno).to_string();
-        let memory = matches!(error.step, Step::Resize | Step::Map);
-        SetupError::System { call: error.step.name(), rank, reason, memory }
-    }
-
     /// Whether the set-up failed for lack of memory or address space.
     pub fn lacks_memory(&self) -> bool {
-        matches!(self, SetupError::System { memory: true, .. })
+        match self {
+            SetupError::System { error, .. } => matches!(error.step, Step::Resize | Step::Map),
+            _ => *self == SetupError::NoMemory,
+        }
     }
 }
 
@@ -198,7 +193,7 @@ pub(super) fn set_up(
     let mut cma = !in_segment;
     for (rank, status) in (0..).zip(bytes.chunks_exact(8).map(word)) {
         if let Some(error) = decode_error(status & !CMA_WORKS) {
-            return Err(SetupError::system(rank, error));
+            return Err(SetupError::System { rank, error });
         }
         cma &= status & CMA_WORKS != 0;
     }
@@ -283,7 +278,7 @@ fn agree<I: Iterator<Item = BootstrapRecord>>(
     let mut first = None;
     for (rank, record) in (0..).zip(records()) {
         if let Some(error) = record.error {
-            return Err(SetupError::system(rank, error));
+            return Err(SetupError::System { rank, error });
         }
         let first = *first.get_or_insert(record);
         if record.node != first.node {
@@ -291,7 +286,7 @@ fn agree<I: Iterator<Item = BootstrapRecord>>(
         }
         if record.kind != first.kind {
             let error = SystemError { step: Step::Arguments, errno: libc::EINVAL };
-            return Err(SetupError::system(rank, error));
+            return Err(SetupError::System { rank, error });
         }
     }
     let in_segment = first.is_some_and(|first| first.kind.in_segment());
@@ -302,9 +297,8 @@ fn agree<I: Iterator<Item = BootstrapRecord>>(
         packed: !records().all(|record| record.noncontig),
         align: records().map(|record| record.align()).max().unwrap_or(1).max(page()),
     };
-    let overflow = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
-    Layout::new(ranks, !in_segment, placement, memory)
-        .ok_or_else(|| SetupError::system(0, overflow))
+    let error = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
+    Layout::new(ranks, !in_segment, placement, memory).ok_or(SetupError::System { rank: 0, error })
 }
 
 /// Maps a new segment: the one that this process created, or that of descriptor `fd` in process
