@@ -14,8 +14,7 @@
 /// Both pointers must be valid for `len` bytes.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: both pointers are valid for `len` bytes, and each arm moves exactly that many,
-    // unaligned.
+    // SAFETY: both pointers are valid for `len` bytes, and each arm moves exactly that many.
     unsafe {
         match len {
             8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
@@ -60,8 +59,8 @@ mod x86 {
     /// # Safety
     /// Both pointers must be valid for `len` bytes, at least [`SHORTEST`], without overlap.
     pub(super) unsafe fn copy_apart(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: both pointers are valid for `len` bytes without overlap; the features of each
-        // function were detected.
+        // SAFETY: both pointers are valid for `len` bytes without overlap; the features were
+        // detected.
         unsafe {
             if len <= SHORT {
                 if is_x86_feature_detected!("avx2") {
@@ -71,8 +70,7 @@ mod x86 {
                 return by_string(from, to, len);
             }
             std::ptr::copy_nonoverlapping(from, to, len);
-            // [FE-2] The C library uses streaming stores for long copies. The release that follows
-            // does not order them.
+            // [FE-2] The C library's long copies use streaming stores, which no release orders.
             if len > SHORT {
                 _mm_sfence();
             }
@@ -83,8 +81,8 @@ mod x86 {
     /// As [`copy_apart`].
     #[target_feature(enable = "avx2")]
     unsafe fn by_registers(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the first and the last register lie within the `len` bytes, and the others
-        // between them.
+        // SAFETY: the first and the last register, and those between them, lie within the `len`
+        // bytes.
         unsafe {
             let load = |at: usize| _mm256_loadu_si256(from.add(at).cast());
             let head = load(0);
@@ -112,8 +110,7 @@ mod x86 {
         }
     }
 
-    /// String stores are unordered among themselves, but ordered before every store after the
-    /// instruction.
+    /// String stores are unordered among themselves, but come before all later stores.
     ///
     /// # Safety
     /// As [`copy_apart`].

@@ -1,13 +1,11 @@
 //! Codes of predefined datatypes and reductions.
 //!
-//! The codes are the same in every process of a job, because the origin or the target may apply an
-//! operation.
+//! All processes of a job use the same codes, since origin or target may apply an operation.
 
 use crate::engine::{Element, Reduction};
 
-/// Datatypes that this library reduces itself. Codes from [`FIRST_FOREIGN`] on are assigned by the
-/// host glue (its table of predefined datatypes), and the host reduces them through
-/// [`ForeignReduce`].
+/// Datatypes that this library reduces itself. The host glue assigns the codes from
+/// [`FIRST_FOREIGN`] on, and the host reduces those through [`ForeignReduce`].
 #[allow(missing_docs)]
 pub mod native {
     use super::Element;
@@ -40,8 +38,7 @@ pub fn native_extent(element: Element) -> Option<u8> {
 }
 
 /// Whether a native datatype supports this reduction (MPI-4.1 section 6.9.2): no logical or bitwise
-/// reduction on floating point, only bitwise ones on bytes, no minloc and maxloc. All support
-/// replace and no_op.
+/// reduction on floating point, only bitwise ones on bytes. All support replace and no_op.
 #[must_use]
 pub fn native_has(element: Element, reduction: Reduction) -> bool {
     let floating = matches!(element, native::F32 | native::F64);

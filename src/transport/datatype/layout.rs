@@ -4,10 +4,9 @@
 //! apart become one step, and what is repeated is stored once. So a layout is about as long as the
 //! constructors that made the datatype.
 
-/// One member of a body: `count` pieces, `stride` apart, the first at `at` from the start of the
-/// body.
+/// One member of a body: `count` pieces, `stride` apart, the first at displacement `at`.
 ///
-/// The pieces of a leaf are runs of `len` bytes. Those of another step are copies of its own body,
+/// The pieces of a leaf are runs of `len` bytes. Those of another step are copies of its own body:
 /// the steps from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -115,8 +114,7 @@ impl Layout {
         self.extent
     }
 
-    /// True bounds: displacements of the first byte of data and of the byte after the last. Both 0
-    /// if there is no data.
+    /// True bounds: displacements of the first data byte and past the last. Both 0 without data.
     #[must_use]
     pub fn bounds(&self) -> (i64, i64) {
         (self.low, self.high)

@@ -1,5 +1,4 @@
-//! MPI datatypes as the transports see them: element types and reductions, and layouts of derived
-//! datatypes.
+//! MPI datatypes in the transports: element types, reductions, layouts of derived datatypes.
 //!
 //! A [`Layout`] describes the bytes of one item of a datatype. A [`Side`] is a number of items, or
 //! plain bytes. A [`Cursor`] walks through a side piece by piece, and a [`Pair`] through two sides
@@ -28,8 +27,8 @@ use std::num::NonZeroU32;
 use crate::engine::{Op, OpKind, Shaped};
 use element::reduction;
 
-/// The sides of one operation. Displacements are relative to the addresses in the operation, and to
-/// `disp` at the target.
+/// The sides of one operation. Displacements count from the operation's addresses, and from `disp`
+/// at the target.
 ///
 /// All sides have the same amount of data, except that the origin of a get_accumulate may have
 /// less. The target's data beyond that are fetched and not changed ([`Shape::part`]).
@@ -47,8 +46,8 @@ pub struct Shape {
 
 impl Shape {
     /// What an operation of this shape does to the data from offset `at` on: the operation itself,
-    /// or a fetch where the origin has no data left. Also returns the number of bytes to which that
-    /// applies, at most `most`.
+    /// or a fetch where the origin has no data left. Also returns how many bytes that covers, at
+    /// most `most`.
     #[must_use]
     pub fn part(&self, op: &Op, at: u64, most: u64) -> (Op, u64) {
         let sent = match &self.origin {

@@ -69,8 +69,8 @@ pub(crate) unsafe fn combine_pieces(
     let (input, inout) =
         (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
     let apart = [stride[0] as isize, stride[1] as isize];
-    // SAFETY: all pieces are valid and whole elements, each a stride after the one before, and nobody
-    // else accesses those of `inout`.
+    // SAFETY: all pieces are valid and whole elements, each a stride after the one before, and
+    // nobody else accesses those of `inout`.
     unsafe { combine.apply_strided(input, inout, len as usize, count as usize, apart) }
 }
 
@@ -91,8 +91,8 @@ pub(crate) unsafe fn exchange_pieces(
         for _ in 0..count {
             let (data, inout) =
                 (data.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
-            // SAFETY: all pieces are valid and whole elements, each a stride after the one before, and
-            // nobody else accesses those of `inout`.
+            // SAFETY: all pieces are valid and whole elements, each a stride after the one before,
+            // and nobody else accesses those of `inout`.
             unsafe { combine.exchange_apply(data, inout, len as usize) };
             at = [at[0].wrapping_add(stride[0]), at[1].wrapping_add(stride[1])];
         }
@@ -132,13 +132,13 @@ pub(crate) unsafe fn exchange_pieces(
 pub unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
     let mut pair = Pair::new(source, sink, 0);
     while let Some(pieces) = pair.next_pieces(u64::MAX) {
-        // SAFETY: the pieces lie within the side, whose bytes are valid, and within the `len`
-        // packed bytes.
+        // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
         unsafe { copy_pieces(from, to, &pieces) };
     }
 }
 
-/// Calls `f` with pieces of `len` bytes of a side's data from offset `at` on, and of a packed buffer.
+/// Calls `f` with pieces of `len` bytes of a side's data from offset `at` on, and of a packed
+/// buffer.
 #[inline(always)]
 fn packed_pieces(side: &Side, at: u64, len: usize, mut f: impl FnMut(Pieces)) {
     let mut cursor = side.walk(at);
@@ -156,12 +156,11 @@ fn packed_pieces(side: &Side, at: u64, len: usize, mut f: impl FnMut(Pieces)) {
 /// Packs `len` bytes of a side's data, from offset `at` on.
 ///
 /// # Safety
-/// The side has at least `at + len` bytes. Its bytes, displaced from `from`, must be valid, and so
-/// must `len` bytes at `to`.
+/// The side has at least `at + len` bytes. Its bytes, displaced from `from`, and `len` bytes at
+/// `to` must be valid.
 pub unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usize) {
     packed_pieces(side, at, len, |pieces| {
-        // SAFETY: the pieces lie within the side, whose bytes are valid, and within the `len`
-        // packed bytes.
+        // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
         unsafe { copy_pieces(from, to, &pieces) }
     });
 }
@@ -177,8 +176,7 @@ pub unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, len: us
         len,
         |Pieces { at: [there, here], stride: [far, near], len, count }| {
             let pieces = Pieces { at: [here, there], stride: [near, far], len, count };
-            // SAFETY: the pieces lie within the side, whose bytes are valid, and within the `len`
-            // packed bytes.
+            // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
             unsafe { copy_pieces(from, to, &pieces) }
         },
     );

@@ -47,8 +47,7 @@ impl Combine {
         }
     }
 
-    /// [`apply`](Self::apply) to `count` pieces of `len` bytes, which lie `apart` bytes from each
-    /// other on each side.
+    /// [`apply`](Self::apply) to `count` pieces of `len` bytes, `apart` bytes apart on each side.
     ///
     /// # Safety
     /// As [`apply`](Self::apply), for each piece.
@@ -63,8 +62,7 @@ impl Combine {
     ) {
         let native = self.element.0 < FIRST_FOREIGN
             && !matches!(self.reduction, reduction::REPLACE | reduction::NO_OP);
-        // SAFETY: each piece is valid for `apply`, and piece `i + 1` lies `apart` bytes after piece
-        // `i`.
+        // SAFETY: all pieces are valid for `apply`, each `apart` bytes after the one before.
         unsafe {
             if native && len < WIDE {
                 return combine(
@@ -98,8 +96,7 @@ impl Combine {
         let mut at = 0;
         while at < len {
             let part = block.min(len - at);
-            // SAFETY: `at + part <= len`, so the parts lie in buffers that are valid and do not
-            // overlap.
+            // SAFETY: `at + part <= len`, so the parts lie in buffers that are valid and disjoint.
             unsafe {
                 copy(inout.add(at), result.add(at), part);
                 self.apply(input.wrapping_add(at), inout.add(at), part);
@@ -112,8 +109,8 @@ impl Combine {
     /// [`fetch_apply`](Self::fetch_apply) with the result in the place of the input.
     ///
     /// # Safety
-    /// Both pointers must be valid for `len` bytes and must not overlap. Nobody else may access the
-    /// bytes meanwhile.
+    /// Both pointers must be valid for `len` bytes, without overlap, and nobody else may use the
+    /// bytes.
     pub(crate) unsafe fn exchange_apply(&self, data: *mut u8, inout: *mut u8, len: usize) {
         let mut old = Aligned([0u8; EXCHANGE_BLOCK]);
         let old = old.0.as_mut_ptr();
@@ -186,7 +183,8 @@ impl Span {
     }
 }
 
-/// `inout = inout (op) input` over pieces of native elements. Integers wrap, as they do in the hosts.
+/// `inout = inout (op) input` over pieces of native elements. Integers wrap, as they do in the
+/// hosts.
 ///
 /// # Safety
 /// As [`each`].
@@ -320,8 +318,7 @@ pub(crate) unsafe fn compare_swap_in_place(target: *mut u8, data: *mut u8, len: 
     debug_assert!(len <= EXTENT_MAX);
     let mut old = Aligned([0u8; EXTENT_MAX]);
     let old = old.0.as_mut_ptr();
-    // SAFETY: `data` holds two elements and `target` one, without overlap, and `old` has room for
-    // any element.
+    // SAFETY: `data` holds two elements, `target` one, and `old` has room for any, without overlap.
     unsafe {
         compare_swap(target, data.add(len), data, old, len);
         copy(old, data, len);

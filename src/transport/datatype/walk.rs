@@ -51,8 +51,7 @@ impl Side {
         self.size
     }
 
-    /// Displacements of the first byte of data and of the byte after the last. Both 0 if there is
-    /// no data.
+    /// Displacements of the first data byte and past the last. Both 0 without data.
     #[must_use]
     pub fn bounds(&self) -> (i64, i64) {
         match &self.layout {
@@ -138,8 +137,7 @@ struct Frame {
     member: u32,
 }
 
-/// A walk through the data of a [`Side`]. It is in a run of a leaf, of which `count` runs are left,
-/// this one included.
+/// A walk through the data of a [`Side`]. It is in one of the `count` remaining runs of a leaf.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     steps: &'a [Step],
@@ -168,8 +166,7 @@ impl Cursor<'_> {
         if step == TOP { self.top } else { self.steps[step as usize] }
     }
 
-    /// Descends into a step of a body at `base`, `from` bytes after the first byte of its data,
-    /// less than it has.
+    /// Descends into a step of a body at `base`, to byte `from` of its data.
     fn enter(&mut self, mut step: u32, mut base: i64, mut from: u64) {
         loop {
             let held = self.step(step);
@@ -215,8 +212,7 @@ impl Cursor<'_> {
         debug_assert_eq!(self.left, 0);
     }
 
-    /// Advances by `count` pieces of `len` bytes: that many whole runs, or adjacent parts of one
-    /// run.
+    /// Advances by `count` pieces of `len` bytes: whole runs, or adjacent parts of one run.
     #[inline(always)]
     fn pass(&mut self, len: u64, count: u64) {
         self.left -= len * count;
@@ -272,8 +268,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Displacements of the first byte and of the byte after the last. `None` if they exceed 64
-    /// bits.
+    /// Displacements of the first byte and past the last. `None` if they exceed 64 bits.
     #[must_use]
     pub fn bounds(&self) -> Option<(i64, i64)> {
         let len = i64::try_from(self.len).ok()?;

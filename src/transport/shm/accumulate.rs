@@ -15,8 +15,7 @@ pub(super) const LOCK_HOLD_BYTES: usize = 64 * 1024;
 /// Accumulate on mapped memory; get_accumulate if there is a `result`.
 ///
 /// # Safety
-/// As [`Combine::apply`] and [`Combine::fetch_apply`], but others may access `target` under its
-/// lock.
+/// As [`Combine::fetch_apply`], but others may access `target` under its lock.
 #[inline]
 pub(super) unsafe fn accumulate(
     lock: AccumulateLock<'_>,
@@ -44,8 +43,7 @@ pub(super) unsafe fn accumulate(
     }
 }
 
-/// Accumulate between sides; get_accumulate if there is an `output`, and only a fetch without
-/// `input`.
+/// Accumulate between sides; get_accumulate with an `output`, only a fetch without `input`.
 ///
 /// Each hold of the lock fetches and combines the same elements, so each element is atomic.
 ///
@@ -81,8 +79,7 @@ pub(super) unsafe fn accumulate_shaped(
             && let Some((from, pair)) = &mut combined
             && let Some(pieces) = pair.next_pieces(rest)
         {
-            // SAFETY: the pieces are whole elements within the sides, and the lock keeps others
-            // from the target's.
+            // SAFETY: whole elements within the sides; the lock keeps others from the target's.
             unsafe { datatype::combine_pieces(combine, *from, target, &pieces) };
             rest -= pieces.len * pieces.count;
         }
@@ -104,7 +101,6 @@ pub(super) unsafe fn compare_and_swap(
     len: usize,
 ) {
     let _held = lock.lock();
-    // SAFETY: the buffers are valid for `len` bytes by this function's contract, and the lock keeps
-    // others from `target`.
+    // SAFETY: the buffers are valid for `len` bytes, and the lock keeps others from `target`.
     unsafe { compare_swap(target, compare, origin, result, len) }
 }

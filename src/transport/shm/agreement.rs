@@ -2,12 +2,11 @@
 //!
 //! Rounds alternate between two sets of words. A rank adds its objection or busy mark, if any,
 //! before it counts itself in (release), and reads the sums after all ranks are counted (acquire).
-//! The sums are never reset: the k-th use of a set is complete at `k * ranks`, and a reader compares
-//! the sums with those of the use before.
+//! The sums are never reset: the k-th use of a set is complete at `k * ranks`, and a reader
+//! compares the sums with those of the use before.
 //!
-//! No later round changes a set while somebody still reads it. The next round on the same set needs
-//! every rank's ballot in the round between, and a rank casts that one only after it has read the
-//! decision here.
+//! No later round changes a set while somebody still reads it: the next round on the same set needs
+//! every ballot of the round between, which a rank casts only after it has read the decision here.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::transport::Ballot;

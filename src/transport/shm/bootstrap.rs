@@ -53,8 +53,7 @@ pub enum Memory {
         /// Alignment in bytes, a power of two.
         align: u64,
     },
-    /// `MPI_Win_allocate_shared`: the same, and each process's memory directly follows that of the
-    /// process before.
+    /// `MPI_Win_allocate_shared`: the same, and the processes' memory is contiguous in rank order.
     Share {
         /// Bytes.
         size: u64,

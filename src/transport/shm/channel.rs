@@ -1,6 +1,5 @@
-//! The memory of the channel of an ordered pair (origin, target), through which operations reach
-//! memory that the origin cannot map (created windows). [`super::protocol`] says who may access
-//! what when.
+//! The memory of the channel of an ordered pair (origin, target), for operations on memory that the
+//! origin cannot map (created windows). [`super::protocol`] says who may access what when.
 
 use std::cell::UnsafeCell;
 
@@ -149,8 +148,7 @@ impl Slot {
     #[inline(always)]
     pub(super) unsafe fn fill(&self, disp: u64, len: u32, payload: u32) {
         let body = self.body.get();
-        // SAFETY: the origin has write access, so no consumer reads the fields until the stamp is
-        // published.
+        // SAFETY: no consumer reads the fields before the origin publishes the stamp.
         unsafe {
             (*body).disp = disp;
             (*body).len = len;
@@ -165,8 +163,7 @@ impl Slot {
     }
 }
 
-// SAFETY: the table in [`super::protocol`] gives access to a slot's cells to one process at a time,
-// and all users follow it.
+// SAFETY: by the table in [`super::protocol`], one process at a time accesses a slot's cells.
 unsafe impl Sync for Slot {}
 // SAFETY: a payload area is accessed under the same rules as the slots that refer to it.
 unsafe impl Sync for PayloadArea {}

@@ -1,5 +1,4 @@
-//! Operations on the memory of other processes in a created window: the way that each takes, and
-//! who drives it.
+//! Operations on other processes' memory in created windows: which way each takes, who drives it.
 //!
 //! All go through the channel to their target. While the target polls, two processors work at the
 //! same time, and a long transfer takes about as long as one copy. The kernel's copy is slower,
@@ -25,12 +24,10 @@ use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
 use super::regions::Regions;
 
-/// Polls without movement before [`Channels::drive_while`] checks whether the target polls. About a
-/// microsecond.
+/// Idle polls before [`Channels::drive_while`] checks whether the target polls. About 1 µs.
 const IDLE_POLLS: u32 = 100;
 
-/// Such checks that find the target polling, but not serving this channel, before the operation is
-/// left to later polls.
+/// Such checks that find the target polling, before the operation is left to later polls.
 const IDLE_CHECKS: u32 = 10;
 
 /// Times that this process yields its processor to a target that was preempted while it held the
@@ -239,8 +236,7 @@ impl Channels {
         index
     }
 
-    /// Copies a put or get from byte `at` on by cross-memory attach. False if the kernel refuses;
-    /// then the channel is used.
+    /// Copies a put or get from byte `at` on by cross-memory attach. False if the kernel refuses.
     fn copy(&mut self, op: &Op, at: usize) -> bool {
         let info = &self.context.blocks.rank(op.target).info.0;
         let (there, len) = (info.memory + op.disp + at as u64, op.len as usize - at);

@@ -34,8 +34,7 @@ pub(super) unsafe fn transfer(
     in_pieces(len, CALL_BYTES, |at, part| {
         let local = piece(local.wrapping_add(at), part);
         let remote = remote_piece(remote + at as u64, part);
-        // SAFETY: `at + part <= len`, so the local piece lies in the caller's buffer. The kernel
-        // checks the remote one.
+        // SAFETY: the local piece lies in the caller's buffer. The kernel checks the remote one.
         unsafe { call(direction, pid, &[local], &[remote]) }
     })
 }
@@ -183,8 +182,7 @@ impl Batch {
         }
     }
 
-    /// Removes `moved` bytes from the pieces from `next` on. Returns the index of the first that is
-    /// not empty.
+    /// Removes `moved` bytes from the pieces from `next` on. Returns the first that is not empty.
     fn skip(&mut self, mut next: usize, mut moved: usize) -> usize {
         while let Some(part) = self.pieces.get_mut(next) {
             if moved < part.len {

@@ -47,8 +47,7 @@ pub(super) enum Consumed {
     TagRingFull,
 }
 
-/// The position after the operations that were applied. On error, the position of the first that
-/// was not, and why.
+/// The position after the applied operations. On error, the first that was not applied, and why.
 type Advanced = Result<u64, (u64, io::Error)>;
 
 impl CmaConsumer {
@@ -113,8 +112,8 @@ impl CmaConsumer {
             }
             match direction {
                 _ if tag.has_run_list => {
-                    // SAFETY: this process wrote the list before it published the slot, and holds
-                    // the consumer lock.
+                    // SAFETY: this process wrote and published the list, and holds the consumer
+                    // lock.
                     let list = unsafe { RunList::read(data) };
                     self.push_list(list, peer);
                 }
@@ -123,8 +122,8 @@ impl CmaConsumer {
             }
             position += 1;
         }
-        // SAFETY: the local pieces are payloads of published slots, which belong to the holder of
-        // the consumer lock.
+        // SAFETY: the local pieces are payloads of slots, which belong to the consumer lock's
+        // holder.
         match unsafe { self.batch.run(direction, peer.pid) } {
             Ok(()) => Ok(position),
             Err((whole, error)) => Err((first + whole as u64, error)),
@@ -148,8 +147,7 @@ impl CmaConsumer {
         foreign: ForeignReduce,
     ) -> Advanced {
         let PublishedSlot { tag, len, data, .. } = own_slot(consuming, position);
-        // SAFETY: this process wrote the list before it published the slot, and holds the consumer
-        // lock.
+        // SAFETY: this process wrote and published the list, and holds the consumer lock.
         let list = unsafe { RunList::read(data) };
         self.scratch.resize(len, 0);
         let packed = RunList { data: self.scratch.as_mut_ptr(), ..list };
@@ -169,9 +167,8 @@ impl CmaConsumer {
         Ok(position + 1)
     }
 
-    /// Applies atomic operations from `first` on that lie close together. Reads the target's
-    /// elements, combines them here and writes them back, all under the target's accumulate lock
-    /// [AT-1].
+    /// Applies atomic operations from `first` on that lie close together: reads the target's
+    /// elements, combines them and writes them back, under the target's accumulate lock [AT-1].
     fn atomics(
         &mut self,
         consuming: &Consuming<'_>,
@@ -210,8 +207,7 @@ impl CmaConsumer {
     }
 }
 
-/// The byte range that contains atomic operations from `first` on, and the position after the last
-/// of them.
+/// The byte range of atomic operations from `first` on, and the position after the last of them.
 fn hull(consuming: &Consuming<'_>, first: u64, end: u64) -> (u64, u64, u64) {
     let PublishedSlot { disp, len, .. } = own_slot(consuming, first);
     let (mut from, mut to, mut bytes) = (disp, disp + len as u64, len as u64);

@@ -1,5 +1,4 @@
-//! Control words in shared memory: signals, lock words, agreements, and what each rank has put in
-//! the window.
+//! Control words in shared memory: signals, lock words, agreements, and what ranks contribute.
 //!
 //! The peer alone writes the signals of a [`PairBlock`], and the owner alone reads them [MA-1].
 //! Lock words are written by whoever takes or passes on the lock [LK-3]. A rank writes its
@@ -58,8 +57,7 @@ pub(super) struct AgreementRound {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RankInfo {
-    /// Allocated windows: offset of its memory in the segment. Created windows: address of its
-    /// memory in its own process.
+    /// Offset of its memory in the segment (allocated windows) or address in its process.
     pub(super) memory: u64,
     pub(super) size: u64,
     pub(super) disp_unit: u32,
@@ -231,8 +229,8 @@ impl ControlBlocks {
     #[inline(always)]
     pub(super) fn rank(&self, rank: Rank) -> &RankBlock {
         debug_assert!((rank as usize) < self.size);
-        // SAFETY: the caller of `new` keeps one block per rank valid, and the engine passes only
-        // ranks of the window.
+        // SAFETY: the caller of `new` keeps a block per rank valid, and `rank` is one of the
+        // window's.
         unsafe { &*self.ranks.add(rank as usize) }
     }
 

@@ -127,8 +127,8 @@ impl CounterSetup {
     }
 
     /// Third step: maps the segment, whose counters are 0. The caller must use the new counters
-    /// before it casts its ballot. A peer that has seen the last ballot may notify at once, and this
-    /// process may apply that notification while it still waits for the decision.
+    /// before it casts its ballot. A peer that has seen the last ballot may notify at once, and
+    /// this process may apply that notification while it still waits for the decision.
     pub(super) fn map(&self, blocks: ControlBlocks, ranks: u32) -> Result<Counters, SystemError> {
         let overflow = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
         let (ranges, len) = ranges(blocks, ranks).ok_or(overflow)?;

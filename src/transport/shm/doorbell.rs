@@ -128,9 +128,8 @@ impl Arm<'_> {
         self.trigger()
     }
 
-    /// Of several peers one rings. The owner sees what each has published: by the doorbell's word,
-    /// which continues the release sequence that starts here, or by the fence when it arms the
-    /// window again.
+    /// Of several peers one rings. The owner sees what each has published: by the doorbell, whose
+    /// release sequence starts here, or by its fence when it arms the window again.
     #[cold]
     fn clear_for_peer(&self) -> bool {
         self.0.swap(0, AcqRel) != 0

@@ -146,8 +146,7 @@ fn serve(
 unsafe fn is_attached(slot: PublishedSlot, attached: &Regions) -> bool {
     let PublishedSlot { tag, disp, len, mut data } = slot;
     let covered = if tag.has_run_list {
-        // SAFETY: the origin wrote the list before it published the slot, and the caller holds the
-        // consumer lock.
+        // SAFETY: the origin wrote and published the list, and the caller holds the consumer lock.
         let list = unsafe { RunList::read(data) };
         data = list.data;
         list.runs().all(|(at, len, _)| attached.cover(at, len as u64))
@@ -177,8 +176,8 @@ unsafe fn is_attached(slot: PublishedSlot, attached: &Regions) -> bool {
 unsafe fn apply(slot: PublishedSlot, context: &Context) {
     let PublishedSlot { tag, disp, len, data } = slot;
     if tag.has_run_list {
-        // SAFETY: the payload is a list, belongs to the holder of the consumer lock, and its runs
-        // lie in the window memory.
+        // SAFETY: the payload is a list of the lock's holder, and its runs lie in the window
+        // memory.
         unsafe { apply_list(tag, data, context) };
         return;
     }
@@ -193,8 +192,8 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
             // A piece of a channel is shorter than one hold of the lock may be.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
             let _held = AccumulateLock(&context.blocks.rank(context.me).accumulate_lock.0).lock();
-            // SAFETY: the payload and the `len` bytes at `target` are valid, and the accumulate
-            // lock is held [AT-1].
+            // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held
+            // [AT-1].
             unsafe { combine_slot(tag, data, target, len, context.foreign) };
         }
     }
@@ -229,8 +228,7 @@ pub(super) unsafe fn combine_slot(
     foreign: ForeignReduce,
 ) {
     let combine = tag.combine(foreign);
-    // SAFETY: both buffers are valid for the operation, do not overlap, and nobody else accesses
-    // them.
+    // SAFETY: both buffers are valid, do not overlap, and nobody else accesses them.
     unsafe {
         match tag.kind {
             OpKind::Accumulate => combine.apply(data, target, len),

@@ -1,7 +1,7 @@
 //! Offsets of the parts of a segment.
 //!
 //! ```text
-//! header | rank blocks | pair blocks | contacts | rings | region tables | channels | memory of the ranks
+//! header | rank blocks | pair blocks | contacts | rings | region tables | channels | memory
 //! ```
 //! Contacts, region tables and channels exist in created and dynamic windows, memory in allocated
 //! ones, and rings of tagged notifications wherever there are peers. The parts that grow with the
@@ -16,12 +16,10 @@ use super::control::{Header, PairBlock, RankBlock};
 use super::region_table;
 use super::tags;
 
-/// Bytes of a page on most kernels. Rings and channels are multiples of it, whatever the kernel's
-/// page.
+/// Bytes of a page on most kernels, of which rings and channels are multiples on all kernels.
 pub(super) const SMALL_PAGE: u64 = 4096;
 
-/// Bytes of the kernel's page, to which it rounds mappings. 64 KiB on some aarch64 and ppc64
-/// kernels.
+/// Bytes of the kernel's page: 64 KiB on some aarch64 and ppc64 kernels.
 pub(super) fn page() -> u64 {
     static PAGE: OnceLock<u64> = OnceLock::new();
     *PAGE.get_or_init(|| {
@@ -39,11 +37,9 @@ pub(super) fn page() -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
     /// Each rank's memory directly follows that of the rank before (MPI-4.1 12.2.3). Otherwise each
-    /// begins a new page, so ranks share no cache lines and each page is placed where its rank
-    /// touches it first.
+    /// begins a new page: ranks share no cache lines, and first touch places their pages.
     pub(super) packed: bool,
-    /// Alignment of the memory of each rank, or of the whole if packed: a power of two, at least a
-    /// page.
+    /// Alignment of each rank's memory, or of the whole if packed: a power of two, at least a page.
     pub(super) align: u64,
 }
 

@@ -137,8 +137,7 @@ impl ShmWindow {
             let channels = segment.at(layout.channels).cast();
             let foreign = settings.foreign_reduce;
             // SAFETY: the layout of a created window with several ranks has these parts, and the
-            // window keeps the segment mapped as long as it has the channels. `base` is this
-            // process's window memory.
+            // window keeps them mapped as long as it has the channels. `base` is its own memory.
             let context =
                 unsafe { Context::new(rings, contacts, channels, me, size, base, foreign) };
             let own = attached.as_deref().map(Attached::own);
@@ -160,9 +159,8 @@ impl ShmWindow {
         })
     }
 
-    /// Frees the window in this process, after all have agreed that nobody uses it any more. As
-    /// dropping it, but caches a small segment, which makes the next window of the same processes
-    /// cheap.
+    /// Frees the window in this process, after all have agreed that nobody uses it any more. Unlike
+    /// dropping it, caches a small segment for the next window of the same processes.
     pub fn release(self) {
         self.mapped.release();
     }
@@ -175,8 +173,7 @@ impl ShmWindow {
         self.channels.as_mut().is_some_and(|channels| channels.drive_all())
     }
 
-    /// Adds the shape of an operation that is about to be issued. It lives until the operation
-    /// ends.
+    /// Adds the shape of an operation about to be issued. It lives until the operation ends.
     #[inline]
     pub fn add_shape(&mut self, shape: Shape) -> Shaped {
         self.shapes.add(shape)
@@ -206,8 +203,7 @@ impl ShmWindow {
         (info.size, info.disp_unit)
     }
 
-    /// Takes the accumulate lock of this process's memory, to apply operations of processes that do
-    /// not share it [LK-7].
+    /// Locks this process's memory, to apply operations of processes that do not share it [LK-7].
     pub(crate) fn lock_accumulate(&self) -> protocol::AccumulateGuard<'_> {
         AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate_lock.0).lock()
     }
@@ -243,8 +239,7 @@ impl ShmWindow {
             .is_some_and(|attached| attached.covers_runs_here(start, len, stride, count))
     }
 
-    /// Whether the window is dynamic. What may be accessed then changes without notice to its
-    /// peers.
+    /// Whether the window is dynamic, so that what may be accessed changes without notice.
     #[must_use]
     pub(crate) fn is_dynamic(&self) -> bool {
         self.attached.is_some()
@@ -277,16 +272,15 @@ impl ShmWindow {
         there.then(|| Addr(self.mapped_memory(rank) as usize))
     }
 
-    /// Allocated windows: address of the memory of `rank` in this process, its bytes, and its
-    /// displacement unit.
+    /// Allocated windows: address of the memory of `rank` here, its bytes, and its displacement
+    /// unit.
     #[must_use]
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
         let (size, unit) = self.extent_of(rank);
         self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
     }
 
-    /// Whether this process reaches the memory of `rank` by load and store: in allocated windows,
-    /// and its own always.
+    /// Whether this process reaches the memory of `rank` by load and store. Its own it always does.
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
@@ -313,9 +307,8 @@ impl ShmWindow {
         }
     }
 
-    /// Whether remote progress depends on this process polling: created windows. Without
-    /// cross-memory attach, operations of peers do not progress until it polls; with it they only
-    /// take longer.
+    /// Whether remote progress depends on this process polling: created windows. With cross-memory
+    /// attach, peers only take longer while it does not poll.
     #[must_use]
     pub fn needs_polling(&self) -> bool {
         !self.allocated && self.mapped.size > 1
@@ -347,9 +340,8 @@ impl ShmWindow {
     }
 
     /// Gives each process `number` notification counters of its own. Collective, in steps with an
-    /// agreement after each, to which a process that fails objects. Call
-    /// [`counters_made`](Self::counters_made) after the last step or an objection. Nobody may
-    /// notify meanwhile.
+    /// agreement after each, to which a process that fails objects. Nobody may notify until
+    /// [`counters_made`](Self::counters_made), which follows the last step or an objection.
     ///
     /// # Errors
     /// The segment cannot be created or mapped.
@@ -368,8 +360,7 @@ impl ShmWindow {
         }
     }
 
-    /// Ends [`make_counters`](Self::make_counters): with the new counters if all agreed, else with
-    /// the previous ones.
+    /// Ends [`make_counters`](Self::make_counters): with the new counters only if all agreed.
     pub fn counters_made(&mut self, agreed: bool) {
         let before = std::mem::take(&mut self.counter_setup).before;
         if let Some(before) = before.filter(|_| !agreed) {
@@ -412,16 +403,14 @@ impl ShmWindow {
         if self.allocated { self.tags.claim(rank, tag) } else { None }
     }
 
-    /// The window's number in this process, which peers pass to its doorbell. `None` if it has no
-    /// doorbell.
+    /// The window's number in this process, by which peers ring. `None` if it has no doorbell.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
         let info = &self.mapped.blocks.rank(self.me).info.0;
         (info.nonce != 0).then_some(info.window)
     }
 
-    /// Whether the window is armed and no peer has contacted it since. It need not be polled until
-    /// the doorbell rings.
+    /// Whether the window is armed and no peer has contacted it since, so that nobody polls it.
     #[must_use]
     #[inline]
     pub fn is_armed(&self) -> bool {
@@ -453,8 +442,7 @@ impl ShmWindow {
         self.agreement.propose(self.mapped.blocks.header(), ballot);
     }
 
-    /// The highest ballot, once every process has cast its own; `None` before. Then the next
-    /// agreement may begin.
+    /// The highest ballot, once every process has cast its own; `None` before.
     pub fn verdict(&mut self) -> Option<Ballot> {
         self.agreement.decision(self.mapped.blocks.header(), self.mapped.size)
     }
@@ -547,8 +535,8 @@ impl ShmWindow {
         let len = op.len as usize;
         let combine = self.combine(op);
         // SAFETY: the caller has checked the target bytes, and the application keeps the buffers
-        // valid until the operation completes [EP-8]. The callee accesses the target's memory under
-        // its accumulate lock.
+        // valid until the operation completes [EP-8]. The callee takes the target's accumulate
+        // lock.
         unsafe {
             match op.kind {
                 OpKind::GetAccumulate => {

@@ -16,9 +16,8 @@ use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
 /// Bytes up to which an operation is sent in one slot. A second slot would not pay.
 pub(super) const SHORT: usize = 8 * 1024;
 
-/// Bytes of one piece of a long operation, depending on its length. A piece is long enough to hide
-/// the cost of a slot, and short enough that several fit the channel and both ends work at the same
-/// time.
+/// Bytes of one piece of a long operation, depending on its length: long enough to hide the cost of
+/// a slot, short enough for several in the channel, so that both ends work at the same time.
 pub(super) const PIECE_MIN: usize = 4 * 1024;
 pub(super) const PIECE_MAX: usize = 16 * 1024;
 
@@ -39,8 +38,7 @@ struct SentSlot {
     ends: Option<Ticket>,
     /// End of the slot's payload: the payload area is free up to here once the slot is.
     payload_end: u64,
-    /// The operation's shape, if it has one, and the offset of the slot's first byte in the
-    /// operation's data.
+    /// The operation's shape, if any, and the offset of the slot's first byte in its data.
     shape: Option<Shaped>,
     from: u64,
 }
@@ -191,8 +189,7 @@ impl Outbox {
         self.send(op, 0, op.len as usize, Some(ticket))
     }
 
-    /// Begins a long operation; false if another one waits. [`drive`](Self::drive) sends the
-    /// pieces.
+    /// Begins a long operation, unless another one waits. [`drive`](Self::drive) sends it.
     pub(super) fn begin_long(&mut self, op: &Op, ticket: Ticket) -> bool {
         if self.long.is_some() || self.long_sent.is_some() {
             return false;
@@ -211,8 +208,7 @@ impl Outbox {
         self.begin_long(&Op { shape: Some(shape), ..*op }, ticket)
     }
 
-    /// Sends what waits as far as there is room, and frees slots that were applied. True if
-    /// anything moved.
+    /// Sends what fits, and frees slots that were applied. True if anything moved.
     pub(super) fn drive(&mut self) -> bool {
         let first = self.collected;
         self.collect_applied();
@@ -436,8 +432,7 @@ impl Outbox {
         self.tail += 1;
     }
 
-    /// Reserves `need` bytes of the payload area for the slot about to be filled; returns their
-    /// offset.
+    /// Reserves `need` bytes of the payload area for the next slot; returns their offset.
     #[inline]
     fn reserve(&mut self, need: usize) -> Option<u32> {
         if self.collected == self.tail {
@@ -495,8 +490,7 @@ impl Outbox {
         self.is_unresponsive(polls)
     }
 
-    /// Whether the head has not moved for some polls, and the target has not polled since the last
-    /// check.
+    /// Whether the head has stalled, and the target has not polled since the last check.
     #[inline]
     pub(super) fn is_unresponsive(&mut self, polls: &AtomicU32) -> bool {
         if self.stall.stalled < self.stall.limit {

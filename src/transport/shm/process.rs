@@ -2,8 +2,8 @@
 //! outgrown the segments of its windows.
 //!
 //! One memory file per process, created with its first window that has peers, so that no window
-//! needs a descriptor of its own. Peers map it through `/proc/<pid>/fd/<n>` when they first need it,
-//! once for all windows. The file only grows.
+//! needs a descriptor of its own. Peers map it through `/proc/<pid>/fd/<n>` when they first need
+//! it, once for all windows. The file only grows.
 //!
 //! ```text
 //! doorbell, nonce | extents of whole pages
@@ -67,8 +67,7 @@ pub(super) struct MemoryFileId {
     pub(super) pid: i32,
     /// Descriptor of the file in that process.
     pub(super) fd: RawFd,
-    /// Random number in the file, which tells the process from a later one with the same pid. 0: the
-    /// process has no file.
+    /// Random number that tells the file from that of a later process with this pid; 0: no file.
     pub(super) nonce: u64,
 }
 
@@ -136,8 +135,7 @@ pub fn is_rung() -> bool {
     PROCESS_MEMORY.get().is_some_and(|own| own.mapped.doorbell().is_rung())
 }
 
-/// Passes the slots of windows that peers have contacted to `rung`, and clears them. See
-/// [`doorbell::slot`].
+/// Passes the [`doorbell::slot`] of each window that peers have contacted to `rung`, and clears it.
 pub fn take_rung(rung: impl FnMut(u32)) {
     if let Some(own) = PROCESS_MEMORY.get() {
         own.mapped.doorbell().take(rung);

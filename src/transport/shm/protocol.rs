@@ -1,5 +1,4 @@
-//! The lock-free protocols in shared memory: the channel, the accumulate lock and notification
-//! counters.
+//! Protocols in shared memory: the channel, the accumulate lock and notification counters.
 //!
 //! Each works on borrowed words, so that loom can run it on words of its own. That is the only
 //! reason why this module is public.
@@ -103,8 +102,7 @@ impl Drop for Consumer<'_> {
     }
 }
 
-/// Publishes the slot of `position`, whose fields are written, together with 32 bits of the
-/// producer's choice.
+/// Publishes the slot of `position`, whose fields are written, with 32 bits of the producer.
 #[inline(always)]
 pub fn publish(stamp: &AtomicU64, position: u64, tag: u32) {
     stamp.store(u64::from(expected(position)) | u64::from(tag) << 32, Release);
@@ -124,8 +122,7 @@ fn expected(position: u64) -> u32 {
     (position as u32).wrapping_add(1)
 }
 
-/// Attempts before a waiter yields its CPU: with more ranks than cores, the holder of the lock may
-/// be descheduled.
+/// Attempts before a waiter yields its CPU, since the holder of the lock may be descheduled.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
 /// Adds 1 to a notification counter, ordered after everything that this process has written. All
@@ -143,8 +140,7 @@ pub fn raised(counter: &AtomicU64) -> u64 {
     counter.load(Acquire)
 }
 
-/// The accumulate lock of one target: 0 free, 1 held. Each holder sees what earlier holders wrote
-/// to the target's memory.
+/// The accumulate lock of one target: 0 free, 1 held. It publishes what each holder writes.
 #[derive(Debug)]
 pub struct AccumulateLock<'a>(pub &'a AtomicU32);
 

@@ -2,9 +2,9 @@
 //!
 //! Attaching is local and sends no message. Each process publishes its regions, sorted, in a table
 //! that its peers read. The origin checks an operation against its target's table before anything
-//! moves, so memory that is not attached is refused in the call, whatever the target does. A program
-//! that detaches memory while others still use it is erroneous, and only the target can notice: its
-//! inbox checks again, and drops the operation.
+//! moves, so memory that is not attached is refused in the call, whatever the target does. A
+//! program that detaches memory while others still use it is erroneous, and only the target can
+//! notice: its inbox checks again, and drops the operation.
 //!
 //! A table has one writer, any number of readers, and a version that is odd while it is written. A
 //! reader that finds another version after reading reads again. A table begins in the window's
@@ -47,8 +47,7 @@ impl Tables {
     }
 
     fn of(&self, rank: Rank) -> &[RegionEntry] {
-        // SAFETY: the caller of `new` keeps this many entries per rank mapped, and `rank` belongs
-        // to the window.
+        // SAFETY: the caller of `new` keeps this many entries per rank of the window mapped.
         unsafe {
             let first = self.0.add(rank as usize * IN_SEGMENT as usize);
             std::slice::from_raw_parts(first, IN_SEGMENT as usize)
@@ -106,8 +105,7 @@ pub(super) struct Attached {
 struct PeerTable {
     /// The process's memory file, if its table is there.
     file: Option<Arc<MappedFile>>,
-    /// The region that was found last, and the version of the table then. Most accesses are to
-    /// where the last one was.
+    /// The region found last, and the table's version then: most accesses go to one region.
     last: Option<(u64, Region)>,
 }
 
@@ -180,8 +178,7 @@ impl Attached {
         }
     }
 
-    /// Whether this process has attached each of `count` runs of `len` bytes, the first at `start`
-    /// and `stride` bytes apart.
+    /// Whether this process has attached `count` runs; see [`Regions::cover_runs`].
     pub(super) fn covers_runs_here(&self, start: u64, len: u64, stride: i64, count: u64) -> bool {
         self.own.borrow().cover_runs(start, len, stride, count)
     }
@@ -259,8 +256,7 @@ impl PeerTable {
         }
     }
 
-    /// The region, or run of adjacent regions, that covers these bytes. Valid only if the version
-    /// does not change meanwhile.
+    /// The region or adjacent regions that cover these bytes, if the version does not change.
     fn find(
         &mut self,
         words: &RegionTableWords,

@@ -23,8 +23,7 @@ pub enum AttachError {
     NoRoom,
 }
 
-/// The attached memory of one process, sorted by address. Regions never overlap, but may be
-/// adjacent.
+/// The attached memory of one process, sorted by address. Regions may touch, but not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     sorted: Vec<Region>,
@@ -38,8 +37,7 @@ impl Regions {
         &self.sorted
     }
 
-    /// Attaches `len` bytes at `start`. Returns the index of the new region, or `None` if it is
-    /// empty.
+    /// Attaches `len` bytes at `start`. Returns the new region's index, or `None` if it is empty.
     pub(crate) fn attach(&mut self, start: u64, len: u64) -> Result<Option<usize>, AttachError> {
         let end = start.checked_add(len).ok_or(AttachError::TooLong)?;
         if len == 0 {
@@ -67,8 +65,7 @@ impl Regions {
         Ok(None)
     }
 
-    /// Whether each of the `len` bytes at `start` is attached, in one region or in several adjacent
-    /// ones.
+    /// Whether each of the `len` bytes at `start` is attached, in one or several adjacent regions.
     pub(crate) fn cover(&self, start: u64, len: u64) -> bool {
         covered(self.sorted.len(), start, len, |at| self.sorted[at]).is_some()
     }
@@ -105,8 +102,7 @@ fn runs_covered(
     true
 }
 
-/// The region among `count` sorted ones, or the run of adjacent regions, that covers `len` bytes at
-/// `start`.
+/// The one of `count` sorted regions, or the adjacent ones, that cover `len` bytes at `start`.
 pub(crate) fn covered(
     count: usize,
     start: u64,

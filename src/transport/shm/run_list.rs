@@ -1,5 +1,4 @@
-//! The payload of a slot whose target bytes are not one run: a list of strided runs, then the
-//! packed data.
+//! The payload of a slot whose target bytes are not contiguous: strided runs, then packed data.
 //!
 //! ```text
 //! number of entries | entries | padding to a cache line | data
@@ -45,11 +44,9 @@ impl<'a> RunList<'a> {
     /// Writes the entries; returns the address for the data.
     ///
     /// # Safety
-    /// The caller may write the payload, which is aligned to a cache line and has room for
-    /// [`header_len`] bytes.
+    /// The caller may write the payload, which has [`header_len`] bytes, aligned to a cache line.
     pub(super) unsafe fn write(payload: *mut u8, entries: &[StridedRun]) -> *mut u8 {
-        // SAFETY: the payload has room for the count and the entries, and a cache line is aligned
-        // for both.
+        // SAFETY: count and entries fit the payload, and a cache line is aligned for both.
         unsafe {
             payload.cast::<u64>().write(entries.len() as u64);
             let to = payload.add(size_of::<u64>()).cast::<StridedRun>();
@@ -59,8 +56,7 @@ impl<'a> RunList<'a> {
     }
 
     /// # Safety
-    /// [`write`](Self::write) wrote the payload. Its entries do not change as long as the result is
-    /// used; its data may.
+    /// [`write`](Self::write) wrote the payload, and its entries do not change during `'a`.
     pub(super) unsafe fn read(payload: *mut u8) -> Self {
         // SAFETY: `write` put the count, that many entries and then the data there.
         unsafe {
@@ -134,8 +130,7 @@ pub(super) unsafe fn combine_packed(
 ) {
     for (_, len, data) in list.runs() {
         let at = data.addr() - list.data.addr();
-        // SAFETY: the run lies at the same offset in both buffers, which nobody else uses; runs are
-        // whole elements.
+        // SAFETY: the run, whole elements, lies at the same offset in both buffers.
         unsafe {
             match tag.kind {
                 OpKind::GetAccumulate => combine.exchange_apply(data, packed.add(at), len),

@@ -1,9 +1,9 @@
 //! Memory shared by the processes of a window.
 //!
-//! A segment is a memfd. It has no name, so nothing is left behind when a process dies, and its size
-//! is limited by memory, not by a mounted file system. The creator keeps the descriptor open until
-//! all processes have mapped the segment through `/proc/<pid>/fd/<n>`. The length is sealed, since
-//! truncating the file would kill every process that has mapped it with SIGBUS.
+//! A segment is a memfd. It has no name, so nothing is left behind when a process dies, and its
+//! size is limited by memory, not by a mounted file system. The creator keeps the descriptor open
+//! until all processes have mapped the segment through `/proc/<pid>/fd/<n>`. The length is sealed,
+//! since truncating the file would kill every process that has mapped it with SIGBUS.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -137,8 +137,7 @@ pub(super) struct Segment {
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and `Segment` only hands out
-// addresses.
+// SAFETY: a mapping belongs to the process, and `Segment` only hands out addresses.
 unsafe impl Send for Segment {}
 // SAFETY: a shared `Segment` only hands out addresses.
 unsafe impl Sync for Segment {}
@@ -173,8 +172,7 @@ impl Segment {
         }
         let before = (found as u64).next_multiple_of(align) - found as u64;
         let start = found.wrapping_byte_add(before as usize);
-        // SAFETY: all three parts lie in the range that was just reserved and that nothing else
-        // uses.
+        // SAFETY: all three parts lie in the range just reserved, which nothing else uses.
         unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
             let base = libc::mmap(
@@ -247,8 +245,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this segment's alone, and whoever owns the segment drops the users
-        // of its addresses first.
+        // SAFETY: the mapping is this segment's, whose owner drops the users of its addresses
+        // first.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,9 +1,10 @@
 //! Segments of ended windows, cached for the next window of the same processes. Creating a segment
 //! costs some 20 µs of system calls and page faults; reusing one less than 1 µs.
 //!
-//! A process offers a cached segment only after its window there has ended. A segment is reused only
-//! if all processes of the new window offer it, so nobody still uses it. The number of processes
-//! that offer it equals the number that mapped it, so no other window can take it at the same time.
+//! A process offers a cached segment only after its window there has ended. A segment is reused
+//! only if all processes of the new window offer it, so nobody still uses it. The number of
+//! processes that offer it equals the number that mapped it, so no other window can take it at the
+//! same time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,8 +26,7 @@ pub(super) struct CachedSegment {
     pub(super) segment: Segment,
     /// Number of processes that have mapped it.
     pub(super) ranks: u32,
-    /// Whether the memory of its window was in the segment, which decides the layout of the control
-    /// blocks.
+    /// Its window's memory was in the segment, which decides the layout of the control blocks.
     pub(super) allocated: bool,
     /// Cross-memory attach works between these processes.
     pub(super) cma: bool,
@@ -52,8 +52,7 @@ pub(super) fn put(cached: CachedSegment) {
     }
 }
 
-/// Returns a segment that the other processes did not offer. Others are offered before it next
-/// time.
+/// Returns a segment that other processes did not offer. Next time others are offered first.
 pub(super) fn put_back(cached: CachedSegment) {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner).push_back(cached);
 }

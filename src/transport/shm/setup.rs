@@ -170,8 +170,7 @@ pub(super) fn set_up(
         let (size, pid) = (record.size, record.pid);
         blocks.set_rank_info(me, RankInfo { memory, size, disp_unit, pid, nonce, fd, window });
     }
-    // Whether cross-memory attach works was found when the segment was new, or follows from
-    // settings.
+    // Whether cross-memory attach works is known from an earlier window or from settings.
     if reused && (in_segment || known_cma || !may_attach) {
         let (segment, blocks, _) = mapped.expect("a cached segment is mapped");
         let header = blocks.header();
@@ -255,8 +254,7 @@ impl BootstrapRecord {
     }
 }
 
-/// Rank 0 offered a cached segment that cannot be used, and creates a new one now. Costs another
-/// allgather.
+/// Rank 0 creates a segment after all, since its cached one cannot be used. One more allgather.
 fn late_segment(
     boot: &mut dyn Bootstrap,
     record: &mut BootstrapRecord,
@@ -301,8 +299,7 @@ fn agree<I: Iterator<Item = BootstrapRecord>>(
     Layout::new(ranks, !in_segment, placement, memory).ok_or(SetupError::System { rank: 0, error })
 }
 
-/// Maps a new segment: the one that this process created, or that of descriptor `fd` in process
-/// `pid`.
+/// Maps a new segment: this process's own, or that of descriptor `fd` in process `pid`.
 fn map_new(
     created: Option<File>,
     pid: i32,

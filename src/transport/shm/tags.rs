@@ -1,10 +1,8 @@
-//! The ring of tagged notifications to one process, in the order in which its peers have claimed
-//! their positions.
+//! The ring of tagged notifications to one process, in the order of the producers' claims.
 //!
 //! Any number of producers, one consumer. Positions count from 0 and never wrap; position `p` uses
-//! slot `p % slots`. A producer that finds the ring full does nothing and tries again later. The
-//! consumer moves notifications to private memory whenever it makes progress, whatever its
-//! application does.
+//! slot `p % slots`. A producer that finds the ring full tries again later. The consumer moves
+//! notifications to private memory whenever it makes progress.
 //!
 //! Which word grants which access:
 //!
@@ -19,8 +17,7 @@
 //! position that is not yet published delays those behind it, but none is lost. Notifications of
 //! one producer keep their order, because it claims one position at a time.
 //!
-//! Everything starts as zeros. The stamps of two laps differ, so slots are not cleared while the
-//! window lives.
+//! Everything starts as zeros. Stamps differ between laps, so slots need not be cleared.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -49,8 +46,7 @@ pub struct TagRing<'a> {
     pub tail: &'a AtomicU64,
     /// Positions below have been read.
     pub head: &'a AtomicU64,
-    /// Not 0 once anything was published. Until then the consumer does not touch the slots, which
-    /// are on pages of their own.
+    /// Not 0 once anything was published. Before, the consumer leaves the slots' pages untouched.
     pub used: &'a AtomicU64,
     /// The slots.
     pub slots: &'a [Slot],
@@ -158,8 +154,7 @@ impl TagRings {
     #[inline(always)]
     pub(super) fn of(&self, rank: Rank) -> TagRing<'_> {
         let block = self.blocks.rank(rank);
-        // SAFETY: the caller of `new` keeps this many slots per rank mapped, and `rank` belongs to
-        // the window.
+        // SAFETY: the caller of `new` keeps this many slots per rank of the window mapped.
         let slots =
             unsafe { std::slice::from_raw_parts(self.slots.add(rank as usize * SLOTS), SLOTS) };
         TagRing {
@@ -200,14 +195,12 @@ pub(super) struct TagQueue {
     /// `None` in a window of one process.
     rings: Option<TagRings>,
     me: Rank,
-    /// Of its own ring: positions below `position` are read, and those below `published` released
-    /// to the producers.
+    /// Own ring: positions below are read, and those below `published` are free for producers.
     position: u64,
     published: u64,
     /// Its own ring was used.
     was_used: bool,
-    /// Notifications read but not yet returned: those of this process to itself, and what arrived
-    /// before them.
+    /// Notifications read and not returned: to itself, and those that arrived before.
     pending: VecDeque<Arrival>,
     /// Cached heads of other rings, by rank. Empty until this process first notifies a peer.
     known_heads: Vec<Cell<u64>>,
@@ -228,8 +221,8 @@ impl TagQueue {
         }
     }
 
-    /// Sends a tagged notification to a process, after everything that this process has done. False
-    /// if the ring is full.
+    /// Sends a tagged notification, after all that this process has done. False if the ring is
+    /// full.
     #[inline]
     pub(super) fn notify(&mut self, rank: Rank, tag: u32) -> bool {
         match self.rings {
