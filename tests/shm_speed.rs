@@ -288,7 +288,7 @@ fn speed_create() {
                 best(300, 10, || ShmWindow::new(&mut host, memory, 1, settings).unwrap().release());
             if host.rank == 0 {
                 println!(
-                    "  create + free, {size:8} B: {dropped:9.3} us, with a cached segment {released:9.3}"
+                    "  create + free, {size:8} B: {dropped:9.3} us, {released:9.3} us with a cached one"
                 );
             }
         });

@@ -1,9 +1,9 @@
 //! Predefined datatypes and reductions: what the host calls them, and what they are to us.
 //!
 //! Integers and the common floating-point types are reduced by our own arithmetic
-//! (`transport::datatype::element::native`); everything else (long double, complex, logical, pairs …) is a
-//! foreign code, reduced by the host through `MPI_Reduce_local`. The codes follow the order of
-//! `shim.c`, the same in every process of a job. Derived datatypes are not in the table
+//! (`transport::datatype::element::native`); everything else (long double, complex, logical, pairs
+//! …) is a foreign code, reduced by the host through `MPI_Reduce_local`. The codes follow the order
+//! of `shim.c`, the same in every process of a job. Derived datatypes are not in the table
 //! (`derived`).
 
 use std::ffi::c_int;
@@ -354,7 +354,7 @@ pub(crate) fn foreign(how: How) -> Option<(u8, u8)> {
 }
 
 /// `inout = inout (op) input` by the host, for
-/// [`transport::datatype::element::ForeignReduce`](crate::transport::datatype::element::ForeignReduce).
+/// [`ForeignReduce`](crate::transport::datatype::element::ForeignReduce).
 ///
 /// # Safety
 /// Both pointers are valid for `count` elements of the datatype and do not overlap.

@@ -218,7 +218,7 @@ impl Transport {
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
     pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
-        with_port!(self, port => port.make_counters(step, number).map_err(|error| error.to_string()))
+        with_port!(self, port => port.make_counters(step, number).map_err(|e| e.to_string()))
     }
 
     /// Ends the making of counters.

@@ -27,7 +27,7 @@ pub(super) unsafe fn accumulate(
 ) {
     let piece = if len <= LOCK_HOLD_BYTES { len } else { whole(LOCK_HOLD_BYTES, combine.extent) };
     let mut at = 0;
-    while at < len {
+    loop {
         let part = piece.min(len - at);
         let _held = lock.lock();
         // SAFETY: `at + part <= len`, so the parts lie in the buffers, which are valid by this
@@ -40,6 +40,9 @@ pub(super) unsafe fn accumulate(
             }
         }
         at += part;
+        if at >= len {
+            return;
+        }
     }
 }
 
