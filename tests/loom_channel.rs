@@ -1,5 +1,4 @@
-//! All interleavings of the channel and of the accumulate lock, within bounds.
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_channel`.
+//! Loom: all interleavings of the channel and of the accumulate lock, within bounds.
 
 #![cfg(loom)]
 #![allow(
@@ -13,17 +12,17 @@ use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 use mpix_rma::transport::shm::protocol::*;
 
-/// Two slots, so that few operations go round the ring.
+/// Two slots, so that three operations wrap around.
 const SLOTS: u64 = 2;
 
-/// The words of a channel and of the target, as loom sees them.
+/// The words of a channel and the target's memory.
 struct Channel {
     head: AtomicU64,
-    drain: AtomicU32,
+    consumer_lock: AtomicU32,
     stamps: [AtomicU64; SLOTS as usize],
-    /// Payload of the slots: loom reports every access that is not ordered.
+    /// Payload of the slots. Loom reports every unordered access.
     payload: [UnsafeCell<u64>; SLOTS as usize],
-    /// The target's memory: everything that was applied, in order.
+    /// The target's memory: a list of the operations applied, in order.
     memory: UnsafeCell<Vec<u64>>,
 }
 
@@ -31,15 +30,15 @@ impl Channel {
     fn new() -> Self {
         Channel {
             head: AtomicU64::new(0),
-            drain: AtomicU32::new(0),
+            consumer_lock: AtomicU32::new(0),
             stamps: Default::default(),
             payload: Default::default(),
             memory: UnsafeCell::new(Vec::new()),
         }
     }
 
-    fn ends(&self) -> Ends<'_> {
-        Ends { head: &self.head, drain: &self.drain }
+    fn words(&self) -> ChannelWords<'_> {
+        ChannelWords { head: &self.head, consumer_lock: &self.consumer_lock }
     }
 
     fn slot(&self, position: u64) -> usize {
@@ -53,17 +52,17 @@ impl Channel {
         publish(&self.stamps[slot], position, 7);
     }
 
-    /// Applies what is there: appends it to the memory, and leaves twice the value as a result.
-    /// The target looks before it takes the drain, the origin knows what it has published.
+    /// Applies what is published: appends the value to the memory and returns twice the value. The
+    /// target checks before it takes the consumer lock; the origin knows what it has published.
     fn consume(&self, end: Option<u64>) {
         if end.is_none() {
-            let head = self.ends().peek();
+            let head = self.words().peek();
             if published(&self.stamps[self.slot(head)], head).is_none() {
                 return;
             }
         }
-        let Some(mut drain) = self.ends().try_drain() else { return };
-        let mut position = drain.position();
+        let Some(mut consumer) = self.words().try_consume() else { return };
+        let mut position = consumer.position();
         while end.is_none_or(|end| position < end) {
             let slot = self.slot(position);
             match published(&self.stamps[slot], position) {
@@ -75,7 +74,7 @@ impl Channel {
             self.memory.with_mut(|memory| unsafe { (*memory).push(value) });
             position += 1;
         }
-        drain.advance(position);
+        consumer.advance(position);
     }
 
     /// The origin collects the result of `position`.
@@ -91,18 +90,18 @@ fn bounded(preemptions: usize) -> loom::model::Builder {
     builder
 }
 
-/// The origin sends three operations through two slots, helping itself or waiting.
-fn origin(channel: &Channel, helps: bool) {
+/// The origin sends three operations through two slots, and consumes them itself or waits.
+fn origin(channel: &Channel, consumes: bool) {
     let (mut tail, mut collected) = (0, 0);
     while collected < 3 {
         while tail < 3 && tail - collected < SLOTS {
             channel.send(tail);
             tail += 1;
         }
-        if helps {
+        if consumes {
             channel.consume(Some(tail));
         }
-        let applied = channel.ends().applied();
+        let applied = channel.words().applied();
         if applied == collected {
             thread::yield_now();
         }
@@ -125,21 +124,21 @@ fn the_target_consumes() {
         let target = {
             let channel = Arc::clone(&channel);
             thread::spawn(move || {
-                while channel.ends().peek() < 3 {
+                while channel.words().peek() < 3 {
                     channel.consume(None);
                     thread::yield_now();
                 }
             })
         };
         origin(&channel, false);
-        // The origin has seen the head: no join is needed to see the memory.
+        // The origin has seen the head, so no join is needed to see the memory.
         check(&channel);
         target.join().unwrap();
     });
 }
 
 #[test]
-fn the_origin_helps_itself_while_the_target_polls() {
+fn the_origin_consumes_while_the_target_polls() {
     bounded(3).check(|| {
         let channel = Arc::new(Channel::new());
         let target = {
@@ -157,7 +156,7 @@ fn the_origin_helps_itself_while_the_target_polls() {
 }
 
 #[test]
-fn a_signal_covers_what_is_complete() {
+fn a_signal_is_seen_after_completed_operations() {
     bounded(2).check(|| {
         use loom::sync::atomic::Ordering::{Acquire, Release};
         let channel = Arc::new(Channel::new());
@@ -167,7 +166,8 @@ fn a_signal_covers_what_is_complete() {
             thread::spawn(move || {
                 channel.consume(None);
                 if done.load(Acquire) == 1 {
-                    // Whoever applied them: the target itself reads its memory without the drain.
+                    // The target reads its memory without the consumer lock, whoever applied the
+                    // operations.
                     check(&channel);
                 }
             })
@@ -183,7 +183,7 @@ fn the_accumulate_lock_excludes_and_publishes() {
     bounded(3).check(|| {
         let shared = Arc::new((AtomicU32::new(0), UnsafeCell::new(0u64)));
         let add = |shared: &(AtomicU32, UnsafeCell<u64>)| {
-            let _held = AccumulateLock(&shared.0).hold();
+            let _held = AccumulateLock(&shared.0).lock();
             shared.1.with_mut(|value| unsafe { *value += 1 });
         };
         let other = {
@@ -195,7 +195,7 @@ fn the_accumulate_lock_excludes_and_publishes() {
         };
         add(&shared);
         other.join().unwrap();
-        let _held = AccumulateLock(&shared.0).hold();
+        let _held = AccumulateLock(&shared.0).lock();
         shared.1.with(|value| assert_eq!(unsafe { *value }, 3));
     });
 }

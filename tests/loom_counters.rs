@@ -1,5 +1,5 @@
-//! All interleavings of those who raise a counter and the one who reads, resets and waits, within
-//! bounds: the production engine over words of loom.
+//! Loom: all interleavings of processes that notify and one that reads, resets and waits, within
+//! bounds. The production engine runs over loom's words.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_counters`;
 //! `LOOM_MAX_PREEMPTIONS` raises the bound.
@@ -16,7 +16,7 @@ use loom::thread;
 use mpix_rma::engine::*;
 use mpix_rma::transport::shm::protocol::{raise, raised};
 
-/// A counter of rank 0, and memory that two others write.
+/// Counters of rank 0, and memory that two others write.
 #[derive(Default)]
 struct Shared {
     counters: [AtomicU64; 2],
@@ -33,7 +33,7 @@ impl Shared {
     }
 }
 
-/// The owner's port: nothing but its counters.
+/// The owner's port, which has nothing but counters.
 struct Own(Arc<Shared>);
 
 impl LockMemory for Own {
@@ -78,9 +78,9 @@ fn origin(
     thread::spawn(move || work(&shared))
 }
 
-/// What resets have taken and what is left are all that came, however they meet.
+/// Resets and the final value add up to all notifications.
 #[test]
-fn no_count_is_lost_between_resets_and_adders() {
+fn resets_lose_no_notification() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let origins = [1, 2].map(|times| {
@@ -103,8 +103,8 @@ fn no_count_is_lost_between_resets_and_adders() {
     });
 }
 
-/// Whoever has seen both counts may read what both have put: the second addition does not hide what
-/// came before the first.
+/// A process that has seen both counts may read what both origins put. The second addition does not
+/// hide what came before the first.
 #[test]
 fn observing_a_count_is_an_acquire_for_the_data() {
     loom::model(|| {
@@ -123,9 +123,9 @@ fn observing_a_count_is_an_acquire_for_the_data() {
     });
 }
 
-/// The same for a request that waits for some, and for what is put again after its count was taken.
+/// The same for a request that waits, and for data put again after its count was consumed.
 #[test]
-fn a_wait_ends_when_its_data_are_there() {
+fn a_wait_ends_after_its_data_arrived() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let origin = origin(&shared, |shared| {
@@ -146,7 +146,7 @@ fn a_wait_ends_when_its_data_are_there() {
                 engine.found(request)
             }
         };
-        // Both may have come while it looked at the first, which is there in either case.
+        // Both may have arrived before it looked at the first, which is found in either case.
         let Some(Notified { index, value: 1 }) = found else { panic!("{found:?}") };
         assert_eq!(shared.get(0), 7);
         if index == 1 {

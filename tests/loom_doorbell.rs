@@ -1,5 +1,4 @@
-//! All interleavings of a window that is armed while peers contact it [PR-6], within bounds.
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_doorbell`.
+//! Loom: all interleavings of arming a window while peers contact it [PR-6], within bounds.
 
 #![cfg(loom)]
 
@@ -17,7 +16,7 @@ struct Shared {
     summary: AtomicU64,
     words: [AtomicU64; 1],
     published: [AtomicU64; 2],
-    /// Raised by a peer before it publishes, by an atomic read-modify-write.
+    /// Raised by a peer, with an atomic read-modify-write, before it publishes.
     announced: AtomicU64,
     applied: AtomicU64,
 }
@@ -48,18 +47,18 @@ impl Shared {
         }
     }
 
-    /// The owner: whether everything that it looks for is there.
+    /// For the owner: whether everything it waits for is published.
     fn looks(&self, peers: usize) -> bool {
         self.published[..peers].iter().all(|word| word.load(Acquire) != 0)
     }
 
-    /// The owner: arms the window, looks once more, and then polls nothing but the doorbell. Ends
-    /// when it has seen what all `peers` have published; loom reports an execution in which that
+    /// For the owner: arms the window, checks once more, and then polls only the doorbell. Returns
+    /// when it has seen what all `peers` have published. Loom reports an execution in which that
     /// never happens.
     fn arm_until_all_have_come(&self, peers: usize) {
         while !self.looks(peers) {
             self.arm().set();
-            // What came before is no reason to stay awake here: only something new is.
+            // Stay awake only if something new has arrived.
             if self.looks(peers) {
                 self.arm().clear();
                 return;
@@ -74,9 +73,9 @@ impl Shared {
     }
 }
 
-/// A peer that publishes once and goes away: the owner finds out, whatever it does meanwhile.
+/// A peer that publishes once and does not poll again is always noticed.
 #[test]
-fn a_notification_wakes_a_window_that_falls_asleep() {
+fn a_notification_wakes_a_window_that_is_being_armed() {
     loom::model(|| {
         let shared = Shared::new();
         let peer = {
@@ -91,9 +90,9 @@ fn a_notification_wakes_a_window_that_falls_asleep() {
     });
 }
 
-/// A peer that announces what it publishes behind: an owner that sees neither arms its window, and is woken.
+/// A peer that announces its publication: an owner that sees neither arms its window, and is woken.
 #[test]
-fn an_announcement_wakes_a_window_that_falls_asleep() {
+fn an_announced_notification_wakes_a_window_that_is_being_armed() {
     loom::model(|| {
         let shared = Shared::new();
         let peer = {
@@ -112,7 +111,7 @@ fn an_announcement_wakes_a_window_that_falls_asleep() {
                 thread::yield_now();
             }
         }
-        // It polls from now on.
+        // From now on the owner polls.
         while !shared.looks(1) {
             thread::yield_now();
         }
@@ -120,9 +119,9 @@ fn an_announcement_wakes_a_window_that_falls_asleep() {
     });
 }
 
-/// A peer that looks again until its operation is applied needs no fence.
+/// A peer that polls until its operation is applied needs no fence.
 #[test]
-fn an_operation_that_is_waited_for_wakes_a_window() {
+fn an_operation_whose_origin_polls_wakes_a_window() {
     loom::model(|| {
         let shared = Shared::new();
         let peer = {
@@ -141,7 +140,7 @@ fn an_operation_that_is_waited_for_wakes_a_window() {
     });
 }
 
-/// Two peers: one of them rings, and what the other has published is found as well.
+/// Of two peers one rings, and the owner also finds what the other has published.
 #[test]
 fn two_peers_wake_a_window() {
     loom::model(|| {
@@ -160,8 +159,7 @@ fn two_peers_wake_a_window() {
     });
 }
 
-/// Two peers ring for different windows while the owner takes: each slot is handed over, and at
-/// most once.
+/// Two peers ring for different windows while the owner takes. Each slot is passed exactly once.
 #[test]
 fn no_ring_is_lost_or_taken_twice() {
     loom::model(|| {

@@ -1,6 +1,5 @@
-//! The queue lock under loom [LK-1 to LK-4]: every interleaving, up to a bound on preemptions, of
-//! two or three processes that share nothing but lock words, with the orderings that shared memory
-//! gives them.
+//! Loom: the queue lock [LK-1 to LK-4]. All interleavings, up to a bound on preemptions, of two or
+//! three processes that share only lock words, with the memory orderings of shared memory.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_lock`; `LOOM_MAX_PREEMPTIONS`
 //! raises the bound.
@@ -29,10 +28,9 @@ struct Words {
     grant: Vec<AtomicU64>,
     licence: Vec<AtomicU64>,
     next_licensed: Vec<AtomicU64>,
-    /// A process that waits rests here until a word that it may wait for is written: a lost
-    /// hand-over is then a deadlock, which loom reports, and several may wait at once. `None`: it
-    /// looks again and again, and nothing but the lock words orders memory; loom brings that to an
-    /// end where one process at a time waits.
+    /// A waiting process sleeps until a word that it may wait for is written. A lost hand-over is
+    /// then a deadlock, which loom reports, and several may wait at once. `None`: it polls, and
+    /// only the lock words order memory; loom terminates that where one process at a time waits.
     bell: Option<Vec<Notify>>,
 }
 
@@ -69,8 +67,8 @@ impl Words {
         }
     }
 
-    /// When everybody has left nothing is held. (Readers may be counted in one word and discounted
-    /// in another: the sum counts.)
+    /// Nothing is held once everybody has left. (A reader may be counted in one word and discounted
+    /// in another, so the sum matters.)
     fn assert_free(&self) {
         let get = |word: &AtomicU64| word.load(Ordering::SeqCst);
         assert_eq!(get(&self.tail) as u32, 0, "nobody queues");
@@ -87,7 +85,7 @@ impl Words {
     }
 }
 
-/// One process's way to the words. Counts its accesses.
+/// One process's access to the words. Counts the accesses.
 struct Memory {
     words: Arc<Words>,
     me: Rank,
@@ -129,7 +127,7 @@ impl Memory {
     }
 }
 
-/// The orderings of `transport::shm`.
+/// The memory orderings of `transport::shm`.
 impl LockMemory for Memory {
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
         let cell = self.word(home, word);
@@ -158,11 +156,11 @@ impl LockMemory for Memory {
     }
 }
 
-/// What the lock protects: loom finds a write beside any other access, and a read that does not see
-/// what was written before.
+/// What the lock protects. Loom reports a write concurrent with any other access, and a read that
+/// misses an earlier write.
 struct Protected(UnsafeCell<u64>);
 
-// SAFETY: the lock under test keeps writers alone; where it does not, loom fails the test.
+// SAFETY: the lock under test excludes writers. If it does not, loom fails the test.
 unsafe impl Sync for Protected {}
 
 impl Protected {
@@ -170,11 +168,11 @@ impl Protected {
         Arc::new(Protected(UnsafeCell::new(0)))
     }
     fn increment(&self) {
-        // SAFETY: under the exclusive lock; loom checks it.
+        // SAFETY: under the exclusive lock, which loom checks.
         self.0.with_mut(|at| unsafe { *at += 1 });
     }
     fn read(&self) -> u64 {
-        // SAFETY: under the lock; loom checks it.
+        // SAFETY: under the lock, which loom checks.
         self.0.with(|at| unsafe { *at })
     }
 }
@@ -207,7 +205,7 @@ fn let_readers_in(mem: &mut Memory, mut reader: Option<lock::Node>) {
     }
 }
 
-/// Waits as a process does that has nothing else to do.
+/// Waits for the lock.
 fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool {
     loop {
         if let Turn::Granted { inherited } = turn {
@@ -218,8 +216,8 @@ fn wait_for_turn(mem: &mut Memory, request: LockRequest, mut turn: Turn) -> bool
     }
 }
 
-/// One epoch: in, work, out. Release never waits: a bounded number of accesses, whatever the others
-/// do [LK-3].
+/// One epoch: lock, access, release. Release never waits: it takes a bounded number of accesses,
+/// whatever the others do [LK-3].
 fn epoch(mem: &mut Memory, data: &Protected, mode: LockMode, sequence: u32) {
     let mut request = request(mode, sequence);
     let turn = enqueue(mem, &mut request);
@@ -312,9 +310,9 @@ fn three_readers() {
     contend(2, &[&[S], &[S], &[S]]);
 }
 
-/// An origin's two nodes take turns: the third request uses the first one's node again.
+/// An origin alternates between two nodes: its third request reuses the node of the first.
 #[test]
-fn nodes_are_used_again() {
+fn nodes_are_reused() {
     contend(2, &[&[X, X, X], &[X]]);
     contend(2, &[&[X, X, X], &[S]]);
     contend(2, &[&[S, X, S], &[X]]);
@@ -322,20 +320,20 @@ fn nodes_are_used_again() {
 }
 
 #[test]
-fn both_processes_come_back() {
+fn both_processes_lock_repeatedly() {
     contend(2, &[&[X, X], &[X, X]]);
     contend(2, &[&[X, S], &[S, X]]);
     contend(2, &[&[S, S], &[X, X]]);
 }
 
-/// Neighbouring readers are let in together [LK-1], though the first of them does nothing for the
-/// second [LK-3]: each leaves only when both have been in. A hand-over that is lost, or that waits
-/// for the first reader's help, never ends.
+/// Adjacent readers are admitted together [LK-1], although the first does nothing for the second
+/// [LK-3]. Each leaves only when both have been inside. A hand-over that is lost, or that depends
+/// on the first reader, never ends.
 #[test]
-fn neighbouring_readers_are_a_batch() {
+fn adjacent_readers_are_admitted_together() {
     model(3, || {
         let (words, inside) = (Words::new(3, true), Arc::new([Notify::new(), Notify::new()]));
-        // The writer holds; the readers queue, in whichever order, while it leaves.
+        // The writer holds the lock; the readers queue, in either order, while it releases.
         let mut writer = request(X, 1);
         let mut mem = Memory::new(&words, 0);
         assert_eq!(enqueue(&mut mem, &mut writer), Turn::Granted { inherited: false });
@@ -359,10 +357,10 @@ fn neighbouring_readers_are_a_batch() {
     });
 }
 
-/// First come, first served: a writer that queues behind a holder is before a reader that comes
-/// after it.
+/// First come, first served: a writer that queues behind a holder goes before a reader that arrives
+/// later.
 #[test]
-fn the_order_of_arrival_is_kept() {
+fn requests_are_served_in_arrival_order() {
     model(3, || {
         let (words, data) = (Words::new(3, true), Protected::new());
         let mut mem = Memory::new(&words, 0);
@@ -397,7 +395,7 @@ fn the_order_of_arrival_is_kept() {
 
 // ---- whole windows: lock_all beside exclusive locks, over the window's words ----
 
-/// A port with lock words alone.
+/// A port that has only lock words.
 struct LockPort(Memory);
 
 impl LockMemory for LockPort {
@@ -484,7 +482,7 @@ fn lock_all_and_exclusive_locks_exclude_each_other() {
     windows_contend(2, &[&[Kind::All, Kind::Exclusive], &[Kind::Exclusive, Kind::All]]);
 }
 
-/// A process that locks often keeps its right; a lock_all takes it away.
+/// A process that locks often keeps its licence, and a lock_all revokes it.
 #[test]
 fn lock_all_and_licensed_locks_exclude_each_other() {
     windows_contend(2, &[&[Kind::All], &[Kind::Exclusive, Kind::Exclusive, Kind::Exclusive]]);
@@ -498,12 +496,12 @@ fn lock_all_and_licensed_locks_exclude_each_other() {
 }
 
 #[test]
-fn lock_all_beside_two_exclusive_locks() {
+fn lock_all_excludes_two_exclusive_locks() {
     windows_contend(2, &[&[Kind::All], &[Kind::Exclusive], &[Kind::Exclusive]]);
 }
 
 #[test]
-fn lock_alls_and_shared_locks_beside_an_exclusive_lock() {
+fn lock_alls_and_shared_locks_exclude_an_exclusive_lock() {
     windows_contend(2, &[&[Kind::All], &[Kind::Exclusive], &[Kind::Shared]]);
     windows_contend(2, &[&[Kind::All], &[Kind::Exclusive], &[Kind::All]]);
 }

@@ -1,5 +1,4 @@
-//! All interleavings of the ring of tagged notifications, within bounds.
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_tags`.
+//! Loom: all interleavings of the ring of tagged notifications, within bounds.
 
 #![cfg(loom)]
 #![allow(
@@ -11,9 +10,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
-use mpix_rma::transport::shm::tags::{Ring, Slot};
+use mpix_rma::transport::shm::tags::{Slot, TagRing};
 
-/// Few slots, so that few notifications go round the ring.
+/// Few slots, so that few notifications wrap around.
 const SLOTS: usize = 2;
 
 struct Shared {
@@ -21,8 +20,7 @@ struct Shared {
     head: AtomicU64,
     used: AtomicU64,
     slots: Vec<Slot>,
-    /// What each producer puts before it notifies, in places of its own: loom reports every access
-    /// that is not ordered.
+    /// What each producer puts before it notifies. Loom reports every unordered access.
     data: Vec<UnsafeCell<u64>>,
 }
 
@@ -37,17 +35,17 @@ impl Shared {
         })
     }
 
-    fn ring(&self) -> Ring<'_> {
-        Ring { tail: &self.tail, head: &self.head, used: &self.used, slots: &self.slots }
+    fn ring(&self) -> TagRing<'_> {
+        TagRing { tail: &self.tail, head: &self.head, used: &self.used, slots: &self.slots }
     }
 
-    /// Puts a value into a place and tells the consumer which, if there is room.
+    /// Puts a value into a place and notifies the consumer of the place. False if the ring is full.
     fn try_put(&self, known: &mut u64, place: usize) -> bool {
         self.data[place].with_mut(|cell| unsafe { *cell = place as u64 + 100 });
         self.ring().push(known, place as u64)
     }
 
-    /// The same, as often as there is no room.
+    /// The same, repeated while the ring is full.
     fn put(&self, known: &mut u64, place: usize) {
         self.data[place].with_mut(|cell| unsafe { *cell = place as u64 + 100 });
         while !self.ring().push(known, place as u64) {
@@ -55,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// Takes one notification, and its data.
+    /// Takes one notification, and reads its data.
     fn take(&self, position: u64) -> usize {
         loop {
             let ring = self.ring();
@@ -73,10 +71,10 @@ impl Shared {
     }
 }
 
-/// One producer that goes round the ring: order, nothing lost, nothing twice, slots used again only
-/// when they were read.
+/// One producer wraps around: order is kept, nothing is lost or duplicated, and slots are reused
+/// only after they were read.
 #[test]
-fn one_producer_goes_round_the_ring() {
+fn one_producer_wraps_around_the_ring() {
     loom::model(|| {
         let shared = Shared::new(SLOTS, 4);
         let producer = {
@@ -94,8 +92,8 @@ fn one_producer_goes_round_the_ring() {
     });
 }
 
-/// Two producers in one ring with room for all: each keeps its order, and nothing is lost or comes
-/// twice.
+/// Two producers in a ring with room for all: each keeps its order, and nothing is lost or
+/// duplicated.
 #[test]
 fn two_producers_share_the_ring() {
     loom::model(|| {
@@ -127,10 +125,10 @@ fn two_producers_share_the_ring() {
     });
 }
 
-/// Two producers that each try once while a place of a full ring becomes free: one at most finds
-/// it, and what it says is there.
+/// Two producers try once each while a slot of a full ring becomes free. At most one succeeds, and
+/// its notification is there.
 #[test]
-fn a_place_that_becomes_free_is_given_once() {
+fn a_freed_slot_is_given_once() {
     loom::model(|| {
         let shared = Shared::new(SLOTS, SLOTS + 2);
         let mut known = 0;
@@ -154,7 +152,7 @@ fn a_place_that_becomes_free_is_given_once() {
     });
 }
 
-/// A full ring refuses, and changes nothing.
+/// A full ring refuses a notification and changes nothing.
 #[test]
 fn a_full_ring_refuses() {
     loom::model(|| {

@@ -1,5 +1,5 @@
-//! The shared-memory transport, with the processes of a window played by threads: each has its own
-//! mapping of the segment, and cross-memory attach reaches one's own process too.
+//! The shared-memory transport. Threads play the processes of a window: each maps the segment by
+//! itself, and cross-memory attach also works within one process.
 
 #![cfg(not(loom))]
 #![allow(
@@ -12,11 +12,11 @@ mod shm_world;
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
 use shm_world::*;
 
-/// Runs `body` on `ranks` threads for each flavour of window, with `size` bytes each.
+/// Runs `body` on `ranks` threads for each flavour of window, with `size` bytes per rank.
 fn everywhere(ranks: u32, size: usize, body: impl Fn(&World, ShmWindow) + Sync) {
     for flavour in FLAVOURS {
         run(ranks, |world| {
@@ -61,7 +61,7 @@ fn puts_and_gets_of_all_sizes() {
 }
 
 #[test]
-fn to_oneself() {
+fn operations_on_own_memory() {
     for ranks in [1, 2] {
         everywhere(ranks, 1 << 20, |world, mut w| {
             let me = world.rank;
@@ -80,7 +80,7 @@ fn to_oneself() {
     }
 }
 
-/// Many operations in flight at once, every stage reported once and in order of the stages.
+/// Many operations in flight at once. Every stage is reported once, and local before remote.
 #[test]
 fn pipelined_puts_and_gets() {
     const COUNT: usize = 5000;
@@ -91,8 +91,7 @@ fn pipelined_puts_and_gets() {
         for gets in [false, true] {
             let mut posted = Flight::default();
             for i in 0..COUNT {
-                // Lengths of 1 to 16 bytes, mostly inside a slot's own line, in places that do not
-                // overlap.
+                // Lengths of 1 to 16 bytes, which fit a slot, at places that do not overlap.
                 let len = 1 + i % 16;
                 let disp = 16 * i as u64;
                 let origin = Addr(&raw const from[16 * i] as usize);
@@ -110,8 +109,8 @@ fn pipelined_puts_and_gets() {
 }
 
 #[test]
-fn one_target_for_many_origins() {
-    // More origins than are looked at in one poll.
+fn many_origins_use_one_target() {
+    // More origins than one poll serves.
     everywhere(24, 24 * 8, |world, mut w| {
         for target in 0..2 {
             w.put(target, 8 * u64::from(world.rank), &(u64::from(world.rank) + 100).to_ne_bytes());
@@ -126,8 +125,7 @@ fn one_target_for_many_origins() {
     });
 }
 
-/// Where a window is far longer than memory, places beyond 4 GiB are reached. Only the touched
-/// pages exist.
+/// Displacements beyond 4 GiB in a window that is larger than memory. Only the touched pages exist.
 #[test]
 fn displacements_beyond_4_gib() {
     const SIZE: usize = 6 << 30;
@@ -155,7 +153,7 @@ fn displacements_beyond_4_gib() {
 }
 
 #[test]
-fn what_a_window_says_of_itself() {
+fn windows_report_sizes_and_reachability() {
     everywhere(3, 1000, |world, w| {
         for rank in 0..3 {
             assert_eq!(w.extent_of(rank), (1000, 1));
@@ -166,7 +164,7 @@ fn what_a_window_says_of_itself() {
         world.barrier();
     });
     run(3, |world| {
-        // Sizes differ, two of them zero.
+        // Sizes differ, and two of them are 0.
         let size = if world.rank == 1 { 12345 } else { 0 };
         let mut w = world.allocate(size);
         assert_eq!(w.base() == Addr(0), size == 0);
@@ -180,9 +178,9 @@ fn what_a_window_says_of_itself() {
     });
 }
 
-/// [MA-1, MA-2] Every word of every pair is its own, lock words too [LK-2].
+/// [MA-1, MA-2] Every word of every pair is distinct, and so are lock words [LK-2].
 #[test]
-fn words_are_distinct() {
+fn signal_and_lock_words_are_distinct() {
     const WORDS: [Word; 3] = [Word::Grant, Word::Done, Word::Fence];
     everywhere(3, 8, |world, mut w| {
         let me = world.rank;
@@ -236,9 +234,9 @@ fn words_are_distinct() {
     });
 }
 
-/// [RQ-5] Everybody learns whether anybody objected, or was busy, round after round.
+/// [RQ-5] Each agreement gives every process the highest ballot, round after round.
 #[test]
-fn votes() {
+fn agreements_decide_on_the_highest_ballot() {
     everywhere(4, 8, |world, mut w| {
         for round in 0..2000u32 {
             let says = |rank: Rank| match round {
@@ -248,7 +246,7 @@ fn votes() {
                 _ if round % 5 == rank || round % 13 == rank => Ballot::Busy,
                 _ => Ballot::Ready,
             };
-            assert_eq!(w.verdict(), None, "no vote, no verdict");
+            assert_eq!(w.verdict(), None, "no decision before this process has cast its ballot");
             w.vote(says(world.rank));
             let verdict = loop {
                 match w.verdict() {
@@ -261,7 +259,7 @@ fn votes() {
     });
 }
 
-/// Posts an operation, as often as there is no room for it.
+/// Posts an operation, again as long as there is no room for it.
 fn post(w: &mut ShmWindow, op: &Op) -> Posted {
     loop {
         match w.post(op, Ticket(7)) {
@@ -271,14 +269,13 @@ fn post(w: &mut ShmWindow, op: &Op) -> Posted {
     }
 }
 
-/// An armed window is disarmed by whatever a peer sends it, once, and the doorbell says which
-/// window it is.
+/// Anything that a peer sends disarms an armed window once and rings the doorbell for that window.
 #[test]
-fn a_contact_disarms_and_rings() {
+fn a_contact_disarms_the_window_and_rings_once() {
     let long = bytes(100_000, 1);
     for kind in [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::NotifyTagged] {
         everywhere(2, 1 << 20, |world, mut w| {
-            // Only a notification needs the owner of memory that is mapped.
+            // Operations on mapped memory do not contact its owner, except for notifications.
             let contacts = w.describe() != "shared memory" || kind == OpKind::NotifyTagged;
             let lengths = if kind == OpKind::NotifyTagged { vec![0] } else { vec![8, long.len()] };
             for len in lengths {
@@ -319,7 +316,7 @@ fn a_contact_disarms_and_rings() {
                         "{kind:?} of {len} bytes"
                     );
                 }
-                // Serves rank 1 until it has come here.
+                // Serves rank 1 until it has arrived.
                 barrier(&mut w);
                 if world.rank == 0 && kind == OpKind::NotifyTagged {
                     assert_eq!(std::iter::from_fn(|| w.next_arrival()).count(), 1);
@@ -331,9 +328,9 @@ fn a_contact_disarms_and_rings() {
     }
 }
 
-/// What was published before keeps a window from being armed.
+/// A window is not armed while something published waits.
 #[test]
-fn nothing_is_armed_over_what_has_come() {
+fn a_window_with_waiting_work_is_not_armed() {
     everywhere(2, 4096, |world, mut w| {
         if world.rank == 1 {
             assert_ne!(post(&mut w, &op(OpKind::NotifyTagged, 0, 5, 0)), Posted::NoResource);

@@ -1,5 +1,5 @@
-//! Atomic operations of the shared-memory transport: arithmetic, order, atomicity, and who does the
-//! work.
+//! Atomic operations of the shared-memory transport: arithmetic, order, atomicity, and targets that
+//! do not poll.
 
 #![cfg(not(loom))]
 #![allow(
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::{native_has, reduction};
+use mpix_rma::transport::datatype::element::{native_has, reduction};
 use shm_world::*;
 
 const NATIVE: [Element; 11] = [I8, U8, I16, U16, I32, U32, I64, U64, F32, F64, BYTE];
 
-/// The plain reference: one element at a time, in the widest type.
+/// Reference implementation: one element at a time, in the widest type.
 fn reference(element: Element, reduction: Reduction, target: &[u8], origin: &[u8]) -> Vec<u8> {
     macro_rules! integer {
         ($t:ty) => {{
@@ -80,8 +80,8 @@ fn reference(element: Element, reduction: Reduction, target: &[u8], origin: &[u8
     }
 }
 
-/// Random elements: numbers for floating point (no NaN, whose sign is nobody's promise), bits for
-/// the rest, with zeros among them for the logical reductions.
+/// Random elements. Floating-point ones are numbers (the sign of a NaN is unspecified), the others
+/// are random bits with zeros among them for the logical reductions.
 fn elements(element: Element, count: usize, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = Vec::new();
@@ -97,7 +97,7 @@ fn elements(element: Element, count: usize, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn every_datatype_and_reduction_against_a_plain_reference() {
+fn every_datatype_and_reduction_matches_the_reference() {
     for flavour in FLAVOURS {
         run(2, |world| {
             let mut memory = vec![0u8; 1 << 17];
@@ -115,8 +115,8 @@ fn every_datatype_and_reduction_against_a_plain_reference() {
                         continue;
                     }
                     let width = usize::from(extent(element));
-                    // One element; an odd number from an odd place; more than a piece, a block and
-                    // a hold.
+                    // One element; an odd number at an odd displacement; more than a piece of a
+                    // channel, a block of a fetch and a hold of the lock.
                     for (count, disp, target) in
                         [(1, 8, 1), (3, 5, 1), (1, 8, 0), (9000, 3, 1), (70_000 / width, 3, 0)]
                     {
@@ -224,10 +224,10 @@ fn compare_and_swap_of_every_width() {
     }
 }
 
-/// [AT-1] All origins, the target itself too, on one counter: nothing is lost, no value is seen
-/// twice.
+/// [AT-1] All origins, the target included, update one counter. Nothing is lost, and no value is
+/// seen twice.
 #[test]
-fn counters_under_contention() {
+fn concurrent_atomics_lose_no_update() {
     const EACH: u64 = 2000;
     for flavour in FLAVOURS {
         run(4, |world| {
@@ -243,7 +243,7 @@ fn counters_under_contention() {
                 assert!(last < Some(old), "the counter rises");
                 last = Some(old);
                 if i % 8 == 0 {
-                    // A spin lock by compare and swap, as users write them, around a plain counter.
+                    // A spin lock by compare_and_swap, as users write them, around a plain counter.
                     let mut state = [1; 4];
                     while state != [0; 4] {
                         w.compare_and_swap(0, 16, &[0; 4], &[1; 4], &mut state);
@@ -265,10 +265,10 @@ fn counters_under_contention() {
     }
 }
 
-/// Accumulates of one origin on one place take effect in the order of the calls, short and long
-/// ones mixed.
+/// Accumulates of one origin on one place take effect in the order of the calls, with short and
+/// long ones mixed.
 #[test]
-fn accumulates_keep_their_order() {
+fn accumulates_of_one_origin_keep_their_order() {
     const COUNT: usize = 3000;
     const LONG: usize = 40_000;
     for flavour in FLAVOURS {
@@ -309,9 +309,9 @@ fn accumulates_keep_their_order() {
     }
 }
 
-/// Where attach is allowed, a target that does not poll delays nobody [LK-3 in spirit, for data].
+/// With cross-memory attach, a target that does not poll delays nobody (as [LK-3] says of locks).
 #[test]
-fn a_target_that_never_polls() {
+fn operations_complete_if_the_target_never_polls() {
     run(3, |world| {
         let mut memory = vec![0u8; 1 << 20];
         let mut w = world.window(Flavour::Attached, &mut memory);
@@ -331,7 +331,7 @@ fn a_target_that_never_polls() {
                 w.compare_and_swap(2, base, &from[..8], &[7; 8], &mut back[..8]);
                 assert_eq!(back[..8], from[..8]);
             }
-            // Small puts and counters in flight together, in scattered and in neighbouring places.
+            // Small puts and counters in flight together, at scattered and at adjacent places.
             let one = 1u64;
             let mut old = vec![0u64; 2000];
             w.put(2, base, &[0; 8]);
@@ -370,10 +370,9 @@ fn a_target_that_never_polls() {
     });
 }
 
-/// [PR-3] After `settle` nothing is in flight, though the target never polls and this process does
-/// not either.
+/// [PR-3] After `settle` nothing is in flight, although neither process polls.
 #[test]
-fn settling_leaves_nothing_in_flight() {
+fn settle_completes_operations_without_polls() {
     run(2, |world| {
         let mut memory = vec![0u8; 1 << 20];
         let mut w = world.window(Flavour::Attached, &mut memory);
@@ -412,10 +411,9 @@ fn settling_leaves_nothing_in_flight() {
     });
 }
 
-/// The target polls now and then while the origins help themselves: every operation is applied
-/// exactly once.
+/// The target polls now and then while the origins assist. Every operation is applied exactly once.
 #[test]
-fn target_and_origins_at_once() {
+fn target_and_origins_consume_concurrently() {
     const COUNT: u64 = 20_000;
     let done = AtomicBool::new(false);
     run(3, |world| {
@@ -426,7 +424,7 @@ fn target_and_origins_at_once() {
             let mut random = fastrand::Rng::with_seed(1);
             let mut absent = 0u64;
             while !done.load(Ordering::Acquire) {
-                // Bursts of polls with pauses that are about as long as an origin's patience.
+                // Bursts of polls, with pauses about as long as the origin waits before it assists.
                 for _ in 0..random.u32(1..20) {
                     w.poll();
                 }
@@ -479,10 +477,10 @@ fn target_and_origins_at_once() {
     });
 }
 
-/// Random operations of all kinds and sizes, several in flight, against a model of the target's
-/// memory; the target polls, is away, or both in turn.
+/// Random operations of all kinds and sizes, several in flight, compared with a model of the
+/// target's memory. The target polls, does not poll, or alternates.
 #[test]
-fn random_operations_against_a_model() {
+fn random_operations_match_a_model() {
     const SIZE: usize = 1 << 20;
     const ROUNDS: u64 = 50;
     for (flavour, away) in [
@@ -498,7 +496,7 @@ fn random_operations_against_a_model() {
             let mut random = fastrand::Rng::with_seed(u64::from(world.rank) + away);
             barrier(&mut w);
             if world.rank == 2 {
-                // The others leave their word when they are done.
+                // The others count themselves in this word when they are done.
                 while w.load(2, LockWord::Readers) < 2 {
                     for _ in 0..random.u64(0..=100 * away.min(10)) {
                         w.poll();

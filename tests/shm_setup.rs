@@ -1,5 +1,5 @@
-//! Set-up and end of shared-memory windows: one answer everywhere, and nothing stays behind.
-//! One test function: it counts this process's mappings and descriptors.
+//! Set-up and end of shared-memory windows: all processes get one result, and nothing is left
+//! behind. A single test function, because it counts the mappings and descriptors of this process.
 
 #![cfg(not(loom))]
 #![allow(
@@ -14,11 +14,11 @@ use mpix_rma::engine::*;
 use mpix_rma::transport::shm::*;
 use shm_world::*;
 
-/// A host that falsifies what one rank tells or hears.
+/// A host that falsifies what one rank sends or receives.
 struct Tampered<F: FnMut(u32, &mut [u8], bool)> {
     world: World,
     gathers: u32,
-    /// Gather, bytes, and whether they are about to be sent.
+    /// Number of the gather, its bytes, and whether they are about to be sent.
     tamper: F,
 }
 
@@ -55,7 +55,7 @@ fn settings() -> Settings {
     Settings { cma: true, foreign_reduce: none }
 }
 
-/// All ranks make a window; the errors must agree.
+/// The error of a window that all ranks fail to make, which must be the same everywhere.
 fn failure(make: impl Fn(&World) -> Result<ShmWindow, SetupError> + Sync) -> SetupError {
     let errors = std::sync::Mutex::new(Vec::new());
     run(3, |world| {
@@ -68,9 +68,15 @@ fn failure(make: impl Fn(&World) -> Result<ShmWindow, SetupError> + Sync) -> Set
     errors[0].clone()
 }
 
+/// Whether a system call failed on this rank, with these words in the message.
+fn is_of(error: &SetupError, rank: Rank, words: &str) -> bool {
+    matches!(error, SetupError::System { rank: on, .. } if *on == rank)
+        && error.to_string().contains(words)
+}
+
 #[test]
-fn one_answer_everywhere_and_nothing_left() {
-    // The memory of the process itself, with its doorbell, is made with the first window and stays.
+fn all_ranks_get_one_result_and_nothing_is_left() {
+    // The process's memory file, with its doorbell, is created with the first window and stays.
     run(2, |world| {
         let mut w = world.allocate(8);
         barrier(&mut w);
@@ -83,7 +89,7 @@ fn one_answer_everywhere_and_nothing_left() {
             for _ in 0..10 {
                 let mut memory = vec![0; 10_000];
                 let mut w = world.window(flavour, &mut memory);
-                // The descriptors are closed as soon as all have mapped.
+                // All descriptors are closed as soon as all ranks have mapped.
                 world.barrier();
                 if world.rank == 0 {
                     assert_eq!((mappings(), descriptors()), (maps + 4, fds));
@@ -96,42 +102,36 @@ fn one_answer_everywhere_and_nothing_left() {
         assert_eq!((mappings(), descriptors()), (maps, fds));
     }
 
-    dynamic_windows_have_no_descriptors();
-    released_segments_serve_again(mappings(), fds);
-    one_process_without_attach_is_enough();
+    dynamic_windows_need_no_descriptors();
+    cached_segments_are_reused(mappings(), fds);
+    one_process_without_cma_disables_it_for_all();
     let maps = mappings();
 
-    // Sizes whose sum no address space holds.
+    // Sizes whose sum exceeds any address space.
     let error =
         failure(|world| world.try_window(Memory::Allocate { size: u64::MAX - 5, align: 1 }, true));
-    assert!(
-        matches!(&error, SetupError::System { rank: 0, reason, .. } if reason.contains("too large")),
-        "{error}"
-    );
+    assert!(is_of(&error, 0, "too large"), "{error}");
 
     // A size that the kernel refuses.
     let error =
         failure(|world| world.try_window(Memory::Allocate { size: 1 << 60, align: 1 }, true));
     assert!(matches!(&error, SetupError::System { rank: 0, .. }), "{error}");
 
-    // Memory that would end beyond the last address, on one rank.
+    // Memory beyond the last address, on one rank.
     let error = failure(|world| {
         let size = if world.rank == 2 { u64::MAX } else { 8 };
         world.try_window(Memory::Create { base: Addr(4096), size }, true)
     });
-    assert!(
-        matches!(&error, SetupError::System { rank: 2, call, .. } if call.contains("arguments")),
-        "{error}"
-    );
+    assert!(is_of(&error, 2, "arguments"), "{error}");
 
-    // Not all the same constructor.
+    // Different constructors.
     let error = failure(|world| match world.rank {
         1 => world.try_window(Memory::Allocate { size: 8, align: 1 }, true),
         _ => world.try_window(Memory::Create { base: Addr(4096), size: 8 }, true),
     });
     assert!(matches!(&error, SetupError::System { rank: 1, .. }), "{error}");
 
-    // One rank on another node: its identity is the first part of what it tells.
+    // One rank on another node: the node's id is the first part of a bootstrap record.
     let error = failure(|world| {
         let elsewhere = world.rank == 2;
         let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
@@ -149,7 +149,7 @@ fn one_answer_everywhere_and_nothing_left() {
     });
     assert_eq!(error, SetupError::NotOneNode);
 
-    // One rank cannot open the segment: it hears a wrong descriptor of rank 0.
+    // One rank cannot open the segment, because it receives a wrong descriptor.
     for allocate in [true, false] {
         let error = failure(|world| {
             let unlucky = world.rank == 1;
@@ -169,22 +169,19 @@ fn one_answer_everywhere_and_nothing_left() {
                 settings(),
             )
         });
-        assert!(
-            matches!(&error, SetupError::System { rank: 1, call, .. } if call.contains("open")),
-            "{error}"
-        );
+        assert!(is_of(&error, 1, "open"), "{error}");
         assert!(error.to_string().contains("No such file"), "{error}");
     }
     assert_eq!((mappings(), descriptors()), (maps, fds), "failed set-ups leave nothing");
 
-    // One rank cannot attach to its neighbour: nobody does.
+    // One rank cannot attach to its neighbour, so no rank uses cross-memory attach.
     run(3, |world| {
         let mut memory = vec![0u8; 100_000];
         let unlucky = world.rank == 1;
         let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
             if unlucky && !sent && gather == 1 {
-                for card in bytes.chunks_exact_mut(88) {
-                    card[56..64].copy_from_slice(&8u64.to_ne_bytes());
+                for record in bytes.chunks_exact_mut(88) {
+                    record[56..64].copy_from_slice(&8u64.to_ne_bytes());
                 }
             }
         };
@@ -201,7 +198,7 @@ fn one_answer_everywhere_and_nothing_left() {
         barrier(&mut w);
     });
 
-    // The limit on file sizes gives an error, not a signal.
+    // RLIMIT_FSIZE causes an error, not a signal.
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &libc::rlimit { rlim_cur: 1 << 20, ..limit }) };
@@ -212,14 +209,13 @@ fn one_answer_everywhere_and_nothing_left() {
     assert_eq!((mappings(), descriptors()), (maps, fds));
 }
 
-/// A released segment is the next window's, as good as new; where not all have it, a new one is
-/// made. Processes that were started apart may have other settings; all do without what one of them
-/// does without.
-fn one_process_without_attach_is_enough() {
+/// Processes that were started separately may have other settings. If one may not use cross-memory
+/// attach, none does.
+fn one_process_without_cma_disables_it_for_all() {
     run(3, |world| {
         let mut memory = [0u8; 100];
         let base = Addr(memory.as_mut_ptr() as usize);
-        // The second time in the segment of the first.
+        // The second window reuses the segment of the first.
         for _ in 0..2 {
             let w = world.try_window(Memory::Create { base, size: 100 }, world.rank != 1).unwrap();
             assert_eq!(w.progresses(), c"target_calls");
@@ -230,7 +226,9 @@ fn one_process_without_attach_is_enough() {
     });
 }
 
-fn released_segments_serve_again(maps: usize, fds: usize) {
+/// The next window reuses a released segment, which looks like new. If not all processes have the
+/// same one, they create a new one.
+fn cached_segments_are_reused(maps: usize, fds: usize) {
     for flavour in FLAVOURS {
         run(2, |world| {
             let mut memory = vec![0u8; 20_000];
@@ -238,11 +236,11 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
             let base = Addr(memory.as_mut_ptr() as usize);
             for round in 0..40u64 {
                 let memory = match flavour {
-                    // Sizes change within what a segment holds.
+                    // Sizes vary within the capacity of the segment.
                     Flavour::Allocated => Memory::Allocate { size: size - 100 * round, align: 1 },
                     _ => Memory::Create { base, size },
                 };
-                // Now and then a rank offers something else than the others do.
+                // Sometimes a rank offers another segment than the others.
                 let odd = round % 8 == 5 && world.rank == (round as u32 / 8) % 2;
                 let tamper = |gather: u32, bytes: &mut [u8], sent: bool| {
                     if odd && sent && gather == 1 {
@@ -252,7 +250,7 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
                 let settings = Settings { cma: flavour == Flavour::Attached, ..settings() };
                 let mut host = Tampered { world: world.clone(), gathers: 0, tamper };
                 let mut w = ShmWindow::new(&mut host, memory, 1, settings).unwrap();
-                // Where all have kept the same segment, one gather is enough: they meet in it.
+                // If all have cached the same segment, one gather is enough.
                 match round {
                     0 => assert!(matches!(host.gathers, 1 | 2)),
                     _ => assert_eq!(
@@ -285,7 +283,7 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
                     w.accumulate(
                         other,
                         0,
-                        (U64, mpix_rma::transport::element::reduction::SUM),
+                        (U64, mpix_rma::transport::datatype::element::reduction::SUM),
                         &from[..8],
                     );
                     barrier(&mut w);
@@ -299,15 +297,14 @@ fn released_segments_serve_again(maps: usize, fds: usize) {
                 w.release();
             }
         });
-        // The process keeps a few, no matter how many windows there were.
+        // The process caches a few, however many windows there were.
         assert!((maps + 1..=maps + 4).contains(&mappings()), "{} mappings", mappings());
         assert_eq!(descriptors(), fds);
     }
 }
 
-/// Many dynamic windows, some with more regions than their segments have room for: none takes a
-/// descriptor.
-fn dynamic_windows_have_no_descriptors() {
+/// Many dynamic windows, some with more regions than fit their segments, need no descriptors.
+fn dynamic_windows_need_no_descriptors() {
     let fds = descriptors();
     run(2, |world| {
         let mut windows: Vec<_> =

@@ -1,5 +1,5 @@
-//! Operations with shapes on the shared-memory transport: every way that they go, mixed with plain
-//! ones, in order.
+//! Shaped operations on the shared-memory transport, on every path, mixed with plain ones and in
+//! order.
 
 #![cfg(not(loom))]
 #![allow(
@@ -14,15 +14,15 @@ use std::sync::Arc;
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::reduction;
-use mpix_rma::transport::shape::moves::{gathered, scatter};
-use mpix_rma::transport::shape::{Block, Layout, Shape, Side};
+use mpix_rma::transport::datatype::element::reduction;
+use mpix_rma::transport::datatype::{Block, Layout, Shape, Side};
+use mpix_rma::transport::datatype::{gathered, scatter};
 use mpix_rma::transport::shm::ShmWindow;
 use shm_world::*;
 
 const WORD: usize = 8;
 
-/// The window polls until everybody is here.
+/// A barrier in which the window polls.
 fn barrier(w: &mut ShmWindow) {
     w.vote(Ballot::Ready);
     while w.verdict().is_none() {
@@ -31,7 +31,7 @@ fn barrier(w: &mut ShmWindow) {
     }
 }
 
-/// A layout of so many words that lies within twice as many, some of them in one piece.
+/// A random layout of `words` words within twice the room; some are contiguous.
 fn side(random: &mut fastrand::Rng, words: usize) -> Side {
     let word = Layout::element(WORD as u64, WORD as i64).unwrap();
     let (count, step) = (words as i64, 2 * WORD as i64);
@@ -42,7 +42,7 @@ fn side(random: &mut fastrand::Rng, words: usize) -> Side {
             .repeated(words as u64, -step)
             .map(|back| back.blocks([Block { count: 1, at: (count - 1) * step }]).unwrap()),
         3 => {
-            // Blocks of different lengths, each as long as the gap behind it.
+            // Blocks of different lengths, each followed by a gap of the same length.
             let (mut blocks, mut at) = (Vec::new(), 0);
             while at < count {
                 let block = random.i64(1..5).min(count - at);
@@ -60,14 +60,14 @@ fn side(random: &mut fastrand::Rng, words: usize) -> Side {
     Side::items(Arc::new(layout.unwrap()), 1)
 }
 
-/// As [`reduction::BXOR`] and [`reduction::REPLACE`] do.
+/// Applies [`reduction::BXOR`] or [`reduction::REPLACE`].
 fn combined(how: Reduction, target: &[u8], origin: &[u8]) -> Vec<u8> {
     let byte = |(a, b): (&u8, &u8)| if how == reduction::BXOR { a ^ b } else { *b };
     target.iter().zip(origin).map(byte).collect()
 }
 
 #[test]
-fn shaped_and_plain_operations_against_a_model() {
+fn shaped_and_plain_operations_match_a_model() {
     const SIZE: usize = 1 << 20;
     const ROUNDS: u64 = 30;
     for (flavour, away) in [
@@ -83,7 +83,7 @@ fn shaped_and_plain_operations_against_a_model() {
             let mut random = fastrand::Rng::with_seed(u64::from(world.rank) + 7 * away);
             barrier(&mut w);
             if world.rank == 2 {
-                // The others leave their word when they are done.
+                // The others count themselves in this word when they are done.
                 while w.access(2, LockWord::Readers, Atomic::Load) < 2 {
                     for _ in 0..random.u64(0..=100 * away.min(10)) {
                         w.poll();
@@ -103,8 +103,8 @@ fn shaped_and_plain_operations_against_a_model() {
                 let from: Vec<u8> = (0..SIZE).map(|_| random.u8(..)).collect();
                 let mut back = vec![0xeeu8; SIZE];
                 let mut expected = back.clone();
-                // Buffers of one round lie one after the other; target places are used again,
-                // atomic ones in the same round.
+                // The buffers of one round follow one another. Target places are reused in later
+                // rounds, those of atomic operations also within a round.
                 let mut at = 0;
                 while random.u8(0..24) != 0 {
                     let words = random.usize(4..8) << random.u32(0..11);
@@ -178,8 +178,7 @@ fn shaped_and_plain_operations_against_a_model() {
     }
 }
 
-/// An operation that is refused for now keeps its shape; one that will never be posted gives it
-/// back.
+/// A refused operation keeps its shape. If it will never be posted, the caller drops the shape.
 #[test]
 fn a_refused_operation_keeps_its_shape() {
     run(2, |world| {

@@ -1,6 +1,6 @@
-//! The transport's own speed, between two processes, and a check that it works between processes at
-//! all. Tiny under `cargo test`; by hand: `cargo test --release --test shm_speed -- --ignored
-//! --nocapture --test-threads 1`.
+//! Measures the transport between two processes, and checks that it works between processes. Tiny
+//! under `cargo test`. To measure: `cargo test --release --test shm_speed -- --ignored --nocapture
+//! --test-threads 1`.
 
 #![cfg(not(loom))]
 #![allow(
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
 use shm_world::{F64, Flavour, LockWords, U64, barrier, bytes, op};
 
-/// Two processes that gather through memory shared before the fork.
+/// The bootstrap of two processes, through memory that they have shared since before the fork.
 struct Forked {
     rank: Rank,
     page: *mut u8,
@@ -60,7 +60,7 @@ impl Bootstrap for Forked {
     }
 }
 
-/// Runs `body` in two processes, pinned to a processor each. The second one is a child that must
+/// Runs `body` in two processes, each pinned to a processor. The second is a child that must
 /// succeed.
 fn two_processes(body: impl Fn(Forked)) {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -96,7 +96,8 @@ fn pin(cpu: usize) {
     }
 }
 
-/// Time of one call in microseconds: the best decile over batches, which other load disturbs least.
+/// Time of one call in microseconds: the best decile of the batches, which other load disturbs
+/// least.
 fn best(batches: usize, calls: usize, mut body: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..batches)
         .map(|_| {
@@ -111,7 +112,7 @@ fn best(batches: usize, calls: usize, mut body: impl FnMut()) -> f64 {
     times[batches / 10]
 }
 
-/// Posts and waits, as an engine does that has nothing else to do.
+/// Posts an operation and waits for it.
 #[inline(never)]
 fn complete(w: &mut ShmWindow, op: &Op) {
     loop {
@@ -160,7 +161,7 @@ fn stream(w: &mut ShmWindow, op: &Op, count: u32) {
     }
 }
 
-/// Rank 0 measures; rank 1 polls, or computes until a word in its lock memory changes.
+/// Rank 0 measures. Rank 1 polls, or computes until a lock word changes.
 fn measure(mut host: Forked, flavour: Flavour, attentive: bool, batches: usize, scale: usize) {
     const SIZE: usize = 4 << 20;
     let mut memory = vec![1u8; SIZE];
@@ -175,7 +176,7 @@ fn measure(mut host: Forked, flavour: Flavour, attentive: bool, batches: usize, 
     let mut w = ShmWindow::new(&mut host, memory_of(&mut memory), 1, settings).unwrap();
     barrier(&mut w);
     if host.rank == 1 {
-        // The memory is touched by its owner.
+        // First touch by the owner.
         unsafe { (w.base().0 as *mut u8).write_bytes(0, SIZE) };
         barrier(&mut w);
         while w.load(1, LockWord::Tail) == 0 {
@@ -287,7 +288,7 @@ fn speed_create() {
                 best(300, 10, || ShmWindow::new(&mut host, memory, 1, settings).unwrap().release());
             if host.rank == 0 {
                 println!(
-                    "  create + free, {size:8} B: {dropped:9.3} us, {released:9.3} us with a kept segment"
+                    "  create + free, {size:8} B: {dropped:9.3} us, {released:9.3} us with a cached one"
                 );
             }
         });

@@ -65,18 +65,18 @@ pub struct ExpectationId {
     pub generation: NonZeroU32,
 }
 
-/// Code of a predefined datatype (`transport::element`). Opaque to the engine.
+/// Code of a predefined datatype (`transport::datatype::element`). Opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Element(pub u8);
 
-/// Code of a predefined reduction (`transport::element`). Opaque to the engine.
+/// Code of a predefined reduction (`transport::datatype::element`). Opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Reduction(pub u8);
 
 /// Identifies the memory layout of an operation that is not contiguous on both sides
-/// (`transport::shape`). Opaque to the engine.
+/// (`transport::datatype`). Opaque to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Shaped(pub NonZeroU32);

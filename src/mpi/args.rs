@@ -11,8 +11,8 @@ use super::shaped;
 use super::sys::*;
 use crate::engine::{Addr, Op, OpKind, Reduction, SyncError};
 use crate::runtime::Window;
-use crate::transport::element::reduction;
-use crate::transport::shm::Unreachable;
+use crate::transport::datatype::element::reduction;
+use crate::transport::shm::SystemError;
 
 /// A buffer of the caller.
 #[derive(Clone, Copy)]
@@ -103,7 +103,7 @@ fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64>
 
 /// What the target has attached cannot be looked up here, by no fault of the caller's.
 #[cold]
-pub(super) fn unseen(rank: u32, unreachable: Unreachable) -> Fault {
+pub(super) fn unseen(rank: u32, unreachable: SystemError) -> Fault {
     log::error!(
         "the table of memory that rank {rank} has attached cannot be mapped: {unreachable}"
     );

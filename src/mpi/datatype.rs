@@ -1,9 +1,9 @@
 //! Predefined datatypes and reductions: what the host calls them, and what they are to us.
 //!
 //! Integers and the common floating-point types are reduced by our own arithmetic
-//! (`transport::element::native`); everything else (long double, complex, logical, pairs …) is a
-//! foreign code, reduced by the host through `MPI_Reduce_local`. The codes follow the order of
-//! `shim.c`, the same in every process of a job. Derived datatypes are not in the table
+//! (`transport::datatype::element::native`); everything else (long double, complex, logical, pairs
+//! …) is a foreign code, reduced by the host through `MPI_Reduce_local`. The codes follow the order
+//! of `shim.c`, the same in every process of a job. Derived datatypes are not in the table
 //! (`derived`).
 
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use super::sys::{self, *};
 use super::table::Table;
 use crate::engine::{Element, Reduction};
-use crate::transport::element::{FIRST_FOREIGN, native, reduction};
+use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
 use crate::transport::host_mpi::wire::How;
 
 /// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of
@@ -354,7 +354,7 @@ pub(crate) fn foreign(how: How) -> Option<(u8, u8)> {
 }
 
 /// `inout = inout (op) input` by the host, for
-/// [`transport::element::ForeignReduce`](crate::transport::element::ForeignReduce).
+/// [`ForeignReduce`](crate::transport::datatype::element::ForeignReduce).
 ///
 /// # Safety
 /// Both pointers are valid for `count` elements of the datatype and do not overlap.

@@ -12,7 +12,7 @@ use super::error::Fault;
 use super::flatten::{Elements, View, element, flatten};
 use super::request::comm_in_use;
 use super::sys::*;
-use crate::transport::shape::Layout;
+use crate::transport::datatype::Layout;
 
 /// What communication calls need to know of a datatype.
 #[derive(Debug)]

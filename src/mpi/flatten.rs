@@ -7,7 +7,7 @@ use super::constructor::{Constructor, Envelope, refused};
 use super::datatype::{Kind, Predefined, predefined, unnamed};
 use super::error::Fault;
 use super::sys::*;
-use crate::transport::shape::{Block, Layout};
+use crate::transport::datatype::{Block, Layout};
 
 /// What a layout is to contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -229,15 +229,7 @@ impl Pending {
         }
         let failed = match lacking {
             Ok([false, refused]) => return Ok(self.assemble(refused)),
-            Ok([true, _]) => {
-                let reason = "the memory of a process".into();
-                Unmade::Unsuitable(SetupError::System {
-                    call: "mmap",
-                    rank: self.me.0,
-                    reason,
-                    memory: true,
-                })
-            }
+            Ok([true, _]) => Unmade::Unsuitable(SetupError::NoMemory),
             Err(code) => Unmade::Host(code),
         };
         self.parts.leave();

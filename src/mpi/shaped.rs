@@ -16,8 +16,8 @@ use super::flatten::{Elements, View};
 use super::sys::*;
 use crate::engine::{Addr, Op, OpKind};
 use crate::runtime::Window;
-use crate::transport::element::{native, reduction};
-use crate::transport::shape::{Runs, Shape, Side};
+use crate::transport::datatype::element::{native, reduction};
+use crate::transport::datatype::{Runs, Shape, Side};
 
 type Checked<T> = Result<T, Fault>;
 
@@ -75,7 +75,7 @@ impl<'a> Items<'a> {
         )
     }
 
-    fn layout(&self, view: View) -> &std::sync::Arc<crate::transport::shape::Layout> {
+    fn layout(&self, view: View) -> &std::sync::Arc<crate::transport::datatype::Layout> {
         if view == View::Data { &self.datatype.data } else { &self.datatype.units }
     }
 

@@ -294,7 +294,7 @@ const int mpix_k_MPI_COMBINER_HINDEXED_INTEGER = -1;
 const int mpix_k_MPI_COMBINER_STRUCT_INTEGER = -1;
 #endif
 
-/* In the order of the codes in transport/element.rs, `reduction`. */
+/* In the order of the codes in transport/datatype/element.rs, `reduction`. */
 const MPI_Op mpix_ops[] = {
     MPI_REPLACE, MPI_NO_OP, MPI_SUM,  MPI_PROD, MPI_MIN,  MPI_MAX,    MPI_LAND,
     MPI_LOR,     MPI_LXOR,  MPI_BAND, MPI_BOR,  MPI_BXOR, MPI_MINLOC, MPI_MAXLOC,

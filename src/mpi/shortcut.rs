@@ -11,7 +11,7 @@ use crate::engine::OpKind;
 use crate::runtime::fast_path::{self, MappedTarget};
 use crate::runtime::process::{enter_alone, multiple};
 use crate::runtime::{Guard, HostHandle, Window};
-use crate::transport::kernel::copy;
+use crate::transport::copy;
 
 /// Calls of a thread between two that enter: a program may do nothing else for long [PR-1].
 const CALLS_PER_ENTRY: u32 = 256;

@@ -12,12 +12,11 @@ use std::ffi::CStr;
 use super::fast_path::MappedTarget;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::Ballot;
+use crate::transport::datatype::Shape;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::{MessageWindow, OutOfReach};
-use crate::transport::regions::Refusal;
-use crate::transport::shape::Shape;
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{Counter, CounterStep, ShmWindow, Unreachable};
+use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, SystemError};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -73,17 +72,17 @@ impl Transport {
     ///
     /// # Errors
     /// What `rank` has attached cannot be seen from here.
-    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
+    pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         either!(self, port => port.reaches(rank, at, len))
     }
 
     /// Adds memory of this process to a dynamic window.
-    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         with_port!(self, port => port.attach(base, len))
     }
 
     /// Takes memory of this process out of a dynamic window.
-    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    pub(crate) fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         with_port!(self, port => port.detach(base))
     }
 
@@ -220,7 +219,7 @@ impl Transport {
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
     pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
-        with_port!(self, port => port.make_counters(step, number))
+        with_port!(self, port => port.make_counters(step, number).map_err(|e| e.to_string()))
     }
 
     /// Ends the making of counters.

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::script::{Group, How, Moment, Script, Slot, Step, byte_op};
 use crate::engine::{Addr, Assert, LockMode, Op, OpKind, Rank};
-use crate::transport::element::{native, reduction};
+use crate::transport::datatype::element::{native, reduction};
 
 /// The kind of calls that a schedule makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

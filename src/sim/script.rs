@@ -1,7 +1,7 @@
 //! Scripts of ranks, and their steps.
 
 use crate::engine::{Addr, Arrival, Assert, LockMode, Op, OpKind, Rank, Wanted};
-use crate::transport::element::{native, reduction};
+use crate::transport::datatype::element::{native, reduction};
 use crate::transport::sim::{Network, Time};
 
 /// Index of a request slot, chosen by the script. Use small numbers: a rank keeps a table up to the

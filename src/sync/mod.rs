@@ -1,11 +1,11 @@
-//! Atomics and spinning for shared memory: `std` in production, `loom` under `--cfg loom`.
+//! Atomics, spinning and yielding: `std` in production, `loom` under `--cfg loom`.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Tells the CPU that this thread waits for another one to write.
+/// Hints to the CPU that this thread spins until another one writes.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(loom)]
@@ -14,7 +14,7 @@ pub fn spin_loop() {
     std::hint::spin_loop();
 }
 
-/// Gives the CPU to another thread that can run.
+/// Yields the CPU to another runnable thread.
 pub fn yield_now() {
     #[cfg(loom)]
     loom::thread::yield_now();

@@ -1,15 +1,13 @@
 //! Transports move bytes. Each implements [`crate::engine::Port`] for one window in one process.
 
-mod ballot;
-mod bulk;
-pub mod element;
+mod agreement;
+mod copy;
+pub mod datatype;
 pub mod host_mpi;
-pub(crate) mod kernel;
-pub mod regions;
-pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod verbs;
 
-pub use ballot::Ballot;
+pub use agreement::Ballot;
+pub(crate) use copy::copy;

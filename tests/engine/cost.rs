@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 
 use crate::alloc;
 

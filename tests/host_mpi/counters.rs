@@ -1,7 +1,7 @@
 //! Notification counters: raised by messages and by shared memory, behind the data.
 
 use mpix_rma::engine::{self, *};
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::host_mpi::CREDITS;
 use mpix_rma::transport::shm::CounterStep;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
-use mpix_rma::transport::shape::{Layout, Shape, Side};
+use mpix_rma::transport::datatype::element::{native, reduction};
+use mpix_rma::transport::datatype::{Layout, Shape, Side};
 
 use crate::world::*;
 

@@ -5,7 +5,7 @@
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::host_mpi::wire::*;
 
 use crate::world::*;

@@ -2,7 +2,7 @@
 //! on (MPI-4.1 12.2.4). And what becomes of a window of which a message was refused.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::host_mpi::wire::{Header, Malformed, Packet};
 
 use crate::world::*;

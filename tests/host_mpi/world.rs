@@ -133,7 +133,7 @@ pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, Count
 }
 
 /// A foreign datatype as `MPI_DOUBLE_INT` is: 16 bytes from one to the next, 12 of them used.
-pub const PAIR: Element = Element(mpix_rma::transport::element::FIRST_FOREIGN + 1);
+pub const PAIR: Element = Element(mpix_rma::transport::datatype::element::FIRST_FOREIGN + 1);
 
 pub unsafe fn foreign_reduce(
     element: Element,
@@ -142,7 +142,7 @@ pub unsafe fn foreign_reduce(
     inout: *mut u8,
     count: usize,
 ) {
-    use mpix_rma::transport::element::reduction::MAXLOC;
+    use mpix_rma::transport::datatype::element::reduction::MAXLOC;
     assert_eq!((element, reduction), (PAIR, MAXLOC));
     assert_eq!(input as usize % 8, 0, "the host wants its elements aligned");
     for i in 0..count {
@@ -156,7 +156,7 @@ pub unsafe fn foreign_reduce(
 }
 
 pub fn foreign(how: How) -> Option<(u8, u8)> {
-    use mpix_rma::transport::element::reduction::{MAXLOC, REPLACE};
+    use mpix_rma::transport::datatype::element::reduction::{MAXLOC, REPLACE};
     (how.element == PAIR && [MAXLOC, REPLACE].contains(&how.reduction)).then_some((16, 12))
 }
 

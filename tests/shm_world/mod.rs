@@ -1,4 +1,4 @@
-//! A window's processes as threads of one process.
+//! The processes of a window as threads of one process.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -6,10 +6,10 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Ballot;
-use mpix_rma::transport::element::{FIRST_FOREIGN, native_extent};
+use mpix_rma::transport::datatype::element::{FIRST_FOREIGN, native_extent};
 use mpix_rma::transport::shm::*;
 
-/// Gathers through a shared buffer between barriers.
+/// The bootstrap of one thread: gathers through a shared buffer between barriers.
 #[derive(Clone)]
 pub struct World {
     pub rank: Rank,
@@ -74,8 +74,7 @@ pub fn run(size: u32, body: impl Fn(World) + Sync) {
                 World { rank, size, barrier: Arc::clone(&barrier), buffer: Arc::clone(&buffer) };
             let body = &body;
             scope.spawn(move || {
-                // A rank that fails leaves the others at a barrier: end the test instead of
-                // hanging.
+                // The other ranks would wait for a rank that fails, so end the test.
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(world)));
                 if result.is_err() {
                     std::process::abort();
@@ -85,7 +84,7 @@ pub fn run(size: u32, body: impl Fn(World) + Sync) {
     });
 }
 
-/// A foreign datatype of 12 bytes (f64 value, i32 index, as MPI_DOUBLE_INT without padding).
+/// A foreign datatype of 12 bytes: f64 value and i32 index, like MPI_DOUBLE_INT without padding.
 pub const PAIR: Element = Element(FIRST_FOREIGN + 1);
 pub const PAIR_EXTENT: u8 = 12;
 
@@ -96,7 +95,7 @@ unsafe fn foreign_reduce(
     inout: *mut u8,
     count: usize,
 ) {
-    use mpix_rma::transport::element::reduction::MAXLOC;
+    use mpix_rma::transport::datatype::element::reduction::MAXLOC;
     assert_eq!((element, reduction), (PAIR, MAXLOC));
     for i in 0..count {
         unsafe {
@@ -126,14 +125,14 @@ pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
     }
 }
 
-/// Datatype, reduction and the datatype's extent.
+/// Datatype and reduction.
 pub type How = (Element, Reduction);
 
 pub fn extent(element: Element) -> u8 {
     native_extent(element).unwrap_or(PAIR_EXTENT)
 }
 
-/// Drives operations to their end.
+/// Calls that complete one operation each.
 pub trait Drive {
     fn finish(&mut self, op: &Op);
     fn put(&mut self, target: Rank, disp: u64, from: &[u8]);
@@ -261,7 +260,7 @@ pub fn write_own(window: &ShmWindow, disp: usize, bytes: &[u8]) {
     unsafe { std::ptr::copy(bytes.as_ptr(), (window.base().0 + disp) as *mut u8, bytes.len()) };
 }
 
-/// A barrier in which everybody polls, as all do who wait in MPI.
+/// A barrier in which everybody polls, as processes do that wait in MPI.
 pub fn barrier(window: &mut ShmWindow) {
     window.vote(Ballot::Ready);
     while window.verdict().is_none() {
@@ -270,7 +269,7 @@ pub fn barrier(window: &mut ShmWindow) {
     }
 }
 
-/// Where the window memory lies and how others reach it.
+/// Where the window memory is and how others reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     Allocated,
@@ -281,7 +280,7 @@ pub enum Flavour {
 pub const FLAVOURS: [Flavour; 3] = [Flavour::Allocated, Flavour::Attached, Flavour::Copied];
 
 impl World {
-    /// A window of `memory.len()` bytes, in `memory` where it is created.
+    /// A window of `memory.len()` bytes, in `memory` if it is created.
     pub fn window(&self, flavour: Flavour, memory: &mut [u8]) -> ShmWindow {
         let window = match flavour {
             Flavour::Allocated => self.allocate(memory.len() as u64),
@@ -301,12 +300,12 @@ impl World {
 }
 
 #[allow(unused_imports)]
-pub use mpix_rma::transport::element::native::*;
+pub use mpix_rma::transport::datatype::element::native::*;
 
-/// Operations in flight, each of which must report its stages once.
+/// Operations in flight. Each must report its stages once.
 #[derive(Default)]
 pub struct Flight {
-    /// By ticket: local completion was seen, remote completion was seen.
+    /// By ticket: local completion was reported, remote completion was reported.
     seen: Vec<(bool, bool)>,
     open: usize,
 }
@@ -351,7 +350,7 @@ impl Flight {
     }
 }
 
-/// Private memory of which only touched pages exist.
+/// Private memory that allocates only pages that are touched.
 pub struct Sparse(pub *mut u8, usize);
 
 impl Sparse {
@@ -370,7 +369,7 @@ impl Drop for Sparse {
     }
 }
 
-/// Accesses to lock words, answered at once as shared memory does.
+/// Accesses to lock words, which shared memory answers at once.
 pub trait LockWords {
     fn access(&mut self, home: Rank, word: LockWord, access: Atomic) -> u64;
 

@@ -1,7 +1,7 @@
 //! The network without engines, against the closed forms of its model.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::sim::*;
 
 use crate::worlds::op;

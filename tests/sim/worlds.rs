@@ -2,7 +2,7 @@
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::*;
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::sim::{Carry, FaultInjection, US};
 
 pub fn op(kind: OpKind, target: Rank, len: u64) -> Op {

@@ -5,7 +5,7 @@
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::Step;
-use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::datatype::element::reduction;
 
 use super::generator::Generator;
 use super::operations::{NO_OP, Open};

@@ -2,7 +2,7 @@
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::Step;
-use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::sim::US;
 
 use super::generator::Generator;

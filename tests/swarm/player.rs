@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{How, Moment, Script, Step};
-use mpix_rma::transport::element::native;
-use mpix_rma::transport::shape::Shape;
+use mpix_rma::transport::datatype::Shape;
+use mpix_rma::transport::datatype::element::native;
 use mpix_rma::transport::sim::{Network, Time, US};
 
 use super::program::*;

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mpix_rma::transport::element::{native, reduction};
-use mpix_rma::transport::shape::{Block, Layout, Side};
+use mpix_rma::transport::datatype::element::{native, reduction};
+use mpix_rma::transport::datatype::{Block, Layout, Side};
 
 use mpix_rma::engine::*;
 

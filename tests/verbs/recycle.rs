@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::native::U64;
-use mpix_rma::transport::element::reduction::SUM;
+use mpix_rma::transport::datatype::element::native::U64;
+use mpix_rma::transport::datatype::element::reduction::SUM;
 
 use crate::carry::{device, fabrics, net};
 use crate::hub::Hub;

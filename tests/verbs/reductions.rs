@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::verbs::Domain;
 
 use crate::carry::{DOMAIN, fabrics};

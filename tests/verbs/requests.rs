@@ -311,7 +311,7 @@ fn fe2_reads_are_waited_for_where_the_interface_does_not() {
     let add = Op {
         extent: 8,
         element: ELEMENT_U64,
-        reduction: mpix_rma::transport::element::reduction::SUM,
+        reduction: mpix_rma::transport::datatype::element::reduction::SUM,
         origin: Addr(&raw const three as usize),
         ..op(OpKind::Accumulate, 1, 4096, 8)
     };
@@ -338,8 +338,8 @@ fn fe2_reads_are_waited_for_where_the_interface_does_not() {
     end(&hub, w);
 }
 
-const ELEMENT_U64: Element = mpix_rma::transport::element::native::U64;
-const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
+const ELEMENT_U64: Element = mpix_rma::transport::datatype::element::native::U64;
+const REPLACE: Reduction = mpix_rma::transport::datatype::element::reduction::REPLACE;
 
 /// A put that waits for its notification is released by whatever comes next; where there is no
 /// buffer for it, that waits too.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::shape::{Block, Layout, Shape, Side};
+use mpix_rma::transport::datatype::{Block, Layout, Shape, Side};
 
 use crate::carry::{fabrics, net};
 use crate::requests::{Met, drain, meter, poll};

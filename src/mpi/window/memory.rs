@@ -9,7 +9,7 @@ use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
 use crate::runtime::Window;
-use crate::transport::regions::Refusal;
+use crate::transport::shm::AttachError;
 
 /// A rank's memory as this process reaches it by load and store.
 struct Segment {
@@ -92,12 +92,12 @@ fn dynamic(window: &mut Window) -> Result<&mut Window, Fault> {
     Ok(window)
 }
 
-fn refused(refusal: Refusal) -> Fault {
+fn refused(refusal: AttachError) -> Fault {
     let text = match refusal {
-        Refusal::Overlaps => "some of the memory is attached already",
-        Refusal::TooLong => "the memory ends beyond the address space",
-        Refusal::Unknown => "no memory was attached at base",
-        Refusal::NoRoom => "the system has no room to attach more (see MPIX_RMA_LOG=warn)",
+        AttachError::Overlaps => "some of the memory is attached already",
+        AttachError::TooLong => "the memory ends beyond the address space",
+        AttachError::Unknown => "no memory was attached at base",
+        AttachError::NoRoom => "the system has no room to attach more (see MPIX_RMA_LOG=warn)",
     };
     Fault::new(MPI_ERR_RMA_ATTACH, text)
 }

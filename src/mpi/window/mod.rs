@@ -75,7 +75,7 @@ impl Wanted {
         } else if self.flavor == MPI_WIN_FLAVOR_DYNAMIC {
             Memory::Dynamic
         } else if self.flavor == MPI_WIN_FLAVOR_SHARED {
-            Memory::Share { size, align, apart: hints.noncontig }
+            Memory::Share { size, align, noncontig: hints.noncontig }
         } else {
             Memory::Allocate { size, align }
         }

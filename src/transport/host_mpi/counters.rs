@@ -65,7 +65,7 @@ impl<C: Courier> MessageWindow<C> {
                 self.counters.before = Some(before);
             }
         }
-        self.near.make_counters(step, number)
+        self.near.make_counters(step, number).map_err(|error| error.to_string())
     }
 
     /// Ends the making of counters: with the new ones, or with those that there were.

@@ -18,7 +18,7 @@ use super::courier::Courier;
 use super::wire::{Header, Packet, Unattached};
 use crate::engine::slab::Key;
 use crate::engine::{Arrival, Op, Rank, Ticket, Word};
-use crate::transport::shape::Shape;
+use crate::transport::datatype::Shape;
 
 /// Packets under way at most that are paid for.
 pub const CREDITS: u64 = 32;

@@ -38,11 +38,10 @@ use crate::engine::{
 };
 use crate::engine::{Rank, Shaped, Stage, Ticket, Word};
 use crate::transport::Ballot;
-use crate::transport::element::ForeignReduce;
-use crate::transport::regions::Refusal;
-use crate::transport::shape::{Shape, Shapes};
+use crate::transport::datatype::element::ForeignReduce;
+use crate::transport::datatype::{Shape, Shapes};
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{Counter, ShmWindow, Unreachable};
+use crate::transport::shm::{AttachError, Counter, ShmWindow, SystemError};
 
 use counters::Counters;
 use courier::Courier;
@@ -312,7 +311,7 @@ impl<C: Courier> MessageWindow<C> {
     ///
     /// # Errors
     /// What a peer on this node has attached cannot be seen from here.
-    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         self.members.place_of(rank).map_or(Ok(true), |place| self.near.reaches(place, at, len))
     }
 
@@ -320,7 +319,7 @@ impl<C: Courier> MessageWindow<C> {
     ///
     /// # Errors
     /// It cannot be attached.
-    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         self.near.attach(base, len)
     }
 
@@ -328,7 +327,7 @@ impl<C: Courier> MessageWindow<C> {
     ///
     /// # Errors
     /// Nothing was attached there.
-    pub fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         self.near.detach(base)
     }
 

@@ -5,9 +5,9 @@ use super::link::{BULKS, FETCHED, Feed, PARTS, WAITING, Waiting};
 use super::wire::{BULK, How, Malformed, Packet, Place, Unattached, Which};
 use super::{Link, MessageWindow, OutOfReach};
 use crate::engine::{Op, OpKind, Posted, Stage, Ticket, Word};
-use crate::transport::element::reduction;
-use crate::transport::kernel::{copy, whole};
-use crate::transport::shape::{Shape, moves};
+use crate::transport::copy;
+use crate::transport::datatype::element::reduction;
+use crate::transport::datatype::{self, Shape, whole};
 
 /// Bytes from which a put or get between single runs goes as a message of its own, from and into
 /// the application's memory.
@@ -394,7 +394,7 @@ impl<C: Courier> MessageWindow<C> {
         // lies in it.
         unsafe {
             match shape.and_then(|shape| shape.result.as_ref()) {
-                Some(side) => moves::unpack(data.as_ptr(), to, side, at, data.len()),
+                Some(side) => datatype::unpack(data.as_ptr(), to, side, at, data.len()),
                 None => copy(data.as_ptr(), to.add(at as usize), data.len()),
             }
         }
@@ -546,7 +546,7 @@ unsafe fn write_record(packet: &mut Packet, feed: &Feed, place: Place, id: u32) 
     unsafe {
         match feed.shape.as_ref().and_then(|shape| shape.origin.as_ref()) {
             _ if data.is_empty() => {}
-            Some(side) => moves::pack(from, side, feed.at, to, len),
+            Some(side) => datatype::pack(from, side, feed.at, to, len),
             None => copy(from.add(feed.at as usize), to, len),
         }
         if op.kind == OpKind::CompareAndSwap {

@@ -6,10 +6,11 @@ use super::origin::Use;
 use super::wire::{How, Malformed, PAYLOAD, Place, Reader, Record, Unattached, Which};
 use super::{MessageWindow, Refused};
 use crate::engine::{Addr, Arrival, LockTicket, LockWord, Port, Rank};
-use crate::transport::element::{FIRST_FOREIGN, native_extent, native_has, reduction};
-use crate::transport::kernel::{Combine, EXTENT_MAX, compare_swap, copy};
-use crate::transport::shape::Pieces;
-use crate::transport::shape::moves::{combine_pieces, copy_pieces};
+use crate::transport::copy;
+use crate::transport::datatype::element::{FIRST_FOREIGN, native_extent, native_has, reduction};
+use crate::transport::datatype::{
+    Combine, EXTENT_MAX, Pieces, combine_pieces, compare_swap, copy_pieces,
+};
 
 /// Packets taken in by one poll.
 const PACKETS_PER_POLL: usize = 32;
@@ -132,7 +133,7 @@ impl<C: Courier> MessageWindow<C> {
             Record::Accumulate(place, how, data) => {
                 self.check_how(place, how)?;
                 let memory = self.memory();
-                let held = self.near.hold_accumulate();
+                let held = self.near.lock_accumulate();
                 // SAFETY: as above, under the lock [AT-1].
                 unsafe { combine(&self.settings, &mut self.scratch, how, data, memory, place) };
                 drop(held);
@@ -144,7 +145,7 @@ impl<C: Courier> MessageWindow<C> {
                 }
                 let (len, memory) = (place.bytes() as usize, self.memory());
                 let to = self.links[index as usize].reply(&mut self.courier, len).reply(id, len);
-                let held = self.near.hold_accumulate();
+                let held = self.near.lock_accumulate();
                 // SAFETY: as above.
                 unsafe {
                     copy_pieces(memory, to.as_mut_ptr(), &pieces(place, 0, false));
@@ -158,7 +159,7 @@ impl<C: Courier> MessageWindow<C> {
                     return Err(Malformed::Lengths);
                 }
                 let to = self.links[index as usize].reply(&mut self.courier, len).reply(id, len);
-                let held = self.near.hold_accumulate();
+                let held = self.near.lock_accumulate();
                 // SAFETY: as above; the payload is two elements.
                 unsafe {
                     compare_swap(

@@ -1,33 +1,31 @@
-//! The channel of an ordered pair (origin, target) as it lies in the segment: how operations reach
-//! memory that the origin cannot map (created windows). Who may access what when:
-//! [`super::protocol`].
+//! The memory of the channel of an ordered pair (origin, target), for operations on memory that the
+//! origin cannot map (created windows). [`super::protocol`] says who may access what when.
 
 use std::cell::UnsafeCell;
 
 use crate::engine::{Element, Op, OpKind, Reduction};
 use crate::sync::{AtomicU32, AtomicU64};
-use crate::transport::element::ForeignReduce;
-use crate::transport::kernel::Combine;
+use crate::transport::datatype::Combine;
+use crate::transport::datatype::element::ForeignReduce;
 
-use super::protocol::Ends;
-use super::words::Line;
+use super::control::CacheLine;
+use super::protocol::{ChannelWords, Consumer, published};
 
 /// Slots of a channel.
 pub(super) const SLOTS: usize = 256;
 /// Bytes of a channel for payloads that do not fit a slot.
 pub(super) const PAYLOAD: usize = 128 * 1024;
-/// Bytes that fit a slot.
+/// Payload bytes that fit a slot.
 pub(super) const INLINE: usize = 40;
 
-/// One operation or a piece of one. The stamp's upper half carries the [`Tag`].
+/// One operation, or a piece of one. The upper half of the stamp carries the [`Tag`].
 #[repr(C, align(64))]
-#[derive(Debug)]
 pub(super) struct Slot {
     pub(super) stamp: AtomicU64,
     body: UnsafeCell<Body>,
 }
 
-/// What the stamp publishes.
+/// The fields that the stamp publishes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
@@ -40,42 +38,53 @@ pub(super) struct Body {
     inline: [u8; INLINE],
 }
 
-/// Says that the payload lies in the slot.
+/// The payload is in the slot itself.
 pub(super) const IN_SLOT: u32 = u32::MAX;
 
-/// A channel as it lies in the segment. Starts as zeros.
+/// A channel in the segment. Starts as zeros.
 #[repr(C, align(4096))]
-#[derive(Debug)]
 pub(super) struct Channel {
-    head: Line<AtomicU64>,
-    drain: Line<AtomicU32>,
+    head: CacheLine<AtomicU64>,
+    consumer_lock: CacheLine<AtomicU32>,
     slots: [Slot; SLOTS],
     payload: PayloadArea,
 }
 
 #[repr(C, align(4096))]
-#[derive(Debug)]
 struct PayloadArea(UnsafeCell<[u8; PAYLOAD]>);
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Channel>() == 5 * 4096 + PAYLOAD);
 
 impl Channel {
-    /// Bytes at its beginning that must be zeros at first.
+    /// Bytes from its start that must be zeros initially.
     pub(super) const WORDS: u64 = std::mem::offset_of!(Channel, payload) as u64;
 
     #[inline(always)]
-    pub(super) fn ends(&self) -> Ends<'_> {
-        Ends { head: &self.head.0, drain: &self.drain.0 }
+    pub(super) fn words(&self) -> ChannelWords<'_> {
+        ChannelWords { head: &self.head.0, consumer_lock: &self.consumer_lock.0 }
     }
 
-    /// The slot that serves `position`.
+    /// Whether the target has something to apply, as far as can be seen without the consumer lock.
+    #[inline(always)]
+    pub(super) fn has_published(&self) -> bool {
+        let head = self.words().peek();
+        published(&self.slot(head).stamp, head).is_some()
+    }
+
+    /// Takes the consumer lock; `None` if it is held.
+    #[inline(always)]
+    pub(super) fn try_consume(&self) -> Option<Consuming<'_>> {
+        Some(Consuming { channel: self, consumer: self.words().try_consume()? })
+    }
+
+    /// The slot of `position`.
     #[inline(always)]
     pub(super) fn slot(&self, position: u64) -> &Slot {
         &self.slots[position as usize % SLOTS]
     }
 
-    /// Where the payload of a slot lies.
+    /// Address of a slot's payload.
     #[inline(always)]
     pub(super) fn data(&self, slot: &Slot, payload: u32) -> *mut u8 {
         if payload == IN_SLOT {
@@ -86,18 +95,52 @@ impl Channel {
     }
 }
 
-impl Slot {
-    /// Reads the fields.
-    ///
-    /// # Safety
-    /// The caller has read access by the table in [`super::protocol`].
+/// A channel while this process holds its consumer lock.
+pub(super) struct Consuming<'a> {
+    channel: &'a Channel,
+    consumer: Consumer<'a>,
+}
+
+/// A published operation, or a piece of one, that the holder of the consumer lock applies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PublishedSlot {
+    pub(super) tag: Tag,
+    /// Bytes from the base of the target's memory.
+    pub(super) disp: u64,
+    /// Bytes of the target's memory.
+    pub(super) len: usize,
+    /// The payload. Its bytes belong to the holder until it advances beyond the position.
+    pub(super) data: *mut u8,
+}
+
+impl Consuming<'_> {
+    /// First position that has not been applied.
     #[inline(always)]
-    pub(super) unsafe fn fields(&self) -> (u64, u32, u32) {
-        let body = self.body.get();
-        // SAFETY: nobody writes meanwhile, by the caller's promise.
-        unsafe { ((*body).disp, (*body).len, (*body).payload) }
+    pub(super) fn position(&self) -> u64 {
+        self.consumer.position()
     }
 
+    /// Publishes to the origin that every position below `position` is applied.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, position: u64) {
+        self.consumer.advance(position);
+    }
+
+    /// The operation at a position that has not been applied, if it is published.
+    #[inline(always)]
+    pub(super) fn slot(&self, position: u64) -> Option<PublishedSlot> {
+        debug_assert!(position >= self.position());
+        let slot = self.channel.slot(position);
+        let tag = published(&slot.stamp, position).map(Tag::decode)?;
+        let body = slot.body.get();
+        // SAFETY: the slot is published and not applied, so the origin does not write it, and the
+        // consumer lock keeps other consumers away.
+        let (disp, len, payload) = unsafe { ((*body).disp, (*body).len, (*body).payload) };
+        Some(PublishedSlot { tag, disp, len: len as usize, data: self.channel.data(slot, payload) })
+    }
+}
+
+impl Slot {
     /// Writes the fields.
     ///
     /// # Safety
@@ -105,7 +148,7 @@ impl Slot {
     #[inline(always)]
     pub(super) unsafe fn fill(&self, disp: u64, len: u32, payload: u32) {
         let body = self.body.get();
-        // SAFETY: nobody else accesses them meanwhile, by the caller's promise.
+        // SAFETY: no consumer reads the fields before the origin publishes the stamp.
         unsafe {
             (*body).disp = disp;
             (*body).len = len;
@@ -115,54 +158,52 @@ impl Slot {
 
     #[inline(always)]
     fn inline(&self) -> *mut u8 {
-        // SAFETY: an address inside the slot; nothing is read.
+        // SAFETY: computes an address inside the slot; reads nothing.
         unsafe { (&raw mut (*self.body.get()).inline).cast() }
     }
 }
 
-// SAFETY: who may access a slot's cells when is said in [`super::protocol`]; users promise to keep
-// to it.
+// SAFETY: by the table in [`super::protocol`], one process at a time accesses a slot's cells.
 unsafe impl Sync for Slot {}
-// SAFETY: as for `Slot`.
+// SAFETY: a payload area is accessed under the same rules as the slots that refer to it.
 unsafe impl Sync for PayloadArea {}
 
-/// What is done with a slot's bytes; travels in the upper half of the stamp.
+/// What to do with a slot's bytes. Travels in the upper half of the stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) kind: OpKind,
     pub(super) element: Element,
     pub(super) reduction: Reduction,
     pub(super) extent: u8,
-    /// The payload is a list of places with the data (`list`); the slot's displacement says
-    /// nothing.
-    pub(super) listed: bool,
+    /// The payload starts with a list of runs (`run_list`), and the slot's displacement is unused.
+    pub(super) has_run_list: bool,
 }
 
-/// Marks a listed payload, beside the kind.
+/// Flag of a payload with a run list, beside the kind.
 const LISTED: u8 = 0x80;
 
 impl Tag {
     #[inline(always)]
-    pub(super) fn of(op: &Op, listed: bool) -> Self {
+    pub(super) fn of(op: &Op, has_run_list: bool) -> Self {
         Tag {
             kind: op.kind,
             element: op.element,
             reduction: op.reduction,
             extent: op.extent,
-            listed,
+            has_run_list,
         }
     }
 
     #[inline(always)]
     pub(super) fn encode(self) -> u32 {
-        let kind = self.kind as u8 | if self.listed { LISTED } else { 0 };
+        let kind = self.kind as u8 | if self.has_run_list { LISTED } else { 0 };
         u32::from_le_bytes([kind, self.element.0, self.reduction.0, self.extent])
     }
 
     #[inline(always)]
     pub(super) fn decode(tag: u32) -> Self {
         let [kind, element, reduction, extent] = tag.to_le_bytes();
-        let listed = kind & LISTED != 0;
+        let has_run_list = kind & LISTED != 0;
         let kind = match kind & !LISTED {
             0 => OpKind::Put,
             1 => OpKind::Get,
@@ -172,10 +213,16 @@ impl Tag {
             5 => OpKind::Notify,
             _ => OpKind::NotifyTagged,
         };
-        Tag { kind, element: Element(element), reduction: Reduction(reduction), extent, listed }
+        Tag {
+            kind,
+            element: Element(element),
+            reduction: Reduction(reduction),
+            extent,
+            has_run_list,
+        }
     }
 
-    /// How the elements are combined.
+    /// The reduction that the operation applies.
     #[inline(always)]
     pub(super) fn combine(self, foreign: ForeignReduce) -> Combine {
         Combine { element: self.element, reduction: self.reduction, extent: self.extent, foreign }
@@ -184,11 +231,11 @@ impl Tag {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::protocol::{publish, published};
+    use super::super::protocol::publish;
     use super::*;
 
     #[test]
-    fn tags_travel() {
+    fn decode_inverts_encode() {
         let bare = [OpKind::Notify, OpKind::NotifyTagged];
         for kind in [
             OpKind::Put,
@@ -201,13 +248,13 @@ mod tests {
         .chain(&bare)
         {
             let kind = *kind;
-            for listed in [false, true] {
+            for has_run_list in [false, true] {
                 let tag = Tag {
                     kind,
                     element: Element(200),
                     reduction: Reduction(13),
                     extent: 32,
-                    listed,
+                    has_run_list,
                 };
                 assert_eq!(Tag::decode(tag.encode()), tag);
             }

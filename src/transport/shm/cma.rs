@@ -1,70 +1,64 @@
-//! Cross-memory attach: the kernel copies between two processes' memories.
+//! Cross-memory attach: the kernel copies between the memories of two processes.
 
 use std::io;
 
 use libc::iovec;
 
-/// Bytes asked of one system call. The kernel stops at 2 GiB less a page without saying so.
+/// Bytes of one system call. The kernel silently stops at 2 GiB less a page.
 const CALL_BYTES: usize = 1 << 30;
 
-/// Pieces that one system call takes (UIO_MAXIOV).
+/// Pieces of one system call (UIO_MAXIOV).
 const CALL_PIECES: usize = 1024;
 
-/// Which way the bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// From this process into the other one.
+pub(super) enum Direction {
+    /// From this process to the other one.
     Write,
-    /// From the other process into this one.
+    /// From the other process to this one.
     Read,
 }
 
-/// Reads `len` bytes at `from` in process `pid`.
+/// Transfers `len` bytes between `local` here and the address `remote` in process `pid`.
 ///
 /// # Safety
-/// `to` must be valid for `len` bytes.
-pub(super) unsafe fn read(pid: i32, from: u64, to: *mut u8, len: usize) -> io::Result<()> {
+/// `local` must be valid for `len` bytes, writable if they are read from the other process. If they
+/// are written there, the process must expect that.
+pub(super) unsafe fn transfer(
+    direction: Direction,
+    pid: i32,
+    local: *mut u8,
+    remote: u64,
+    len: usize,
+) -> io::Result<()> {
     in_pieces(len, CALL_BYTES, |at, part| {
-        let local = piece(to.wrapping_add(at), part);
-        let remote = remote_piece(from + at as u64, part);
-        // SAFETY: `at + part <= len`; the remote side is checked by the kernel.
-        unsafe { call(Way::Read, pid, &[local], &[remote]) }
+        let local = piece(local.wrapping_add(at), part);
+        let remote = remote_piece(remote + at as u64, part);
+        // SAFETY: the local piece lies in the caller's buffer. The kernel checks the remote one.
+        unsafe { call(direction, pid, &[local], &[remote]) }
     })
 }
 
-/// Writes `len` bytes to `to` in process `pid`.
-///
-/// # Safety
-/// `from` must be valid for `len` bytes; whoever owns the memory there must expect it.
-pub(super) unsafe fn write(pid: i32, from: *const u8, to: u64, len: usize) -> io::Result<()> {
-    in_pieces(len, CALL_BYTES, |at, part| {
-        let local = piece(from.wrapping_add(at).cast_mut(), part);
-        let remote = remote_piece(to + at as u64, part);
-        // SAFETY: `at + part <= len`; the remote side is checked by the kernel.
-        unsafe { call(Way::Write, pid, &[local], &[remote]) }
-    })
-}
-
-pub(super) fn piece(base: *mut u8, len: usize) -> iovec {
+fn piece(base: *mut u8, len: usize) -> iovec {
     iovec { iov_base: base.cast(), iov_len: len }
 }
 
-pub(super) fn remote_piece(base: u64, len: usize) -> iovec {
+fn remote_piece(base: u64, len: usize) -> iovec {
     iovec { iov_base: base as usize as *mut libc::c_void, iov_len: len }
 }
 
-/// One system call; gives the bytes moved, never 0.
+/// Makes one system call. Returns the number of bytes moved, never 0.
 ///
 /// # Safety
-/// The local pieces must be valid for what is done with them.
-unsafe fn call(way: Way, pid: i32, local: &[iovec], remote: &[iovec]) -> io::Result<usize> {
+/// The local pieces must be valid for the direction.
+unsafe fn call(way: Direction, pid: i32, local: &[iovec], remote: &[iovec]) -> io::Result<usize> {
     let (local, locals) = (local.as_ptr(), local.len() as libc::c_ulong);
     let (remote, remotes) = (remote.as_ptr(), remote.len() as libc::c_ulong);
-    // SAFETY: the arrays are valid for their lengths, their pieces by the caller's promise.
+    // SAFETY: the arrays are valid for their lengths, and the caller keeps the local pieces valid.
     let moved = unsafe {
         match way {
-            Way::Write => libc::process_vm_writev(pid, local, locals, remote, remotes, 0),
-            Way::Read => libc::process_vm_readv(pid, local, locals, remote, remotes, 0),
+            Direction::Write => libc::process_vm_writev(pid, local, locals, remote, remotes, 0),
+            Direction::Read => libc::process_vm_readv(pid, local, locals, remote, remotes, 0),
         }
     };
     match moved {
@@ -75,7 +69,7 @@ unsafe fn call(way: Way, pid: i32, local: &[iovec], remote: &[iovec]) -> io::Res
 }
 
 /// Calls `step(at, part)` until `len` bytes are done, at most `limit` at a time. A step may do less
-/// than asked, and is repeated when a signal interrupted it.
+/// than asked. It is repeated after an interruption by a signal.
 fn in_pieces(
     len: usize,
     limit: usize,
@@ -92,10 +86,9 @@ fn in_pieces(
     Ok(())
 }
 
-/// Pieces that go with as few system calls as possible, all the same way.
+/// Pieces to transfer in one direction with as few system calls as possible.
 ///
-/// The kernel looks up the pages of each remote piece anew, so pieces that are neighbours there go
-/// as one.
+/// The kernel looks up the pages of each remote piece anew, so adjacent remote pieces become one.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pieces: Vec<Piece>,
@@ -114,18 +107,18 @@ struct Piece {
     upto: usize,
 }
 
-// SAFETY: the addresses are used by the thread that has the window, and only within one call.
+// SAFETY: the thread that owns the window uses the addresses, within one call.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Forgets all pieces.
+    /// Removes all pieces.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
         self.count = 0;
     }
 
-    /// Adds an operation: `len` bytes between `local` here and `remote` there. Written to the same
-    /// place as the one before, it replaces that one; so it must not be a read.
+    /// Adds a write of `len` bytes from `local` here to `remote` there. It replaces the operation
+    /// before if that writes the same bytes.
     pub(super) fn push_over(&mut self, local: *mut u8, remote: u64, len: usize) {
         match self.pieces.last_mut() {
             Some(last) if last.remote == remote && last.len == len => {
@@ -141,21 +134,25 @@ impl Batch {
         self.push_part(local, remote, len, true);
     }
 
-    /// Adds a part of an operation; `last` ends it.
+    /// Adds a part of an operation. `last` ends it.
     pub(super) fn push_part(&mut self, local: *mut u8, remote: u64, len: usize, last: bool) {
         self.count += usize::from(last);
         self.pieces.push(Piece { local, remote, len, upto: self.count });
     }
 
-    /// Moves all pieces. An error also gives the number of operations that were done whole.
+    /// Transfers all pieces. An error includes the number of operations that were done completely.
     ///
     /// # Safety
-    /// The local pieces must be valid for what is done with them.
-    pub(super) unsafe fn run(&mut self, way: Way, pid: i32) -> Result<(), (usize, io::Error)> {
+    /// The local pieces must be valid for the direction.
+    pub(super) unsafe fn run(
+        &mut self,
+        way: Direction,
+        pid: i32,
+    ) -> Result<(), (usize, io::Error)> {
         let mut next = 0;
         while next < self.pieces.len() {
-            self.vectors(next);
-            // SAFETY: the caller's promise.
+            self.build_vectors(next);
+            // SAFETY: the caller keeps the local pieces valid.
             match unsafe { call(way, pid, &self.local, &self.remote) } {
                 Ok(moved) => next = self.skip(next, moved),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -170,8 +167,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Makes the vectors of the next call, from piece `next` on.
-    fn vectors(&mut self, next: usize) {
+    /// Builds the vectors of the next call, from piece `next` on.
+    fn build_vectors(&mut self, next: usize) {
         self.local.clear();
         self.remote.clear();
         let mut end = None;
@@ -185,7 +182,7 @@ impl Batch {
         }
     }
 
-    /// Takes `moved` bytes off the pieces from `next` on; gives the first that is not empty.
+    /// Removes `moved` bytes from the pieces from `next` on. Returns the first that is not empty.
     fn skip(&mut self, mut next: usize, mut moved: usize) -> usize {
         while let Some(part) = self.pieces.get_mut(next) {
             if moved < part.len {
@@ -206,9 +203,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_transfers_are_cut_and_short_counts_continued() {
-        // 5 GiB and 3 bytes, with a kernel that moves at most 2 GiB less a page and is interrupted
-        // once.
+    fn long_transfers_are_split_and_short_counts_continued() {
+        // 5 GiB and 3 bytes, with a kernel that moves at most 2 GiB less a page, interrupted once.
         let len = (5usize << 30) + 3;
         let (mut next, mut calls) = (0, 0);
         in_pieces(len, CALL_BYTES, |at, part| {
@@ -227,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_it() {
+    fn an_error_ends_a_split_transfer() {
         let result = in_pieces(10, 4, |at, _| {
             if at == 0 { Ok(4) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
         });
@@ -247,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn batch_joins_neighbours_and_keeps_the_last_of_a_place() {
+    fn batch_joins_adjacent_pieces_and_keeps_the_last_write() {
         let mut batch = Batch::default();
         let mut bytes = [0u8; 64];
         let base = bytes.as_mut_ptr();
         for (i, remote) in (0..).zip([100u64, 108, 108, 116, 200, 108]) {
             batch.push_over(base.wrapping_add(8 * i), remote, 8);
         }
-        batch.vectors(0);
+        batch.build_vectors(0);
         let remote: Vec<_> =
             batch.remote.iter().map(|piece| (piece.iov_base as u64, piece.iov_len)).collect();
         assert_eq!(remote, [(100, 24), (200, 8), (108, 8)]);
@@ -268,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_reaches_this_process() {
+    fn batch_transfers_within_this_process() {
         let from: Vec<u8> = (0..3000u32).map(|i| i as u8).collect();
         let mut to = vec![0u8; 3000];
         let mut batch = Batch::default();
@@ -279,14 +275,14 @@ mod tests {
                 1,
             );
         }
-        // SAFETY: every piece lies in `from`, every remote one in `to` of this process.
-        unsafe { batch.run(Way::Write, std::process::id() as i32) }.unwrap();
+        // SAFETY: every local piece lies in `from`, and every remote one in `to` of this process.
+        unsafe { batch.run(Direction::Write, std::process::id() as i32) }.unwrap();
         assert_eq!(from, to);
         batch.clear();
         batch.push(to.as_mut_ptr(), 8, 4);
-        // SAFETY: the local piece is valid; address 8 is not mapped, which the kernel says.
+        // SAFETY: the local piece is valid. The kernel reports that address 8 is not mapped.
         let (whole, error) =
-            unsafe { batch.run(Way::Read, std::process::id() as i32) }.unwrap_err();
+            unsafe { batch.run(Direction::Read, std::process::id() as i32) }.unwrap_err();
         assert_eq!((whole, error.raw_os_error()), (0, Some(libc::EFAULT)));
     }
 }

@@ -1,26 +1,27 @@
 //! Doorbells: how a process learns which of its armed windows a peer has contacted [PR-6].
 //!
-//! A process may have thousands of windows that its peers can contact at any time, by a channel or a
-//! ring of tagged notifications. Polling all of them would make every wait pay for every window. So a
-//! window without work is *armed*: nobody polls it, and its `armed` word says so. A peer that publishes
-//! something for an armed window disarms it and rings the doorbell of the process, which polls that
-//! one word. (UCX arms its workers in the same way, `ucp_worker_arm`.)
+//! A process may have thousands of windows that peers can contact at any time, by a channel or a
+//! ring of tagged notifications. If it polled them all, each wait would pay for every window. So a
+//! window without work is *armed*: nobody polls it, and its `armed` word says so. A peer that
+//! publishes something for an armed window disarms it and rings the doorbell of the process, which
+//! polls that one word. UCX arms workers in the same way (`ucp_worker_arm`).
 //!
 //! # Arming
-//! The owner sets `armed`, passes a full fence, and looks once more at everything that peers publish.
-//! A peer publishes, passes a full fence, and looks at `armed`. Whichever fence comes second, its side
-//! sees what the other has written, so nothing published is left in an armed window. A peer that will
-//! look again until its operation is applied (a put) may leave out the fence: a later look sees the
-//! word. One that publishes and goes away (a notification) may not.
+//! The owner sets `armed`, executes a full fence, and checks once more everything that peers
+//! publish. A peer publishes, executes a full fence, and reads `armed`. Whichever fence comes
+//! second, its side sees what the other wrote, so nothing published is overlooked in an armed
+//! window. A peer that polls again until its operation is applied (a put) may omit the fence,
+//! because a later poll sees the word. One that publishes and does not poll again (a notification)
+//! may not.
 //!
 //! # The doorbell
 //! Two levels of bits: one bit for each of [`SLOTS`] windows, and a summary with one bit for each
-//! word of those. A peer sets the window's bit before the summary's, and the owner clears the
-//! summary's before the window's; so a set bit is never without its summary, but for the moment in
-//! which a peer sets it. Windows whose numbers are equal modulo [`SLOTS`] share a bit: the owner
-//! looks at all of them.
+//! word of those. A peer sets the window's bit before the summary's; the owner clears the summary's
+//! before the window's. So a window's bit is set without its summary only until the peer that set
+//! it sets that too. Windows whose numbers are equal modulo [`SLOTS`] share a bit, and the owner
+//! polls all of them.
 //!
-//! Written over borrowed words, so that loom can run it on words of its own.
+//! The types borrow their words, so that loom can run them on words of its own.
 
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::sync::{AtomicU32, AtomicU64, fence};
@@ -36,7 +37,7 @@ pub fn slot(window: u32) -> u32 {
     window % SLOTS
 }
 
-/// The doorbell of one process, wherever its words live.
+/// The doorbell of one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Doorbell<'a> {
     /// One bit for each of `words`.
@@ -46,21 +47,21 @@ pub struct Doorbell<'a> {
 }
 
 impl Doorbell<'_> {
-    /// A peer: says that it has contacted the window of this slot.
+    /// For a peer: signals that it has contacted the window of this slot.
     pub fn ring(&self, slot: u32) {
         let word = slot as usize / 64;
         self.words[word].fetch_or(1 << (slot % 64), Release);
         self.summary.fetch_or(1 << word, Release);
     }
 
-    /// The owner: whether anybody has rung since the last [`take`](Self::take).
+    /// For the owner: whether anybody has rung since the last [`take`](Self::take).
     #[inline(always)]
     #[must_use]
     pub fn is_rung(&self) -> bool {
         self.summary.load(Relaxed) != 0
     }
 
-    /// The owner: hands over each slot that was rung, and clears it.
+    /// For the owner: passes each slot that was rung to `rung`, and clears it.
     pub fn take(&self, mut rung: impl FnMut(u32)) {
         let mut summary = self.summary.swap(0, Acquire);
         while summary != 0 {
@@ -80,34 +81,34 @@ impl Doorbell<'_> {
 pub struct Arm<'a>(pub &'a AtomicU32);
 
 impl Arm<'_> {
-    /// The owner: arms the window. It must then look for what peers have published, and
+    /// For the owner: arms the window. It must then check what peers have published, and
     /// [`clear`](Self::clear) the word if there is anything.
     pub fn set(&self) {
         self.0.store(1, Relaxed);
         fence(SeqCst);
     }
 
-    /// The owner: takes that back.
+    /// For the owner: disarms the window.
     pub fn clear(&self) {
         self.0.store(0, Relaxed);
     }
 
-    /// The owner: whether the window is armed, and no peer has contacted it since.
+    /// For the owner: whether the window is armed, and no peer has contacted it since.
     #[inline(always)]
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 
-    /// A peer that has published something, and will look again until it is applied: true if it has
-    /// disarmed the window and must ring.
+    /// For a peer that has published something and will poll again until it is applied: true if it
+    /// has disarmed the window and must ring.
     #[inline(always)]
     #[must_use]
     pub fn trigger(&self) -> bool {
         self.0.load(Relaxed) != 0 && self.clear_for_peer()
     }
 
-    /// The same for a peer that does not look again.
+    /// The same for a peer that does not poll again.
     #[inline(always)]
     #[must_use]
     pub fn trigger_fenced(&self) -> bool {
@@ -115,8 +116,8 @@ impl Arm<'_> {
         self.trigger()
     }
 
-    /// The same for a peer that has announced what it publishes by an atomic read-modify-write, if the
-    /// owner looks for the announcement: on x86-64 that is a full fence already.
+    /// The same for a peer that has announced its publication by an atomic read-modify-write which
+    /// the owner checks when it arms. On x86-64 that instruction is already a full fence.
     #[inline(always)]
     #[must_use]
     pub fn trigger_announced(&self) -> bool {
@@ -127,8 +128,8 @@ impl Arm<'_> {
         self.trigger()
     }
 
-    /// Of several peers one rings. The owner sees what each of them has published: by the doorbell's
-    /// word, whose chain of releases begins here, or by the fence when it arms the window again.
+    /// Of several peers one rings. The owner sees what each has published: by the doorbell, whose
+    /// release sequence starts here, or by its fence when it arms the window again.
     #[cold]
     fn clear_for_peer(&self) -> bool {
         self.0.swap(0, AcqRel) != 0

@@ -4,32 +4,32 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::engine::{OpKind, Rank};
-use crate::sync::AtomicU32;
 use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::transport::element::ForeignReduce;
-use crate::transport::kernel::{compare_swap_in_place, copy};
-use crate::transport::regions::Regions;
+use crate::transport::copy;
+use crate::transport::datatype::compare_swap_in_place;
+use crate::transport::datatype::element::ForeignReduce;
 
-use super::acc;
-use super::channel::{Channel, SLOTS, Tag};
-use super::list::List;
-use super::protocol::{AccumulateLock, published};
-use super::shared::Shared;
+use super::accumulate::LOCK_HOLD_BYTES;
+use super::channel::{Channel, PublishedSlot, SLOTS, Tag};
+use super::context::Context;
+use super::protocol::AccumulateLock;
+use super::regions::Regions;
+use super::run_list::RunList;
 
-/// Channels looked at in one poll.
+/// Channels polled in one call.
 const CHANNELS_PER_POLL: usize = 16;
 
-/// Bytes after which the origin is told, in the middle of a batch, so that both ends work at once.
-const TELL_BYTES: usize = 4 * 1024;
+/// Bytes of a batch after which `head` is published, so that the origin continues meanwhile.
+const PUBLISH_BYTES: usize = 4 * 1024;
 
-/// Which origins have ever used their channel to this process, and whose turn it is.
+/// The origins that use their channel to this process, polled round robin.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// Contacts when the list was made.
+    /// Number of contacts when `origins` was read.
     contacts: u32,
     origins: Vec<Rank>,
     cursor: usize,
-    /// Dynamic windows: what this process has attached.
+    /// Dynamic windows: the memory that this process has attached.
     attached: Option<Rc<RefCell<Regions>>>,
 }
 
@@ -38,16 +38,16 @@ impl Inbox {
         Inbox { attached, ..Inbox::default() }
     }
 
-    /// Applies what has come in, from a bounded number of origins, a bounded number of operations
-    /// each.
+    /// Applies operations that have arrived, from a bounded number of origins and a bounded number
+    /// of each. True if there were any.
     #[inline]
-    pub(super) fn poll(&mut self, shared: &Shared) -> bool {
-        let block = shared.blocks.rank(shared.me);
-        // Only this process writes it.
-        block.beat.0.store(block.beat.0.load(Relaxed).wrapping_add(1), Relaxed);
+    pub(super) fn poll(&mut self, context: &Context) -> bool {
+        let block = context.blocks.rank(context.me);
+        // This process alone writes the word, so load and store suffice.
+        block.polls.0.store(block.polls.0.load(Relaxed).wrapping_add(1), Relaxed);
         let contacts = block.contacts.0.origins.load(Acquire);
         if contacts != self.contacts {
-            self.meet(shared, contacts);
+            self.read_contacts(context, contacts);
         }
         let mut moved = false;
         for _ in 0..self.origins.len().min(CHANNELS_PER_POLL) {
@@ -55,35 +55,33 @@ impl Inbox {
                 self.cursor = 0;
             }
             let origin = self.origins[self.cursor];
-            let channel = shared.channel(shared.me, origin);
+            let channel = context.channel(context.me, origin);
             self.cursor += 1;
-            let head = channel.ends().peek();
-            if published(&channel.slot(head).stamp, head).is_some() {
-                moved |= serve(channel, origin, shared, self.attached.as_deref());
+            if channel.has_published() {
+                moved |= serve(channel, origin, context, self.attached.as_deref());
             }
         }
         moved
     }
 
-    /// Whether an operation waits, or an origin has made contact that was not read. For a window
-    /// that is being armed, after the fence of [`super::doorbell`].
-    pub(super) fn has_work(&self, shared: &Shared) -> bool {
-        let block = shared.blocks.rank(shared.me);
+    /// Whether an operation waits, or an origin has made contact since the last poll. Called for a
+    /// window that is being armed, after the fence of [`super::doorbell`].
+    pub(super) fn has_work(&self, context: &Context) -> bool {
+        let block = context.blocks.rank(context.me);
         block.contacts.0.origins.load(Acquire) != self.contacts
-            || self.origins.iter().any(|origin| {
-                let channel = shared.channel(shared.me, *origin);
-                let head = channel.ends().peek();
-                published(&channel.slot(head).stamp, head).is_some()
-            })
+            || self
+                .origins
+                .iter()
+                .any(|origin| context.channel(context.me, *origin).has_published())
     }
 
-    /// Reads who has made contact. `contacts` was read before the bits, so that no later one is
-    /// missed.
+    /// Reads which origins have made contact. The caller has read `contacts` before the bits, so a
+    /// contact that the bits miss changes the count and is found later.
     #[cold]
-    fn meet(&mut self, shared: &Shared, contacts: u32) {
+    fn read_contacts(&mut self, context: &Context, contacts: u32) {
         self.contacts = contacts;
         self.origins.clear();
-        for (at, word) in (0..).zip(shared.contacts(shared.me)) {
+        for (at, word) in (0..).zip(context.contacts(context.me)) {
             let mut bits = word.load(Acquire);
             while bits != 0 {
                 self.origins.push(at * 64 + bits.trailing_zeros());
@@ -93,27 +91,25 @@ impl Inbox {
     }
 }
 
-/// Applies a channel's operations to this process's memory, at most a channelful.
+/// Applies a channel's operations to this process's memory, at most as many as it has slots.
 fn serve(
     channel: &Channel,
     origin: Rank,
-    shared: &Shared,
+    context: &Context,
     attached: Option<&RefCell<Regions>>,
 ) -> bool {
-    let Some(mut drain) = channel.ends().try_drain() else {
-        return false; // The origin does it itself just now.
+    let Some(mut consuming) = channel.try_consume() else {
+        return false; // The origin is applying them by cross-memory attach.
     };
-    let first = drain.position();
+    let first = consuming.position();
     let mut position = first;
-    let mut untold = 0;
+    let mut unpublished = 0;
     while position - first < SLOTS as u64 {
-        let Some(tag) = published(&channel.slot(position).stamp, position) else { break };
-        let kind = Tag::decode(tag).kind;
+        let Some(slot) = consuming.slot(position) else { break };
+        let kind = slot.tag.kind;
         if kind == OpKind::NotifyTagged {
-            // SAFETY: the stamp was seen under the drain, so the slot is ours to read.
-            let (disp, ..) = unsafe { channel.slot(position).fields() };
-            if !shared.tell(shared.me, origin, disp) {
-                // The next poll has made room before it comes here.
+            if !context.notify_tagged(context.me, origin, slot.disp) {
+                // The ring is full. It is emptied before the next poll.
                 break;
             }
             position += 1;
@@ -121,132 +117,108 @@ fn serve(
         }
         if let Some(attached) = attached
             && kind != OpKind::Notify
-            // SAFETY: as below.
-            && !unsafe { may_apply(channel, position, Tag::decode(tag), &attached.borrow()) }
+            // SAFETY: `slot` is published and the consumer lock is held.
+            && !unsafe { is_attached(slot, &attached.borrow()) }
         {
             position += 1;
             continue;
         }
-        // SAFETY: the stamp was seen under the drain, so the slot and its payload are ours to use.
-        untold += unsafe { apply(channel, position, Tag::decode(tag), shared.base, shared) };
+        // SAFETY: `slot` is published and the consumer lock is held. The origin has checked the
+        // target bytes against this window.
+        unsafe { apply(slot, context) };
+        unpublished += slot.len;
         position += 1;
-        if untold >= TELL_BYTES {
-            untold = 0;
-            drain.advance(position);
+        if unpublished >= PUBLISH_BYTES {
+            unpublished = 0;
+            consuming.advance(position);
         }
     }
-    drain.advance(position);
+    consuming.advance(position);
     position != first
 }
 
-/// True if this process still has attached what a slot works on; else the slot fetches zeros, and
-/// does nothing. Its origin has seen the memory attached, so the program has detached it too early.
+/// Whether the target bytes of a slot are still attached. If not, the slot fetches zeros and must
+/// not be applied. The origin saw the memory attached, so the program detached it too early.
 ///
 /// # Safety
-/// As [`apply`].
+/// The slot is published and the caller holds the consumer lock of its channel.
 #[inline(never)]
-unsafe fn may_apply(channel: &Channel, position: u64, tag: Tag, attached: &Regions) -> bool {
-    let slot = channel.slot(position);
-    // SAFETY: read access is the caller's.
-    let (disp, len, payload) = unsafe { slot.fields() };
-    let mut data = channel.data(slot, payload);
-    let covered = if tag.listed {
-        // SAFETY: the payload is a list, and the caller's.
-        let list = unsafe { List::read(data) };
+unsafe fn is_attached(slot: PublishedSlot, attached: &Regions) -> bool {
+    let PublishedSlot { tag, disp, len, mut data } = slot;
+    let covered = if tag.has_run_list {
+        // SAFETY: the origin wrote and published the list, and the caller holds the consumer lock.
+        let list = unsafe { RunList::read(data) };
         data = list.data;
         list.runs().all(|(at, len, _)| attached.cover(at, len as u64))
     } else {
-        attached.cover(disp, u64::from(len))
+        attached.cover(disp, len as u64)
     };
     if !covered {
         log::error!(
-            "an operation on {len} bytes at {disp:#x} is left out: the memory was detached before it was complete"
+            "dropped an operation on {len} bytes at {disp:#x}: \
+             the memory was detached before the operation completed"
         );
         if tag.kind != OpKind::Put && tag.kind != OpKind::Accumulate {
-            // SAFETY: the payload has room for as many bytes as are moved, and is the caller's.
-            unsafe { data.write_bytes(0, len as usize) };
+            // SAFETY: the payload of a fetching operation has room for `len` bytes and belongs to
+            // the holder of the consumer lock.
+            unsafe { data.write_bytes(0, len) };
         }
     }
     covered
 }
 
-/// Applies one slot to this process's memory at `base`; gives the bytes it moved.
+/// Applies one slot to this process's memory.
 ///
 /// # Safety
-/// The caller holds the channel's drain and has seen the slot published.
+/// The slot is published, the caller holds the consumer lock of its channel, and its target bytes
+/// lie in this process's window memory.
 #[inline(always)]
-unsafe fn apply(
-    channel: &Channel,
-    position: u64,
-    tag: Tag,
-    base: *mut u8,
-    shared: &Shared,
-) -> usize {
-    let slot = channel.slot(position);
-    // SAFETY: read access is the caller's.
-    let (disp, len, payload) = unsafe { slot.fields() };
-    let len = len as usize;
-    let data = channel.data(slot, payload);
-    if tag.listed {
-        // SAFETY: the origin has checked all places against this window; the payload is ours.
-        unsafe { apply_list(tag, data, base, shared) };
-        return len;
+unsafe fn apply(slot: PublishedSlot, context: &Context) {
+    let PublishedSlot { tag, disp, len, data } = slot;
+    if tag.has_run_list {
+        // SAFETY: the payload is a list of the lock's holder, and its runs lie in the window
+        // memory.
+        unsafe { apply_list(tag, data, context) };
+        return;
     }
-    let target = base.wrapping_add(disp as usize);
+    let target = context.base.wrapping_add(disp as usize);
     match tag.kind {
-        // SAFETY: the origin has checked displacement and length against this window; the payload
-        // holds `len` bytes.
+        // SAFETY: the payload holds `len` bytes and the window memory has them at `target`.
         OpKind::Put => unsafe { copy(data, target, len) },
-        // SAFETY: as above.
+        // SAFETY: the payload has room for `len` bytes and the window memory has them at `target`.
         OpKind::Get => unsafe { copy(target, data, len) },
-        OpKind::Notify => shared.raise(shared.me, disp),
+        OpKind::Notify => context.raise(context.me, disp),
         _ => {
-            let lock = &shared.blocks.rank(shared.me).accumulate.0;
-            // SAFETY: as above.
-            unsafe { apply_atomic(lock, tag, data, target, len, shared.foreign) };
+            // A piece of a channel is shorter than one hold of the lock may be.
+            const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
+            let _held = AccumulateLock(&context.blocks.rank(context.me).accumulate_lock.0).lock();
+            // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held
+            // [AT-1].
+            unsafe { combine_slot(tag, data, target, len, context.foreign) };
         }
     }
-    len
 }
 
-/// Applies a slot with a list of places.
+/// Applies a slot with a run list to this process's memory.
 ///
 /// # Safety
-/// As [`apply`]: `payload` is a list, and its places lie in the memory at `base`.
+/// `payload` is a run list that belongs to the caller, and its runs lie in the window memory.
 #[inline(never)]
-unsafe fn apply_list(tag: Tag, payload: *mut u8, base: *mut u8, shared: &Shared) {
-    let combine = tag.combine(shared.foreign);
-    let copies = matches!(tag.kind, OpKind::Put | OpKind::Get);
+unsafe fn apply_list(tag: Tag, payload: *mut u8, context: &Context) {
+    let combine = tag.combine(context.foreign);
+    let atomic = !matches!(tag.kind, OpKind::Put | OpKind::Get);
     let _held =
-        (!copies).then(|| AccumulateLock(&shared.blocks.rank(shared.me).accumulate.0).hold());
-    // SAFETY: the caller's promise, and the lock [AT-1].
-    unsafe { List::read(payload).apply(tag.kind, &combine, base) };
+        atomic.then(|| AccumulateLock(&context.blocks.rank(context.me).accumulate_lock.0).lock());
+    // SAFETY: the list belongs to the caller, its runs lie in the window memory, and the accumulate
+    // lock is held if the operation is atomic [AT-1].
+    unsafe { RunList::read(payload).apply(tag.kind, &combine, context.base) };
 }
 
-/// Applies an atomic operation to mapped memory, under its lock [AT-1].
+/// Applies the data of an atomic operation to `target`. Fetched elements replace the data.
 ///
 /// # Safety
-/// `data` and `target` must be valid as the operation needs, and `data` the caller's alone.
-#[inline]
-unsafe fn apply_atomic(
-    lock: &AtomicU32,
-    tag: Tag,
-    data: *mut u8,
-    target: *mut u8,
-    len: usize,
-    foreign: ForeignReduce,
-) {
-    // One piece of a channel is shorter than one hold of the lock may be.
-    const _: () = assert!(super::outbox::PIECE_MAX <= acc::HOLD);
-    let _held = AccumulateLock(lock).hold();
-    // SAFETY: the caller's promise, and the lock.
-    unsafe { combine_slot(tag, data, target, len, foreign) };
-}
-
-/// Applies an atomic operation's slot to memory that the caller has locked.
-///
-/// # Safety
-/// As [`apply_atomic`].
+/// `data` and `target` must be valid for the operation on `len` bytes, and nobody else may access
+/// them: `target` is private or the caller holds its accumulate lock.
 #[inline]
 pub(super) unsafe fn combine_slot(
     tag: Tag,
@@ -256,7 +228,7 @@ pub(super) unsafe fn combine_slot(
     foreign: ForeignReduce,
 ) {
     let combine = tag.combine(foreign);
-    // SAFETY: the caller's promise.
+    // SAFETY: both buffers are valid, do not overlap, and nobody else accesses them.
     unsafe {
         match tag.kind {
             OpKind::Accumulate => combine.apply(data, target, len),

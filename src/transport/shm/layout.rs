@@ -1,27 +1,25 @@
-//! Where everything lies in the segment.
+//! Offsets of the parts of a segment.
 //!
 //! ```text
-//! header | rank blocks | pair blocks | contacts | rings | region tables | channels | memory of the ranks
+//! header | rank blocks | pair blocks | contacts | rings | region tables | channels | memory
 //! ```
 //! Contacts, region tables and channels exist in created and dynamic windows, memory in allocated
-//! ones, rings of tagged notifications wherever there are peers. The parts that grow with the
-//! square of the ranks are sparse: an untouched page costs nothing. Everything starts as zeros, and
-//! zeros are the initial state of every part.
+//! ones, and rings of tagged notifications wherever there are peers. The parts that grow with the
+//! square of the ranks are sparse: an untouched page costs nothing. Everything starts as zeros,
+//! which are the initial state of every part.
 
 use std::mem::size_of;
 use std::sync::OnceLock;
 
-use super::attached;
 use super::channel::Channel;
+use super::control::{Header, PairBlock, RankBlock};
+use super::region_table;
 use super::tags;
-use super::words::{Header, PairBlock, RankBlock};
 
-/// Bytes of a page on most kernels. Rings and channels are multiples of it, whatever the kernel's
-/// page.
+/// Bytes of a page on most kernels, of which rings and channels are multiples on all kernels.
 pub(super) const SMALL_PAGE: u64 = 4096;
 
-/// Bytes of the kernel's page, to which it rounds mappings: 64 KiB on some aarch64 and ppc64
-/// kernels.
+/// Bytes of the kernel's page: 64 KiB on some aarch64 and ppc64 kernels.
 pub(super) fn page() -> u64 {
     static PAGE: OnceLock<u64> = OnceLock::new();
     *PAGE.get_or_init(|| {
@@ -35,15 +33,13 @@ pub(super) fn page() -> u64 {
     })
 }
 
-/// How the memory of the ranks is laid out, the same in every process.
+/// How the memory of the ranks is laid out; the same in every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
-    /// Each rank's memory follows directly that of the rank before, without padding (MPI-4.1
-    /// 12.2.3). Else each begins a new page: ranks do not share cache lines, and each page lies
-    /// where its rank touches it first.
+    /// Each rank's memory directly follows that of the rank before (MPI-4.1 12.2.3). Otherwise each
+    /// begins a new page: ranks share no cache lines, and first touch places their pages.
     pub(super) packed: bool,
-    /// Alignment of the memory of each rank, or of all of it if packed: a power of two, at least a
-    /// page.
+    /// Alignment of each rank's memory, or of the whole if packed: a power of two, at least a page.
     pub(super) align: u64,
 }
 
@@ -52,7 +48,7 @@ impl Placement {
     #[cfg(test)]
     pub(super) const PAGES: Placement = Placement { packed: false, align: SMALL_PAGE };
 
-    /// Bytes from the beginning of a rank's memory to that of the next.
+    /// Bytes from the start of a rank's memory to that of the next.
     fn stride(self, size: u64) -> Option<u64> {
         if self.packed { Some(size) } else { size.checked_next_multiple_of(self.align) }
     }
@@ -61,9 +57,9 @@ impl Placement {
 /// Byte offsets in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Blocks of the ranks.
+    /// ControlBlocks of the ranks.
     pub(super) ranks: u64,
-    /// Blocks of the ordered pairs (owner, peer), owner-major.
+    /// ControlBlocks of the ordered pairs (owner, peer), owner-major.
     pub(super) pairs: u64,
     /// Contact bits of the ranks, [`contact_words`] each.
     pub(super) contacts: u64,
@@ -85,17 +81,17 @@ pub(super) const RING: u64 = (tags::SLOTS * size_of::<tags::Slot>()) as u64;
 #[cfg(not(loom))]
 const _: () = assert!(RING.is_multiple_of(SMALL_PAGE));
 
-/// Bytes of a table of attached memory in the segment. A longer table lies in its process's memory.
-pub(super) const REGIONS: u64 = attached::IN_SEGMENT * attached::ENTRY;
+/// Bytes of a region table in the segment. A larger table lies in its process's memory file.
+pub(super) const REGIONS: u64 = region_table::IN_SEGMENT * region_table::ENTRY;
 
-/// 64-bit words that hold one bit per rank, whole cache lines.
+/// 64-bit words for one bit per rank, in whole cache lines.
 pub(super) fn contact_words(ranks: u64) -> u64 {
     ranks.div_ceil(64).next_multiple_of(8)
 }
 
 impl Layout {
-    /// Offsets for `ranks` processes with these sizes of memory in the segment; `None` where they
-    /// overflow. `created`: their memory comes from the application.
+    /// Offsets for `ranks` processes with these sizes of memory in the segment. `None` if they
+    /// overflow. `created`: the memory comes from the application.
     pub(super) fn new(
         ranks: u32,
         created: bool,
@@ -159,7 +155,7 @@ impl Layout {
     }
 }
 
-/// Parts begin at small pages: how large the kernel's are makes no difference to what they hold.
+/// Parts begin at small pages, so that their contents do not depend on the kernel's page.
 fn round_up(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(SMALL_PAGE)
 }
@@ -193,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_is_aligned_as_wanted() {
+    fn each_rank_has_the_requested_alignment() {
         let placement = Placement { packed: false, align: 1 << 16 };
         let layout = Layout::new(2, false, placement, [10, 5000].into_iter()).unwrap();
         assert_eq!(layout.memory_after([10].into_iter()), layout.memory + (1 << 16));
@@ -201,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn overflow_is_an_answer() {
+    fn overflowing_sizes_have_no_layout() {
         assert_eq!(Layout::new(2, false, Placement::PAGES, [u64::MAX, 1].into_iter()), None);
         assert_eq!(
             Layout::new(2, false, Placement::PAGES, [i64::MAX as u64, 4096].into_iter()),

@@ -1,13 +1,13 @@
-//! Shared memory of one node.
+//! Windows in shared memory, for processes of one node.
 //!
-//! All processes of a window map one segment (`segment`, `layout`): signals, lock words and votes
-//! (`words`, `vote`), and the memory of allocated windows. There, put and get are copies, and
-//! atomic operations run under the target's accumulate lock (`acc`).
+//! All processes of a window map one segment (`segment`, `layout`). It holds signals, lock words
+//! and agreements (`control`, `agreement`), and the memory of allocated windows. There, put and get
+//! are copies, and atomic operations run under the target's accumulate lock (`accumulate`).
 //!
 //! The memory of created windows is the application's and cannot be mapped by others. Operations go
-//! through a `channel` per ordered pair (`protocol`): the origin's end is the `outbox`, the
-//! target's the `inbox`. A target that is away is helped by the `thief`, by cross-memory attach
-//! (`cma`), so that it delays nobody; `traffic` decides which way each operation goes.
+//! through a `channel` per ordered pair (`protocol`). The origin's end is the `outbox`, the
+//! target's the `inbox`, and `channels` decides which way each operation goes. If a target does not
+//! poll, the origin takes its part by cross-memory attach (`cma_consumer`, `cma`).
 
 use std::ffi::CStr;
 
@@ -15,55 +15,57 @@ use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
 use crate::transport::Ballot;
 
-use super::kernel::{Combine, copy};
-use super::regions::Refusal;
-use super::shape::{Shape, Shapes, moves};
-use attached::{Attached, Tables};
-use card::Kind;
-use counters::{Counters, Making};
+use super::copy;
+use super::datatype::{self, Combine, Shape, Shapes};
+use bootstrap::WindowKind;
+use channels::Channels;
+use context::Context;
+use counters::{CounterSetup, Counters};
 use protocol::AccumulateLock;
-use setup::Mapped;
-use shared::Shared;
-use tags::{Claimed, Rings, Tags};
-use traffic::Traffic;
+use region_table::{Attached, Tables};
+use setup::MappedWindow;
+use tags::{Claimed, TagQueue, TagRings};
 
-mod acc;
-mod attached;
-mod card;
+mod accumulate;
+mod agreement;
+mod bootstrap;
 mod channel;
+mod channels;
 mod cma;
+mod cma_consumer;
+mod context;
+mod control;
 mod counters;
 #[doc(hidden)]
 pub mod doorbell;
 mod inbox;
 mod layout;
-mod list;
 mod outbox;
-mod pool;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
+mod region_table;
+mod regions;
+mod run_list;
 mod segment;
+mod segment_cache;
 mod setup;
-mod shared;
 #[doc(hidden)]
 pub mod tags;
-mod thief;
-mod traffic;
-mod vote;
-mod words;
 
-pub use card::node;
+pub use bootstrap::{Alone, Bootstrap, Memory, node};
 pub use counters::{APART as COUNTERS_APART, Counter};
-pub use process::{Unreachable, is_rung, take_rung};
-pub use setup::{Alone, Bootstrap, Memory, Settings, SetupError};
+pub use process::{is_rung, take_rung};
+pub use regions::AttachError;
+pub use segment::SystemError;
+pub use setup::{Settings, SetupError};
 
 /// Steps of [`ShmWindow::make_counters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterStep {
-    /// Says how many this process wants.
+    /// Publishes how many counters this process asks for.
     Want,
-    /// Makes the memory.
+    /// Rank 0 creates the segment.
     Create,
     /// Maps it.
     Map,
@@ -71,38 +73,38 @@ pub enum CounterStep {
 
 /// One window in one process over shared memory.
 ///
-/// Made by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`]; torn
-/// down after a [`vote`](Self::vote) whose [`verdict`](Self::verdict) raised no objection, by
-/// [`release`](Self::release) or by dropping it.
+/// Created by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`].
+/// Freed by [`release`](Self::release), or by dropping it, after an agreement
+/// ([`vote`](Self::vote), [`verdict`](Self::verdict)) without objection.
 #[derive(Debug)]
 pub struct ShmWindow {
-    /// The memory of every rank lies in the segment.
+    /// The memory of every rank is in the segment.
     allocated: bool,
     me: Rank,
     /// This process's window memory.
     base: *mut u8,
-    mapped: Mapped,
+    mapped: MappedWindow,
     settings: Settings,
-    voter: vote::Voter,
-    /// Of operations that are recorded.
+    agreement: agreement::Agreement,
+    /// Shapes of operations that are recorded.
     shapes: Shapes,
-    /// Created and dynamic windows: operations on the memory of others.
-    traffic: Option<Box<Traffic>>,
+    /// Created and dynamic windows with several processes.
+    channels: Option<Box<Channels>>,
     /// Dynamic windows: what each process has attached.
     attached: Option<Box<Attached>>,
     /// Notification counters, if there are any.
     counters: Option<Box<Counters>>,
-    making: Making,
-    tags: Tags,
+    counter_setup: CounterSetup,
+    tags: TagQueue,
 }
 
-// SAFETY: the raw addresses are of the shared mapping, which the window owns, and of the
-// application's window memory, which MPI gives to the library until the window is freed. Neither
-// belongs to a thread. The counted references are shared between parts of one window only.
+// SAFETY: the raw addresses point into the shared mapping, which the window owns, and into the
+// application's window memory, which MPI lends to the library until the window is freed. Neither
+// belongs to a thread. Parts of one window only share the reference counts.
 unsafe impl Send for ShmWindow {}
 
 impl ShmWindow {
-    /// Collective. `disp_unit` in bytes. Fails in every process or in none.
+    /// Makes a window. Collective; fails in every process or in none. `disp_unit` is in bytes.
     ///
     /// # Errors
     /// The processes are not on one node, or a system call failed in one of them.
@@ -119,87 +121,76 @@ impl ShmWindow {
             true => mapped.segment.at(own.memory),
             false => own.memory as usize as *mut u8,
         };
-        let (me, voter) = (mapped.me, vote::Voter::default());
-        let attached = (mapped.kind == Kind::Dynamic).then(|| {
-            // SAFETY: the layout has the tables in a window of this kind; the segment is dropped
-            // with the window.
-            let tables = unsafe { Tables::new(mapped.segment.at(mapped.layout.regions)) };
-            Box::new(Attached::new(mapped.blocks, tables, me))
+        let (me, size, blocks) = (mapped.me, mapped.size, mapped.blocks);
+        let (segment, layout) = (&mapped.segment, &mapped.layout);
+        let attached = (mapped.kind == WindowKind::Dynamic).then(|| {
+            // SAFETY: the layout of a dynamic window has a table per rank here, and the window
+            // keeps the segment mapped as long as it has the tables.
+            let tables = unsafe { Tables::new(segment.at(layout.regions)) };
+            Box::new(Attached::new(blocks, tables, me))
         });
-        // SAFETY: the layout has a ring for each rank where there are several; the segment is
-        // dropped with the window.
-        let rings =
-            unsafe { Rings::new(mapped.blocks, mapped.segment.at(mapped.layout.rings).cast()) };
-        let tags = Tags::new((mapped.size > 1).then_some(rings), me, mapped.size);
-        let traffic = (!allocated && mapped.size > 1).then(|| {
-            let contacts = mapped.segment.at(mapped.layout.contacts).cast();
-            let channels = mapped.segment.at(mapped.layout.channels).cast();
-            // SAFETY: the layout has these parts for this window; the segment is dropped with the
-            // window, after the traffic.
-            let shared = unsafe {
-                Shared::new(
-                    rings,
-                    contacts,
-                    channels,
-                    me,
-                    mapped.size,
-                    base,
-                    settings.foreign_reduce,
-                )
-            };
+        // SAFETY: the layout has a ring per rank here if there are several ranks, and else only the
+        // blocks are used. The window keeps the segment mapped as long as it has the rings.
+        let rings = unsafe { TagRings::new(blocks, segment.at(layout.rings).cast()) };
+        let channels = (!allocated && size > 1).then(|| {
+            let contacts = segment.at(layout.contacts).cast();
+            let channels = segment.at(layout.channels).cast();
+            let foreign = settings.foreign_reduce;
+            // SAFETY: the layout of a created window with several ranks has these parts, and the
+            // window keeps them mapped as long as it has the channels. `base` is its own memory.
+            let context =
+                unsafe { Context::new(rings, contacts, channels, me, size, base, foreign) };
             let own = attached.as_deref().map(Attached::own);
-            Box::new(Traffic::new(shared, mapped.cma, own))
+            Box::new(Channels::new(context, mapped.cma, own))
         });
-        let (counters, making) = (None, Making::default());
         Ok(ShmWindow {
-            traffic,
-            attached,
             allocated,
             me,
             base,
             settings,
-            voter,
+            agreement: agreement::Agreement::default(),
             shapes: Shapes::new(),
-            counters,
-            making,
-            tags,
+            channels,
+            attached,
+            counters: None,
+            counter_setup: CounterSetup::default(),
+            tags: TagQueue::new((size > 1).then_some(rings), me, size),
             mapped,
         })
     }
 
-    /// Ends the window here, once all processes have agreed by a vote that nobody uses it any more.
-    /// As dropping it, but a small segment is kept, and makes the next window of the same processes
-    /// cheap.
+    /// Frees the window in this process, after all have agreed that nobody uses it any more. Unlike
+    /// dropping it, caches a small segment for the next window of the same processes.
     pub fn release(self) {
-        self.mapped.keep();
+        self.mapped.release();
     }
 
-    /// For calls that close an epoch or start a flush, after which the application may compute for
-    /// long: stays with the operations in flight as long as they move, about one round trip, and
-    /// does the work of targets that are away. [PR-3] So the *done* need not wait for the next
-    /// call. Bounded; true if [`Port::next_finished`] has something now.
+    /// Drives the operations in flight until they are applied or stop moving, and takes the part of
+    /// targets that do not poll. About one round trip, bounded. For calls that close an epoch or
+    /// start a flush, since the application may compute for long afterwards and the *done* should
+    /// not wait for the next call [PR-3]. True if [`Port::next_finished`] has something now.
     pub fn settle(&mut self) -> bool {
-        self.traffic.as_mut().is_some_and(|traffic| traffic.settle())
+        self.channels.as_mut().is_some_and(|channels| channels.drive_all())
     }
 
-    /// Keeps the shape of an operation that is about to be issued, until the operation ends.
+    /// Adds the shape of an operation about to be issued. It lives until the operation ends.
     #[inline]
     pub fn add_shape(&mut self, shape: Shape) -> Shaped {
         self.shapes.add(shape)
     }
 
-    /// Ends the shape of an operation that will never be posted.
+    /// Drops the shape of an operation that will never be posted.
     pub fn drop_shape(&mut self, shaped: Shaped) {
         self.shapes.take(shaped);
     }
 
-    /// How many shapes are kept for operations that have not been posted.
+    /// Number of shapes of operations that have not been posted.
     #[must_use]
     pub fn shapes(&self) -> usize {
         self.shapes.len()
     }
 
-    /// First byte of this process's window memory (0 when it is empty).
+    /// Address of this process's window memory; 0 if it is empty.
     #[must_use]
     pub fn base(&self) -> Addr {
         if self.extent_of(self.me).0 == 0 { Addr(0) } else { Addr(self.base as usize) }
@@ -212,14 +203,13 @@ impl ShmWindow {
         (info.size, info.disp_unit)
     }
 
-    /// Takes the accumulate lock of this process's memory, for work on it in the name of a process
-    /// that does not share it [LK-7].
-    pub(crate) fn hold_accumulate(&self) -> protocol::Hold<'_> {
-        AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate.0).hold()
+    /// Locks this process's memory, to apply operations of processes that do not share it [LK-7].
+    pub(crate) fn lock_accumulate(&self) -> protocol::AccumulateGuard<'_> {
+        AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate_lock.0).lock()
     }
 
-    /// Whether each of the `len` bytes at `at` of this process's memory may be accessed: inside its
-    /// window, or attached to it.
+    /// Whether the `len` bytes at `at` of this process's memory may be accessed: they lie in its
+    /// window or are attached to it.
     #[must_use]
     pub fn reaches_own(&self, at: u64, len: u64) -> bool {
         self.reaches(self.me, at, len).unwrap_or(false)
@@ -228,8 +218,8 @@ impl ShmWindow {
     /// The same for the memory of `rank`.
     ///
     /// # Errors
-    /// What `rank` has attached cannot be seen from here.
-    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, Unreachable> {
+    /// The table of what `rank` has attached cannot be mapped.
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         match &self.attached {
             Some(attached) => attached.covers(rank, at, len),
             None => {
@@ -239,9 +229,9 @@ impl ShmWindow {
         }
     }
 
-    /// True if each of `count` runs of `len` bytes is attached to the memory of this process, the
-    /// first at `start`, `stride` apart. False in windows that are not dynamic: there the ends of
-    /// all runs together tell ([`reaches`](Self::reaches)).
+    /// Whether each of `count` runs of `len` bytes is attached here, the first at `start` and
+    /// `stride` bytes apart. False in windows that are not dynamic, where checking the bounds of
+    /// all runs together with [`reaches`](Self::reaches) is enough.
     #[must_use]
     pub(crate) fn has_attached_runs(&self, start: u64, len: u64, stride: i64, count: u64) -> bool {
         self.attached
@@ -249,68 +239,65 @@ impl ShmWindow {
             .is_some_and(|attached| attached.covers_runs_here(start, len, stride, count))
     }
 
-    /// True if memory is attached to the window: what may be accessed changes, and no peer need
-    /// know.
+    /// Whether the window is dynamic, so that what may be accessed changes without notice.
     #[must_use]
     pub(crate) fn is_dynamic(&self) -> bool {
         self.attached.is_some()
     }
 
-    /// Adds memory of this process to a dynamic window.
+    /// Attaches memory of this process to a dynamic window.
     ///
     /// # Errors
-    /// It cannot be attached.
-    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), Refusal> {
+    /// The memory cannot be attached.
+    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         self.attached
             .as_mut()
-            .map_or(Err(Refusal::Unknown), |attached| attached.attach(base.0 as u64, len))
+            .map_or(Err(AttachError::Unknown), |attached| attached.attach(base.0 as u64, len))
     }
 
-    /// Takes memory of this process out of a dynamic window.
+    /// Detaches memory of this process from a dynamic window.
     ///
     /// # Errors
     /// Nothing was attached there.
-    pub fn detach(&mut self, base: Addr) -> Result<(), Refusal> {
+    pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         self.attached
             .as_mut()
-            .map_or(Err(Refusal::Unknown), |attached| attached.detach(base.0 as u64))
+            .map_or(Err(AttachError::Unknown), |attached| attached.detach(base.0 as u64))
     }
 
-    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there
-    /// is any.
+    /// Address of the memory of `rank` in this process, if it is mapped and not empty.
     #[must_use]
     pub fn address_of(&self, rank: Rank) -> Option<Addr> {
         let there = self.load_store(rank) && self.extent_of(rank).0 > 0;
         there.then(|| Addr(self.mapped_memory(rank) as usize))
     }
 
-    /// Allocated windows: first byte of the memory of `rank` in this process, its bytes, and its
-    /// displacement unit.
+    /// Allocated windows: address of the memory of `rank` here, its bytes, and its displacement
+    /// unit.
     #[must_use]
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
         let (size, unit) = self.extent_of(rank);
         self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
     }
 
-    /// True if this process reaches the memory of `rank` by load and store (allocated windows;
-    /// itself always).
+    /// Whether this process reaches the memory of `rank` by load and store. Its own it always does.
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
     }
 
-    /// Alignment of the memory that was allocated for this process, in bytes; 1 where none was.
+    /// Alignment of this process's memory in bytes; 1 if the application provided it.
     #[must_use]
     pub fn alignment(&self) -> u64 {
         if !self.allocated {
             return 1;
         }
-        // In packed memory it depends on what stands before.
+        // In packed memory the alignment depends on the sizes before.
         let offset = self.mapped.blocks.rank(self.me).info.0.memory;
         self.mapped.layout.align().min(1 << offset.trailing_zeros().min(63))
     }
 
-    /// What progresses without calls of the target.
+    /// The info value that tells how operations progress while the target makes no calls.
     #[must_use]
     pub fn progresses(&self) -> &'static CStr {
         match (self.allocated || self.mapped.size == 1, self.mapped.cma) {
@@ -320,22 +307,21 @@ impl ShmWindow {
         }
     }
 
-    /// True if peers wait for this process to `poll`: created windows. Without cross-memory attach
-    /// their operations stand still until it does; with it they only take longer.
+    /// Whether remote progress depends on this process polling: created windows. With cross-memory
+    /// attach, peers only take longer while it does not poll.
     #[must_use]
     pub fn needs_polling(&self) -> bool {
         !self.allocated && self.mapped.size > 1
     }
 
-    /// Notification counters of a process.
+    /// Number of notification counters of a process.
     #[must_use]
     #[inline(always)]
     pub fn counters_of(&self, rank: Rank) -> u32 {
         self.counters.as_ref().map_or(0, |counters| counters.number(rank))
     }
 
-    /// A counter of a process whose memory this one reaches by load and store, if there is such a
-    /// counter.
+    /// A counter of a process whose memory is mapped here, if it has one of this index.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         self.counters
@@ -344,8 +330,8 @@ impl ShmWindow {
             .and_then(|counters| counters.get(rank, index))
     }
 
-    /// Raises a counter of this process in the name of one that does not share its memory, after
-    /// all that this process has done for it [LK-7].
+    /// Adds 1 to a counter of this process on behalf of one that does not share its memory, after
+    /// everything that this process has done for it [LK-7].
     #[inline]
     pub(crate) fn notify_here(&self, index: u32) {
         if let Some(counters) = &self.counters {
@@ -353,49 +339,48 @@ impl ShmWindow {
         }
     }
 
-    /// Collective, in steps with a [`vote`](Self::vote) after each, in which whoever has failed
-    /// objects: gives each process `number` counters of its own. After the last step, and after an
-    /// objection, [`counters_made`](Self::counters_made). Nobody notifies meanwhile.
+    /// Gives each process `number` notification counters of its own. Collective, in steps with an
+    /// agreement after each, to which a process that fails objects. Nobody may notify until
+    /// [`counters_made`](Self::counters_made), which follows the last step or an objection.
     ///
     /// # Errors
-    /// The memory cannot be had, in words.
-    pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
+    /// The segment cannot be created or mapped.
+    pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), SystemError> {
         let (blocks, me) = (self.mapped.blocks, self.me);
-        let done = match step {
+        match step {
             CounterStep::Want => {
-                self.making.want(blocks, me, number);
+                self.counter_setup.want(blocks, me, number);
                 Ok(())
             }
-            CounterStep::Create => self.making.create(blocks, me),
-            CounterStep::Map => self.making.map(blocks, self.mapped.size).map(|made| {
+            CounterStep::Create => self.counter_setup.create(blocks, me),
+            CounterStep::Map => self.counter_setup.map(blocks, self.mapped.size).map(|made| {
                 let before = self.set_counters(Some(Box::new(made)));
-                self.making.before = Some(before);
+                self.counter_setup.before = Some(before);
             }),
-        };
-        done.map_err(counters::reason)
+        }
     }
 
-    /// Ends the making of counters: with the new ones, or with those that there were.
+    /// Ends [`make_counters`](Self::make_counters): with the new counters only if all agreed.
     pub fn counters_made(&mut self, agreed: bool) {
-        let before = std::mem::take(&mut self.making).before;
+        let before = std::mem::take(&mut self.counter_setup).before;
         if let Some(before) = before.filter(|_| !agreed) {
             self.set_counters(before);
         }
     }
 
-    /// Brings counters into force; gives those that were.
+    /// Replaces the counters; returns the previous ones.
     fn set_counters(&mut self, counters: Option<Box<Counters>>) -> Option<Box<Counters>> {
         let before = std::mem::replace(&mut self.counters, counters);
-        if let Some(traffic) = &mut self.traffic {
-            // SAFETY: they stay where they are until they are replaced, here, or the window is
-            // dropped with its traffic.
-            unsafe { traffic.set_counters(self.counters.as_deref()) };
+        if let Some(channels) = &mut self.channels {
+            // SAFETY: the boxed counters do not move, and live until they are replaced here or the
+            // window is dropped with its channels.
+            unsafe { channels.set_counters(self.counters.as_deref()) };
         }
         before
     }
 
     #[inline(always)]
-    fn raise(&self, op: &Op) -> Posted {
+    fn notify(&self, op: &Op) -> Posted {
         if let Some(counters) = &self.counters {
             counters.raise(op.target, op.disp as u32);
         }
@@ -403,41 +388,40 @@ impl ShmWindow {
     }
 
     #[inline]
-    fn tell(&mut self, op: &Op) -> Posted {
-        if self.tags.tell(op.target, op.disp as u32) {
+    fn notify_tagged(&mut self, op: &Op) -> Posted {
+        if self.tags.notify(op.target, op.disp as u32) {
             Posted::Complete
         } else {
             Posted::NoResource
         }
     }
 
-    /// A place for a tagged notification to a process whose memory this one has mapped, to be
-    /// published behind operations that are copies.
+    /// Claims a position for a tagged notification to a process whose memory is mapped here, to be
+    /// published after operations that are copies.
     #[inline(always)]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         if self.allocated { self.tags.claim(rank, tag) } else { None }
     }
 
-    /// The window's number in this process, by which peers ring its doorbell. `None`: they cannot.
+    /// The window's number in this process, by which peers ring. `None` if it has no doorbell.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
         let info = &self.mapped.blocks.rank(self.me).info.0;
-        (info.name != 0).then_some(info.window)
+        (info.nonce != 0).then_some(info.window)
     }
 
-    /// Whether the window is armed, and no peer has contacted it since: it need not be polled until
-    /// the doorbell rings.
+    /// Whether the window is armed and no peer has contacted it since, so that nobody polls it.
     #[must_use]
     #[inline]
     pub fn is_armed(&self) -> bool {
         self.mapped.blocks.rank(self.me).arm().is_set()
     }
 
-    /// Arms the window, unless peers have published something that was not taken out, or cannot
-    /// ring. True if it is armed: then it need not be polled until the doorbell rings.
+    /// Arms the window, unless something published waits or peers cannot ring. True if it is armed;
+    /// then it need not be polled until the doorbell rings.
     pub fn arm(&mut self) -> bool {
         if self.mapped.size == 1 {
-            // What it has told itself must still be taken out.
+            // Notifications to itself must still be delivered.
             return !self.tags.has_work();
         }
         if self.number().is_none() {
@@ -445,27 +429,26 @@ impl ShmWindow {
         }
         let arm = self.mapped.blocks.rank(self.me).arm();
         arm.set();
-        let has_work =
-            self.tags.has_work() || self.traffic.as_ref().is_some_and(|traffic| traffic.has_work());
+        let has_work = self.tags.has_work()
+            || self.channels.as_ref().is_some_and(|channels| channels.has_work());
         if has_work {
             arm.clear();
         }
         !has_work
     }
 
-    /// Nonblocking collective vote, used to tear down: deposits this process's vote ...
+    /// Casts this process's ballot of a nonblocking collective agreement.
     pub fn vote(&mut self, ballot: Ballot) {
-        self.voter.vote(self.mapped.blocks.header(), ballot);
+        self.agreement.propose(self.mapped.blocks.header(), ballot);
     }
 
-    /// ... and gives the verdict, the highest ballot, once every process has voted, `None` before.
-    /// Reusable.
+    /// The highest ballot, once every process has cast its own; `None` before.
     pub fn verdict(&mut self) -> Option<Ballot> {
-        self.voter.verdict(self.mapped.blocks.header(), self.mapped.size)
+        self.agreement.decision(self.mapped.blocks.header(), self.mapped.size)
     }
 
-    /// Words for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach", "shared
-    /// memory + active copying".
+    /// Transport name for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach" or
+    /// "shared memory + active copying".
     #[must_use]
     pub fn describe(&self) -> &'static str {
         match (self.allocated, self.mapped.cma) {
@@ -475,7 +458,7 @@ impl ShmWindow {
         }
     }
 
-    /// The memory of `target`, which this process can reach by load and store.
+    /// Address of the memory of `target`, which is mapped here.
     #[inline(always)]
     fn mapped_memory(&self, target: Rank) -> *mut u8 {
         if target == self.me {
@@ -484,7 +467,7 @@ impl ShmWindow {
         self.mapped.segment.at(self.mapped.blocks.rank(target).info.0.memory)
     }
 
-    /// Does an operation by load and store.
+    /// Completes an operation by load and store.
     #[inline(always)]
     fn direct(&mut self, op: &Op) -> Posted {
         if let Some(shaped) = op.shape {
@@ -495,62 +478,72 @@ impl ShmWindow {
         let len = op.len as usize;
         match op.kind {
             // SAFETY: the caller has checked rank, displacement and length against the target's
-            // memory; the buffers are the application's and stay valid until the operation is
-            // complete [EP-8].
+            // memory. The application keeps the buffers valid until the operation completes [EP-8].
             OpKind::Put => unsafe { copy(origin, target, len) },
-            // SAFETY: as above.
+            // SAFETY: the caller has checked the target bytes, and the application keeps the
+            // buffers valid until the operation completes [EP-8].
             OpKind::Get => unsafe { copy(target, result, len) },
-            OpKind::Notify => return self.raise(op),
-            OpKind::NotifyTagged => return self.tell(op),
+            OpKind::Notify => return self.notify(op),
+            OpKind::NotifyTagged => return self.notify_tagged(op),
             _ => self.direct_atomic(op, target),
         }
         Posted::Complete
     }
 
-    /// Does an operation by load and store, piece by piece.
+    /// Completes a shaped operation by load and store.
     #[inline(never)]
     fn direct_shaped(&mut self, op: &Op, shaped: Shaped) -> Posted {
         let Shape { origin, result, target, disp } = &self.shapes.take(shaped);
         let there = self.mapped_memory(op.target).wrapping_offset(*disp as isize);
         let (from, to) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         match (op.kind, origin, result) {
-            // SAFETY: the caller has checked the bounds of the target's side against its memory;
-            // the buffers are the application's and stay valid until the operation is complete
-            // [EP-8].
+            // SAFETY: the caller has checked the bounds of the target's side against its memory.
+            // The application keeps the buffers valid until the operation completes [EP-8].
             (OpKind::Put, Some(origin), _) => unsafe {
-                moves::transfer(from, origin, there, target)
+                datatype::transfer(from, origin, there, target)
             },
-            // SAFETY: as above.
-            (OpKind::Get, _, Some(result)) => unsafe { moves::transfer(there, target, to, result) },
+            // SAFETY: the caller has checked the target bytes, and the application keeps the
+            // buffers valid until the operation completes [EP-8].
+            (OpKind::Get, _, Some(result)) => unsafe {
+                datatype::transfer(there, target, to, result)
+            },
             _ => {
-                let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate.0);
+                let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate_lock.0);
                 let input = origin.as_ref().map(|side| (from, side));
                 let output = result.as_ref().map(|side| (to, side));
-                // SAFETY: as above; all access to the memory by atomic operations is under the
-                // lock.
+                // SAFETY: the sides are checked and valid as for a put; the callee accesses the
+                // target's memory under its accumulate lock.
                 unsafe {
-                    acc::accumulate_shaped(lock, &self.combine(op), input, (there, target), output)
+                    accumulate::accumulate_shaped(
+                        lock,
+                        &self.combine(op),
+                        input,
+                        (there, target),
+                        output,
+                    )
                 };
             }
         }
         Posted::Complete
     }
 
-    /// Does an atomic operation by load and store, under the target's lock [AT-1].
+    /// Completes an atomic operation by load and store, under the target's lock [AT-1].
     #[inline]
     fn direct_atomic(&mut self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
-        let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate.0);
+        let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate_lock.0);
         let len = op.len as usize;
         let combine = self.combine(op);
-        // SAFETY: as in `direct`; all access to the memory by atomic operations is under the lock.
+        // SAFETY: the caller has checked the target bytes, and the application keeps the buffers
+        // valid until the operation completes [EP-8]. The callee takes the target's accumulate
+        // lock.
         unsafe {
             match op.kind {
                 OpKind::GetAccumulate => {
-                    acc::accumulate(lock, &combine, origin, target, Some(result), len)
+                    accumulate::accumulate(lock, &combine, origin, target, Some(result), len)
                 }
                 OpKind::CompareAndSwap => {
-                    acc::compare_and_swap(
+                    accumulate::compare_and_swap(
                         lock,
                         target,
                         op.compare.0 as *const u8,
@@ -559,7 +552,7 @@ impl ShmWindow {
                         len,
                     );
                 }
-                _ => acc::accumulate(lock, &combine, origin, target, None, len),
+                _ => accumulate::accumulate(lock, &combine, origin, target, None, len),
             }
         }
     }
@@ -609,13 +602,13 @@ impl Port for ShmWindow {
         if self.allocated || op.target == self.me {
             return self.direct(op);
         }
-        let traffic =
-            self.traffic.as_mut().expect("a created window with several processes has traffic");
-        traffic.post(op, ticket, &mut self.shapes)
+        let channels =
+            self.channels.as_mut().expect("a created window with several processes has channels");
+        channels.post(op, ticket, &mut self.shapes)
     }
 
-    /// [FE-2] What is complete was written by this CPU, or released to it by who applied it; so
-    /// this release makes it visible to whoever acquires the signal.
+    /// [FE-2] Completed operations were written by this CPU, or released to it by whoever applied
+    /// them. This release makes them visible to whoever acquires the signal.
     #[inline]
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         self.mapped.blocks.pair(peer, self.me).signals.0[word as usize].store(value, Release);
@@ -639,16 +632,16 @@ impl Port for ShmWindow {
 
     #[inline]
     fn poll(&mut self) -> bool {
-        match &mut self.traffic {
-            Some(traffic) => traffic.poll(),
+        match &mut self.channels {
+            Some(channels) => channels.poll(),
             None => false,
         }
     }
 
     #[inline]
     fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
-        match &mut self.traffic {
-            Some(traffic) => traffic.next_finished(),
+        match &mut self.channels {
+            Some(channels) => channels.next_finished(),
             None => None,
         }
     }

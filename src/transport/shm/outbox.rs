@@ -1,66 +1,61 @@
-//! The origin's end of a channel: what it has sent, what of that was applied, what waits to be
-//! sent.
+//! The origin's end of a channel: operations sent, applied and waiting to be sent.
 
 use std::collections::VecDeque;
 
 use crate::engine::{Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
-use crate::transport::element::{FIRST_FOREIGN, reduction};
-use crate::transport::kernel::{copy, whole};
-use crate::transport::shape::{Shape, Shapes, moves};
+use crate::transport::copy;
+use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
+use crate::transport::datatype::{self, Shape, Shapes, whole};
 
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
-use super::list::{self, List, PLACES_MAX, Place};
 use super::protocol::publish;
+use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
 
-/// Bytes up to which an operation goes as one piece: less than that is not worth a second slot.
+/// Bytes up to which an operation is sent in one slot. A second slot would not pay.
 pub(super) const SHORT: usize = 8 * 1024;
 
-/// Bytes of one piece of a long operation. Large enough to hide what handing over a slot costs,
-/// small enough that several are in the channel and both ends work at the same time; so it depends
-/// on the length.
+/// Bytes of one piece of a long operation, depending on its length: long enough to hide the cost of
+/// a slot, short enough for several in the channel, so that both ends work at the same time.
 pub(super) const PIECE_MIN: usize = 4 * 1024;
 pub(super) const PIECE_MAX: usize = 16 * 1024;
 
-/// Looks at an unmoved head before the target is suspected to be away, in polls. A poll takes some
-/// 10 to 20 ns, a target in the middle of its own work a few hundred.
-const PATIENCE: u32 = 64;
+/// Polls with an unmoved head before the outbox checks whether the target polls. A poll takes 10 to
+/// 20 ns; a target in the middle of its own work needs a few hundred.
+const STALL_POLLS: u32 = 64;
 
-/// One slot's counterpart in private memory.
+/// What the origin remembers of one slot that it has sent.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// Where the results go, or null.
+struct SentSlot {
+    /// Destination of the results, or null.
     result: *mut u8,
-    /// Where they come from.
+    /// Their source.
     data: *const u8,
-    /// How many bytes.
+    /// Their bytes.
     len: u32,
-    /// Operation that ends with this slot, if `last`.
-    ticket: u32,
-    last: bool,
-    /// The payload area is free up to here when the slot is.
+    /// The operation that ends with this slot.
+    ends: Option<Ticket>,
+    /// End of the slot's payload: the payload area is free up to here once the slot is.
     payload_end: u64,
-    /// The operation's shape, if it has one, and the number of the slot's first byte among its
-    /// data.
+    /// The operation's shape, if any, and the offset of the slot's first byte in its data.
     shape: Option<Shaped>,
     from: u64,
 }
 
-const EMPTY: Entry = Entry {
+const UNUSED: SentSlot = SentSlot {
     result: std::ptr::null_mut(),
     data: std::ptr::null(),
     len: 0,
-    ticket: 0,
-    last: false,
+    ends: None,
     payload_end: 0,
     shape: None,
     from: 0,
 };
 
-/// A long operation that is being cut into pieces.
+/// A long operation that is being sent in pieces.
 #[derive(Clone, Copy, Debug)]
-struct Feed {
+struct LongOp {
     op: Op,
     ticket: Ticket,
     /// Bytes sent.
@@ -69,9 +64,10 @@ struct Feed {
 
 /// The origin's end of the channel to one target.
 ///
-/// [`post`](Self::post) and [`begin`](Self::begin) send; [`look`](Self::look) notices what was
-/// applied and sends what waits; [`next_finished`](Self::next_finished) collects. At most one long
-/// operation waits: later ones are refused until it is sent, which also keeps accumulates in order.
+/// [`post`](Self::post) and [`begin_long`](Self::begin_long) send. [`poll`](Self::poll) notices
+/// what was applied and sends what waits. [`next_finished`](Self::next_finished) collects. At most
+/// one long operation waits; later ones are refused until it is sent, which also keeps accumulates
+/// in order.
 #[derive(Debug)]
 pub(super) struct Outbox {
     pub(super) target: Rank,
@@ -80,99 +76,103 @@ pub(super) struct Outbox {
     tail: u64,
     /// Positions below are applied.
     applied: u64,
-    /// Positions below are collected; their slots are free.
+    /// Positions below are collected, and their slots are free.
     collected: u64,
-    /// Bytes of the payload area ever given to slots, skipped ones too; freed.
-    payload_given: u64,
-    payload_freed: u64,
-    entries: Box<[Entry; SLOTS]>,
-    feed: Option<Feed>,
-    /// A long operation that has been sent completely since the last report.
-    sent: Option<Ticket>,
-    /// Operations collected to make room, not yet reported; at most [`UNREPORTED`].
+    /// Bytes of the payload area that slots have taken (skipped ones included), and returned.
+    payload_tail: u64,
+    payload_head: u64,
+    slots: Box<[SentSlot; SLOTS]>,
+    long: Option<LongOp>,
+    /// A long operation that has been sent completely and not yet been reported.
+    long_sent: Option<Ticket>,
+    /// Operations collected to make room and not yet reported; at most [`UNREPORTED_MAX`].
     finished: VecDeque<Ticket>,
-    watch: Watch,
-    /// Of operations that were begun.
+    stall: StallDetector,
+    /// Shapes of operations that were begun.
     shapes: Shapes,
-    /// Places of the slot that is being filled; kept for its memory.
-    places: Vec<Place>,
-    /// In the list of outboxes with something in flight.
+    /// Run list of the slot that is being filled; kept for its allocation.
+    entries: Vec<StridedRun>,
+    /// Listed among the outboxes with operations in flight.
     pub(super) active: bool,
 }
 
 /// Operations that may be collected before they are reported.
-const UNREPORTED: usize = SLOTS;
+const UNREPORTED_MAX: usize = SLOTS;
 
-/// Suspicion that the target is not polling.
+/// Tells a target that does not poll from one that is slow.
 #[derive(Clone, Copy, Debug)]
-struct Watch {
-    /// Looks since the head moved.
-    idle: u32,
-    /// Looks before the beat is compared.
-    patience: u32,
-    /// The target's beat when it was last compared.
-    beat: u32,
+struct StallDetector {
+    /// Polls of this outbox since the head moved.
+    stalled: u32,
+    /// Such polls before the target's poll count is compared.
+    limit: u32,
+    /// The target's poll count when it was last compared.
+    target_polls: u32,
 }
 
 impl Outbox {
     /// # Safety
-    /// `channel` must be the one from this process to `target`, valid as long as the result is
-    /// used, and never have been used.
-    pub(super) unsafe fn new(target: Rank, channel: *const Channel, beat: &AtomicU32) -> Self {
+    /// `channel` must be the one from this process to `target`, stay mapped as long as the result
+    /// is used, and never have been used.
+    pub(super) unsafe fn new(target: Rank, channel: *const Channel, polls: &AtomicU32) -> Self {
         Outbox {
             target,
             channel,
             tail: 0,
             applied: 0,
             collected: 0,
-            payload_given: 0,
-            payload_freed: 0,
-            entries: Box::new([EMPTY; SLOTS]),
-            feed: None,
-            sent: None,
-            finished: VecDeque::with_capacity(UNREPORTED),
-            watch: Watch { idle: 0, patience: PATIENCE, beat: beat.load(Relaxed) },
+            payload_tail: 0,
+            payload_head: 0,
+            slots: Box::new([UNUSED; SLOTS]),
+            long: None,
+            long_sent: None,
+            finished: VecDeque::with_capacity(UNREPORTED_MAX),
+            stall: StallDetector {
+                stalled: 0,
+                limit: STALL_POLLS,
+                target_polls: polls.load(Relaxed),
+            },
             shapes: Shapes::new(),
-            places: Vec::new(),
+            entries: Vec::new(),
             active: false,
         }
     }
 
     #[inline(always)]
     pub(super) fn channel<'a>(&self) -> &'a Channel {
-        // SAFETY: valid by the promise made to `new`; the segment outlives all uses in this module
-        // tree.
+        // SAFETY: the caller of `new` keeps the channel mapped. The window unmaps its segment only
+        // after it has dropped all users of its channels.
         unsafe { &*self.channel }
     }
 
-    /// End of what was published.
+    /// First position that has not been published.
     pub(super) fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// True if nothing is in flight, waits or is left to collect.
+    /// True if nothing is in flight, waits, or is left to collect.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
         self.collected == self.tail
-            && self.feed.is_none()
-            && self.sent.is_none()
+            && self.long.is_none()
+            && self.long_sent.is_none()
             && self.finished.is_empty()
     }
 
-    /// True if nothing waits, and all that was sent is applied.
+    /// True if nothing waits and all that was sent is applied.
     pub(super) fn is_applied(&self) -> bool {
-        self.applied == self.tail && self.feed.is_none()
+        self.applied == self.tail && self.long.is_none()
     }
 
-    /// True if [`next_finished`](Self::next_finished) may have something.
+    /// True if [`next_finished`](Self::next_finished) may return something.
     pub(super) fn has_finished(&self) -> bool {
-        self.collected != self.applied || self.sent.is_some() || !self.finished.is_empty()
+        self.collected != self.applied || self.long_sent.is_some() || !self.finished.is_empty()
     }
 
     /// Sends an operation of at most [`SHORT`] bytes, or refuses it for now.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        let sent = self.feed.is_none()
+        let sent = self.long.is_none()
             && (self.send(op, 0, op.len as usize, Some(ticket)) || self.send_late(op, ticket));
         match sent {
             false => Posted::NoResource,
@@ -181,76 +181,78 @@ impl Outbox {
         }
     }
 
-    /// The channel was full when last looked at.
+    /// Sends when the channel was full at the last poll.
     #[cold]
     fn send_late(&mut self, op: &Op, ticket: Ticket) -> bool {
-        self.look();
-        self.make_room();
+        self.poll();
+        self.collect_applied();
         self.send(op, 0, op.len as usize, Some(ticket))
     }
 
-    /// Begins a long operation, unless another one waits. The pieces go by
-    /// [`advance`](Self::advance).
-    pub(super) fn begin(&mut self, op: &Op, ticket: Ticket) -> bool {
-        if self.feed.is_some() || self.sent.is_some() {
+    /// Begins a long operation, unless another one waits. [`drive`](Self::drive) sends it.
+    pub(super) fn begin_long(&mut self, op: &Op, ticket: Ticket) -> bool {
+        if self.long.is_some() || self.long_sent.is_some() {
             return false;
         }
-        self.feed = Some(Feed { op: *op, ticket, at: 0 });
+        self.long = Some(LongOp { op: *op, ticket, at: 0 });
         true
     }
 
-    /// As [`begin`](Self::begin); the shape is ours from then on.
+    /// As [`begin_long`](Self::begin_long). Takes the shape over from `shapes`.
     pub(super) fn begin_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> bool {
-        let Some(shape) = op.shape.filter(|_| self.feed.is_none() && self.sent.is_none()) else {
+        let Some(shape) = op.shape.filter(|_| self.long.is_none() && self.long_sent.is_none())
+        else {
             return false;
         };
         let shape = self.shapes.add(shapes.take(shape));
-        self.begin(&Op { shape: Some(shape), ..*op }, ticket)
+        self.begin_long(&Op { shape: Some(shape), ..*op }, ticket)
     }
 
-    /// Sends what waits as far as there is room, and makes room where the target has applied. True
-    /// if anything moved.
-    pub(super) fn advance(&mut self) -> bool {
+    /// Sends what fits, and frees slots that were applied. True if anything moved.
+    pub(super) fn drive(&mut self) -> bool {
         let first = self.collected;
-        self.make_room();
-        let sent = self.send_waiting();
-        sent || self.look() || self.collected != first
+        self.collect_applied();
+        let sent = self.send_long();
+        sent || self.poll() || self.collected != first
     }
 
-    /// The operation that waits, and how many of its bytes were sent.
+    /// The long operation that waits, and the number of its bytes that were sent.
     #[inline(always)]
-    pub(super) fn waiting(&self) -> Option<(&Op, usize)> {
-        self.feed.as_ref().map(|feed| (&feed.op, feed.at))
+    pub(super) fn pending_long(&self) -> Option<(&Op, usize)> {
+        self.long.as_ref().map(|long| (&long.op, long.at))
     }
 
-    /// The rest of the waiting operation was done by other means.
-    pub(super) fn waiting_is_done(&mut self) {
-        let Some(Feed { op, ticket, at }) = self.feed.take() else { return };
+    /// The caller has transferred the rest of the long operation that waits.
+    pub(super) fn finish_long(&mut self) {
+        let Some(LongOp { op, ticket, at }) = self.long.take() else { return };
         if at > 0 && self.collected < self.tail {
-            // Its pieces are the last that were sent: it ends with them.
-            let last = &mut self.entries[(self.tail - 1) as usize % SLOTS];
-            (last.last, last.ticket) = (true, ticket.0);
+            // Its pieces were the last ones sent, so it ends with them.
+            self.slots[(self.tail - 1) as usize % SLOTS].ends = Some(ticket);
             if !has_result(&op) {
-                self.sent = Some(ticket);
+                self.long_sent = Some(ticket);
             }
         } else {
             self.finished.push_back(ticket);
         }
     }
 
-    /// What to answer for the long operation that was begun last, after it was driven for a while.
-    pub(super) fn posted(&mut self, op: &Op, ticket: Ticket) -> Posted {
+    /// The result for the long operation that was begun last, after it was driven for a while.
+    pub(super) fn posted_long(&mut self, op: &Op, ticket: Ticket) -> Posted {
         if self.finished.back() == Some(&ticket) {
             self.finished.pop_back();
-            self.sent = None;
+            self.long_sent = None;
             return Posted::Complete;
         }
-        if self.sent.take().is_some() && !has_result(op) { Posted::Local } else { Posted::Pending }
+        if self.long_sent.take().is_some() && !has_result(op) {
+            Posted::Local
+        } else {
+            Posted::Pending
+        }
     }
 
-    /// Sends pieces of the waiting operation as far as there is room. True if any went.
-    fn send_waiting(&mut self) -> bool {
-        let Some(Feed { op, ticket, at: first }) = self.feed else { return false };
+    /// Sends pieces of the long operation as far as there is room. True if any were sent.
+    fn send_long(&mut self) -> bool {
+        let Some(LongOp { op, ticket, at: first }) = self.long else { return false };
         let len = op.len as usize;
         let piece = (len / 4).clamp(PIECE_MIN, PIECE_MAX);
         let mut at = first;
@@ -281,9 +283,9 @@ impl Outbox {
                 at += part;
             }
         }
-        self.feed = (at < len).then_some(Feed { op, ticket, at });
-        if self.feed.is_none() && !has_result(&op) {
-            self.sent = Some(ticket);
+        self.long = (at < len).then_some(LongOp { op, ticket, at });
+        if self.long.is_none() && !has_result(&op) {
+            self.long_sent = Some(ticket);
         }
         at > first
     }
@@ -298,8 +300,7 @@ impl Outbox {
             OpKind::CompareAndSwap => 2 * part,
             _ => part,
         };
-        // Reductions of the host may need their natural alignment, which a slot does not give
-        // beyond 8.
+        // Reductions of the host may need their natural alignment, and a slot aligns to 8 only.
         let fits = need <= INLINE && (op.element.0 < FIRST_FOREIGN || op.extent <= 8);
         let payload = match fits {
             true => IN_SLOT,
@@ -311,8 +312,9 @@ impl Outbox {
         let channel = self.channel();
         let slot = channel.slot(self.tail);
         let data = channel.data(slot, payload);
-        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and
-        // so is the payload, by `reserve`. The buffers are valid for the operation's length [EP-8].
+        // SAFETY: fewer than SLOTS positions are uncollected, so the slot is the origin's to write,
+        // and `reserve` gave it the payload. The application keeps the buffers valid for the
+        // operation's length until it completes [EP-8].
         unsafe {
             slot.fill(op.disp + at as u64, part as u32, payload);
             let origin = (op.origin.0 as *const u8).wrapping_add(at);
@@ -332,13 +334,12 @@ impl Outbox {
         } else {
             std::ptr::null_mut()
         };
-        self.entries[self.tail as usize % SLOTS] = Entry {
+        self.slots[self.tail as usize % SLOTS] = SentSlot {
             result,
             data,
             len: part as u32,
-            ticket: last.map_or(0, |ticket| ticket.0),
-            last: last.is_some(),
-            payload_end: self.payload_given,
+            ends: last,
+            payload_end: self.payload_tail,
             shape: None,
             from: 0,
         };
@@ -347,9 +348,9 @@ impl Outbox {
         true
     }
 
-    /// Fills and publishes one slot with the data of a shaped operation from number `at` on, `most`
-    /// bytes or fewer; gives how many, 0 if there is no room. Whole elements go in, if `most` is a
-    /// number of those.
+    /// Fills and publishes one slot with the data of a shaped operation from byte `at` on, at most
+    /// `most` bytes. Returns the number of bytes; 0 if there is no room. If `most` is a multiple of
+    /// the element size, so is the result.
     fn send_shaped(
         &mut self,
         op: &Op,
@@ -361,16 +362,16 @@ impl Outbox {
         if self.tail - self.collected == SLOTS as u64 {
             return 0;
         }
-        let mut places = std::mem::take(&mut self.places);
-        places.clear();
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
         let Shape { target, disp, .. } = self.shapes.get(shaped);
         let (mut walk, mut part) = (target.walk(at as u64), 0);
         while part < most
-            && places.len() < PLACES_MAX
+            && entries.len() < RUNS_MAX
             && let Some(runs) = walk.next_runs((most - part) as u64)
         {
             let disp = disp.wrapping_add(runs.at) as u64;
-            places.push(Place {
+            entries.push(StridedRun {
                 disp,
                 stride: runs.stride,
                 len: runs.len as u32,
@@ -378,16 +379,16 @@ impl Outbox {
             });
             part += (runs.len * runs.count) as usize;
         }
-        let listed = !matches!(places[..], [Place { count: 1, .. }]);
-        let before = if listed { list::head(places.len()) } else { 0 };
+        let has_run_list = !matches!(entries[..], [StridedRun { count: 1, .. }]);
+        let before = if has_run_list { run_list::header_len(entries.len()) } else { 0 };
         let sent = match self.reserve(before + part) {
             Some(payload) => {
-                self.fill_shaped(op, shaped, (at, part), (&places, listed), payload, ticket);
+                self.fill_shaped(op, shaped, (at, part), (&entries, has_run_list), payload, ticket);
                 part
             }
             None => 0,
         };
-        self.places = places;
+        self.entries = entries;
         sent
     }
 
@@ -397,7 +398,7 @@ impl Outbox {
         op: &Op,
         shaped: Shaped,
         (at, part): (usize, usize),
-        (places, listed): (&[Place], bool),
+        (entries, has_run_list): (&[StridedRun], bool),
         payload: u32,
         ticket: Ticket,
     ) {
@@ -406,120 +407,116 @@ impl Outbox {
         let mut data = channel.data(slot, payload);
         let sends = op.kind != OpKind::Get
             && !(op.kind == OpKind::GetAccumulate && op.reduction == reduction::NO_OP);
-        // SAFETY: the slot is the origin's, because fewer than SLOTS positions are uncollected, and
-        // so is the payload, by `reserve`, which aligns it. The buffers are valid for their sides
-        // [EP-8].
+        // SAFETY: fewer than SLOTS positions are uncollected, so the slot is the origin's to write,
+        // and `reserve` gave it the payload, aligned to a cache line. The application keeps the
+        // buffers valid for their sides until the operation completes [EP-8].
         unsafe {
-            slot.fill(places[0].disp, part as u32, payload);
-            if listed {
-                data = List::write(data, places);
+            slot.fill(entries[0].disp, part as u32, payload);
+            if has_run_list {
+                data = RunList::write(data, entries);
             }
             if let Some(origin) = self.shapes.get(shaped).origin.as_ref().filter(|_| sends) {
-                moves::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
+                datatype::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
             }
         }
-        let last = at + part == op.len as usize;
-        self.entries[self.tail as usize % SLOTS] = Entry {
+        self.slots[self.tail as usize % SLOTS] = SentSlot {
             result: if has_result(op) { op.result.0 as *mut u8 } else { std::ptr::null_mut() },
             data,
             len: part as u32,
-            ticket: if last { ticket.0 } else { 0 },
-            last,
-            payload_end: self.payload_given,
+            ends: (at + part == op.len as usize).then_some(ticket),
+            payload_end: self.payload_tail,
             shape: Some(shaped),
             from: at as u64,
         };
-        publish(&slot.stamp, self.tail, Tag::of(op, listed).encode());
+        publish(&slot.stamp, self.tail, Tag::of(op, has_run_list).encode());
         self.tail += 1;
     }
 
-    /// Gives `need` bytes of the payload area to the slot about to be filled.
+    /// Reserves `need` bytes of the payload area for the next slot; returns their offset.
     #[inline]
     fn reserve(&mut self, need: usize) -> Option<u32> {
         if self.collected == self.tail {
-            // Begin with the same bytes each time: they are in the caches.
-            (self.payload_given, self.payload_freed) = (0, 0);
+            // Nothing is in flight: start over with the same bytes, which are in the caches.
+            (self.payload_tail, self.payload_head) = (0, 0);
         }
-        let mut start = self.payload_given;
+        let mut start = self.payload_tail;
         let offset = start as usize % PAYLOAD;
         if offset + need > PAYLOAD {
             start += (PAYLOAD - offset) as u64;
         }
         let end = start + need.next_multiple_of(64) as u64;
-        if end - self.payload_freed > PAYLOAD as u64 {
+        if end - self.payload_head > PAYLOAD as u64 {
             return None;
         }
-        self.payload_given = end;
+        self.payload_tail = end;
         Some((start as usize % PAYLOAD) as u32)
     }
 
     /// Notices what was applied and sends what waits. True if anything moved.
     #[inline]
-    pub(super) fn look(&mut self) -> bool {
-        let applied = self.channel().ends().applied();
+    pub(super) fn poll(&mut self) -> bool {
+        let applied = self.channel().words().applied();
         if applied == self.applied {
-            self.watch.idle += u32::from(applied != self.tail);
-            return self.feed.is_some() && self.send_waiting();
+            self.stall.stalled += u32::from(applied != self.tail);
+            return self.long.is_some() && self.send_long();
         }
         self.applied = applied;
-        self.watch.idle = 0;
-        if self.feed.is_some() {
-            self.make_room();
-            self.send_waiting();
+        self.stall.stalled = 0;
+        if self.long.is_some() {
+            self.collect_applied();
+            self.send_long();
         }
         true
     }
 
-    /// Collects what is applied, without waiting to be asked for it.
-    fn make_room(&mut self) {
-        while self.collected < self.applied && self.finished.len() < UNREPORTED {
-            let (last, ticket) = (self.oldest().last, Ticket(self.oldest().ticket));
+    /// Collects applied slots before the caller asks for them, to free their memory.
+    fn collect_applied(&mut self) {
+        while self.collected < self.applied && self.finished.len() < UNREPORTED_MAX {
+            let ends = self.oldest().ends;
             self.collect();
-            if last {
-                self.finished.push_back(ticket);
-            }
+            self.finished.extend(ends);
         }
     }
 
-    /// True if the target was found away, and has not polled since.
+    /// Whether the target was found unresponsive and has not polled since. `polls` is its count.
     #[inline(always)]
-    pub(super) fn knows_away(&self, beat: &AtomicU32) -> bool {
-        self.watch.patience != PATIENCE && beat.load(Relaxed) == self.watch.beat
+    pub(super) fn known_unresponsive(&self, polls: &AtomicU32) -> bool {
+        self.stall.limit != STALL_POLLS && polls.load(Relaxed) == self.stall.target_polls
     }
 
-    /// Sees the target as it is: away if it has not polled since the last suspicion.
-    pub(super) fn suspect_now(&mut self, beat: &AtomicU32) -> bool {
-        self.watch.idle = PATIENCE;
-        self.suspects(beat)
+    /// As [`is_unresponsive`](Self::is_unresponsive), without waiting for further polls.
+    pub(super) fn is_unresponsive_now(&mut self, polls: &AtomicU32) -> bool {
+        self.stall.stalled = STALL_POLLS;
+        self.is_unresponsive(polls)
     }
 
-    /// True if the target seems to be away: the head has not moved for some looks, and neither has
-    /// the target polled since the last suspicion.
+    /// Whether the head has stalled, and the target has not polled since the last check.
     #[inline]
-    pub(super) fn suspects(&mut self, beat: &AtomicU32) -> bool {
-        if self.watch.idle < self.watch.patience {
+    pub(super) fn is_unresponsive(&mut self, polls: &AtomicU32) -> bool {
+        if self.stall.stalled < self.stall.limit {
             return false;
         }
-        let beat = beat.load(Relaxed);
-        let away = beat == self.watch.beat;
-        // A target found away is expected to be away still, until it polls.
-        self.watch = Watch { idle: 0, patience: if away { 1 } else { PATIENCE }, beat };
-        away
+        let target_polls = polls.load(Relaxed);
+        let unresponsive = target_polls == self.stall.target_polls;
+        // Check an unresponsive target at every poll until it polls again.
+        let limit = if unresponsive { 1 } else { STALL_POLLS };
+        self.stall = StallDetector { stalled: 0, limit, target_polls };
+        unresponsive
     }
 
     /// The next stage that an operation has reached.
     #[inline]
     pub(super) fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
-        if let Some(ticket) = self.sent.take() {
+        if let Some(ticket) = self.long_sent.take() {
             return Some((ticket, Stage::Local));
         }
         if let Some(ticket) = self.finished.pop_front() {
             return Some((ticket, Stage::Remote));
         }
         while self.collected < self.applied {
-            let (last, ticket) = (self.oldest().last, Ticket(self.oldest().ticket));
+            let ends = self.oldest().ends;
             self.collect();
-            if last {
+            if let Some(ticket) = ends {
                 return Some((ticket, Stage::Remote));
             }
         }
@@ -527,45 +524,43 @@ impl Outbox {
     }
 
     #[inline(always)]
-    fn oldest(&self) -> &Entry {
-        &self.entries[self.collected as usize % SLOTS]
+    fn oldest(&self) -> &SentSlot {
+        &self.slots[self.collected as usize % SLOTS]
     }
 
-    /// Copies out the results of the oldest slot and frees it. It must be applied.
+    /// Copies out the results of the oldest slot, which is applied, and frees it.
     #[inline(always)]
     fn collect(&mut self) {
         debug_assert!(self.collected < self.applied);
-        let Entry { result, data, len, payload_end, shape, .. } = *self.oldest();
+        let SentSlot { result, data, len, payload_end, shape, .. } = *self.oldest();
         if let Some(shaped) = shape {
             self.collect_shaped(shaped);
         } else if !result.is_null() {
-            // SAFETY: the result buffer is valid until the operation is complete [EP-8]; the
-            // payload is the origin's again, because the position is applied.
+            // SAFETY: the application keeps the result buffer valid until the operation completes
+            // [EP-8]. The position is applied, so the payload is the origin's again.
             unsafe { copy(data, result, len as usize) };
         }
-        self.payload_freed = payload_end;
+        self.payload_head = payload_end;
         self.collected += 1;
     }
-}
 
-impl Outbox {
-    /// Copies out the results of the oldest slot, which has a shape; after the last one the shape
-    /// ends.
+    /// Copies out the results of the oldest slot, which has a shape. The last one ends the shape.
     #[inline(never)]
     fn collect_shaped(&mut self, shaped: Shaped) {
-        let Entry { result, data, len, last, from, .. } = *self.oldest();
+        let SentSlot { result, data, len, ends, from, .. } = *self.oldest();
         if let Some(side) = &self.shapes.get(shaped).result {
-            // SAFETY: as in `collect`; the result buffer may lie at displacements from the null
-            // address.
-            unsafe { moves::unpack(data, result, side, from, len as usize) };
+            // SAFETY: the application keeps the result's side valid until the operation completes
+            // [EP-8]. The position is applied, so the payload is the origin's again. A datatype
+            // with absolute addresses has a null `result`.
+            unsafe { datatype::unpack(data, result, side, from, len as usize) };
         }
-        if last {
+        if ends.is_some() {
             self.shapes.take(shaped);
         }
     }
 }
 
-/// True if the operation brings something back.
+/// Whether the operation returns data.
 #[inline(always)]
 fn has_result(op: &Op) -> bool {
     matches!(op.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap)

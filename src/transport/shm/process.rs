@@ -1,18 +1,17 @@
-//! Memory of this process that all its peers on the node may map: its doorbell, and what has
+//! Memory of this process that its peers on the node may map: its doorbell, and tables that have
 //! outgrown the segments of its windows.
 //!
-//! One memory file for the whole process, made when its first window with peers is, so that no
-//! window takes a descriptor of its own. Peers map it when they first need it, once for all
-//! windows, through `/proc/<pid>/fd/<n>`. It only grows.
+//! One memory file per process, created with its first window that has peers, so that no window
+//! needs a descriptor of its own. Peers map it through `/proc/<pid>/fd/<n>` when they first need
+//! it, once for all windows. The file only grows.
 //!
 //! ```text
-//! doorbell, name | extents of whole pages
+//! doorbell, nonce | extents of whole pages
 //! ```
 
-use std::fmt;
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -21,123 +20,108 @@ use hashbrown::HashMap;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release};
 
+use super::control::CacheLine;
 use super::doorbell::{self, Doorbell};
 use super::layout::page;
-use super::segment::{self, Failure, Segment, Step};
-use super::words::Line;
+use super::segment::{self, Segment, Step, SystemError};
 
 /// First page of the file.
 #[repr(C)]
-struct Front {
-    summary: Line<AtomicU64>,
+struct FirstPage {
+    summary: CacheLine<AtomicU64>,
     words: [AtomicU64; doorbell::WORDS],
-    /// See [`Identity::name`].
-    name: AtomicU64,
+    /// See [`MemoryFileId::nonce`].
+    nonce: AtomicU64,
 }
 
-impl Front {
-    /// # Safety
-    /// `segment` maps the first page of a process's memory file, and lives as long as the result is
-    /// used.
-    unsafe fn of<'a>(segment: &Segment) -> &'a Front {
-        // SAFETY: the page begins with these words, which are atomics to everybody.
-        unsafe { &*segment.base().cast::<Front>() }
+/// The first part of a process's memory file, as mapped here.
+#[derive(Debug)]
+pub(super) struct MappedFile(Segment);
+
+impl MappedFile {
+    /// Maps the first `len` bytes, at least a page.
+    fn map(file: &File, len: u64) -> Result<Self, SystemError> {
+        Segment::map_part(file, 0, len.max(page())).map(MappedFile)
+    }
+
+    /// The mapped bytes.
+    pub(super) fn segment(&self) -> &Segment {
+        &self.0
+    }
+
+    fn first_page(&self) -> &FirstPage {
+        // SAFETY: the mapping contains the first page, the file is never shorter, and all processes
+        // access these words as atomics only.
+        unsafe { &*self.0.base().cast::<FirstPage>() }
     }
 
     fn doorbell(&self) -> Doorbell<'_> {
-        Doorbell { summary: &self.summary.0, words: &self.words }
+        let page = self.first_page();
+        Doorbell { summary: &page.summary.0, words: &page.words }
     }
 }
 
-/// How a peer finds the memory of a process, and tells it from that of another process with its
-/// number.
+/// Where peers find the memory file of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Identity {
-    /// Process.
+pub(super) struct MemoryFileId {
     pub(super) pid: i32,
-    /// Descriptor of the memory in that process.
+    /// Descriptor of the file in that process.
     pub(super) fd: RawFd,
-    /// Drawn at random when the process made its memory; 0: it has none.
-    pub(super) name: u64,
-}
-
-/// A system call that failed on the way to memory of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreachable(pub(super) Failure);
-
-impl Unreachable {
-    /// The errno of the system call that failed.
-    #[must_use]
-    pub fn errno(&self) -> i32 {
-        self.0.errno
-    }
-}
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.0.step.name(), io::Error::from_raw_os_error(self.0.errno))
-    }
+    /// Random number that tells the file from that of a later process with this pid; 0: no file.
+    pub(super) nonce: u64,
 }
 
 /// This process's memory file.
-struct Own {
-    file: OwnedFd,
-    identity: Identity,
-    front: Segment,
+struct ProcessMemory {
+    file: File,
+    id: MemoryFileId,
+    mapped: MappedFile,
     /// Numbers given to windows.
     windows: AtomicU32,
     extents: Mutex<Extents>,
 }
 
-static OWN: OnceLock<Own> = OnceLock::new();
-/// Held while the file is being made.
-static MAKING: Mutex<()> = Mutex::new(());
+static PROCESS_MEMORY: OnceLock<ProcessMemory> = OnceLock::new();
+/// Held while the file is being created.
+static CREATING: Mutex<()> = Mutex::new(());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn own() -> Result<&'static Own, Failure> {
-    if let Some(own) = OWN.get() {
+fn process_memory() -> Result<&'static ProcessMemory, SystemError> {
+    if let Some(own) = PROCESS_MEMORY.get() {
         return Ok(own);
     }
-    let _making = lock(&MAKING);
-    match OWN.get() {
+    let _creating = lock(&CREATING);
+    match PROCESS_MEMORY.get() {
         Some(own) => Ok(own),
-        None => Own::make().map(|own| OWN.get_or_init(|| own)),
+        None => ProcessMemory::create().map(|own| PROCESS_MEMORY.get_or_init(|| own)),
     }
 }
 
-impl Own {
-    fn make() -> Result<Own, Failure> {
+impl ProcessMemory {
+    fn create() -> Result<ProcessMemory, SystemError> {
         let file = segment::create()?;
         segment::resize(&file, page())?;
         segment::seal(&file, libc::F_SEAL_SHRINK)?;
-        let front = Segment::map_part(&file, 0, page())?;
-        let name = RandomState::new().build_hasher().finish() | 1;
-        // SAFETY: the first page of the file, which `Own` keeps mapped for the life of the process.
-        unsafe { Front::of(&front) }.name.store(name, Release);
-        // SAFETY: getpid has no precondition.
-        let identity = Identity { pid: unsafe { libc::getpid() }, fd: file.as_raw_fd(), name };
+        let mapped = MappedFile::map(&file, page())?;
+        let nonce = RandomState::new().build_hasher().finish() | 1;
+        mapped.first_page().nonce.store(nonce, Release);
+        let id = MemoryFileId { pid: std::process::id() as i32, fd: file.as_raw_fd(), nonce };
         let extents = Mutex::new(Extents { end: page(), free: Vec::new() });
-        Ok(Own { file, identity, front, windows: AtomicU32::new(0), extents })
-    }
-
-    fn doorbell(&self) -> Doorbell<'static> {
-        // SAFETY: the page stays mapped for the life of the process.
-        unsafe { Front::of(&self.front) }.doorbell()
+        Ok(ProcessMemory { file, id, mapped, windows: AtomicU32::new(0), extents })
     }
 }
 
-/// Who this process is to its peers, and a number for a new window of it. `None` where it can have
-/// no memory file: then its windows cannot be armed.
-pub(super) fn register() -> Option<(Identity, u32)> {
-    match own() {
-        Ok(own) => Some((own.identity, own.windows.fetch_add(1, Ordering::Relaxed))),
-        Err(failure) => {
+/// This process's memory file, and a number for a new window. `None` if the file cannot be created;
+/// then the process's windows cannot be armed.
+pub(super) fn register() -> Option<(MemoryFileId, u32)> {
+    match process_memory() {
+        Ok(own) => Some((own.id, own.windows.fetch_add(1, Ordering::Relaxed))),
+        Err(error) => {
             log::warn!(
-                "this process has no doorbell, so every wait polls all its windows: {}",
-                Unreachable(failure)
+                "no doorbell for this process, so every wait polls all its windows: {error}"
             );
             None
         }
@@ -148,37 +132,37 @@ pub(super) fn register() -> Option<(Identity, u32)> {
 #[inline]
 #[must_use]
 pub fn is_rung() -> bool {
-    OWN.get().is_some_and(|own| own.doorbell().is_rung())
+    PROCESS_MEMORY.get().is_some_and(|own| own.mapped.doorbell().is_rung())
 }
 
-/// Hands over the slots of the windows that peers have contacted; see [`doorbell::slot`].
+/// Passes the [`doorbell::slot`] of each window that peers have contacted to `rung`, and clears it.
 pub fn take_rung(rung: impl FnMut(u32)) {
-    if let Some(own) = OWN.get() {
-        own.doorbell().take(rung);
+    if let Some(own) = PROCESS_MEMORY.get() {
+        own.mapped.doorbell().take(rung);
     }
 }
 
-/// Free parts of the file, by size, and where it ends.
+/// Free extents of the file by size, and the end of the file.
 struct Extents {
     end: u64,
     /// Offsets, by the binary logarithm of the number of pages.
     free: Vec<Vec<u64>>,
 }
 
-/// A part of this process's memory file, mapped here; peers may map it too.
+/// A part of this process's memory file, mapped here. Peers may map it too.
 #[derive(Debug)]
 pub(super) struct Extent {
-    /// Where it begins in the file: a page that is not the first.
+    /// Offset in the file: a page that is not the first.
     pub(super) offset: u64,
     pub(super) segment: Segment,
     order: u32,
 }
 
 impl Extent {
-    /// At least `len` bytes, all 0 or left by an extent that was dropped.
-    pub(super) fn new(len: u64) -> Result<Extent, Failure> {
-        let own = own()?;
-        let too_long = Failure { step: Step::Resize, errno: libc::ENOMEM };
+    /// At least `len` bytes, which are 0 or left over from a dropped extent.
+    pub(super) fn new(len: u64) -> Result<Extent, SystemError> {
+        let own = process_memory()?;
+        let too_long = SystemError { step: Step::Resize, errno: libc::ENOMEM };
         let pages = len.div_ceil(page()).max(1).checked_next_power_of_two().ok_or(too_long)?;
         let (order, len) = (pages.trailing_zeros(), pages.checked_mul(page()).ok_or(too_long)?);
         let mut extents = lock(&own.extents);
@@ -208,13 +192,13 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        if let Some(own) = OWN.get() {
+        if let Some(own) = PROCESS_MEMORY.get() {
             give_back(own, self.offset, self.order);
         }
     }
 }
 
-fn give_back(own: &Own, offset: u64, order: u32) {
+fn give_back(own: &ProcessMemory, offset: u64, order: u32) {
     let mut extents = lock(&own.extents);
     let order = order as usize;
     if extents.free.len() <= order {
@@ -225,62 +209,57 @@ fn give_back(own: &Own, offset: u64, order: u32) {
 
 /// Mappings of other processes' memory files.
 struct Peers {
-    /// By process and name.
-    mapped: HashMap<(i32, u64), Arc<Segment>>,
-    /// As soon as there are so many, those of processes that have ended are dropped.
-    most: usize,
+    /// By pid and nonce.
+    mapped: HashMap<(i32, u64), Arc<MappedFile>>,
+    /// At this number of mappings, those of processes that have ended are dropped.
+    limit: usize,
 }
 
 static PEERS: Mutex<Option<Peers>> = Mutex::new(None);
 
-/// Mappings that are kept before the first look for processes that have ended.
-const PEERS_AT_FIRST: usize = 256;
-/// Bytes of a file that are mapped at least. What is beyond its end costs addresses alone.
-const MAPPED_AT_LEAST: u64 = 1 << 20;
+/// Mappings kept before the first search for processes that have ended.
+const LIMIT_MIN: usize = 256;
+/// Bytes of a file that are mapped at least. What is beyond its end costs addresses only.
+const MAPPED_MIN: u64 = 1 << 20;
 
-/// The first `len` bytes of a process's memory file, as mapped here.
+/// Maps at least the first `len` bytes of a process's memory file.
 ///
 /// # Errors
 /// The process has ended, or this one has no descriptor or memory for the mapping.
-pub(super) fn map(whose: Identity, len: u64) -> Result<Arc<Segment>, Failure> {
+pub(super) fn map(id: MemoryFileId, len: u64) -> Result<Arc<MappedFile>, SystemError> {
     let mut peers = lock(&PEERS);
-    let peers = peers.get_or_insert_with(|| Peers { mapped: HashMap::new(), most: PEERS_AT_FIRST });
-    let key = (whose.pid, whose.name);
-    if let Some(known) = peers.mapped.get(&key).filter(|known| known.len() >= len) {
+    let peers = peers.get_or_insert_with(|| Peers { mapped: HashMap::new(), limit: LIMIT_MIN });
+    let key = (id.pid, id.nonce);
+    if let Some(known) = peers.mapped.get(&key).filter(|known| known.segment().len() >= len) {
         return Ok(Arc::clone(known));
     }
-    let file = segment::open(whose.pid, whose.fd)?;
-    let mapped =
-        Arc::new(Segment::map_part(&file, 0, len.max(MAPPED_AT_LEAST).next_power_of_two())?);
-    // SAFETY: the mapping lives as long as this borrow, and a file has its first page from the
-    // beginning.
-    if unsafe { Front::of(&mapped) }.name.load(Acquire) != whose.name {
-        // Another process has its number now.
-        return Err(Failure { step: Step::Open, errno: libc::ESRCH });
+    let file = segment::open(id.pid, id.fd)?;
+    let mapped = Arc::new(MappedFile::map(&file, len.max(MAPPED_MIN).next_power_of_two())?);
+    if mapped.first_page().nonce.load(Acquire) != id.nonce {
+        // Another process has this pid now.
+        return Err(SystemError { step: Step::Open, errno: libc::ESRCH });
     }
-    if peers.mapped.len() >= peers.most {
-        // SAFETY: signal 0 only asks whether the process exists.
+    if peers.mapped.len() >= peers.limit {
+        // SAFETY: signal 0 is not delivered; the call only checks that the process exists.
         peers.mapped.retain(|(pid, _), _| unsafe { libc::kill(*pid, 0) } == 0);
-        peers.most = (2 * peers.mapped.len()).max(PEERS_AT_FIRST);
+        peers.limit = (2 * peers.mapped.len()).max(LIMIT_MIN);
     }
     peers.mapped.insert(key, Arc::clone(&mapped));
     Ok(mapped)
 }
 
-/// Rings the doorbell of a process for one of its windows. A process that cannot be reached in this
-/// way finds out when it next looks at an armed window by turns.
+/// Rings the doorbell of a process for one of its windows. If it cannot be mapped, the process
+/// finds the operation when it next polls its armed windows in turn.
 #[cold]
-pub(super) fn ring(whose: Identity, window: u32) {
-    match map(whose, page()) {
-        // SAFETY: the mapping lives until the end of this call.
-        Ok(mapped) => unsafe { Front::of(&mapped) }.doorbell().ring(doorbell::slot(window)),
-        Err(failure) => {
-            static TOLD: AtomicBool = AtomicBool::new(false);
-            if !TOLD.swap(true, Ordering::Relaxed) {
+pub(super) fn ring(id: MemoryFileId, window: u32) {
+    match map(id, page()) {
+        Ok(mapped) => mapped.doorbell().ring(doorbell::slot(window)),
+        Err(error) => {
+            static LOGGED: AtomicBool = AtomicBool::new(false);
+            if !LOGGED.swap(true, Ordering::Relaxed) {
                 log::warn!(
-                    "process {} cannot be woken, and may answer late: {}",
-                    whose.pid,
-                    Unreachable(failure)
+                    "cannot ring the doorbell of process {}, which may answer late: {error}",
+                    id.pid
                 );
             }
         }
@@ -292,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_are_used_again() {
+    fn dropped_extents_are_reused() {
         let first = Extent::new(3 * page()).unwrap();
         let (offset, second) = (first.offset, Extent::new(1).unwrap());
         assert_ne!(second.offset, offset);
@@ -303,17 +282,17 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_sees_what_the_owner_writes_and_a_stranger_nothing() {
-        let (identity, _) = register().unwrap();
+    fn a_peer_maps_the_file_and_a_wrong_nonce_is_refused() {
+        let (id, _) = register().unwrap();
         let extent = Extent::new(1).unwrap();
         let len = extent.offset + extent.segment.len();
-        let peer = map(identity, len).unwrap();
-        // SAFETY: inside both mappings of a part that is this test's.
+        let peer = map(id, len).unwrap();
+        // SAFETY: the byte lies in both mappings, in an extent that nothing else uses.
         unsafe {
             extent.segment.at(17).write(5);
-            assert_eq!(peer.at(extent.offset + 17).read(), 5);
+            assert_eq!(peer.segment().at(extent.offset + 17).read(), 5);
         }
-        let stranger = Identity { name: identity.name ^ 2, ..identity };
-        assert_eq!(map(stranger, 1).unwrap_err().errno, libc::ESRCH);
+        let other = MemoryFileId { nonce: id.nonce ^ 2, ..id };
+        assert_eq!(map(other, 1).unwrap_err().errno, libc::ESRCH);
     }
 }

@@ -1,166 +1,164 @@
-//! The protocols in shared memory that need thought: the channel, the accumulate lock, and
-//! notification counters.
+//! Protocols in shared memory: the channel, the accumulate lock and notification counters.
 //!
-//! Written over borrowed words, so that loom can run them on words of its own; that is also the
-//! only reason why they are public.
+//! Each works on borrowed words, so that loom can run it on words of its own. That is the only
+//! reason why this module is public.
 //!
 //! # The channel of an ordered pair (origin, target)
-//! A ring of slots with one producer, the origin. The consumer is whoever holds the `drain` word:
-//! normally the target in its poll; or the origin itself, by cross-memory attach, when the target
-//! does not poll. Positions count slots from 0 and never wrap; slot `position % SLOTS` serves a
-//! position.
+//! A ring of slots with one producer, the origin. The consumer is whoever holds the consumer lock:
+//! normally the target when it polls. If the target does not poll, the origin consumes its own
+//! operations by cross-memory attach. Positions count slots from 0 and never wrap. Position `p`
+//! uses slot `p % SLOTS`.
 //!
-//! Which word gives whom access to what:
+//! Which word grants which access:
 //!
-//! | access | given by | to |
+//! | access | granted by | to |
 //! |---|---|---|
 //! | write slot and payload of position `p` | `head > p - SLOTS`, acquire | the origin |
-//! | read them, write results into them | the slot's stamp is `p + 1`, acquire, and `drain` held | that holder |
+//! | read them, write results into them | stamp of the slot is `p + 1`, acquire, and the consumer lock | the lock's holder |
 //! | read the results | `head > p`, acquire | the origin |
-//! | write `head`, read it as the truth | `drain` held, acquire | that holder |
+//! | write `head`, rely on its value | the consumer lock, acquire | the lock's holder |
 //!
-//! The origin publishes a slot by a release store of its stamp, so its fields and payload are there
-//! when the stamp is. The holder of `drain` releases `head` after it has applied the positions
-//! before, so when the origin sees it, the operations are visible at the target [FE-2], results lie
-//! in the payload, and the slots are the origin's again. `drain` is given back by a release store
-//! and taken by an acquire: the next holder sees the last head, never applies a position twice, and
-//! its own release of `head` covers what earlier holders did. A peek at `head` and the stamp
-//! without `drain` only decides whether to try.
+//! The origin publishes a slot by a release store of its stamp, which makes its fields and payload
+//! visible. The consumer stores `head` with release after it has applied the positions below. When
+//! the origin sees that `head`, the operations are visible at the target [FE-2], the results are in
+//! the payload, and the origin may write the slots again.
+//!
+//! The consumer lock is taken with acquire and released with release. The next holder therefore
+//! sees the last `head` and applies no position twice, and its own release of `head` also covers
+//! what earlier holders applied. Reading `head` or a stamp without the lock only tells whether an
+//! attempt is worthwhile.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU32, AtomicU64, spin_loop, yield_now};
 
-/// The two words that producer and consumers share, wherever they live.
+/// The two words that producer and consumers of a channel share.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends<'a> {
-    /// First position that was not applied.
+pub struct ChannelWords<'a> {
+    /// First position that has not been applied.
     pub head: &'a AtomicU64,
-    /// 1 while somebody consumes.
-    pub drain: &'a AtomicU32,
+    /// Consumer lock: 1 while held.
+    pub consumer_lock: &'a AtomicU32,
 }
 
-impl<'a> Ends<'a> {
-    /// The origin: positions below are applied, and their slots its own again.
+impl<'a> ChannelWords<'a> {
+    /// For the origin: positions below are applied, and it may reuse their slots.
     #[inline(always)]
     pub fn applied(&self) -> u64 {
         self.head.load(Acquire)
     }
 
-    /// Where a consumer would begin; may be old.
+    /// Where a consumer would start. The value may be outdated.
     #[inline(always)]
     pub fn peek(&self) -> u64 {
         self.head.load(Relaxed)
     }
 
-    /// Becomes the consumer, unless somebody is.
+    /// Takes the consumer lock; `None` if it is held.
     #[inline(always)]
-    pub fn try_drain(&self) -> Option<Drain<'a>> {
-        if !take(self.drain) {
+    pub fn try_consume(&self) -> Option<Consumer<'a>> {
+        if !try_lock(self.consumer_lock) {
             return None;
         }
-        Some(Drain { ends: *self, position: self.head.load(Relaxed) })
+        Some(Consumer { words: *self, position: self.head.load(Relaxed) })
     }
 }
 
-/// Takes a word from 0 to 1, unless it is 1. The first look leaves the cache line with the holder,
-/// who is about to write it.
+/// Sets a lock word from 0 to 1; false if it is 1. The load first keeps the cache line with the
+/// holder, who is about to write it.
 #[inline(always)]
-fn take(word: &AtomicU32) -> bool {
+fn try_lock(word: &AtomicU32) -> bool {
     word.load(Relaxed) == 0 && word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
 }
 
-/// The right to consume, as long as it lives.
+/// Holds the consumer lock of a channel.
 #[derive(Debug)]
-pub struct Drain<'a> {
-    ends: Ends<'a>,
+pub struct Consumer<'a> {
+    words: ChannelWords<'a>,
     position: u64,
 }
 
-impl Drain<'_> {
-    /// First position that was not applied.
+impl Consumer<'_> {
+    /// First position that has not been applied.
     #[inline(always)]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Tells the origin that everything below `position` has been applied.
+    /// Publishes to the origin that every position below `position` is applied.
     #[inline(always)]
     pub fn advance(&mut self, position: u64) {
         debug_assert!(position >= self.position);
         if position != self.position {
             self.position = position;
-            self.ends.head.store(position, Release);
+            self.words.head.store(position, Release);
         }
     }
 }
 
-impl Drop for Drain<'_> {
+impl Drop for Consumer<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.ends.drain.store(0, Release);
+        self.words.consumer_lock.store(0, Release);
     }
 }
 
-/// Publishes the slot of `position` with 32 bits of the producer's: the fields are written.
+/// Publishes the slot of `position`, whose fields are written, with 32 bits of the producer.
 #[inline(always)]
 pub fn publish(stamp: &AtomicU64, position: u64, tag: u32) {
     stamp.store(u64::from(expected(position)) | u64::from(tag) << 32, Release);
 }
 
-/// The producer's 32 bits, if the slot has been published for `position`.
+/// The producer's 32 bits, if the slot is published for `position`.
 #[inline(always)]
 pub fn published(stamp: &AtomicU64, position: u64) -> Option<u32> {
     let word = stamp.load(Acquire);
     (word as u32 == expected(position)).then_some((word >> 32) as u32)
 }
 
-/// Low bits of a published stamp. An unused slot is 0, and a slot is never more than one lap
-/// behind.
+/// Low half of a published stamp. It differs from 0, the stamp of an unused slot, and from the
+/// stamp of the lap before; a slot is never further behind.
 #[inline(always)]
 fn expected(position: u64) -> u32 {
     (position as u32).wrapping_add(1)
 }
 
-/// Tries before the CPU is given up: the holder may have been descheduled, more ranks than cores.
+/// Attempts before a waiter yields its CPU, since the holder of the lock may be descheduled.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
-/// Adds a notification to a counter, wherever its word lives, after everything that this process
-/// has written: a release, and since all writes of the word are additions, also for those who see a
-/// later one. The word is never written otherwise: who takes notifications remembers how many, so
-/// none is lost between the two.
+/// Adds 1 to a notification counter, ordered after everything that this process has written. All
+/// writes to the word are such additions, so whoever sees a later one also sees what came before
+/// this one. Consuming notifications does not write the word (the engine keeps a base), so no
+/// addition is lost.
 #[inline(always)]
 pub fn raise(counter: &AtomicU64) {
     counter.fetch_add(1, Release);
 }
 
-/// Notifications that have come to a counter; what was written before each is visible then.
+/// Notifications that a counter has received. What was written before each is visible afterwards.
 #[inline(always)]
 pub fn raised(counter: &AtomicU64) -> u64 {
     counter.load(Acquire)
 }
 
-/// A target's accumulate lock, wherever its word lives: 0 free, 1 held.
-///
-/// Taking it is an acquire and giving it up a release on that word, so what was written to the
-/// target's memory under the lock is seen by the next holder.
+/// The accumulate lock of one target: 0 free, 1 held. It publishes what each holder writes.
 #[derive(Debug)]
 pub struct AccumulateLock<'a>(pub &'a AtomicU32);
 
 impl<'a> AccumulateLock<'a> {
-    /// Takes the lock; gives the CPU up between tries after a while.
+    /// Takes the lock. Spins for a while, then yields the CPU between attempts.
     #[inline(always)]
-    pub fn hold(&self) -> Hold<'a> {
-        if !take(self.0) {
+    pub fn lock(&self) -> AccumulateGuard<'a> {
+        if !try_lock(self.0) {
             self.wait();
         }
-        Hold(self.0)
+        AccumulateGuard(self.0)
     }
 
     #[cold]
     fn wait(&self) {
         loop {
             for _ in 0..SPINS {
-                if take(self.0) {
+                if try_lock(self.0) {
                     return;
                 }
                 spin_loop();
@@ -170,11 +168,11 @@ impl<'a> AccumulateLock<'a> {
     }
 }
 
-/// The lock as long as it is held.
+/// Holds an accumulate lock.
 #[derive(Debug)]
-pub struct Hold<'a>(&'a AtomicU32);
+pub struct AccumulateGuard<'a>(&'a AtomicU32);
 
-impl Drop for Hold<'_> {
+impl Drop for AccumulateGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.store(0, Release);

@@ -1,25 +1,49 @@
-//! One piece of memory shared by the processes of a window.
+//! Memory shared by the processes of a window.
 //!
-//! It is a memfd: it has no name, so nothing stays behind when a process dies, and its limit is
-//! memory, not the size of some mounted file system. The creator keeps the descriptor open until
-//! all have mapped the segment through `/proc/<pid>/fd/<n>`. Its length is sealed: no process of
-//! the same user can truncate it, which would end every process that has mapped it with SIGBUS.
+//! A segment is a memfd. It has no name, so nothing is left behind when a process dies, and its
+//! size is limited by memory, not by a mounted file system. The creator keeps the descriptor open
+//! until all processes have mapped the segment through `/proc/<pid>/fd/<n>`. The length is sealed,
+//! since truncating the file would kill every process that has mapped it with SIGBUS.
 
-use std::ffi::CString;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::ptr::NonNull;
 
 use super::layout::page;
 
-/// A system call that failed, and its errno.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+/// A system call that failed while shared memory was set up, and its errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {}", step.name(), self.reason())]
+pub struct SystemError {
     pub(super) step: Step,
     pub(super) errno: i32,
 }
 
-/// Steps of the set-up that can fail. The numbers travel between the processes.
+impl SystemError {
+    /// The errno of the system call.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        self.errno
+    }
+
+    /// The errno in words.
+    pub(super) fn reason(&self) -> io::Error {
+        io::Error::from_raw_os_error(self.errno)
+    }
+
+    /// `default` is the errno of an error that has none.
+    fn of(step: Step, error: &io::Error, default: i32) -> Self {
+        SystemError { step, errno: error.raw_os_error().unwrap_or(default) }
+    }
+
+    fn last(step: Step) -> Self {
+        SystemError::of(step, &io::Error::last_os_error(), libc::EIO)
+    }
+}
+
+/// Steps of the set-up that can fail. Processes exchange the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Step {
@@ -47,121 +71,108 @@ impl Step {
         (Step::Seal, "seal of the segment's length"),
     ];
 
-    /// In words, for the error message.
+    /// What failed, for the error message.
     pub(super) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(step, _)| *step == self).map_or("set-up", |(_, name)| name)
     }
 
-    /// From the number that another process sent.
+    /// The step with a number that another process sent.
     pub(super) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.iter().find(|(step, _)| *step as u8 == code).map(|(step, _)| *step)
     }
 }
 
-pub(super) fn last_failure(step: Step) -> Failure {
-    Failure { step, errno: io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
-}
-
-/// Makes an empty segment that only this user can open.
-pub(super) fn create() -> Result<OwnedFd, Failure> {
+/// Creates an empty segment that only this user can open.
+pub(super) fn create() -> Result<File, SystemError> {
     // SAFETY: the name is a C string; the call has no other precondition.
     let fd = unsafe {
         libc::memfd_create(c"mpix-rma window".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
     };
     if fd < 0 {
-        return Err(last_failure(Step::Create));
+        return Err(SystemError::last(Step::Create));
     }
-    // SAFETY: the descriptor is new and nobody else's.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: a plain system call on an open descriptor.
-    if unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) } != 0 {
-        return Err(last_failure(Step::Mode));
-    }
-    Ok(fd)
+    // SAFETY: `memfd_create` returned the descriptor, and nothing else owns it.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_permissions(Permissions::from_mode(0o600))
+        .map_err(|error| SystemError::of(Step::Mode, &error, libc::EIO))?;
+    Ok(file)
 }
 
-/// Fixes what the length of a segment may do from now on: `F_SEAL_SHRINK`, `F_SEAL_GROW`, or both.
-pub(super) fn seal(fd: &OwnedFd, seals: libc::c_int) -> Result<(), Failure> {
-    // SAFETY: a plain system call on an open descriptor.
-    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+/// Forbids later changes of a segment's length: `F_SEAL_SHRINK`, `F_SEAL_GROW`, or both.
+pub(super) fn seal(file: &File, seals: libc::c_int) -> Result<(), SystemError> {
+    // SAFETY: a system call on an open descriptor, without pointers.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
         0 => Ok(()),
-        _ => Err(last_failure(Step::Seal)),
+        _ => Err(SystemError::last(Step::Seal)),
     }
 }
 
 /// Sets the length of a segment.
-pub(super) fn resize(fd: &OwnedFd, len: u64) -> Result<(), Failure> {
+pub(super) fn resize(file: &File, len: u64) -> Result<(), SystemError> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the answer.
+    // SAFETY: `limit` is valid for the result.
     if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } != 0 {
-        return Err(last_failure(Step::Limit));
+        return Err(SystemError::last(Step::Limit));
     }
-    // Going over the limit would raise SIGXFSZ instead of giving an error.
+    // Exceeding the limit would raise SIGXFSZ instead of returning an error.
     if limit.rlim_cur != libc::RLIM_INFINITY && len > limit.rlim_cur {
-        return Err(Failure { step: Step::Limit, errno: libc::EFBIG });
+        return Err(SystemError { step: Step::Limit, errno: libc::EFBIG });
     }
-    // SAFETY: a plain system call on an open descriptor.
-    if unsafe { libc::ftruncate64(fd.as_raw_fd(), len as i64) } != 0 {
-        return Err(last_failure(Step::Resize));
-    }
-    Ok(())
+    file.set_len(len).map_err(|error| SystemError::of(Step::Resize, &error, libc::EINVAL))
 }
 
 /// Opens the segment that process `pid` created under descriptor `fd`.
-pub(super) fn open(pid: i32, fd: RawFd) -> Result<OwnedFd, Failure> {
-    let path = CString::new(format!("/proc/{pid}/fd/{fd}")).expect("numbers have no zero byte");
-    // SAFETY: the path is a C string.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(last_failure(Step::Open));
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+pub(super) fn open(pid: i32, fd: RawFd) -> Result<File, SystemError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/{pid}/fd/{fd}"))
+        .map_err(|error| SystemError::of(Step::Open, &error, libc::EIO))
 }
 
-/// The segment as mapped in this process.
+/// A segment, or a part of one, as mapped in this process.
 #[derive(Debug)]
 pub(super) struct Segment {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; the segment hands out addresses only.
+// SAFETY: a mapping belongs to the process, and `Segment` only hands out addresses.
 unsafe impl Send for Segment {}
-// SAFETY: as for `Send`; a shared reference gives no more than addresses either.
+// SAFETY: a shared `Segment` only hands out addresses.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Gives the segment its final length and maps it. Every process sets the length, always to the
-    /// same value, so that none needs to wait until the creator has done it.
-    pub(super) fn map(fd: &OwnedFd, len: u64) -> Result<Self, Failure> {
-        Self::fix(fd, len)?;
-        Self::map_part(fd, 0, len)
+    /// Sets the segment's final length and maps it. Every process sets the length, always to the
+    /// same value, so none has to wait for the creator.
+    pub(super) fn map(file: &File, len: u64) -> Result<Self, SystemError> {
+        Self::set_length(file, len)?;
+        Self::map_part(file, 0, len)
     }
 
-    /// As [`map`](Self::map), at a multiple of `align`, which is a power of two.
-    pub(super) fn map_aligned(fd: &OwnedFd, len: u64, align: u64) -> Result<Self, Failure> {
-        Self::fix(fd, len)?;
+    /// As [`map`](Self::map), at a multiple of `align`, a power of two.
+    pub(super) fn map_aligned(file: &File, len: u64, align: u64) -> Result<Self, SystemError> {
+        Self::set_length(file, len)?;
         if align <= page() {
-            return Self::map_part(fd, 0, len);
+            return Self::map_part(file, 0, len);
         }
-        let too_long = Failure { step: Step::Map, errno: libc::ENOMEM };
+        let too_long = SystemError { step: Step::Map, errno: libc::ENOMEM };
         let len = len.checked_next_multiple_of(page()).ok_or(too_long)?;
         let room =
             len.checked_add(align).filter(|room| *room <= isize::MAX as u64).ok_or(too_long)?;
-        // Room for the segment wherever a multiple lies in it; what is left over goes back.
-        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        // Reserve addresses that contain an aligned range of the length wherever they start. The
+        // rest is unmapped below. SAFETY: the kernel chooses the address, so no existing mapping is
+        // replaced.
         let found = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             libc::mmap(std::ptr::null_mut(), room as usize, libc::PROT_NONE, flags, -1, 0)
         };
         if found == libc::MAP_FAILED {
-            return Err(last_failure(Step::Map));
+            return Err(SystemError::last(Step::Map));
         }
         let before = (found as u64).next_multiple_of(align) - found as u64;
         let start = found.wrapping_byte_add(before as usize);
-        // SAFETY: all three parts lie in the room that was just reserved and that nobody else knows
-        // of.
+        // SAFETY: all three parts lie in the range just reserved, which nothing else uses.
         unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
             let base = libc::mmap(
@@ -169,11 +180,11 @@ impl Segment {
                 len as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 flags,
-                fd.as_raw_fd(),
+                file.as_raw_fd(),
                 0,
             );
             if base == libc::MAP_FAILED {
-                let failure = last_failure(Step::Map);
+                let failure = SystemError::last(Step::Map);
                 libc::munmap(found, room as usize);
                 return Err(failure);
             }
@@ -187,39 +198,46 @@ impl Segment {
         NonNull::new(start.cast()).map(|base| Segment { base, len: len as usize }).ok_or(too_long)
     }
 
-    /// Gives the segment its final length.
-    fn fix(fd: &OwnedFd, len: u64) -> Result<(), Failure> {
-        resize(fd, len)?;
-        seal(fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)
+    /// Sets the segment's final length.
+    fn set_length(file: &File, len: u64) -> Result<(), SystemError> {
+        resize(file, len)?;
+        seal(file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)
     }
 
-    /// Maps `len` bytes of a file at `offset`, a multiple of the page. Whoever maps more than the
-    /// file has must not access what is beyond its end.
-    pub(super) fn map_part(fd: &OwnedFd, offset: u64, len: u64) -> Result<Self, Failure> {
+    /// Maps `len` bytes of a file at `offset`, a multiple of the page. A caller that maps beyond
+    /// the end of the file must not access what is beyond.
+    pub(super) fn map_part(file: &File, offset: u64, len: u64) -> Result<Self, SystemError> {
         let len = len as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), offset as i64)
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                protection,
+                flags,
+                file.as_raw_fd(),
+                offset as i64,
+            )
         };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Segment { base, len }),
-            _ => Err(last_failure(Step::Map)),
+            _ => Err(SystemError::last(Step::Map)),
         }
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.len as u64
     }
 
-    /// First byte.
+    /// Address of the first byte.
     pub(super) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// The byte at `offset`.
+    /// Address of the byte at `offset`.
     pub(super) fn at(&self, offset: u64) -> *mut u8 {
         self.base().wrapping_add(offset as usize)
     }
@@ -227,8 +245,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; the window that held the addresses is being dropped
-        // too.
+        // SAFETY: the mapping is this segment's, whose owner drops the users of its addresses
+        // first.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -238,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_changes_the_length_of_a_mapped_segment() {
+    fn the_length_of_a_mapped_segment_is_sealed() {
         let file = create().unwrap();
         let segment = Segment::map(&file, 10_000).unwrap();
         for len in [0, 4096, 9_999, 10_001, 1 << 20] {
@@ -255,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aligned_mapping_leaves_nothing_behind() {
+    fn an_aligned_mapping_unmaps_the_rest_of_its_reservation() {
         let file = create().unwrap();
         let align = 1 << 21;
         let segment = Segment::map_aligned(&file, 5 * page() + 1, align).unwrap();

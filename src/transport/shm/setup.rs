@@ -1,99 +1,35 @@
-//! The collective set-up of a window: two gathers, and whatever the kernel needs in between.
+//! Collective set-up of a window.
 //!
-//! First gather: everybody's card (node, process, memory). Rank 0 has made the segment before and
-//! its card says under which descriptor; or all have kept the same one from an earlier window
-//! ([`pool`]). Then all map the segment, or clean their part of the kept one, and write their own
-//! block. Second gather: how that went; it also is the barrier after which the blocks may be read.
-//! Whatever fails, every process sees the same cards and draws the same conclusion. With a kept
-//! segment nothing can fail any more, and mostly nothing is to be found out: then a count of
-//! arrivals in it is the barrier.
+//! In a first allgather the processes exchange their bootstrap records (node, process, memory).
+//! Rank 0 has created the segment before, and its record has the descriptor; or all processes have
+//! cached the same segment from an earlier window ([`segment_cache`]). Then each maps the segment,
+//! or clears its part of the cached one, and writes its own block.
+//!
+//! A second allgather tells whether that succeeded everywhere, and is the barrier after which the
+//! blocks may be read. Whatever fails, all processes see the same records and draw the same
+//! conclusion. With a cached segment nothing can fail any more. If, besides, it is known whether
+//! cross-memory attach works, a count of arrivals in the segment replaces the second allgather.
 
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 
-use crate::engine::{Addr, Rank};
-use crate::transport::element::ForeignReduce;
+use crate::engine::Rank;
+use crate::sync::Ordering::Relaxed;
+use crate::transport::datatype::element::ForeignReduce;
 
-use super::card::{CARD_BYTES, Card, Kind, PROBE, decode_failure, encode_failure, identity, word};
+use super::bootstrap::{
+    Bootstrap, BootstrapRecord, Memory, PROBE, RECORD_BYTES, WindowKind, decode_error,
+    encode_error, node_id, word,
+};
 use super::channel::Channel;
-use super::cma;
+use super::cma::{self, Direction};
+use super::control::{ControlBlocks, Header, PairBlock, RankBlock, RankInfo};
 use super::layout::{Layout, Placement, RING, contact_words, page};
-use super::pool::{self, KEPT_BYTES, Kept};
-use super::process::{self, Identity};
-use super::segment::{self, Failure, Segment, Step};
-use super::tags;
-use super::words::{Blocks, Header, PairBlock, RankBlock, RankInfo};
+use super::process::{self, MemoryFileId};
+use super::segment::{self, Segment, Step, SystemError};
+use super::segment_cache::{self, CACHED_BYTES_MAX, CachedSegment};
 
-/// What the collective set-up needs of the host. Blocking, collective over the window's processes.
-pub trait Bootstrap {
-    /// Rank of this process in the window.
-    fn rank(&self) -> Rank;
-    /// Processes of the window.
-    fn size(&self) -> u32;
-    /// Gathers `mine` (the same length everywhere) of every rank, in rank order, into `all`.
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]);
-    /// Asked after the first gather: false if the processes have agreed on something else
-    /// meanwhile, all of them.
-    fn goes_on(&self) -> bool {
-        true
-    }
-    /// Waits until `done`, which the other processes of the window see to by themselves.
-    fn wait(&mut self, done: &mut dyn FnMut() -> bool) {
-        while !done() {
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// Set-up of a process by itself.
-#[derive(Debug)]
-pub struct Alone;
-
-impl Bootstrap for Alone {
-    fn rank(&self) -> Rank {
-        0
-    }
-    fn size(&self) -> u32 {
-        1
-    }
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
-        all.copy_from_slice(mine);
-    }
-}
-
-/// Memory that this process puts in the window.
-#[derive(Clone, Copy, Debug)]
-pub enum Memory {
-    /// `MPI_Win_allocate`: the transport allocates this many bytes, shared between the processes.
-    Allocate {
-        /// Bytes.
-        size: u64,
-        /// Alignment in bytes, a power of two; 1 if any will do.
-        align: u64,
-    },
-    /// `MPI_Win_allocate_shared`: the same, and each process's memory follows directly that of the
-    /// process before it.
-    Share {
-        /// Bytes.
-        size: u64,
-        /// Alignment of all of it in bytes, a power of two; 1 if any will do.
-        align: u64,
-        /// This process does not rely on where the memory of others is (`alloc_shared_noncontig`).
-        apart: bool,
-    },
-    /// `MPI_Win_create`: the application's memory.
-    Create {
-        /// First byte.
-        base: Addr,
-        /// Bytes.
-        size: u64,
-    },
-    /// `MPI_Win_create_dynamic`: none yet; memory is attached later, and displacements are
-    /// addresses.
-    Dynamic,
-}
-
-/// Settings of the transport, the same in every process.
+/// Settings of the transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Cross-memory attach may be used (`MPIX_RMA_CMA`).
@@ -102,307 +38,296 @@ pub struct Settings {
     pub foreign_reduce: ForeignReduce,
 }
 
-/// Why a window cannot be served by shared memory; the same answer in every process.
+/// Why shared memory cannot serve a window. All processes get the same error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// The processes have agreed on something else: [`Bootstrap::goes_on`].
+    /// The processes have agreed not to make the window: [`Bootstrap::goes_on`].
     #[error("the window is not wanted")]
     Unwanted,
     /// The processes do not share one node.
     #[error("the window's processes are not all on one node")]
     NotOneNode,
+    /// A process of the window, on any node, has no memory for it.
+    #[error("a process of the window has no memory for it")]
+    NoMemory,
     /// A system call failed in some process.
-    #[error("{call} failed on rank {rank}: {reason}")]
+    #[error("{} failed on rank {rank}: {}", error.step.name(), error.reason())]
     System {
-        /// Which call.
-        call: &'static str,
-        /// Where it failed.
+        /// The rank on which it failed.
         rank: Rank,
-        /// errno in words.
-        reason: String,
-        /// What it was to give is memory.
-        memory: bool,
+        /// The call and its errno.
+        error: SystemError,
     },
 }
 
 impl SetupError {
-    fn system(rank: Rank, failure: Failure) -> Self {
-        let reason = io::Error::from_raw_os_error(failure.errno).to_string();
-        let memory = matches!(failure.step, Step::Resize | Step::Map);
-        SetupError::System { call: failure.step.name(), rank, reason, memory }
-    }
-
-    /// True if there would be a window if the system had more memory, or a larger address space.
+    /// Whether the set-up failed for lack of memory or address space.
     pub fn lacks_memory(&self) -> bool {
-        matches!(self, SetupError::System { memory: true, .. })
+        match self {
+            SetupError::System { error, .. } => matches!(error.step, Step::Resize | Step::Map),
+            _ => *self == SetupError::NoMemory,
+        }
     }
 }
 
-/// What a successful set-up leaves.
+/// Result of a successful set-up.
 #[derive(Debug)]
-pub(super) struct Mapped {
+pub(super) struct MappedWindow {
     pub(super) segment: Segment,
-    /// Name of the segment in the pool.
-    name: u64,
+    /// Id of the segment in the cache.
+    segment_id: u64,
     pub(super) layout: Layout,
-    pub(super) blocks: Blocks,
+    pub(super) blocks: ControlBlocks,
     pub(super) me: Rank,
     pub(super) size: u32,
-    /// Where the memory comes from.
-    pub(super) kind: Kind,
-    /// Every process may read and write every other one's memory.
+    pub(super) kind: WindowKind,
+    /// Every process may read and write the memory of every other.
     pub(super) cma: bool,
 }
 
-impl Mapped {
-    /// Keeps the segment for a later window of these processes.
-    pub(super) fn keep(self) {
-        let Mapped { segment, name, size: ranks, kind, cma: attached, .. } = self;
-        pool::keep(Kept { name, segment, ranks, allocated: kind.in_segment(), attached });
+impl MappedWindow {
+    /// Caches the segment for a later window of these processes.
+    pub(super) fn release(self) {
+        let MappedWindow { segment, segment_id: id, size: ranks, kind, cma, .. } = self;
+        segment_cache::put(CachedSegment { id, segment, ranks, allocated: kind.in_segment(), cma });
     }
 }
 
-/// Bit of the last gather's word: this process could read its neighbour.
-const ATTACHED: u64 = 1 << 63;
+/// Bit of the second allgather's word: this process could read a word of its neighbour.
+const CMA_WORKS: u64 = 1 << 63;
 
-/// Sets the window up. Collective; fails everywhere or nowhere.
+/// Sets the window up. Collective; fails in every process or in none.
 pub(super) fn set_up(
     boot: &mut dyn Bootstrap,
     memory: Memory,
     disp_unit: u32,
     settings: Settings,
-) -> Result<Mapped, SetupError> {
+) -> Result<MappedWindow, SetupError> {
     let (me, size) = (boot.rank(), boot.size());
     let probe = PROBE;
-    let mut card = Card::of(memory, disp_unit, &raw const probe);
-    card.cma = settings.cma;
-    let in_segment = card.kind.in_segment();
-    // A kept segment lies at some page.
-    let offer = if card.failure.is_none() && card.align() <= page() {
-        pool::take(size, in_segment)
+    let mut record = BootstrapRecord::new(memory, disp_unit, &raw const probe);
+    record.cma = settings.cma;
+    let kind = record.kind;
+    let in_segment = kind.in_segment();
+    // A cached segment is aligned to a page only.
+    let offer = if record.error.is_none() && record.align() <= page() {
+        segment_cache::take(size, in_segment)
     } else {
         None
     };
-    card.kept = offer.as_ref().map_or(0, |kept| kept.name);
-    let made = if me == 0 && offer.is_none() { card.make_segment() } else { None };
+    record.cached_segment = offer.as_ref().map_or(0, |cached| cached.id);
+    let created = if me == 0 && offer.is_none() { record.create_segment() } else { None };
 
-    let mut bytes = vec![0; CARD_BYTES * size as usize];
-    boot.allgather(&card.encode(), &mut bytes);
-    let cards = || bytes.chunks_exact(CARD_BYTES).map(Card::decode);
-    let first = cards().next().expect("a window has a process");
-    let agreed = if boot.goes_on() { agree(cards) } else { Err(SetupError::Unwanted) };
+    let mut bytes = vec![0; RECORD_BYTES * size as usize];
+    boot.allgather(&record.encode(), &mut bytes);
+    let records = || bytes.chunks_exact(RECORD_BYTES).map(BootstrapRecord::decode);
+    let first = records().next().expect("a window has a process");
+    let agreed = if boot.goes_on() { agree(records) } else { Err(SetupError::Unwanted) };
     let reuse = match (offer, &agreed) {
         // All offer the same segment, so all find the same length.
-        (Some(kept), Ok(layout))
-            if cards().all(|card| card.kept == kept.name)
-                && kept.segment.len() >= layout.total
+        (Some(cached), Ok(layout))
+            if records().all(|record| record.cached_segment == cached.id)
+                && cached.segment.len() >= layout.total
                 && layout.align() <= page() =>
         {
-            Some(kept)
+            Some(cached)
         }
-        (Some(kept), _) => {
-            pool::put_back(kept);
+        (Some(cached), _) => {
+            segment_cache::put_back(cached);
             None
         }
         (None, _) => None,
     };
     let layout = agreed?;
-    // Processes that were started apart may have been told otherwise.
-    let may_attach = cards().all(|card| card.cma);
+    // The settings of processes that were started separately may differ.
+    let may_attach = records().all(|record| record.cma);
 
     let reused = reuse.is_some();
-    let (name, known_attached) =
-        reuse.as_ref().map_or((first.fresh, false), |kept| (kept.name, kept.attached));
+    let (segment_id, known_cma) =
+        reuse.as_ref().map_or((first.new_segment, false), |cached| (cached.id, cached.cma));
     let mapped = match reuse {
-        Some(Kept { segment, .. }) => {
+        Some(CachedSegment { segment, .. }) => {
             let blocks = blocks_of(&segment, &layout, size);
-            clean(&segment, &layout, me, size, in_segment);
+            clear(&segment, blocks, &layout, me, size, in_segment);
             Ok((segment, blocks, None))
         }
         None => {
-            let source = match first.kept {
-                0 => Ok((made, first.fd)),
-                _ => late_segment(boot, &mut card),
+            let source = match first.cached_segment {
+                0 => Ok((created, first.fd)),
+                _ => late_segment(boot, &mut record),
             };
-            source.and_then(|(made, fd)| map_new(made, first.pid, fd, &layout, size))
+            source.and_then(|(created, fd)| map_new(created, first.pid, fd, &layout, size))
         }
     };
     if let Ok((_, blocks, _)) = &mapped {
         let memory = match in_segment {
-            true => layout.memory_after(cards().take(me as usize).map(|card| card.size)),
-            false => card.base,
+            true => layout.memory_after(records().take(me as usize).map(|record| record.size)),
+            false => record.base,
         };
         // Nobody rings for a window of one process.
-        let (Identity { fd, name, .. }, window) =
+        let (MemoryFileId { fd, nonce, .. }, window) =
             if size > 1 { process::register() } else { None }.unwrap_or_default();
-        blocks.introduce(
-            me,
-            RankInfo { memory, size: card.size, disp_unit, pid: card.pid, name, fd, window },
-        );
+        let (size, pid) = (record.size, record.pid);
+        blocks.set_rank_info(me, RankInfo { memory, size, disp_unit, pid, nonce, fd, window });
     }
-    // What is known here was the same for all of them when the segment was new, or is a setting.
-    if reused && (in_segment || known_attached || !may_attach) {
-        let (segment, blocks, _) = mapped.expect("a kept segment is mapped");
+    // Whether cross-memory attach works is known from an earlier window or from settings.
+    if reused && (in_segment || known_cma || !may_attach) {
+        let (segment, blocks, _) = mapped.expect("a cached segment is mapped");
         let header = blocks.header();
-        let all = header.arrive(size);
-        boot.wait(&mut || header.have_arrived(all));
+        let count = header.arrive(size);
+        boot.wait(&mut || header.have_arrived(count));
         let cma = !in_segment && may_attach;
-        return Ok(Mapped { segment, name, layout, blocks, me, size, kind: card.kind, cma });
+        return Ok(MappedWindow { segment, segment_id, layout, blocks, me, size, kind, cma });
     }
-    let attached = in_segment || (may_attach && (known_attached || probe_next(cards, me, size)));
+    let attached = in_segment || (may_attach && (known_cma || probe_next(records, me, size)));
     let status = match &mapped {
-        Ok(_) => u64::from(attached) * ATTACHED,
-        Err(failure) => encode_failure(*failure),
+        Ok(_) => u64::from(attached) * CMA_WORKS,
+        Err(error) => encode_error(*error),
     };
     bytes.resize(8 * size as usize, 0);
     boot.allgather(&status.to_ne_bytes(), &mut bytes);
-    // The probe word must stay where it is until all have tried to read it, which is now.
+    // Keep the probe word in place until all processes have tried to read it, which is now.
     std::hint::black_box(&probe);
 
     let mut cma = !in_segment;
     for (rank, status) in (0..).zip(bytes.chunks_exact(8).map(word)) {
-        if let Some(failure) = decode_failure(status & !ATTACHED) {
-            return Err(SetupError::system(rank, failure));
+        if let Some(error) = decode_error(status & !CMA_WORKS) {
+            return Err(SetupError::System { rank, error });
         }
-        cma &= status & ATTACHED != 0;
+        cma &= status & CMA_WORKS != 0;
     }
-    // All have mapped the segment: the descriptors are closed here, and nothing is left but the
-    // mappings.
-    let (segment, blocks, _) = mapped.expect("a failure of this rank was among the statuses");
-    Ok(Mapped { segment, name, layout, blocks, me, size, kind: card.kind, cma })
+    // All processes have mapped the segment, so rank 0 may close its descriptor here.
+    let (segment, blocks, _) = mapped.expect("a failure of this rank is among the statuses");
+    Ok(MappedWindow { segment, segment_id, layout, blocks, me, size, kind, cma })
 }
 
-impl Card {
-    /// What this process knows.
-    fn of(memory: Memory, disp_unit: u32, probe: *const u64) -> Self {
-        // SAFETY: has no precondition.
-        let pid = unsafe { libc::getpid() };
-        let (kind, base, size, align, apart) = match memory {
-            Memory::Allocate { size, align } => (Kind::Allocated, 0, size, align, true),
-            Memory::Share { size, align, apart } => (Kind::Shared, 0, size, align, apart),
-            Memory::Create { base, size } => (Kind::Created, base.0 as u64, size, 1, true),
-            Memory::Dynamic => (Kind::Dynamic, 0, 0, 1, true),
+impl BootstrapRecord {
+    /// What this process knows before it exchanges anything.
+    fn new(memory: Memory, disp_unit: u32, probe: *const u64) -> Self {
+        let pid = std::process::id() as i32;
+        let (kind, base, size, align, noncontig) = match memory {
+            Memory::Allocate { size, align } => (WindowKind::Allocated, 0, size, align, true),
+            Memory::Share { size, align, noncontig } => {
+                (WindowKind::Shared, 0, size, align, noncontig)
+            }
+            Memory::Create { base, size } => (WindowKind::Created, base.0 as u64, size, 1, true),
+            Memory::Dynamic => (WindowKind::Dynamic, 0, 0, 1, true),
         };
-        let align = align.next_power_of_two().trailing_zeros() as u8;
-        let mut card = Card {
+        let (node, mut error) = match node_id() {
+            Ok(node) => (node, None),
+            Err(error) => (Default::default(), Some(error)),
+        };
+        if base.checked_add(size).is_none() {
+            error = Some(SystemError { step: Step::Arguments, errno: libc::EOVERFLOW });
+        }
+        BootstrapRecord {
+            node,
             pid,
             kind,
-            apart,
-            align,
+            noncontig,
+            align_log2: align.next_power_of_two().trailing_zeros() as u8,
             base,
             size,
             disp_unit,
+            new_segment: segment_cache::new_id(pid),
             probe: probe as u64,
-            ..Card::default()
-        };
-        match identity() {
-            Ok(node) => card.node = node,
-            Err(failure) => card.failure = Some(failure),
+            error,
+            ..BootstrapRecord::default()
         }
-        if base.checked_add(size).is_none() {
-            card.failure = Some(Failure { step: Step::Arguments, errno: libc::EOVERFLOW });
-        }
-        card.fresh = pool::fresh_name(pid);
-        card
     }
 
-    /// Alignment of the memory in bytes.
-    fn align(&self) -> u64 {
-        1 << self.align
-    }
-
-    /// Makes a segment and says on the card how that went.
-    fn make_segment(&mut self) -> Option<OwnedFd> {
-        if self.failure.is_some() {
+    /// Creates a segment, and records its descriptor or the failure.
+    fn create_segment(&mut self) -> Option<File> {
+        if self.error.is_some() {
             return None;
         }
         match segment::create() {
-            Ok(fd) => {
-                self.fd = fd.as_raw_fd();
-                Some(fd)
+            Ok(file) => {
+                self.fd = file.as_raw_fd();
+                Some(file)
             }
-            Err(failure) => {
-                self.failure = Some(failure);
+            Err(error) => {
+                self.error = Some(error);
                 None
             }
         }
     }
 }
 
-/// Rank 0 had a kept segment to offer, which cannot be used: it makes a new one now. One more
-/// gather.
+/// Rank 0 creates a segment after all, since its cached one cannot be used. One more allgather.
 fn late_segment(
     boot: &mut dyn Bootstrap,
-    card: &mut Card,
-) -> Result<(Option<OwnedFd>, i32), Failure> {
-    let made = if boot.rank() == 0 { card.make_segment() } else { None };
-    let mut bytes = vec![0; CARD_BYTES * boot.size() as usize];
-    boot.allgather(&card.encode(), &mut bytes);
-    let first = Card::decode(&bytes);
-    match first.failure {
-        Some(failure) => Err(failure),
-        None => Ok((made, first.fd)),
+    record: &mut BootstrapRecord,
+) -> Result<(Option<File>, i32), SystemError> {
+    let created = if boot.rank() == 0 { record.create_segment() } else { None };
+    let mut bytes = vec![0; RECORD_BYTES * boot.size() as usize];
+    boot.allgather(&record.encode(), &mut bytes);
+    let first = BootstrapRecord::decode(&bytes);
+    match first.error {
+        Some(error) => Err(error),
+        None => Ok((created, first.fd)),
     }
 }
 
-/// What all conclude from the cards: the layout, or the error.
-fn agree<I: Iterator<Item = Card>>(cards: impl Fn() -> I) -> Result<Layout, SetupError> {
+/// The layout or error that all processes derive from the records.
+fn agree<I: Iterator<Item = BootstrapRecord>>(
+    records: impl Fn() -> I,
+) -> Result<Layout, SetupError> {
     let mut first = None;
-    for (rank, card) in (0..).zip(cards()) {
-        if let Some(failure) = card.failure {
-            return Err(SetupError::system(rank, failure));
+    for (rank, record) in (0..).zip(records()) {
+        if let Some(error) = record.error {
+            return Err(SetupError::System { rank, error });
         }
-        let first = *first.get_or_insert(card);
-        if card.node != first.node {
+        let first = *first.get_or_insert(record);
+        if record.node != first.node {
             return Err(SetupError::NotOneNode);
         }
-        if card.kind != first.kind {
-            return Err(SetupError::system(
-                rank,
-                Failure { step: Step::Arguments, errno: libc::EINVAL },
-            ));
+        if record.kind != first.kind {
+            let error = SystemError { step: Step::Arguments, errno: libc::EINVAL };
+            return Err(SetupError::System { rank, error });
         }
     }
     let in_segment = first.is_some_and(|first| first.kind.in_segment());
-    let ranks = cards().count() as u32;
-    let memory = cards().map(|card| if in_segment { card.size } else { 0 });
-    // One process that relies on its neighbours' places is enough.
+    let ranks = records().count() as u32;
+    let memory = records().map(|record| if in_segment { record.size } else { 0 });
     let placement = Placement {
-        packed: !cards().all(|card| card.apart),
-        align: cards().map(|card| card.align()).max().unwrap_or(1).max(page()),
+        // One process that relies on its neighbours' addresses is enough.
+        packed: !records().all(|record| record.noncontig),
+        align: records().map(|record| record.align()).max().unwrap_or(1).max(page()),
     };
-    Layout::new(ranks, !in_segment, placement, memory).ok_or_else(|| {
-        SetupError::system(0, Failure { step: Step::Resize, errno: libc::EOVERFLOW })
-    })
+    let error = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
+    Layout::new(ranks, !in_segment, placement, memory).ok_or(SetupError::System { rank: 0, error })
 }
 
-/// Maps a new segment: rank 0's own, or the one that it has under descriptor `fd`.
+/// Maps a new segment: this process's own, or that of descriptor `fd` in process `pid`.
 fn map_new(
-    made: Option<OwnedFd>,
+    created: Option<File>,
     pid: i32,
     fd: i32,
     layout: &Layout,
     size: u32,
-) -> Result<(Segment, Blocks, Option<OwnedFd>), Failure> {
-    let fd = match made {
-        Some(fd) => fd,
+) -> Result<(Segment, ControlBlocks, Option<File>), SystemError> {
+    let file = match created {
+        Some(file) => file,
         None => segment::open(pid, fd)?,
     };
-    // A little more than is needed, where it may serve a slightly larger window later.
-    let len =
-        if layout.total <= KEPT_BYTES { layout.total.next_power_of_two() } else { layout.total };
-    let segment = Segment::map_aligned(&fd, len, layout.align())?;
+    // Round up what may be cached, so that it can serve a slightly larger window later.
+    let len = match layout.total {
+        total if total <= CACHED_BYTES_MAX => total.next_power_of_two(),
+        total => total,
+    };
+    let segment = Segment::map_aligned(&file, len, layout.align())?;
     let blocks = blocks_of(&segment, layout, size);
-    // Rank 0 must not close its descriptor before the others have opened it.
-    Ok((segment, blocks, Some(fd)))
+    // Rank 0 must keep its descriptor until the others have opened it.
+    Ok((segment, blocks, Some(file)))
 }
 
-fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> Blocks {
-    // SAFETY: the layout put these parts at these offsets, page or line aligned, inside the
-    // segment; they are zeros in a new one, and before they are used in a kept one; it lives as
-    // long as the window.
+fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> ControlBlocks {
+    // SAFETY: the layout places the blocks of `size` ranks at these offsets, aligned to a cache
+    // line and inside the segment. They are zeros in a new segment, and each process clears its own
+    // in a cached one. The window keeps the segment mapped as long as it uses the blocks.
     unsafe {
-        Blocks::new(
+        ControlBlocks::new(
             segment.base().cast(),
             segment.at(layout.ranks).cast(),
             segment.at(layout.pairs).cast(),
@@ -411,21 +336,30 @@ fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> Blocks {
     }
 }
 
-/// Makes this rank's part of a kept segment as it was when it was new. What follows tells the
-/// others.
-fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: bool) {
+/// Clears this rank's part of a cached segment. The count of arrivals, or the second allgather,
+/// publishes that to the others.
+fn clear(
+    segment: &Segment,
+    blocks: ControlBlocks,
+    layout: &Layout,
+    me: Rank,
+    size: u32,
+    allocated: bool,
+) {
     let zero = |offset: u64, len: u64| {
-        // SAFETY: inside the segment, whose layout depends on the number of ranks and the kind of
-        // window up to here, and both are the same as before; all processes have let go of it and
-        // each cleans its own part.
+        // SAFETY: the range lies in the segment and belongs to this rank: the parts up to the
+        // channels depend only on the number of ranks and the kind of window, which a cached
+        // segment shares with the new window. No process uses the old window any more.
         unsafe { segment.at(offset).write_bytes(0, len as usize) }
     };
+    let rings = layout.rings + u64::from(me) * RING;
+    let tags_used = blocks.rank(me).tags_tail.0.load(Relaxed) != 0;
     let (me, ranks) = (u64::from(me), u64::from(size));
     if !allocated && ranks > 1 {
         let words = contact_words(ranks);
         let contacts = layout.contacts + me * words * 8;
         for origin in 0..ranks {
-            // SAFETY: inside this rank's contact words.
+            // SAFETY: one of this rank's contact words, which nobody writes between two windows.
             let word = unsafe { segment.at(contacts + origin / 64 * 8).cast::<u64>().read() };
             if word & 1 << (origin % 64) != 0 {
                 let channel = layout.channels + (me * ranks + origin) * size_of::<Channel>() as u64;
@@ -434,28 +368,27 @@ fn clean(segment: &Segment, layout: &Layout, me: Rank, size: u32, allocated: boo
         }
         zero(contacts, words * 8);
     }
-    if ranks > 1 {
-        // SAFETY: this rank's block and ring, in a segment that all have let go of.
-        unsafe {
-            let block = segment.at(layout.ranks).cast::<RankBlock>().add(me as usize);
-            tags::clean(&(*block).tags_tail.0, segment.at(layout.rings + me * RING).cast());
-        }
+    if ranks > 1 && tags_used {
+        zero(rings, RING);
     }
-    zero(
-        layout.pairs + me * ranks * size_of::<PairBlock>() as u64,
-        ranks * size_of::<PairBlock>() as u64,
-    );
-    zero(layout.ranks + me * size_of::<RankBlock>() as u64, size_of::<RankBlock>() as u64);
+    let (pair, block) = (size_of::<PairBlock>() as u64, size_of::<RankBlock>() as u64);
+    zero(layout.pairs + me * ranks * pair, ranks * pair);
+    zero(layout.ranks + me * block, block);
     if me == 0 {
-        zero(0, Header::CLEANED as u64);
+        zero(0, Header::CLEARED as u64);
     }
 }
 
 /// Tries to read a word of the next rank's process.
-fn probe_next<I: Iterator<Item = Card>>(cards: impl Fn() -> I, me: Rank, size: u32) -> bool {
-    let next = cards().nth(((me + 1) % size) as usize).expect("ranks are below the size");
+fn probe_next<I: Iterator<Item = BootstrapRecord>>(
+    records: impl Fn() -> I,
+    me: Rank,
+    size: u32,
+) -> bool {
+    let next = records().nth(((me + 1) % size) as usize).expect("ranks are below the size");
     let mut word = 0u64;
-    // SAFETY: `word` is valid for its eight bytes; the remote side is checked by the kernel.
-    let read = unsafe { cma::read(next.pid, next.probe, (&raw mut word).cast(), 8) };
+    // SAFETY: `word` is valid for eight bytes; the kernel checks the remote address.
+    let read =
+        unsafe { cma::transfer(Direction::Read, next.pid, (&raw mut word).cast(), next.probe, 8) };
     read.is_ok() && word == PROBE
 }

@@ -2,9 +2,9 @@
 
 use super::words::Map;
 use crate::engine::{Addr, Element, Op, OpKind, Reduction, Shaped};
-use crate::transport::element::{native, reduction};
-use crate::transport::shape::moves::{gathered, scatter};
-use crate::transport::shape::{Shape, Shapes, Side};
+use crate::transport::datatype::element::{native, reduction};
+use crate::transport::datatype::{Shape, Shapes, Side};
+use crate::transport::datatype::{gathered, scatter};
 
 /// What operations move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

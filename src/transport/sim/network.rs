@@ -13,7 +13,7 @@ use super::violation::ViolationInjector;
 use super::words::{WordStore, fold};
 use super::{Carry, FaultInjection, Parameters, Time};
 use crate::engine::{Addr, Arrival, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
-use crate::transport::shape::Shape;
+use crate::transport::datatype::Shape;
 
 /// What was delivered to a window of a rank and not polled yet.
 #[derive(Default)]

@@ -8,8 +8,8 @@ use super::words::{Block, OWN, place, signal_place, spot};
 use crate::engine::{
     Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Stage, Ticket, Word,
 };
+use crate::transport::copy;
 use crate::transport::host_mpi::wire::PACKET;
-use crate::transport::kernel::copy;
 
 impl Direct {
     /// Starts an operation, if it is one that the interface does; else (`None`) it is for a

@@ -16,8 +16,8 @@ use super::direct::{Direct, lock};
 use super::fabric::{Asker, Change};
 use super::hello::Spot;
 use crate::engine::{Addr, Atomic, NoResource, Op, OpKind, Posted, Ticket};
-use crate::transport::element::{native, native_extent, native_has, reduction};
-use crate::transport::kernel::Combine;
+use crate::transport::datatype::Combine;
+use crate::transport::datatype::element::{native, native_extent, native_has, reduction};
 
 /// A native element is never given to the host.
 unsafe fn no_foreign(

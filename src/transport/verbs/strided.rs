@@ -16,8 +16,8 @@ use super::hello::Spot;
 use super::memory::RegionId;
 use super::nic::{Act, Part};
 use crate::engine::{NoResource, Op, OpKind, Posted, Ticket};
+use crate::transport::datatype::{self, Shape, Side};
 use crate::transport::host_mpi::wire::PACKET;
-use crate::transport::shape::{Shape, Side, moves};
 
 /// So many requests always pay.
 const FEW: u64 = 16;
@@ -191,7 +191,7 @@ impl Direct {
                         // SAFETY: the origin's buffers are valid until the operation is complete
                         // [EP-8]; the buffer has room.
                         unsafe {
-                            moves::pack(
+                            datatype::pack(
                                 here as *const u8,
                                 side,
                                 feed.at,

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::reduction;
+use mpix_rma::transport::datatype::element::reduction;
 
 use super::model::{Model, OpId};
 

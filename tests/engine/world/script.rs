@@ -1,7 +1,7 @@
 //! The calls of one process, recorded by the checker and passed to its engine.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::element::{native, reduction};
+use mpix_rma::transport::datatype::element::{native, reduction};
 
 use super::model::Kind;
 use super::net::RankPort;

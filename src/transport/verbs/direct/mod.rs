@@ -24,8 +24,8 @@ use super::nic::{Act, Atomics, Failure};
 use super::strided::Chunk;
 use super::words::{Block, OWN, Words};
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
+use crate::transport::datatype::Shape;
 use crate::transport::host_mpi::members::Table;
-use crate::transport::shape::Shape;
 
 mod contact;
 

@@ -5,9 +5,9 @@ use super::super::nic::{Completion, Failure};
 use super::queues::LAST;
 use super::{Access, Asker, Change, Event, Fabric, Flying, Hold, Inbox, Uncovered, What};
 use crate::engine::{Atomic, Stage};
+use crate::transport::copy;
+use crate::transport::datatype;
 use crate::transport::host_mpi::wire::PACKET;
-use crate::transport::kernel::copy;
-use crate::transport::shape::moves;
 
 /// Batches of completions taken in by one poll.
 const BATCHES: u32 = 64;
@@ -188,7 +188,7 @@ impl Fabric {
                     let (side, from, len) = *unpack;
                     // SAFETY: as below.
                     unsafe {
-                        moves::unpack(self.buffers.at(*piece), to as *mut u8, &side, from, len)
+                        datatype::unpack(self.buffers.at(*piece), to as *mut u8, &side, from, len)
                     };
                 } else if let Hold::Buffer(piece) = &hold {
                     // SAFETY: the interface has filled the buffer; the result buffer is the

@@ -20,9 +20,8 @@ use super::memory::{Hits, RegionId, Regions, default_bound};
 use super::nic::{Address, Atomics, Completion, Failure, Limits, Nic, Part, Queue};
 use super::pool::Pool;
 use crate::engine::{Atomic, LockTicket, Stage, Ticket};
+use crate::transport::datatype::{Combine, Side};
 use crate::transport::host_mpi::wire::PACKET;
-use crate::transport::kernel::Combine;
-use crate::transport::shape::Side;
 
 mod completions;
 mod queues;

@@ -6,7 +6,7 @@ use super::{
     Access, Asker, Change, Event, Fabric, Flying, Hold, Local, Manner, NOBODY, State, What,
 };
 use crate::engine::{Atomic, NoResource, Stage, Ticket};
-use crate::transport::kernel::copy;
+use crate::transport::copy;
 
 /// Names a request to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,12 +1,11 @@
-//! Codes of predefined datatypes and reductions, and the arithmetic behind accumulate.
+//! Codes of predefined datatypes and reductions.
 //!
-//! The codes are the same in every process of a job: an operation may be applied by the target or
-//! by the origin.
+//! All processes of a job use the same codes, since origin or target may apply an operation.
 
 use crate::engine::{Element, Reduction};
 
-/// Datatypes with arithmetic of our own. Codes from [`FIRST_FOREIGN`] on are numbered by the host
-/// glue (its table of predefined datatypes) and reduced by the host through [`ForeignReduce`].
+/// Datatypes that this library reduces itself. The host glue assigns the codes from
+/// [`FIRST_FOREIGN`] on, and the host reduces those through [`ForeignReduce`].
 #[allow(missing_docs)]
 pub mod native {
     use super::Element;
@@ -23,10 +22,10 @@ pub mod native {
     /// Uninterpreted bytes (`MPI_BYTE`): replace, no_op, band, bor, bxor.
     pub const BYTE: Element = Element(10);
 }
-/// First code of the host's own datatypes.
+/// First code of the host's other datatypes.
 pub const FIRST_FOREIGN: u8 = 16;
 
-/// Bytes of one element of a native datatype; `None` for a foreign or unknown code.
+/// Bytes of one element of a native datatype; `None` for any other code.
 #[must_use]
 pub fn native_extent(element: Element) -> Option<u8> {
     match element {
@@ -38,9 +37,8 @@ pub fn native_extent(element: Element) -> Option<u8> {
     }
 }
 
-/// True if a native datatype has this reduction (MPI-4.1 section 6.9.2): no logical or bitwise
-/// operation on floating point, only bitwise ones on bytes, no minloc and maxloc. Replace and no_op
-/// exist for everything.
+/// Whether a native datatype supports this reduction (MPI-4.1 section 6.9.2): no logical or bitwise
+/// reduction on floating point, only bitwise ones on bytes. All support replace and no_op.
 #[must_use]
 pub fn native_has(element: Element, reduction: Reduction) -> bool {
     let floating = matches!(element, native::F32 | native::F64);
@@ -75,8 +73,8 @@ pub mod reduction {
     pub const MAXLOC: Reduction = Reduction(13);
 }
 
-/// Reduces `count` elements, `inout = inout (op) input`, where `element` is foreign. The host glue
-/// gives `PMPI_Reduce_local`. Arguments: element, reduction, input, inout, count.
+/// Reduces `count` elements of a foreign datatype: `inout = inout (op) input`. The host glue passes
+/// `PMPI_Reduce_local`. Arguments: element, reduction, input, inout, count.
 ///
 /// # Safety
 /// Both pointers must be valid for `count` elements of the datatype, and must not overlap.

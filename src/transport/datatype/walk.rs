@@ -1,4 +1,4 @@
-//! Walking through the data of one side, or of two sides at once.
+//! Walks through the data of one side, or of two sides at once.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use smallvec::SmallVec;
 
 use super::layout::{Layout, Step, merged, reach};
 
-/// The data of one side of an operation: items of a layout, or plain bytes.
+/// One side of an operation: items of a layout, or plain bytes.
 ///
-/// A side may end within an item: what is moved may be less than what a buffer has room for.
+/// A side may end within an item, since less may be moved than a buffer has room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     layout: Option<Arc<Layout>>,
-    /// Items, the last one perhaps in part; bytes without a layout.
+    /// Items, the last of which may be partial; bytes if there is no layout.
     count: u64,
     /// Bytes of data.
     size: u64,
 }
 
 impl Side {
-    /// So many bytes, one after the other.
+    /// Contiguous bytes.
     #[must_use]
     pub fn flat(bytes: u64) -> Self {
         Side { layout: None, count: bytes, size: bytes }
@@ -32,7 +32,7 @@ impl Side {
         Side { layout: Some(layout), count, size }
     }
 
-    /// The first `bytes` bytes of the data, which must have that many.
+    /// The first `bytes` bytes of this side, which has at least that many.
     #[must_use]
     pub fn first(self, bytes: u64) -> Self {
         debug_assert!(bytes <= self.size);
@@ -51,8 +51,7 @@ impl Side {
         self.size
     }
 
-    /// Displacements of the first byte of data, and of what follows the last. Both 0 where there is
-    /// none.
+    /// Displacements of the first data byte and past the last. Both 0 without data.
     #[must_use]
     pub fn bounds(&self) -> (i64, i64) {
         match &self.layout {
@@ -61,14 +60,14 @@ impl Side {
         }
     }
 
-    /// `None` if they pass 64 bits: then no process has memory for them.
+    /// `None` if they exceed 64 bits, in which case no process has memory for the data.
     fn bounds_of_items(&self, layout: &Layout) -> Option<(i64, i64)> {
         if self.size == 0 {
             return Some((0, 0));
         }
         let whole = self.size / layout.size();
         let mut bounds = if whole > 0 { Some(layout.bounds_of(whole)?) } else { None };
-        // The last item, where only a part of it belongs to the side, run by run.
+        // The last item, run by run, if only a part of it belongs to the side.
         let mut walk = self.walk(whole * layout.size());
         while let Some(runs) = walk.next_runs(u64::MAX) {
             let (low, high) = runs.bounds()?;
@@ -95,7 +94,7 @@ impl Side {
         self.layout.as_ref().map_or(&[], |layout| &layout.steps)
     }
 
-    /// All of it as one step.
+    /// The whole side as one step.
     #[inline]
     fn top(&self) -> Step {
         let Some(layout) = &self.layout else { return Step::leaf(0, self.count, 1, 0) };
@@ -105,35 +104,17 @@ impl Side {
         {
             return step;
         }
-        let (first, body) = (layout.first, layout.body);
-        Step {
-            at: 0,
-            count: self.count,
-            stride: layout.extent,
-            len: layout.size,
-            before: 0,
-            first,
-            body,
-        }
+        layout.copies(self.count, layout.extent)
     }
 
-    /// A walk that begins `from` bytes of data after the first.
+    /// A walk that starts `from` bytes after the first byte of data.
     #[must_use]
     #[inline]
     pub fn walk(&self, from: u64) -> Cursor<'_> {
         let left = self.size().saturating_sub(from);
-        let (steps, top) = (self.steps(), self.top());
-        let mut cursor = Cursor {
-            steps,
-            top,
-            frames: SmallVec::new(),
-            left,
-            run: 0,
-            rest: 0,
-            count: 0,
-            stride: 0,
-            at: 0,
-        };
+        let (steps, top, frames) = (self.steps(), self.top(), SmallVec::new());
+        let (run, rest, count, stride, at) = (0, 0, 0, 0, 0);
+        let mut cursor = Cursor { steps, top, frames, left, run, rest, count, stride, at };
         if left > 0 {
             cursor.enter(TOP, 0, from);
         }
@@ -141,29 +122,28 @@ impl Side {
     }
 }
 
-/// Stands for the step that a side is as a whole.
+/// Index of the step that stands for the whole side.
 const TOP: u32 = u32::MAX;
 
-/// A step, not a leaf, in which the walk is.
+/// A step on the path to the current leaf.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     step: u32,
-    /// Where the body begins around the step.
+    /// Displacement of the body that contains the step.
     base: i64,
-    /// Which copy of its own body.
+    /// Index of the current copy of its own body.
     copy: u64,
-    /// Which step of it.
+    /// Index of the current step in that body.
     member: u32,
 }
 
-/// A walk through the data of a [`Side`]. It stands in a run of a leaf: `count` runs are left, this
-/// one included.
+/// A walk through the data of a [`Side`]. It is in one of the `count` remaining runs of a leaf.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     steps: &'a [Step],
     top: Step,
     frames: SmallVec<[Frame; 4]>,
-    /// Bytes of data up to the end.
+    /// Bytes of data left.
     left: u64,
     run: u64,
     /// Bytes left in this run.
@@ -175,7 +155,7 @@ pub struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Bytes of data up to the end.
+    /// Bytes of data left.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
@@ -186,8 +166,7 @@ impl Cursor<'_> {
         if step == TOP { self.top } else { self.steps[step as usize] }
     }
 
-    /// Goes into a step of a body that begins at `base`, `from` bytes of its data after the first,
-    /// less than it has.
+    /// Descends into a step of a body at `base`, to byte `from` of its data.
     fn enter(&mut self, mut step: u32, mut base: i64, mut from: u64) {
         loop {
             let held = self.step(step);
@@ -212,7 +191,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Goes to the leaf after this one.
+    /// Moves to the next leaf.
     #[inline(never)]
     fn leave(&mut self) {
         while let Some(frame) = self.frames.last_mut() {
@@ -233,13 +212,13 @@ impl Cursor<'_> {
         debug_assert_eq!(self.left, 0);
     }
 
-    /// Passes `count` pieces of `len` bytes: that many runs whole, or neighbours in one run.
+    /// Advances by `count` pieces of `len` bytes: whole runs, or adjacent parts of one run.
     #[inline(always)]
     fn pass(&mut self, len: u64, count: u64) {
         self.left -= len * count;
         if len == self.rest {
             self.count -= count;
-            // From the beginning of this run, wherever in it the walk was.
+            // From the start of this run, wherever the walk is in it.
             let back = (self.run - self.rest) as i64;
             self.at =
                 self.at.wrapping_add((count as i64).wrapping_mul(self.stride)).wrapping_sub(back);
@@ -259,7 +238,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// The next runs, whole or in part, at most `limit` bytes (not 0).
+    /// The next runs, whole or partial, at most `limit` bytes (not 0).
     #[inline]
     pub fn next_runs(&mut self, limit: u64) -> Option<Runs> {
         if self.left == 0 {
@@ -289,7 +268,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Displacements of the first byte and of what follows the last. `None` if they pass 64 bits.
+    /// Displacements of the first byte and past the last. `None` if they exceed 64 bits.
     #[must_use]
     pub fn bounds(&self) -> Option<(i64, i64)> {
         let len = i64::try_from(self.len).ok()?;
@@ -297,7 +276,7 @@ impl Runs {
     }
 }
 
-/// No more than `limit` bytes of `count` pieces of `len`, in whole pieces or a part of one.
+/// At most `limit` bytes of `count` pieces of `len`, as whole pieces or a part of one.
 #[inline(always)]
 fn limited(len: u64, count: u64, limit: u64) -> (u64, u64) {
     if len > limit {
@@ -309,7 +288,7 @@ fn limited(len: u64, count: u64, limit: u64) -> (u64, u64) {
     }
 }
 
-/// A walk through two sides. It ends with the shorter one.
+/// A walk through two sides, which ends with the shorter one.
 #[derive(Clone, Debug)]
 pub struct Pair<'a> {
     one: Cursor<'a>,
@@ -330,15 +309,15 @@ pub struct Pieces {
 }
 
 impl<'a> Pair<'a> {
-    /// Begins `from` bytes of data after the first.
+    /// Starts `from` bytes after the first byte of data.
     #[must_use]
     #[inline]
     pub fn new(one: &'a Side, other: &'a Side, from: u64) -> Self {
         Pair { one: one.walk(from), other: other.walk(from) }
     }
 
-    /// The next pieces, at most `limit` bytes (not 0). A piece is divided only where it is longer
-    /// than the limit, or a run ends on one of the sides.
+    /// The next pieces, at most `limit` bytes (not 0). A piece is divided only if it is longer than
+    /// the limit, or where a run of either side ends.
     #[inline]
     pub fn next_pieces(&mut self, limit: u64) -> Option<Pieces> {
         let Pair { one, other } = self;

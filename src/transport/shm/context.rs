@@ -1,20 +1,20 @@
-//! What a created window's processes share, as the channel's two ends need it.
+//! Addresses in a created window's segment that both ends of its channels use.
 
 use crate::engine::Rank;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Relaxed, Release};
-use crate::transport::element::ForeignReduce;
+use crate::transport::datatype::element::ForeignReduce;
 
 use super::channel::Channel;
+use super::control::ControlBlocks;
 use super::counters::Counters;
 use super::layout::contact_words;
-use super::tags::{self, Rings};
-use super::words::Blocks;
+use super::tags::{self, TagRings};
 
-/// Addresses in the segment, and this process's part.
+/// Parts of the segment, and what belongs to this process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared {
-    pub(super) blocks: Blocks,
+pub(super) struct Context {
+    pub(super) blocks: ControlBlocks,
     pub(super) me: Rank,
     /// This process's window memory.
     pub(super) base: *mut u8,
@@ -22,17 +22,17 @@ pub(super) struct Shared {
     size: u32,
     contacts: *const AtomicU64,
     channels: *const Channel,
-    rings: Rings,
-    /// Of the window, as long as these are in force; null if there are none.
+    rings: TagRings,
+    /// The window's current notification counters, or null.
     counters: *const Counters,
 }
 
-impl Shared {
+impl Context {
     /// # Safety
-    /// The segment parts must be those of a window of `size` ranks of which `me` is one, valid as
-    /// long as the result is used; `base` is this process's window memory.
+    /// The segment parts must be those of a window of `size` ranks of which `me` is one, and stay
+    /// mapped as long as the result is used; `base` is this process's window memory.
     pub(super) unsafe fn new(
-        rings: Rings,
+        rings: TagRings,
         contacts: *const AtomicU64,
         channels: *const Channel,
         me: Rank,
@@ -41,51 +41,52 @@ impl Shared {
         foreign: ForeignReduce,
     ) -> Self {
         let (blocks, counters) = (rings.blocks(), std::ptr::null());
-        Shared { blocks, me, base, foreign, size, contacts, channels, rings, counters }
+        Context { blocks, me, base, foreign, size, contacts, channels, rings, counters }
     }
 
-    /// Other counters are in force.
+    /// Replaces the notification counters.
     ///
     /// # Safety
-    /// They live until this is called again, or as long as the result is used.
+    /// They must live until this is called again, or as long as the context is used.
     pub(super) unsafe fn set_counters(&mut self, counters: Option<&Counters>) {
         self.counters = counters.map_or(std::ptr::null(), std::ptr::from_ref);
     }
 
-    /// Raises a counter, after everything that was done to the memory of `rank` before.
+    /// Adds 1 to a counter of `rank`, after everything that was done to its memory before.
     #[inline]
     pub(super) fn raise(&self, rank: Rank, index: u64) {
-        // SAFETY: null, or alive by the promise of `set_counters`.
+        // SAFETY: null, or counters that the caller of `set_counters` keeps alive.
         if let Some(counters) = unsafe { self.counters.as_ref() } {
             counters.raise(rank, index as u32);
         }
     }
 
-    /// Tells `rank` a tag in the name of `origin`, after everything that was done to its memory
-    /// before. False if there is no room now.
+    /// Sends a tagged notification to `rank` on behalf of `origin`, after everything that was done
+    /// to its memory before. False if the ring is full.
     #[inline]
-    pub(super) fn tell(&self, rank: Rank, origin: Rank, tag: u64) -> bool {
+    pub(super) fn notify_tagged(&self, rank: Rank, origin: Rank, tag: u64) -> bool {
         self.rings.of(rank).push(&mut 0, tags::encode(origin, tag as u32))
     }
 
-    /// The channel from `origin` to `target`. Channels to one target are neighbours.
+    /// The channel from `origin` to `target`. Channels to one target are adjacent.
     #[inline(always)]
     pub(super) fn channel<'a>(&self, target: Rank, origin: Rank) -> &'a Channel {
         debug_assert!(target < self.size && origin < self.size);
-        // SAFETY: the layout has one channel for each ordered pair of ranks, and the segment
-        // outlives all uses in this module tree.
+        // SAFETY: the layout has one channel per ordered pair of ranks, both ranks are below the
+        // size, and the window unmaps the segment only after the channels' users are dropped.
         unsafe { &*self.channels.add(target as usize * self.size as usize + origin as usize) }
     }
 
-    /// The words whose bits say which origins have made contact with `target`.
+    /// Bit `origin` is set once that origin has used its channel to `target`.
     pub(super) fn contacts(&self, target: Rank) -> &[AtomicU64] {
         let words = contact_words(u64::from(self.size)) as usize;
-        // SAFETY: the layout has this many words for each rank.
+        // SAFETY: the layout has this many aligned words per rank, accessed as atomics only; the
+        // caller of `new` keeps them mapped.
         unsafe { std::slice::from_raw_parts(self.contacts.add(target as usize * words), words) }
     }
 
-    /// Makes this process known to `target`, once. The count is released after the bit, and read
-    /// before it.
+    /// Registers this process as an origin with `target`, once. Writes the count with release
+    /// after the bit; the target reads the count before the bits.
     pub(super) fn make_contact(&self, target: Rank) {
         self.contacts(target)[self.me as usize / 64].fetch_or(1 << (self.me % 64), Relaxed);
         self.blocks.rank(target).contacts.0.origins.fetch_add(1, Release);

@@ -1,9 +1,9 @@
 //! The memory that a process has attached to a dynamic window.
 //!
-//! Pure bookkeeping: what may be attached and detached, and whether some bytes are covered. How
-//! others learn of it is the transport's business.
+//! Bookkeeping only: what may be attached and detached, and whether bytes are covered.
+//! [`super::region_table`] publishes it.
 
-/// Attached memory: first byte, and the byte behind the last.
+/// Attached memory: its first byte, and the byte after its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) start: u64,
@@ -12,24 +12,22 @@ pub(crate) struct Region {
 
 /// Why memory cannot be attached or detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Some of it is attached already.
+pub enum AttachError {
+    /// Part of it is attached already.
     Overlaps,
     /// It ends beyond the address space.
     TooLong,
     /// No memory was attached at this address.
     Unknown,
-    /// The system gives no room to publish it.
+    /// The system has no memory to publish it.
     NoRoom,
 }
 
-/// The attached memory of one process, in order of addresses. Regions never overlap, but may be
-/// neighbours.
+/// The attached memory of one process, sorted by address. Regions may touch, but not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     sorted: Vec<Region>,
-    /// Addresses at which memory of no bytes is attached: they cover nothing, but each is detached
-    /// once.
+    /// Addresses at which zero bytes are attached. They cover nothing, but each is detached once.
     empty: Vec<u64>,
 }
 
@@ -39,43 +37,41 @@ impl Regions {
         &self.sorted
     }
 
-    /// Attaches `len` bytes at `start`; gives the place of the new region, or nothing if it is
-    /// empty.
-    pub(crate) fn attach(&mut self, start: u64, len: u64) -> Result<Option<usize>, Refusal> {
-        let end = start.checked_add(len).ok_or(Refusal::TooLong)?;
+    /// Attaches `len` bytes at `start`. Returns the new region's index, or `None` if it is empty.
+    pub(crate) fn attach(&mut self, start: u64, len: u64) -> Result<Option<usize>, AttachError> {
+        let end = start.checked_add(len).ok_or(AttachError::TooLong)?;
         if len == 0 {
             self.empty.push(start);
             return Ok(None);
         }
         let at = self.sorted.partition_point(|region| region.end <= start);
         if self.sorted.get(at).is_some_and(|next| next.start < end) {
-            return Err(Refusal::Overlaps);
+            return Err(AttachError::Overlaps);
         }
         self.sorted.insert(at, Region { start, end });
         Ok(Some(at))
     }
 
-    /// Detaches what was attached at `start`; gives the place where the region was, or nothing if
-    /// it was empty. An empty one can stand at the beginning of another: the other is taken first,
-    /// as nobody can tell.
-    pub(crate) fn detach(&mut self, start: u64) -> Result<Option<usize>, Refusal> {
+    /// Detaches what was attached at `start`. Returns the former index of the region, or `None` if
+    /// it was empty. If an empty one was attached at the start of another, the other is detached
+    /// first; callers cannot tell them apart.
+    pub(crate) fn detach(&mut self, start: u64) -> Result<Option<usize>, AttachError> {
         if let Ok(at) = self.sorted.binary_search_by_key(&start, |region| region.start) {
             self.sorted.remove(at);
             return Ok(Some(at));
         }
-        let at = self.empty.iter().position(|empty| *empty == start).ok_or(Refusal::Unknown)?;
+        let at = self.empty.iter().position(|empty| *empty == start).ok_or(AttachError::Unknown)?;
         self.empty.swap_remove(at);
         Ok(None)
     }
 
-    /// True if each of the `len` bytes at `start` is attached, in one region or in several
-    /// neighbours.
+    /// Whether each of the `len` bytes at `start` is attached, in one or several adjacent regions.
     pub(crate) fn cover(&self, start: u64, len: u64) -> bool {
         covered(self.sorted.len(), start, len, |at| self.sorted[at]).is_some()
     }
 
-    /// True if each of `count` runs of `len` bytes is attached, the first at `start`, `stride`
-    /// apart.
+    /// Whether each of `count` runs of `len` bytes is attached, the first at `start` and `stride`
+    /// bytes apart.
     pub(crate) fn cover_runs(&self, start: u64, len: u64, stride: i64, count: u64) -> bool {
         runs_covered(start, len, stride, count, |at| {
             covered(self.sorted.len(), at, len, |at| self.sorted[at])
@@ -83,29 +79,30 @@ impl Regions {
     }
 }
 
-/// [`Regions::cover_runs`], with a `look` at what covers a run. A region is looked for once,
-/// however many of the following runs it covers too. So there is at most one look more than
-/// regions.
+/// [`Regions::cover_runs`] with a `lookup` of the regions that cover a run. The runs that the same
+/// regions cover are skipped, so there is at most one lookup more than regions.
 fn runs_covered(
     start: u64,
     len: u64,
     stride: i64,
     count: u64,
-    mut look: impl FnMut(u64) -> Option<Region>,
+    mut lookup: impl FnMut(u64) -> Option<Region>,
 ) -> bool {
     let mut run = 0;
     while run < count {
-        let way = i64::try_from(run).ok().and_then(|run| stride.checked_mul(run));
-        let Some(at) = way.and_then(|way| start.checked_add_signed(way)) else { return false };
-        let Some(found) = look(at) else { return false };
+        let offset = i64::try_from(run).ok().and_then(|run| stride.checked_mul(run));
+        let Some(at) = offset.and_then(|offset| start.checked_add_signed(offset)) else {
+            return false;
+        };
+        let Some(found) = lookup(at) else { return false };
         let room = if stride < 0 { at - found.start } else { found.end - at - len };
-        let covered_too = room.checked_div(stride.unsigned_abs()).unwrap_or(count);
-        run = run.saturating_add(1).saturating_add(covered_too);
+        let more = room.checked_div(stride.unsigned_abs()).unwrap_or(count);
+        run = run.saturating_add(1).saturating_add(more);
     }
     true
 }
 
-/// The region of `count` sorted ones, or the run of neighbours, that covers `len` bytes at `start`.
+/// The one of `count` sorted regions, or the adjacent ones, that cover `len` bytes at `start`.
 pub(crate) fn covered(
     count: usize,
     start: u64,
@@ -147,20 +144,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_welcome_and_overlaps_are_not() {
+    fn regions_may_be_adjacent_but_not_overlap() {
         let mut regions = Regions::default();
         assert_eq!(regions.attach(100, 50), Ok(Some(0)));
         assert_eq!(regions.attach(150, 50), Ok(Some(1)));
         assert_eq!(regions.attach(50, 50), Ok(Some(0)));
         for (start, len) in [(100, 50), (99, 2), (199, 1), (0, 51), (120, 1), (0, 1000)] {
-            assert_eq!(regions.attach(start, len), Err(Refusal::Overlaps), "{start} {len}");
+            assert_eq!(regions.attach(start, len), Err(AttachError::Overlaps), "{start} {len}");
         }
-        assert_eq!(regions.attach(u64::MAX, 2), Err(Refusal::TooLong));
+        assert_eq!(regions.attach(u64::MAX, 2), Err(AttachError::TooLong));
         assert_eq!(regions.sorted().len(), 3);
     }
 
     #[test]
-    fn covers_what_is_attached_and_nothing_else() {
+    fn only_attached_bytes_are_covered() {
         let mut regions = Regions::default();
         for start in [100, 150, 300] {
             regions.attach(start, 50).unwrap();
@@ -186,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_looked_for_once_in_each_region() {
+    fn each_region_is_looked_up_once_for_its_runs() {
         let mut regions = Regions::default();
         for start in [1000, 3000, 10_000] {
             regions.attach(start, 1000).unwrap();
@@ -205,7 +202,7 @@ mod tests {
         assert_eq!(looks(1990, 10, -10, 100), (true, 1));
         assert_eq!(looks(1000, 10, 10, 101), (false, 2));
         assert_eq!(looks(1990, 10, -10, 101), (false, 2));
-        // Counts that no process has memory for.
+        // Counts for which no process has memory.
         assert_eq!(looks(1000, 10, 0, u64::MAX), (true, 1));
         assert_eq!(looks(1000, 1, 1, u64::from(u32::MAX)), (false, 2));
         assert_eq!(looks(1999, 1, -1, u64::from(u32::MAX)), (false, 2));
@@ -231,16 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn detaching_wants_the_address_of_an_attachment() {
+    fn detach_needs_the_address_of_an_attached_region() {
         let mut regions = Regions::default();
         regions.attach(100, 50).unwrap();
         assert_eq!(regions.attach(120, 0), Ok(None));
         assert_eq!(regions.attach(120, 0), Ok(None));
-        assert_eq!(regions.detach(101), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(101), Err(AttachError::Unknown));
         assert_eq!(regions.detach(120), Ok(None));
         assert_eq!(regions.detach(120), Ok(None));
-        assert_eq!(regions.detach(120), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(120), Err(AttachError::Unknown));
         assert_eq!(regions.detach(100), Ok(Some(0)));
-        assert_eq!(regions.detach(100), Err(Refusal::Unknown));
+        assert_eq!(regions.detach(100), Err(AttachError::Unknown));
     }
 }

@@ -1,14 +1,13 @@
-//! Where the bytes of one item of a datatype lie, compactly: a tree of repeated runs.
+//! Layout of one item of a datatype: a tree of repeated runs.
 //!
-//! A vector of a million blocks is one [`Step`]. Neighbouring runs are joined, runs at equal
-//! distances become one step, and what is repeated is stored once, so a layout is about as long as
-//! the constructors that made the datatype.
+//! A vector of a million blocks is one [`Step`]. Adjacent runs are joined, runs a constant stride
+//! apart become one step, and what is repeated is stored once. So a layout is about as long as the
+//! constructors that made the datatype.
 
-/// One member of a body: `count` pieces, `stride` apart, the first at `at` from the beginning of
-/// the body.
+/// One member of a body: `count` pieces, `stride` apart, the first at displacement `at`.
 ///
-/// A leaf's pieces are runs of `len` bytes. Another step's pieces are copies of its own body, the
-/// steps from `first` on.
+/// The pieces of a leaf are runs of `len` bytes. Those of another step are copies of its own body:
+/// the steps from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub(super) at: i64,
@@ -17,10 +16,10 @@ pub struct Step {
     pub(super) stride: i64,
     /// Bytes of data in one piece, not 0.
     pub(super) len: u64,
-    /// Bytes of data in the steps before this one, in one copy of the body that it belongs to.
+    /// Bytes of data in the steps before this one, in one copy of its body.
     pub(super) before: u64,
     pub(super) first: u32,
-    /// Steps of the body; 0 for a leaf.
+    /// Steps of its own body; 0 for a leaf.
     pub(super) body: u32,
 }
 
@@ -46,7 +45,7 @@ impl Step {
 }
 
 /// The layout of one item of a datatype.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     pub(super) steps: Box<[Step]>,
     /// The outermost body.
@@ -57,16 +56,16 @@ pub struct Layout {
     pub(super) extent: i64,
     pub(super) low: i64,
     pub(super) high: i64,
-    /// Bytes that are never divided.
+    /// Bytes of an element, which are never divided.
     pub(super) unit: u8,
-    /// Elements that touch may be joined to one run.
+    /// Adjacent elements may be joined to one run.
     pub(super) joins: bool,
 }
 
-/// Blocks of one layout, for [`Layout::blocks`].
+/// A block of items, for [`Layout::blocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Items, each an extent after the other.
+    /// Items, each an extent after the one before.
     pub count: u64,
     /// Displacement of the first, in bytes.
     pub at: i64,
@@ -74,41 +73,27 @@ pub struct Block {
 
 impl Layout {
     /// One element of a predefined datatype: `span` bytes at 0, which are never divided. Elements
-    /// with padding (`span` is not `extent`) are never joined, so that each run is one of them.
-    /// `None` if `span` is 0 or passes 255.
+    /// with padding (`span` differs from `extent`) are never joined, so each run is one of them.
+    /// `None` if `span` is 0 or above 255.
     #[must_use]
     pub fn element(span: u64, extent: i64) -> Option<Self> {
         let unit = u8::try_from(span).ok().filter(|unit| *unit != 0)?;
         Some(Layout {
             steps: Box::new([Step::leaf(0, span, 1, 0)]),
-            first: 0,
             body: 1,
             size: span,
-            lower: 0,
             extent,
-            low: 0,
             high: span as i64,
             unit,
             joins: i64::from(unit) == extent,
+            ..Layout::empty()
         })
     }
 
-    /// Without data, of an extent.
+    /// A layout without data.
     #[must_use]
     pub fn empty() -> Self {
-        let steps = Box::new([]);
-        Layout {
-            steps,
-            first: 0,
-            body: 0,
-            size: 0,
-            lower: 0,
-            extent: 0,
-            low: 0,
-            high: 0,
-            unit: 1,
-            joins: true,
-        }
+        Layout { unit: 1, joins: true, ..Layout::default() }
     }
 
     /// Bytes of data.
@@ -129,20 +114,19 @@ impl Layout {
         self.extent
     }
 
-    /// Displacement of the first byte of data, and of what follows the last: the true bounds. Both
-    /// 0 where there is no data.
+    /// True bounds: displacements of the first data byte and past the last. Both 0 without data.
     #[must_use]
     pub fn bounds(&self) -> (i64, i64) {
         (self.low, self.high)
     }
 
-    /// Bytes of the largest element that is never divided, or 1 where elements differ.
+    /// Bytes of an element, which is never divided, or 1 if elements differ.
     #[must_use]
     pub fn unit(&self) -> u8 {
         self.unit
     }
 
-    /// How many steps are stored.
+    /// Number of steps stored.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.steps.len()
@@ -156,11 +140,11 @@ impl Layout {
     }
 
     /// `count` items, `stride` bytes apart (`MPI_Type_contiguous`, `MPI_Type_create_hvector` with
-    /// blocks of one item). `None` if an address passes 64 bits.
+    /// blocks of one item). `None` if a displacement exceeds 64 bits.
     #[must_use]
     pub fn repeated(&self, count: u64, stride: i64) -> Option<Self> {
         let mut builder = Builder::default();
-        builder.add(self, count, stride, 0)?;
+        builder.add(self, count, stride, 0, &mut None)?;
         builder.finish()
     }
 
@@ -178,7 +162,7 @@ impl Layout {
         let mut builder = Builder::default();
         let mut body = None;
         for Block { count, at } in blocks {
-            builder.add_shared(self, count, self.extent, at, &mut body)?;
+            builder.add(self, count, self.extent, at, &mut body)?;
         }
         builder.finish()
     }
@@ -189,16 +173,23 @@ impl Layout {
     pub fn structure<'a>(members: impl IntoIterator<Item = (Block, &'a Layout)>) -> Option<Self> {
         let mut builder = Builder::default();
         for (Block { count, at }, layout) in members {
-            builder.add(layout, count, layout.extent, at)?;
+            builder.add(layout, count, layout.extent, at, &mut None)?;
         }
         builder.finish()
+    }
+
+    /// `count` items, `stride` apart, as one step.
+    #[inline]
+    pub(super) fn copies(&self, count: u64, stride: i64) -> Step {
+        let Layout { size: len, first, body, .. } = *self;
+        Step { at: 0, count, stride, len, before: 0, first, body }
     }
 
     pub(super) fn roots(&self) -> &[Step] {
         &self.steps[self.first as usize..][..self.body as usize]
     }
 
-    /// The bounds of `count` items, a multiple of the extent apart: `None` if they pass 64 bits.
+    /// Bounds of `count` items, an extent apart. `None` if they exceed 64 bits.
     #[must_use]
     pub fn bounds_of(&self, count: u64) -> Option<(i64, i64)> {
         if count == 0 || self.size == 0 {
@@ -207,7 +198,7 @@ impl Layout {
         reach(self.low, self.high, count, self.extent)
     }
 
-    /// Bytes of data in `count` items. `None` if that passes 63 bits.
+    /// Bytes of data in `count` items. `None` if that exceeds 63 bits.
     #[must_use]
     pub fn size_of(&self, count: u64) -> Option<u64> {
         self.size.checked_mul(count).filter(|size| i64::try_from(*size).is_ok())
@@ -220,18 +211,18 @@ pub(super) fn reach(low: i64, high: i64, count: u64, stride: i64) -> Option<(i64
     Some((low.checked_add(last.min(0))?, high.checked_add(last.max(0))?))
 }
 
-/// Bodies with so few steps are copied into the body around them, where that saves a level.
+/// A body of at most this many steps is copied into the body around it, if that saves a level.
 const FEW: usize = 4;
 
-/// Puts a body together.
+/// Builds a body.
 #[derive(Default)]
 struct Builder {
     /// Finished bodies.
     steps: Vec<Step>,
-    /// The body that grows.
+    /// The body being built.
     body: Vec<Step>,
     size: u64,
-    /// Lower bound, upper bound, true bounds.
+    /// Lower and upper bound.
     bounds: Option<(i64, i64)>,
     data: Option<(i64, i64)>,
     unit: Option<u8>,
@@ -239,12 +230,8 @@ struct Builder {
 }
 
 impl Builder {
-    fn add(&mut self, layout: &Layout, count: u64, stride: i64, at: i64) -> Option<()> {
-        self.add_shared(layout, count, stride, at, &mut None)
-    }
-
-    /// Adds `count` copies of a layout. `shared`: where its body is stored, once it is.
-    fn add_shared(
+    /// Adds `count` copies of a layout. `shared` is where its steps are stored, once they are.
+    fn add(
         &mut self,
         layout: &Layout,
         count: u64,
@@ -274,7 +261,7 @@ impl Builder {
         self.unit = Some(if first || self.unit == Some(layout.unit) { layout.unit } else { 1 });
         self.joins = layout.joins && (first || self.joins);
         let roots = layout.roots();
-        // From here on nothing overflows that the bounds above have not covered.
+        // The bounds above were checked, so nothing below overflows.
         if let [root] = roots
             && let Some(step) = merged(root, count, stride, layout.joins)
         {
@@ -287,27 +274,19 @@ impl Builder {
             }
         } else {
             let base = self.store(layout, shared);
-            let step = Step {
-                at,
-                count,
-                stride,
-                len: layout.size,
-                before: 0,
-                first: base + layout.first,
-                body: layout.body,
-            };
-            self.push(step, layout.joins);
+            let copies = layout.copies(count, stride);
+            self.push(Step { at, first: base + layout.first, ..copies }, layout.joins);
         }
         Some(())
     }
 
-    /// A step of the layout, with the bodies that it needs stored here.
+    /// A step of the layout, displaced by `at`. Stores the bodies that it needs.
     fn moved(&mut self, step: Step, at: i64, layout: &Layout, shared: &mut Option<u32>) -> Step {
         let base = if step.is_leaf() { 0 } else { self.store(layout, shared) };
         Step { at: step.at + at, first: base + step.first, ..step }
     }
 
-    /// Stores the steps of a layout, unless they are; gives where they begin.
+    /// Stores the steps of a layout, unless they are stored; returns the index of the first.
     fn store(&mut self, layout: &Layout, shared: &mut Option<u32>) -> u32 {
         *shared.get_or_insert_with(|| {
             let base =
@@ -321,7 +300,7 @@ impl Builder {
         })
     }
 
-    /// Adds a step to the body, or to the step before.
+    /// Adds a step to the body, merging it with the last one if possible.
     fn push(&mut self, step: Step, joins: bool) {
         if let Some(last) = self.body.last_mut().filter(|last| last.is_leaf() && step.is_leaf()) {
             if last.count == 1 && step.count == 1 && joins && last.at + last.len as i64 == step.at {
@@ -380,13 +359,13 @@ impl Builder {
     }
 }
 
-/// `count` copies of a body that is one step, as one step; `None` if they are not.
+/// `count` copies of a body of one step, as one step; `None` if that is impossible.
 pub(super) fn merged(root: &Step, count: u64, stride: i64, joins: bool) -> Option<Step> {
     if count == 1 {
         return Some(*root);
     }
     if root.is_run() {
-        // Runs that touch are one, unless their elements have padding.
+        // Adjacent runs are one, unless their elements have padding.
         if joins && i64::try_from(root.len).is_ok_and(|len| len == stride) {
             return Some(Step { len: root.len.checked_mul(count)?, ..*root });
         }

@@ -1,25 +1,44 @@
-//! Copies of more than a few words, between processes that share a cache or not.
+//! Copies between processes that may or may not share a cache.
 //!
-//! The C library's `memcpy` chooses by length alone. Measured on x86-64 servers, two choices are
-//! better for window memory: 32-byte registers up to a page (23 ns instead of 30), and `rep movsb`
-//! from an aligned destination above (1 MiB: 15 µs instead of 19 alone, and instead of 26 if
-//! another processor has read the destination; 4 MiB: 77 instead of 82; 64 MiB: 3.5 ms instead of
-//! 4.8. String stores do not fetch the lines that they overwrite, which is also why registers are
-//! no good for more than a page, however fast they are within one cache). Elsewhere, and on
-//! processors without these, the C library's choice stands.
+//! The C library's `memcpy` chooses its instructions by length alone. On x86-64 servers, two
+//! choices were measured to be better for window memory. Up to a page, 32-byte registers (23 ns
+//! instead of 30). Above, `rep movsb` from an aligned destination: 1 MiB takes 15 µs instead of 19,
+//! or instead of 26 if another processor has read the destination; 4 MiB 77 µs instead of 82; 64
+//! MiB 3.5 ms instead of 4.8. String stores do not fetch the lines that they overwrite. Registers
+//! do, so they lose above a page. Other processors use the C library.
+
+/// Copies `len` bytes; the ranges may overlap. Pieces of 2, 4, 8 and 16 bytes are one store, so
+/// that a reader never sees half of an aligned word.
+///
+/// # Safety
+/// Both pointers must be valid for `len` bytes.
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: both pointers are valid for `len` bytes, and each arm moves exactly that many.
+    unsafe {
+        match len {
+            8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+            4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+            16 => to.cast::<u128>().write_unaligned(from.cast::<u128>().read_unaligned()),
+            2 => to.cast::<u16>().write_unaligned(from.cast::<u16>().read_unaligned()),
+            1 => to.write(from.read()),
+            _ => copy_long(from, to, len),
+        }
+    }
+}
 
 /// Copies `len` bytes; the ranges may overlap.
 ///
 /// # Safety
 /// Both pointers must be valid for `len` bytes.
 #[inline]
-pub(crate) unsafe fn copy_bulk(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if len >= x86::SHORTEST && from.addr().abs_diff(to.addr()) >= len {
-        // SAFETY: the caller's promise, and the ranges do not overlap.
+        // SAFETY: both pointers are valid for `len` bytes, and the ranges do not overlap.
         return unsafe { x86::copy_apart(from, to, len) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: both pointers are valid for `len` bytes.
     unsafe { std::ptr::copy(from, to, len) }
 }
 
@@ -29,9 +48,9 @@ mod x86 {
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{_mm_sfence, _mm256_loadu_si256, _mm256_storeu_si256};
 
-    /// Below, the C library is as good.
+    /// Below, the C library is as fast.
     pub(super) const SHORTEST: usize = 128;
-    /// Up to here by registers.
+    /// Longest copy by registers.
     const SHORT: usize = 4 * 1024;
     const LINE: usize = 64;
     /// Bytes of a register.
@@ -40,7 +59,8 @@ mod x86 {
     /// # Safety
     /// Both pointers must be valid for `len` bytes, at least [`SHORTEST`], without overlap.
     pub(super) unsafe fn copy_apart(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the caller's promise; each function's features were detected.
+        // SAFETY: both pointers are valid for `len` bytes without overlap; the features were
+        // detected.
         unsafe {
             if len <= SHORT {
                 if is_x86_feature_detected!("avx2") {
@@ -50,8 +70,7 @@ mod x86 {
                 return by_string(from, to, len);
             }
             std::ptr::copy_nonoverlapping(from, to, len);
-            // [FE-2] Streaming stores, which the C library makes for long copies, are not ordered
-            // by the release that follows.
+            // [FE-2] The C library's long copies use streaming stores, which no release orders.
             if len > SHORT {
                 _mm_sfence();
             }
@@ -62,8 +81,8 @@ mod x86 {
     /// As [`copy_apart`].
     #[target_feature(enable = "avx2")]
     unsafe fn by_registers(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the first and the last register lie within the `len` bytes, the others between
-        // them.
+        // SAFETY: the first and the last register, and those between them, lie within the `len`
+        // bytes.
         unsafe {
             let load = |at: usize| _mm256_loadu_si256(from.add(at).cast());
             let head = load(0);
@@ -91,15 +110,14 @@ mod x86 {
         }
     }
 
-    /// String stores are not ordered among themselves, but every store after the instruction is
-    /// after them.
+    /// String stores are unordered among themselves, but come before all later stores.
     ///
     /// # Safety
     /// As [`copy_apart`].
     unsafe fn by_string(from: *const u8, to: *mut u8, len: usize) {
         let head = (LINE - to.addr() % LINE) % LINE;
-        // SAFETY: `head` is less than the shortest length; the string instruction moves exactly the
-        // rest, forwards (the direction flag is clear by the calling convention).
+        // SAFETY: `head` is less than [`SHORTEST`]; the string instruction moves exactly the rest,
+        // forwards (the calling convention clears the direction flag).
         unsafe {
             std::ptr::copy_nonoverlapping(from, to, head);
             asm!(
@@ -118,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_and_alignment_arrives_and_nothing_else() {
+    fn copies_exactly_the_bytes_of_every_length_and_alignment() {
         let lengths = (0..700).chain([
             4096,
             16 * 1024,
@@ -134,8 +152,8 @@ mod tests {
         for len in lengths {
             for (source, target) in [(0, 0), (1, 0), (0, 1), (16, 3), (63, 64), (5, 127)] {
                 to[..target + len + 64].fill(0);
-                // SAFETY: both vectors are longer than offset and length together.
-                unsafe { copy_bulk(from.as_ptr().add(source), to.as_mut_ptr().add(target), len) };
+                // SAFETY: both vectors are longer than offset plus length.
+                unsafe { copy_long(from.as_ptr().add(source), to.as_mut_ptr().add(target), len) };
                 assert!(
                     to[..target].iter().all(|b| *b == 0),
                     "{len} from {source} to {target}: before"
@@ -154,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_a_move() {
+    fn overlapping_ranges_are_moved() {
         for len in [200usize, 5000, 40_000] {
             for shift in [1usize, 64, 100] {
                 let mut bytes: Vec<u8> = (0..len + shift).map(|i| i as u8).collect();
                 let expected = bytes[..len].to_vec();
                 // SAFETY: both ranges lie in the vector.
-                unsafe { copy_bulk(bytes.as_ptr(), bytes.as_mut_ptr().add(shift), len) };
+                unsafe { copy_long(bytes.as_ptr(), bytes.as_mut_ptr().add(shift), len) };
                 assert_eq!(bytes[shift..], expected[..]);
             }
         }

@@ -1,10 +1,12 @@
-//! Random layouts, nested at random, against a list of runs that is made without any cleverness.
+//! Layouts of datatypes: random ones, nested at random, compared with a plain list of their bytes.
+
+#![cfg(not(loom))]
 
 use std::sync::Arc;
 
-use super::*;
+use mpix_rma::transport::datatype::*;
 
-/// A layout, and where its bytes lie, one after the other as they are packed.
+/// A layout, and the displacements of its bytes in packing order.
 #[derive(Clone)]
 struct Both {
     layout: Layout,
@@ -19,7 +21,7 @@ fn copies(bytes: &[i64], count: i64, stride: i64, at: i64) -> impl Iterator<Item
     (0..count).flat_map(move |i| bytes.iter().map(move |byte| byte + i * stride + at))
 }
 
-/// A random layout of at most `most` bytes or so.
+/// A random layout, nested `depth` levels deep.
 fn random(rng: &mut fastrand::Rng, depth: u32) -> Both {
     if depth == 0 {
         let (span, extent) =
@@ -97,7 +99,7 @@ fn random_side(rng: &mut fastrand::Rng) -> (Side, Vec<i64>) {
     if rng.bool() {
         return (side, bytes);
     }
-    // Some sides end anywhere.
+    // Half of the sides end anywhere.
     bytes.truncate(rng.usize(0..=bytes.len()));
     (side.first(bytes.len() as u64), bytes)
 }
@@ -117,7 +119,7 @@ fn walked(side: &Side, from: u64, rng: &mut fastrand::Rng) -> Vec<i64> {
     bytes
 }
 
-/// Runs of tests: seeds are told where one fails.
+/// Runs a test for many seeds; reports the seed that fails.
 fn seeds(count: u64, test: impl Fn(&mut fastrand::Rng)) {
     for seed in 0..count {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -130,7 +132,7 @@ fn seeds(count: u64, test: impl Fn(&mut fastrand::Rng)) {
 const SEEDS: u64 = if cfg!(miri) { 30 } else { 4000 };
 
 #[test]
-fn a_walk_finds_every_byte_in_order_from_anywhere() {
+fn a_walk_visits_every_byte_in_order_from_any_offset() {
     seeds(SEEDS, |rng| {
         let (side, bytes) = random_side(rng);
         assert_eq!(side.size(), bytes.len() as u64);
@@ -148,7 +150,7 @@ fn a_walk_finds_every_byte_in_order_from_anywhere() {
 }
 
 #[test]
-fn bounds_are_those_of_the_constructors() {
+fn bounds_match_the_constructors() {
     let int = Layout::element(4, 4).unwrap();
     let vector = int.strided(3, 2, 20).unwrap();
     assert_eq!(
@@ -167,10 +169,10 @@ fn bounds_are_those_of_the_constructors() {
 }
 
 #[test]
-fn pairs_of_sides_agree_byte_by_byte() {
+fn a_pair_walk_matches_the_bytes_of_both_sides() {
     seeds(SEEDS, |rng| {
         let (one, bytes) = random_side(rng);
-        // Another layout with as many bytes: flat, or of another element.
+        // Another layout of the same size: contiguous, or of another element.
         let other = match rng.u8(0..3) {
             0 => (Side::flat(bytes.len() as u64), (0..bytes.len() as i64).collect::<Vec<_>>()),
             _ => {
@@ -206,7 +208,7 @@ fn pairs_of_sides_agree_byte_by_byte() {
 #[test]
 fn elements_are_never_divided() {
     seeds(SEEDS, |rng| {
-        // Two ways to lay out the same elements, some with padding.
+        // Two layouts of the same elements, some with padding.
         let (span, extent) = [(8, 8), (12, 16), (20, 32), (4, 4)][rng.usize(0..4)];
         let unit = element(span, extent).layout;
         let (count, block) = (rng.u64(1..6), rng.u64(1..6));
@@ -233,7 +235,7 @@ fn a_million_blocks_are_one_step() {
     let double = Layout::element(8, 8).unwrap();
     let vector = double.strided(1_000_000, 1, 16).unwrap();
     assert_eq!(vector.steps(), 1);
-    // Also when every block is listed, and when it is made of vectors.
+    // The same if every block is listed, or the vector is made of vectors.
     let listed = double.blocks((0..1_000_000).map(|i| Block { count: 1, at: 16 * i })).unwrap();
     assert_eq!(listed.steps(), 1);
     let rows = double.strided(1000, 1, 16).unwrap().repeated(1000, 16_000).unwrap();
@@ -253,7 +255,7 @@ fn a_million_blocks_are_one_step() {
 }
 
 #[test]
-fn too_large_is_an_answer() {
+fn layouts_beyond_64_bits_are_refused() {
     let double = Layout::element(8, 8).unwrap();
     assert!(double.repeated(1 << 61, 8).is_none());
     assert!(double.strided(3, 1, i64::MAX / 2).is_none());
@@ -267,7 +269,7 @@ fn too_large_is_an_answer() {
 }
 
 #[test]
-fn packed_and_unpacked_is_the_same() {
+fn unpacking_restores_what_was_packed() {
     seeds(SEEDS, |rng| {
         let (side, bytes) = random_side(rng);
         let (low, high) = side.bounds();
@@ -275,35 +277,22 @@ fn packed_and_unpacked_is_the_same() {
         let memory: Vec<u8> = (0..base as i64 + high.max(0)).map(|_| rng.u8(..)).collect();
         let expected: Vec<u8> =
             bytes.iter().map(|at| memory[(base as i64 + at) as usize]).collect();
-        assert_eq!(moves::gathered(&memory, base, &side), expected);
+        assert_eq!(gathered(&memory, base, &side), expected);
         let from = rng.usize(0..=bytes.len());
         let len = rng.usize(0..=bytes.len() - from);
         let mut packed = vec![0; len];
-        // SAFETY: the side lies in the memory, and there are so many data.
+        // SAFETY: the side lies in `memory`, and has the packed bytes.
         unsafe {
-            moves::pack(
-                memory.as_ptr().wrapping_add(base),
-                &side,
-                from as u64,
-                packed.as_mut_ptr(),
-                len,
-            )
+            pack(memory.as_ptr().wrapping_add(base), &side, from as u64, packed.as_mut_ptr(), len)
         };
         assert_eq!(packed, expected[from..from + len]);
         let mut other = vec![0; memory.len()];
-        // SAFETY: as above.
+        // SAFETY: the side lies in `other`, and has the packed bytes.
         unsafe {
-            moves::unpack(
-                packed.as_ptr(),
-                other.as_mut_ptr().wrapping_add(base),
-                &side,
-                from as u64,
-                len,
-            )
+            unpack(packed.as_ptr(), other.as_mut_ptr().wrapping_add(base), &side, from as u64, len)
         };
         for (at, byte) in bytes.iter().zip(&expected).skip(from).take(len) {
-            // Where a byte lies in two places of the side, the last one counts; packed from one
-            // memory they are equal.
+            // A byte that occurs twice in the side is written twice with the same value.
             assert_eq!(other[(base as i64 + at) as usize], *byte);
         }
         assert_eq!(other.iter().filter(|byte| **byte != 0).count(), {
@@ -312,25 +301,12 @@ fn packed_and_unpacked_is_the_same() {
             touched.iter().filter(|at| memory[(base as i64 + **at) as usize] != 0).count()
         });
         let mut scattered = vec![0; memory.len()];
-        moves::scatter(&expected, &mut scattered, base, &side);
-        assert_eq!(moves::gathered(&scattered, base, &side), expected);
+        scatter(&expected, &mut scattered, base, &side);
+        assert_eq!(gathered(&scattered, base, &side), expected);
         let mut moved = vec![0; memory.len()];
         let places = [memory.as_ptr().wrapping_add(base), moved.as_mut_ptr().wrapping_add(base)];
         // SAFETY: the side lies in both memories.
-        unsafe { moves::transfer(places[0], &side, places[1].cast_mut(), &side) };
+        unsafe { transfer(places[0], &side, places[1].cast_mut(), &side) };
         assert_eq!(moved, scattered);
     });
-}
-
-#[test]
-fn shapes_end_once() {
-    let mut shapes = Shapes::new();
-    let shape = |disp| Shape { origin: None, result: None, target: Side::flat(8), disp };
-    let numbers: Vec<Shaped> = (0..2000).map(|disp| shapes.add(shape(disp))).collect();
-    assert_eq!(shapes.get(numbers[7]).disp, 7);
-    for (disp, number) in (0..).zip(&numbers) {
-        assert_eq!(shapes.take(*number).disp, disp);
-    }
-    assert!(shapes.is_empty());
-    assert_eq!(shapes.places.capacity(), 0, "memory goes back");
 }

@@ -1,7 +1,8 @@
-//! Moving the bytes of sides: between two of them, and to and from a packed form.
+//! Copying between two sides, and between a side and a packed buffer.
 
-use super::cursor::{Pair, Pieces, Runs, Side};
-use crate::transport::kernel::{Aligned, Combine, EXCHANGE_BLOCK, copy};
+use super::reduce::{Aligned, Combine, EXCHANGE_BLOCK};
+use super::walk::{Pair, Pieces, Runs, Side};
+use crate::transport::copy;
 
 /// Copies pieces from the first side to the second.
 ///
@@ -13,7 +14,7 @@ pub(crate) unsafe fn copy_pieces(from: *const u8, to: *mut u8, pieces: &Pieces) 
     let (from, to) = (from.wrapping_offset(at[0] as isize), to.wrapping_offset(at[1] as isize));
     let (from_stride, to_stride) = (stride[0] as isize, stride[1] as isize);
     let len = len as usize;
-    // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
+    // SAFETY: all pieces are valid, and each lies a stride after the one before.
     unsafe {
         match len {
             8 => each::<u64>(from, from_stride, to, to_stride, count),
@@ -32,7 +33,7 @@ pub(crate) unsafe fn copy_pieces(from: *const u8, to: *mut u8, pieces: &Pieces) 
     }
 }
 
-/// Copies `count` words of one size, each as one store: a reader never sees half of an aligned one.
+/// Copies `count` words, each by one store, so that a reader never sees half of an aligned one.
 ///
 /// # Safety
 /// As [`copy_pieces`].
@@ -46,7 +47,7 @@ unsafe fn each<T: Copy>(
 ) {
     let (mut from, mut to) = (from, to);
     for _ in 0..count {
-        // SAFETY: the caller's promise.
+        // SAFETY: all pieces are valid, and each lies a stride after the one before.
         unsafe { to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()) };
         (from, to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
     }
@@ -68,11 +69,12 @@ pub(crate) unsafe fn combine_pieces(
     let (input, inout) =
         (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
     let apart = [stride[0] as isize, stride[1] as isize];
-    // SAFETY: the caller's promise.
+    // SAFETY: all pieces are valid and whole elements, each a stride after the one before, and
+    // nobody else accesses those of `inout`.
     unsafe { combine.apply_strided(input, inout, len as usize, count as usize, apart) }
 }
 
-/// Exchanges pieces of the first side for what the second one held, and combines them into it:
+/// Combines pieces of the first side into the second, and replaces them by what the second held:
 /// [`Combine::exchange_apply`].
 ///
 /// # Safety
@@ -89,7 +91,8 @@ pub(crate) unsafe fn exchange_pieces(
         for _ in 0..count {
             let (data, inout) =
                 (data.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
-            // SAFETY: piece `i` lies a stride after the one before, and the caller's promise.
+            // SAFETY: all pieces are valid and whole elements, each a stride after the one before,
+            // and nobody else accesses those of `inout`.
             unsafe { combine.exchange_apply(data, inout, len as usize) };
             at = [at[0].wrapping_add(stride[0]), at[1].wrapping_add(stride[1])];
         }
@@ -101,7 +104,7 @@ pub(crate) unsafe fn exchange_pieces(
     while left > 0 {
         let part = some.min(left);
         let kept = len as i64;
-        // SAFETY: as above; so many pieces fit the block.
+        // SAFETY: the pieces are valid on both sides, and `part` of them fit the block.
         unsafe {
             copy_pieces(
                 inout,
@@ -121,67 +124,65 @@ pub(crate) unsafe fn exchange_pieces(
     }
 }
 
-/// Copies all data of one side to another, which has as many.
+/// Copies all data of one side to another of the same size.
 ///
 /// # Safety
 /// The bytes of both sides, displaced from `from` and `to`, must be valid.
 #[inline]
-pub(crate) unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
+pub unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
     let mut pair = Pair::new(source, sink, 0);
     while let Some(pieces) = pair.next_pieces(u64::MAX) {
-        // SAFETY: the pieces lie within the sides.
+        // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
         unsafe { copy_pieces(from, to, &pieces) };
     }
 }
 
-/// Packs `len` bytes of data, those from number `at` on.
-///
-/// # Safety
-/// The bytes of the side, displaced from `from`, must be valid, and `len` bytes at `to`; there must
-/// be so many data.
-pub(crate) unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usize) {
+/// Calls `f` with pieces of `len` bytes of a side's data from offset `at` on, and of a packed
+/// buffer.
+#[inline(always)]
+fn packed_pieces(side: &Side, at: u64, len: usize, mut f: impl FnMut(Pieces)) {
     let mut cursor = side.walk(at);
     let mut done = 0;
     while done < len
         && let Some(runs) = cursor.next_runs((len - done) as u64)
     {
-        let pieces = Pieces {
-            at: [runs.at, done as i64],
-            stride: [runs.stride, runs.len as i64],
-            len: runs.len,
-            count: runs.count,
-        };
-        // SAFETY: the pieces lie within the side and within `len`.
-        unsafe { copy_pieces(from, to, &pieces) };
+        let (at, stride) = ([runs.at, done as i64], [runs.stride, runs.len as i64]);
+        f(Pieces { at, stride, len: runs.len, count: runs.count });
         done += (runs.len * runs.count) as usize;
     }
     debug_assert_eq!(done, len);
 }
 
-/// The opposite of [`pack`].
+/// Packs `len` bytes of a side's data, from offset `at` on.
 ///
 /// # Safety
-/// As [`pack`], with the two memories exchanged.
-pub(crate) unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, len: usize) {
-    let mut cursor = side.walk(at);
-    let mut done = 0;
-    while done < len
-        && let Some(runs) = cursor.next_runs((len - done) as u64)
-    {
-        let pieces = Pieces {
-            at: [done as i64, runs.at],
-            stride: [runs.len as i64, runs.stride],
-            len: runs.len,
-            count: runs.count,
-        };
-        // SAFETY: the pieces lie within the side and within `len`.
-        unsafe { copy_pieces(from, to, &pieces) };
-        done += (runs.len * runs.count) as usize;
-    }
-    debug_assert_eq!(done, len);
+/// The side has at least `at + len` bytes. Its bytes, displaced from `from`, and `len` bytes at
+/// `to` must be valid.
+pub unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usize) {
+    packed_pieces(side, at, len, |pieces| {
+        // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
+        unsafe { copy_pieces(from, to, &pieces) }
+    });
 }
 
-/// The places of single runs in a memory in which the side begins at `base`.
+/// Inverse of [`pack`].
+///
+/// # Safety
+/// As [`pack`], with the two buffers exchanged.
+pub unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, len: usize) {
+    packed_pieces(
+        side,
+        at,
+        len,
+        |Pieces { at: [there, here], stride: [far, near], len, count }| {
+            let pieces = Pieces { at: [here, there], stride: [near, far], len, count };
+            // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
+            unsafe { copy_pieces(from, to, &pieces) }
+        },
+    );
+}
+
+/// The byte ranges of a side's runs, in a buffer in which the side starts at `base`.
 fn places(side: &Side, base: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let mut cursor = side.walk(0);
     let mut rest: Option<Runs> = None;
@@ -196,10 +197,10 @@ fn places(side: &Side, base: usize) -> impl Iterator<Item = std::ops::Range<usiz
     })
 }
 
-/// All data of a side that begins at `base` in a memory, packed.
+/// Packs all data of a side that starts at `base` of a buffer.
 ///
 /// # Panics
-/// If it does not lie in the memory.
+/// If the side does not lie in the buffer.
 #[must_use]
 pub fn gathered(memory: &[u8], base: usize, side: &Side) -> Vec<u8> {
     let mut packed = Vec::with_capacity(side.size() as usize);
@@ -207,10 +208,10 @@ pub fn gathered(memory: &[u8], base: usize, side: &Side) -> Vec<u8> {
     packed
 }
 
-/// Puts packed data where they belong, in a memory in which the side begins at `base`.
+/// Unpacks data into a buffer in which the side starts at `base`.
 ///
 /// # Panics
-/// If it does not lie in the memory, or the data are fewer.
+/// If the side does not lie in the buffer, or there are less data.
 pub fn scatter(packed: &[u8], memory: &mut [u8], base: usize, side: &Side) {
     let mut at = 0;
     for place in places(side, base) {

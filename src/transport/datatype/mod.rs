@@ -1,0 +1,148 @@
+//! MPI datatypes in the transports: element types, reductions, layouts of derived datatypes.
+//!
+//! A [`Layout`] describes the bytes of one item of a datatype. A [`Side`] is a number of items, or
+//! plain bytes. A [`Cursor`] walks through a side piece by piece, and a [`Pair`] through two sides
+//! at once. [`pack`], [`transfer`] and the like move the pieces.
+//!
+//! An operation refers to its [`Shape`] by a number ([`Shaped`]), which the engine carries without
+//! looking behind it. Each transport has its own [`Shapes`]. The issuer of an operation adds the
+//! shape first. From then on the transport owns it, until the operation completes or is dropped
+//! without ever being posted. Layouts are reference-counted: the layout of a datatype that the
+//! application has freed lives as long as an operation needs it.
+
+pub mod element;
+mod layout;
+mod pack;
+mod reduce;
+mod walk;
+
+pub use layout::{Block, Layout, Step};
+pub(crate) use pack::{combine_pieces, copy_pieces, exchange_pieces};
+pub use pack::{gathered, pack, scatter, transfer, unpack};
+pub(crate) use reduce::{Combine, EXTENT_MAX, compare_swap, compare_swap_in_place, whole};
+pub use walk::{Cursor, Pair, Pieces, Runs, Side};
+
+use std::num::NonZeroU32;
+
+use crate::engine::{Op, OpKind, Shaped};
+use element::reduction;
+
+/// The sides of one operation. Displacements count from the operation's addresses, and from `disp`
+/// at the target.
+///
+/// All sides have the same amount of data, except that the origin of a get_accumulate may have
+/// less. The target's data beyond that are fetched and not changed ([`Shape::part`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Origin buffer, if the operation reads one.
+    pub origin: Option<Side>,
+    /// Result buffer, if it writes one.
+    pub result: Option<Side>,
+    /// Target memory.
+    pub target: Side,
+    /// Displacement of the target's items from the base of its window. Data may start before it.
+    pub disp: i64,
+}
+
+impl Shape {
+    /// What an operation of this shape does to the data from offset `at` on: the operation itself,
+    /// or a fetch where the origin has no data left. Also returns how many bytes that covers, at
+    /// most `most`.
+    #[must_use]
+    pub fn part(&self, op: &Op, at: u64, most: u64) -> (Op, u64) {
+        let sent = match &self.origin {
+            Some(origin) if op.kind == OpKind::GetAccumulate => origin.size(),
+            _ => return (*op, most),
+        };
+        match sent.checked_sub(at) {
+            None | Some(0) => (Op { reduction: reduction::NO_OP, ..*op }, most),
+            Some(left) => (*op, most.min(left)),
+        }
+    }
+}
+
+/// Shapes of operations that are recorded or in flight.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    places: Vec<Option<Shape>>,
+    free: Vec<u32>,
+}
+
+/// An empty table with more slots than this frees its memory.
+const KEEP: usize = 1024;
+
+impl Shapes {
+    /// An empty table.
+    #[must_use]
+    pub const fn new() -> Self {
+        Shapes { places: Vec::new(), free: Vec::new() }
+    }
+
+    /// Adds a shape.
+    #[inline]
+    pub fn add(&mut self, shape: Shape) -> Shaped {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            (self.places.len() - 1) as u32
+        });
+        self.places[place as usize] = Some(shape);
+        Shaped(NonZeroU32::new(place + 1).expect("fewer than 2^32 - 1 shapes"))
+    }
+
+    /// The shape of a number.
+    ///
+    /// # Panics
+    /// If there is no shape of this number.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, shaped: Shaped) -> &Shape {
+        self.places[shaped.0.get() as usize - 1]
+            .as_ref()
+            .expect("a shape is kept until its operation ends")
+    }
+
+    /// Removes a shape.
+    ///
+    /// # Panics
+    /// If there is no shape of this number.
+    #[inline]
+    pub fn take(&mut self, shaped: Shaped) -> Shape {
+        let place = shaped.0.get() - 1;
+        let shape = self.places[place as usize].take().expect("a shape ends once");
+        self.free.push(place);
+        if self.free.len() == self.places.len() && self.places.len() > KEEP {
+            *self = Shapes::new();
+        }
+        shape
+    }
+
+    /// Number of shapes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_removed_once() {
+        let mut shapes = Shapes::new();
+        let shape = |disp| Shape { origin: None, result: None, target: Side::flat(8), disp };
+        let numbers: Vec<Shaped> = (0..2000).map(|disp| shapes.add(shape(disp))).collect();
+        assert_eq!(shapes.get(numbers[7]).disp, 7);
+        for (disp, number) in (0..).zip(&numbers) {
+            assert_eq!(shapes.take(*number).disp, disp);
+        }
+        assert!(shapes.is_empty());
+        assert_eq!(shapes.places.capacity(), 0, "memory goes back");
+    }
+}

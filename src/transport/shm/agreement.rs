@@ -1,0 +1,61 @@
+//! Nonblocking agreement of a window's processes on the highest of their ballots, in shared words.
+//!
+//! Rounds alternate between two sets of words. A rank adds its objection or busy mark, if any,
+//! before it counts itself in (release), and reads the sums after all ranks are counted (acquire).
+//! The sums are never reset: the k-th use of a set is complete at `k * ranks`, and a reader
+//! compares the sums with those of the use before.
+//!
+//! No later round changes a set while somebody still reads it: the next round on the same set needs
+//! every ballot of the round between, which a rank casts only after it has read the decision here.
+
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::transport::Ballot;
+
+use super::control::Header;
+
+/// This process's position in the sequence of rounds.
+#[derive(Debug, Default)]
+pub(super) struct Agreement {
+    round: u64,
+    /// This process has proposed in the round and has not read the decision.
+    pending: bool,
+    /// For each set of words, the sums of objections and busy marks after its last complete round.
+    sums: [(u64, u64); 2],
+}
+
+impl Agreement {
+    /// Casts this process's ballot. Call once per decision.
+    pub(super) fn propose(&mut self, header: &Header, ballot: Ballot) {
+        debug_assert!(!self.pending, "a second ballot before the decision on the first");
+        let words = &header.agreements[(self.round & 1) as usize].0;
+        match ballot {
+            Ballot::Ready => {}
+            Ballot::Busy => _ = words.busy.fetch_add(1, Relaxed),
+            Ballot::Objection => _ = words.objections.fetch_add(1, Relaxed),
+        }
+        words.ballots.fetch_add(1, Release);
+        self.pending = true;
+    }
+
+    /// The highest ballot. `None` until all ranks have proposed, or if this one has not.
+    pub(super) fn decision(&mut self, header: &Header, ranks: u32) -> Option<Ballot> {
+        if !self.pending {
+            return None;
+        }
+        let parity = (self.round & 1) as usize;
+        let words = &header.agreements[parity].0;
+        let complete = (self.round / 2 + 1) * u64::from(ranks);
+        if words.ballots.load(Acquire) < complete {
+            return None;
+        }
+        let sums = (words.objections.load(Relaxed), words.busy.load(Relaxed));
+        let before = std::mem::replace(&mut self.sums[parity], sums);
+        self.round += 1;
+        self.pending = false;
+        Some(match () {
+            () if sums.0 != before.0 => Ballot::Objection,
+            () if sums.1 != before.1 => Ballot::Busy,
+            () => Ballot::Ready,
+        })
+    }
+}
