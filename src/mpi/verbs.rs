@@ -5,63 +5,63 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
 use crate::transport::host_mpi::members::Table;
-use crate::transport::verbs::ability::plan;
-use crate::transport::verbs::device::Device;
-use crate::transport::verbs::fabric::Fabric;
-use crate::transport::verbs::hello::Name;
-use crate::transport::verbs::nic::Failure;
-use crate::transport::verbs::ports::Wanted;
-use crate::transport::verbs::{Direct, Own, Shared};
+use crate::transport::rdma::capabilities::plan;
+use crate::transport::rdma::context::Context;
+use crate::transport::rdma::device::DeviceError;
+use crate::transport::rdma::handshake::ProcessId;
+use crate::transport::rdma::ibverbs::IbvDevice;
+use crate::transport::rdma::ibverbs::PortSelection;
+use crate::transport::rdma::{Endpoint, SharedContext, WindowMemory};
 
 /// What came of opening it.
 enum Opened {
     NotYet,
-    Here(Shared),
+    Here(SharedContext),
     /// There is none; the log has said why.
     Absent,
 }
 
-static FABRIC: Mutex<Opened> = Mutex::new(Opened::NotYet);
+static CONTEXT: Mutex<Opened> = Mutex::new(Opened::NotYet);
 
 /// Queue pairs that the process may have.
-static MOST: AtomicU32 = AtomicU32::new(0);
+static MAX_QPS: AtomicU32 = AtomicU32::new(0);
 
 /// From the setting.
-pub(super) fn set_most(queues: u32) {
-    MOST.store(queues, Relaxed);
+pub(super) fn set_max_qps(queues: u32) {
+    MAX_QPS.store(queues, Relaxed);
 }
 
 /// What came of looking for the device, if that has been done: it, or nothing.
-pub(super) fn opened() -> Option<Option<Shared>> {
-    match &*FABRIC.lock().unwrap_or_else(PoisonError::into_inner) {
+pub(super) fn opened() -> Option<Option<SharedContext>> {
+    match &*CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) {
         Opened::NotYet => None,
-        Opened::Here(fabric) => Some(Some(Arc::clone(fabric))),
+        Opened::Here(context) => Some(Some(Arc::clone(context))),
         Opened::Absent => Some(None),
     }
 }
 
 /// The device, if there is one. `forced`: who wants it will not be content without.
-pub(super) fn fabric(forced: bool) -> Option<Shared> {
-    let mut opened = FABRIC.lock().unwrap_or_else(PoisonError::into_inner);
+pub(super) fn open_context(forced: bool) -> Option<SharedContext> {
+    let mut opened = CONTEXT.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*opened, Opened::NotYet) {
         let wanted = given("MPIX_RMA_IB_DEVICE");
         *opened = match open(wanted.as_deref().unwrap_or_default()) {
-            Ok(fabric) => {
-                log::info!("verbs: {}", fabric.describe());
-                Opened::Here(Arc::new(Mutex::new(fabric)))
+            Ok(context) => {
+                log::info!("verbs: {}", context.describe());
+                Opened::Here(Arc::new(Mutex::new(context)))
             }
-            Err(Failure(reason)) if forced || wanted.is_some() => {
+            Err(DeviceError(reason)) if forced || wanted.is_some() => {
                 log::warn!("peers are reached by messages, not by RDMA: {reason}");
                 Opened::Absent
             }
-            Err(Failure(reason)) => {
+            Err(DeviceError(reason)) => {
                 log::info!("peers are reached by messages, not by RDMA: {reason}");
                 Opened::Absent
             }
         };
     }
     match &*opened {
-        Opened::Here(fabric) => Some(Arc::clone(fabric)),
+        Opened::Here(context) => Some(Arc::clone(context)),
         _ => None,
     }
 }
@@ -71,34 +71,35 @@ fn given(name: &str) -> Option<String> {
     super::init::look_up(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-fn open(wanted: &str) -> Result<Fabric, Failure> {
-    let mut wanted = Wanted::read(wanted)?;
+fn open(wanted: &str) -> Result<Context, DeviceError> {
+    let mut wanted = PortSelection::read(wanted)?;
     if let Some(text) = given("MPIX_RMA_IB_PKEY") {
         let key = u16::from_str_radix(text.trim_start_matches("0x"), 16);
-        wanted.partition = Some(
-            key.map_err(|_| Failure(format!("MPIX_RMA_IB_PKEY: {text:?} is no partition key")))?,
-        );
+        wanted.partition =
+            Some(key.map_err(|_| {
+                DeviceError(format!("MPIX_RMA_IB_PKEY: {text:?} is no partition key"))
+            })?);
     }
-    let mut fabric = Fabric::new(Box::new(Device::open(&wanted)?), name()?)?;
+    let mut context = Context::new(Box::new(IbvDevice::open(&wanted)?), name()?)?;
     if let Some(text) = super::init::look_up("MPIX_RMA_IB_CACHE") {
         match text.trim().parse::<u64>() {
-            Ok(mebibytes) => fabric.keep_registrations(mebibytes.saturating_mul(1 << 20)),
+            Ok(mebibytes) => context.set_registration_bound(mebibytes.saturating_mul(1 << 20)),
             Err(_) => log::warn!("MPIX_RMA_IB_CACHE: {text:?} is no number of MiB"),
         }
     }
-    fabric.limit_queues(MOST.load(Relaxed));
-    Ok(fabric)
+    context.set_max_qps(MAX_QPS.load(Relaxed));
+    Ok(context)
 }
 
 /// A name that no other process has.
-fn name() -> Result<Name, Failure> {
+fn name() -> Result<ProcessId, DeviceError> {
     let mut name = [0_u64; 2];
     // SAFETY: room for so many bytes.
     let got = unsafe { libc::getrandom(name.as_mut_ptr().cast(), size_of_val(&name), 0) };
     if got == size_of_val(&name) as isize {
-        Ok(Name(name))
+        Ok(ProcessId(name))
     } else {
-        Err(Failure(format!("getrandom: {}", std::io::Error::last_os_error())))
+        Err(DeviceError(format!("getrandom: {}", std::io::Error::last_os_error())))
     }
 }
 
@@ -107,13 +108,13 @@ fn name() -> Result<Name, Failure> {
 ///
 /// # Safety
 /// The window's memory must stay mapped until the part is ended.
-pub(super) unsafe fn direct(
+pub(super) unsafe fn create_endpoint(
     me: (Rank, u32),
-    fabric: Option<&Shared>,
+    context: Option<&SharedContext>,
     abilities: &Table<u8>,
-    own: Own,
-) -> Result<Option<Direct>, ()> {
-    let Some(fabric) = fabric else { return Ok(None) };
+    own: WindowMemory,
+) -> Result<Option<Endpoint>, ()> {
+    let Some(context) = context else { return Ok(None) };
     let (able, domain) = plan(abilities.of(me.0), abilities);
     if able != abilities.map(|ability| ability > 0) {
         log::info!(
@@ -121,9 +122,9 @@ pub(super) unsafe fn direct(
         );
     }
     // SAFETY: the caller's promise.
-    match unsafe { Direct::new(fabric, me, able, domain, own) } {
+    match unsafe { Endpoint::new(context, me, able, domain, own) } {
         Ok(direct) => Ok(Some(direct)),
-        Err(Failure(reason)) => {
+        Err(DeviceError(reason)) => {
             log::warn!("a window does without RDMA: {reason}");
             Err(())
         }
@@ -132,5 +133,5 @@ pub(super) unsafe fn direct(
 
 /// Gives the device back; its windows are gone.
 pub(super) fn close() {
-    *FABRIC.lock().unwrap_or_else(PoisonError::into_inner) = Opened::NotYet;
+    *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Opened::NotYet;
 }

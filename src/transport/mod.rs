@@ -5,11 +5,11 @@ mod bulk;
 pub mod element;
 pub mod host_mpi;
 pub(crate) mod kernel;
+pub mod rdma;
 pub mod regions;
 pub mod shape;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
-pub mod verbs;
 
 pub use ballot::Ballot;

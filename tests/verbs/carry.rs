@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::Rank;
 use mpix_rma::transport::host_mpi::members::Table;
+use mpix_rma::transport::rdma::context::Context;
+use mpix_rma::transport::rdma::device::Device;
+use mpix_rma::transport::rdma::handshake::ProcessId;
+use mpix_rma::transport::rdma::ibverbs::IbvDevice;
+use mpix_rma::transport::rdma::ibverbs::PortSelection;
+use mpix_rma::transport::rdma::{Endpoint, NicAtomics, RdmaAmChannel, SharedContext, WindowMemory};
 use mpix_rma::transport::shm::ShmWindow;
-use mpix_rma::transport::verbs::device::Device;
-use mpix_rma::transport::verbs::fabric::Fabric;
-use mpix_rma::transport::verbs::hello::Name;
-use mpix_rma::transport::verbs::nic::Nic;
-use mpix_rma::transport::verbs::ports::Wanted;
-use mpix_rma::transport::verbs::{Direct, Domain, Own, Shared, VerbsCourier};
 
 use crate::hub::{Hub, HubCourier};
-use crate::net::{MemoryNic, Net};
+use crate::memory_device::{MemoryDevice, Net};
 
-pub type Carrier = VerbsCourier<HubCourier>;
+pub type Carrier = RdmaAmChannel<HubCourier>;
 
 /// What goes through the hub is not all.
 pub const ALL_BY_MESSAGES: bool = false;
@@ -32,10 +32,10 @@ pub fn queues() -> Option<u32> {
     std::env::var("MPIX_TEST_QUEUES").ok().map(|text| text.parse().expect("a number of queues"))
 }
 
-type Beside = (Arc<Vec<Shared>>, Arc<Mutex<Net>>);
+type Beside = (Arc<Vec<SharedContext>>, Arc<Mutex<Net>>);
 
 /// The interfaces of the processes that a hub connects.
-pub fn fabrics(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<Shared>> {
+pub fn contexts(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<SharedContext>> {
     beside(hub).0
 }
 
@@ -52,32 +52,32 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
         net.lock().unwrap().completions = COMPLETIONS.get();
         net.lock().unwrap().fences =
             FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
-        let fabrics: Vec<Shared> = (0..ranks)
+        let contexts: Vec<SharedContext> = (0..ranks)
             .map(|rank| {
-                let nic: Box<dyn Nic> = match device() {
+                let nic: Box<dyn Device> = match device() {
                     Some(name) => {
-                        let wanted = Wanted::read(if name == "any" { "" } else { &name })
+                        let wanted = PortSelection::read(if name == "any" { "" } else { &name })
                             .expect("a device's name");
-                        Box::new(Device::open(&wanted).expect("a device"))
+                        Box::new(IbvDevice::open(&wanted).expect("a device"))
                     }
-                    None => Box::new(MemoryNic::new(&net)),
+                    None => Box::new(MemoryDevice::new(&net)),
                 };
-                let name = Name([u64::from(rank) + 1, 1]);
-                let mut fabric = Fabric::new(nic, name).expect("buffers can be registered");
+                let name = ProcessId([u64::from(rank) + 1, 1]);
+                let mut context = Context::new(nic, name).expect("buffers can be registered");
                 if let Some(most) = queues() {
-                    fabric.limit_queues(most);
+                    context.set_max_qps(most);
                 }
-                Arc::new(Mutex::new(fabric))
+                Arc::new(Mutex::new(context))
             })
             .collect();
-        Box::new((Arc::new(fabrics), net))
+        Box::new((Arc::new(contexts), net))
     });
     held.downcast_ref::<Beside>().expect("made here").clone()
 }
 
 thread_local! {
     /// What the atomics of the windows that are made next are used for.
-    pub static DOMAIN: std::cell::Cell<Domain> = const { std::cell::Cell::new(Domain::Locks) };
+    pub static DOMAIN: std::cell::Cell<NicAtomics> = const { std::cell::Cell::new(NicAtomics::LockWords) };
     /// Completions that the interfaces in memory that are made next have room for.
     pub static COMPLETIONS: std::cell::Cell<u32> = const { std::cell::Cell::new(256) };
     /// Whether requests may wait for reads in the interfaces in memory that are made next; without,
@@ -86,13 +86,19 @@ thread_local! {
 }
 
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {
-    let fabric = Arc::clone(&fabrics(hub)[me as usize]);
+    let context = Arc::clone(&contexts(hub)[me as usize]);
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
-    let own = Own { base: near.base(), bytes };
+    let own = WindowMemory { base: near.base(), bytes };
     let direct = unsafe {
-        Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), DOMAIN.get(), own)
+        Endpoint::new(
+            &context,
+            (me, ranks),
+            Table::new((0..ranks).map(|_| true)),
+            DOMAIN.get(),
+            own,
+        )
     }
     .expect("words");
-    VerbsCourier::new(HubCourier::new(hub, me), direct)
+    RdmaAmChannel::new(HubCourier::new(hub, me), direct)
 }

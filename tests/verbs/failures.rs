@@ -5,11 +5,11 @@
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::verbs::hello::Hello;
+use mpix_rma::transport::rdma::handshake::Handshake;
 
 use crate::carry::{device, net, queues};
 use crate::hub::Hub;
-use crate::requests::{Met, met, meter, poll};
+use crate::request_counts::{Met, met, poll, stats_of};
 use crate::world::*;
 
 type Three = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>);
@@ -198,10 +198,10 @@ fn a_process_that_waits_notices_that_its_peer_is_gone() {
         return;
     }
     let (hub, mut w, _memories, _) = met();
-    let before = meter(&hub, 0);
+    let before = stats_of(&hub, 0);
     drop(w[0].probe());
     until(&mut w, "an answer", |w| w[0].is_quiet());
-    assert_eq!(meter(&hub, 0).posted - before.posted, 1, "one read for a peer that is there");
+    assert_eq!(stats_of(&hub, 0).posted - before.posted, 1, "one read for a peer that is there");
     assert!(!w[0].is_broken());
     net(&hub).lock().unwrap().kill(1);
     for _ in 0..1000 {
@@ -241,7 +241,7 @@ fn everybody_hears_of_a_process_that_is_gone() {
 
 /// A key that is not the one of the memory: from a peer that lies, or has taken the memory back.
 fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
-    if let (1, Some(mut hello)) = (sender, Hello::read(bytes)) {
+    if let (1, Some(mut hello)) = (sender, Handshake::read(bytes)) {
         hello.memory.rkey ^= 0x5500;
         *bytes = hello.bytes();
     }

@@ -11,17 +11,17 @@
     reason = "tests read and write the buffers that they own"
 )]
 
+mod abi_layout;
+mod atomics;
+mod buffers;
 mod carry;
+mod connection_recycling;
 mod failures;
-mod hellos;
-mod kept;
-mod layout;
-mod net;
-mod notified;
-mod recycle;
-mod reductions;
-mod registrations;
-mod requests;
+mod handshake;
+mod memory_device;
+mod notifications;
+mod registration_cache;
+mod request_counts;
 mod strided;
 
 #[path = "../host_mpi/counters.rs"]

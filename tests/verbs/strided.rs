@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mpix_rma::engine::*;
 use mpix_rma::transport::shape::{Block, Layout, Shape, Side};
 
-use crate::carry::{fabrics, net};
-use crate::requests::{Met, drain, meter, poll};
+use crate::carry::{contexts, net};
+use crate::request_counts::{Met, drain, poll, stats_of};
 use crate::world::*;
 
 /// Runs of bytes: where they are, and how long.
@@ -100,13 +100,14 @@ fn each_run_at_the_target_is_a_request() {
             let mut result = vec![0u8; SIZE];
             let buffer = if kind == OpKind::Put { &mut here } else { &mut result };
             let op = shaped(&mut w, kind, (buffer, &near), 64, &there);
-            let before = meter(&hub, 0);
+            let before = stats_of(&hub, 0);
             post(&mut w, &mut flight, &op);
             w[0].settle();
             drain(&mut w, &mut flight);
-            let after = meter(&hub, 0);
+            let after = stats_of(&hub, 0);
             if crate::carry::device().is_none() {
-                let posted = after.posted - before.posted - (after.covers - before.covers);
+                let posted =
+                    after.posted - before.posted - (after.remote_fences - before.remote_fences);
                 assert_eq!(posted, expect, "{name}: {kind:?}");
             }
             assert!(memories[1] == expected, "{name}: {kind:?}");
@@ -126,11 +127,11 @@ fn many_short_runs_go_by_packets() {
     let (near, there) = (vec![(0, 16_000)], every(2000, 8, 24));
     let here: Vec<u8> = (0..16_000).map(|_| fastrand::u8(..)).collect();
     let op = shaped(&mut w, OpKind::Put, (&here, &near), 64, &there);
-    let before = meter(&hub, 0).posted;
+    let before = stats_of(&hub, 0).posted;
     post(&mut w, &mut flight, &op);
     w[0].settle();
     drain(&mut w, &mut flight);
-    assert!(meter(&hub, 0).posted - before < 20);
+    assert!(stats_of(&hub, 0).posted - before < 20);
     assert_eq!(gather(&memories[1][64..], &there), here);
     end(&hub, w);
 }
@@ -167,7 +168,7 @@ fn what_waits_for_a_queue_that_fails_is_let_go() {
     for near in [every(20, 2048, 2500), every(160, 256, 300)] {
         let (hub, mut w, _memories, mut flight) = two();
         let there = every(40, 1024, 1500);
-        fabrics(&hub)[0].lock().unwrap().keep_registrations(0);
+        contexts(&hub)[0].lock().unwrap().set_registration_bound(0);
         let before = net(&hub).lock().unwrap().registered();
         net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
         let here = vec![1u8; 1 << 17];

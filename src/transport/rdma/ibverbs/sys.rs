@@ -1,0 +1,570 @@
+//! The binary interface of libibverbs, as far as it is used here, and the library itself, loaded
+//! when it is first wanted.
+//!
+//! Nothing links against libibverbs: one build of this library runs on machines with and without
+//! it. (The crates that bind it link it, and want its headers when they are built.) What is used is
+//! the part of the interface that has been the same since version 1.1 of its symbols; the layouts
+//! are compared with the header in `tests/verbs/abi_layout.rs`, wherever there is one.
+
+#![allow(
+    missing_docs,
+    reason = "the names are those of <infiniband/verbs.h>, which documents them"
+)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+/// `enum`s of C are ints.
+pub type Enum = u32;
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_device {
+    pub ops: [*mut c_void; 2],
+    pub node_type: Enum,
+    pub transport_type: Enum,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_pd {
+    _opaque: [u8; 0],
+}
+
+type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
+type PostSrqRecv =
+    unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
+type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
+
+/// Calls that the header makes inline, through this table.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_context_ops {
+    pub before_poll_cq: [*mut c_void; 11],
+    pub poll_cq: PollCq,
+    pub before_post_srq_recv: [*mut c_void; 8],
+    pub post_srq_recv: PostSrqRecv,
+    pub before_post_send: [*mut c_void; 4],
+    pub post_send: PostSend,
+    pub rest: [*mut c_void; 6],
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_context {
+    pub device: *mut ibv_device,
+    pub ops: ibv_context_ops,
+    pub cmd_fd: c_int,
+    pub async_fd: c_int,
+    pub num_comp_vectors: c_int,
+    pub mutex: libc::pthread_mutex_t,
+    pub abi_compat: *mut c_void,
+}
+
+/// A context has this around it if `abi_compat` is all ones; new members come before those that
+/// were there. So this is its end.
+#[repr(C)]
+#[derive(Debug)]
+pub struct verbs_context {
+    pub query_device_ex: Option<QueryDeviceEx>,
+    pub before_placeholder3: [*mut c_void; 10],
+    pub placeholder3: u64,
+    /// Bytes of all of it.
+    pub sz: usize,
+    pub context: ibv_context,
+}
+
+type QueryDeviceEx =
+    unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
+
+/// What a device can do beyond the old attributes; 0 where it does not say.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_device_attr_ex {
+    pub orig_attr: ibv_device_attr,
+    pub comp_mask: u32,
+    pub odp_caps: ibv_odp_caps,
+    /// More than there is as yet.
+    pub rest: [u64; 64],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_odp_caps {
+    pub general_caps: u64,
+    pub rc_odp_caps: u32,
+    pub uc_odp_caps: u32,
+    pub ud_odp_caps: u32,
+}
+
+/// What a device says of on-demand paging; `None` if it does not.
+///
+/// # Safety
+/// The context is open.
+#[must_use]
+pub unsafe fn odp_caps(context: NonNull<ibv_context>) -> Option<ibv_odp_caps> {
+    // SAFETY: an open context of this version of the interface has the member.
+    if unsafe { (*context.as_ptr()).abi_compat } as usize != usize::MAX {
+        return None;
+    }
+    let around = context
+        .as_ptr()
+        .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
+        .cast::<verbs_context>();
+    // SAFETY: it lies within one that is as long as it says; its length stands right before the
+    // context.
+    let query = unsafe {
+        if (&raw const (*around).sz).read() < size_of::<verbs_context>() {
+            None
+        } else {
+            (*around).query_device_ex
+        }
+    };
+    // SAFETY: numbers, any of which are valid.
+    let mut attributes: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+    // SAFETY: the function of that name, whose type the header gives; the device writes no more
+    // than it is told that there is room for.
+    let code = unsafe {
+        query?(
+            context.as_ptr(),
+            std::ptr::null(),
+            &raw mut attributes,
+            size_of::<ibv_device_attr_ex>(),
+        )
+    };
+    (code == 0).then_some(attributes.odp_caps)
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_cq {
+    pub context: *mut ibv_context,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_srq {
+    pub context: *mut ibv_context,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_qp {
+    pub context: *mut ibv_context,
+    pub qp_context: *mut c_void,
+    pub pd: *mut ibv_pd,
+    pub send_cq: *mut ibv_cq,
+    pub recv_cq: *mut ibv_cq,
+    pub srq: *mut ibv_srq,
+    pub handle: u32,
+    pub qp_num: u32,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_mr {
+    pub context: *mut ibv_context,
+    pub pd: *mut ibv_pd,
+    pub addr: *mut c_void,
+    pub length: usize,
+    pub handle: u32,
+    pub lkey: u32,
+    pub rkey: u32,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_device_attr {
+    pub fw_ver: [c_char; 64],
+    pub node_guid: u64,
+    pub sys_image_guid: u64,
+    pub max_mr_size: u64,
+    pub page_size_cap: u64,
+    pub vendor_id: u32,
+    pub vendor_part_id: u32,
+    pub hw_ver: u32,
+    pub max_qp: c_int,
+    pub max_qp_wr: c_int,
+    pub device_cap_flags: u32,
+    pub max_sge: c_int,
+    pub max_sge_rd: c_int,
+    pub max_cq: c_int,
+    pub max_cqe: c_int,
+    pub max_mr: c_int,
+    pub max_pd: c_int,
+    pub max_qp_rd_atom: c_int,
+    pub max_ee_rd_atom: c_int,
+    pub max_res_rd_atom: c_int,
+    pub max_qp_init_rd_atom: c_int,
+    pub max_ee_init_rd_atom: c_int,
+    pub atomic_cap: Enum,
+    pub max_ee: c_int,
+    pub max_rdd: c_int,
+    pub max_mw: c_int,
+    pub max_raw_ipv6_qp: c_int,
+    pub max_raw_ethy_qp: c_int,
+    pub max_mcast_grp: c_int,
+    pub max_mcast_qp_attach: c_int,
+    pub max_total_mcast_qp_attach: c_int,
+    pub max_ah: c_int,
+    pub max_fmr: c_int,
+    pub max_map_per_fmr: c_int,
+    pub max_srq: c_int,
+    pub max_srq_wr: c_int,
+    pub max_srq_sge: c_int,
+    pub max_pkeys: u16,
+    pub local_ca_ack_delay: u8,
+    pub phys_port_cnt: u8,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_port_attr {
+    pub state: Enum,
+    pub max_mtu: Enum,
+    pub active_mtu: Enum,
+    pub gid_tbl_len: c_int,
+    pub port_cap_flags: u32,
+    pub max_msg_sz: u32,
+    pub bad_pkey_cntr: u32,
+    pub qkey_viol_cntr: u32,
+    pub pkey_tbl_len: u16,
+    pub lid: u16,
+    pub sm_lid: u16,
+    pub lmc: u8,
+    pub max_vl_num: u8,
+    pub sm_sl: u8,
+    pub subnet_timeout: u8,
+    pub init_type_reply: u8,
+    pub active_width: u8,
+    pub active_speed: u8,
+    pub phys_state: u8,
+    pub link_layer: u8,
+    pub flags: u8,
+    pub port_cap_flags2: u16,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_qp_cap {
+    pub max_send_wr: u32,
+    pub max_recv_wr: u32,
+    pub max_send_sge: u32,
+    pub max_recv_sge: u32,
+    pub max_inline_data: u32,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_qp_init_attr {
+    pub qp_context: *mut c_void,
+    pub send_cq: *mut ibv_cq,
+    pub recv_cq: *mut ibv_cq,
+    pub srq: *mut ibv_srq,
+    pub cap: ibv_qp_cap,
+    pub qp_type: Enum,
+    pub sq_sig_all: c_int,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_srq_init_attr {
+    pub srq_context: *mut c_void,
+    pub max_wr: u32,
+    pub max_sge: u32,
+    pub srq_limit: u32,
+}
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ibv_gid {
+    pub raw: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_global_route {
+    pub dgid: ibv_gid,
+    pub flow_label: u32,
+    pub sgid_index: u8,
+    pub hop_limit: u8,
+    pub traffic_class: u8,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_ah_attr {
+    pub grh: ibv_global_route,
+    pub dlid: u16,
+    pub sl: u8,
+    pub src_path_bits: u8,
+    pub static_rate: u8,
+    pub is_global: u8,
+    pub port_num: u8,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_qp_attr {
+    pub qp_state: Enum,
+    pub cur_qp_state: Enum,
+    pub path_mtu: Enum,
+    pub path_mig_state: Enum,
+    pub qkey: u32,
+    pub rq_psn: u32,
+    pub sq_psn: u32,
+    pub dest_qp_num: u32,
+    pub qp_access_flags: u32,
+    pub cap: ibv_qp_cap,
+    pub ah_attr: ibv_ah_attr,
+    pub alt_ah_attr: ibv_ah_attr,
+    pub pkey_index: u16,
+    pub alt_pkey_index: u16,
+    pub en_sqd_async_notify: u8,
+    pub sq_draining: u8,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub min_rnr_timer: u8,
+    pub port_num: u8,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub alt_port_num: u8,
+    pub alt_timeout: u8,
+    pub rate_limit: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_sge {
+    pub addr: u64,
+    pub length: u32,
+    pub lkey: u32,
+}
+
+/// The member `wr` of a send request, for RDMA and for atomics: what they have in common stands
+/// first.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union ibv_wr {
+    pub rdma: ibv_wr_rdma,
+    pub atomic: ibv_wr_atomic,
+}
+
+impl std::fmt::Debug for ibv_wr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ibv_wr")
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_wr_rdma {
+    pub remote_addr: u64,
+    pub rkey: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_wr_atomic {
+    pub remote_addr: u64,
+    pub compare_add: u64,
+    pub swap: u64,
+    pub rkey: u32,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_send_wr {
+    pub wr_id: u64,
+    pub next: *mut ibv_send_wr,
+    pub sg_list: *mut ibv_sge,
+    pub num_sge: c_int,
+    pub opcode: Enum,
+    pub send_flags: u32,
+    /// In network byte order.
+    pub imm_data: u32,
+    pub wr: ibv_wr,
+    /// Of other kinds of queue pairs and requests.
+    pub others: [u64; 7],
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_recv_wr {
+    pub wr_id: u64,
+    pub next: *mut ibv_recv_wr,
+    pub sg_list: *mut ibv_sge,
+    pub num_sge: c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ibv_wc {
+    pub wr_id: u64,
+    pub status: Enum,
+    pub opcode: Enum,
+    pub vendor_err: u32,
+    pub byte_len: u32,
+    /// In network byte order.
+    pub imm_data: u32,
+    pub qp_num: u32,
+    pub src_qp: u32,
+    pub wc_flags: u32,
+    pub pkey_index: u16,
+    pub slid: u16,
+    pub sl: u8,
+    pub dlid_path_bits: u8,
+}
+
+pub const IBV_PORT_ACTIVE: Enum = 4;
+pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
+pub const IBV_QPT_RC: Enum = 2;
+pub const IBV_QPS_INIT: Enum = 1;
+pub const IBV_QPS_RTR: Enum = 2;
+pub const IBV_QPS_RTS: Enum = 3;
+pub const IBV_QPS_ERR: Enum = 6;
+pub const IBV_TRANSPORT_IB: Enum = 0;
+/// Of a port: local addresses alone do not do.
+pub const IBV_QPF_GRH_REQUIRED: u8 = 1;
+pub const IBV_ATOMIC_NONE: Enum = 0;
+pub const IBV_ATOMIC_GLOB: Enum = 2;
+
+pub const IBV_ACCESS_LOCAL_WRITE: u32 = 1;
+pub const IBV_ACCESS_REMOTE_WRITE: u32 = 2;
+pub const IBV_ACCESS_REMOTE_READ: u32 = 4;
+pub const IBV_ACCESS_REMOTE_ATOMIC: u32 = 8;
+pub const IBV_ACCESS_ON_DEMAND: u32 = 1 << 6;
+
+pub const IBV_ODP_SUPPORT: u64 = 1;
+pub const IBV_ODP_SUPPORT_WRITE: u32 = 1 << 2;
+pub const IBV_ODP_SUPPORT_READ: u32 = 1 << 3;
+pub const IBV_ODP_SUPPORT_ATOMIC: u32 = 1 << 4;
+
+pub const IBV_QP_STATE: u32 = 1;
+pub const IBV_QP_ACCESS_FLAGS: u32 = 1 << 3;
+pub const IBV_QP_PKEY_INDEX: u32 = 1 << 4;
+pub const IBV_QP_PORT: u32 = 1 << 5;
+pub const IBV_QP_AV: u32 = 1 << 7;
+pub const IBV_QP_PATH_MTU: u32 = 1 << 8;
+pub const IBV_QP_TIMEOUT: u32 = 1 << 9;
+pub const IBV_QP_RETRY_CNT: u32 = 1 << 10;
+pub const IBV_QP_RNR_RETRY: u32 = 1 << 11;
+pub const IBV_QP_RQ_PSN: u32 = 1 << 12;
+pub const IBV_QP_MAX_QP_RD_ATOMIC: u32 = 1 << 13;
+pub const IBV_QP_MIN_RNR_TIMER: u32 = 1 << 15;
+pub const IBV_QP_SQ_PSN: u32 = 1 << 16;
+pub const IBV_QP_MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
+pub const IBV_QP_DEST_QPN: u32 = 1 << 20;
+
+pub const IBV_WR_RDMA_WRITE: Enum = 0;
+pub const IBV_WR_RDMA_WRITE_WITH_IMM: Enum = 1;
+pub const IBV_WR_SEND_WITH_IMM: Enum = 3;
+pub const IBV_WR_RDMA_READ: Enum = 4;
+pub const IBV_WR_ATOMIC_CMP_AND_SWP: Enum = 5;
+pub const IBV_WR_ATOMIC_FETCH_AND_ADD: Enum = 6;
+
+/// What soft-RoCE says of its maker.
+pub const VENDOR_SOFT_ROCE: u32 = 0x00ff_ffff;
+pub const IBV_SEND_FENCE: u32 = 1;
+pub const IBV_SEND_SIGNALED: u32 = 2;
+pub const IBV_SEND_INLINE: u32 = 8;
+
+pub const IBV_WC_SUCCESS: Enum = 0;
+pub const IBV_WC_WR_FLUSH_ERR: Enum = 5;
+pub const IBV_WC_FATAL_ERR: Enum = 19;
+pub const IBV_WC_RECV: Enum = 128;
+pub const IBV_WC_RECV_RDMA_WITH_IMM: Enum = 129;
+
+macro_rules! library {
+    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions of libibverbs that are called by name.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Library {
+            $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Library {
+            fn find(handle: NonNull<c_void>) -> Result<Self, String> {
+                Ok(Library {
+                    // SAFETY: the symbol is the function of that name, whose type the header gives.
+                    $($name: unsafe {
+                        std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($argument),*) $(-> $result)?>(
+                            symbol(handle, concat!(stringify!($name), "\0"))?
+                        )
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+library! {
+    ibv_get_device_list: fn(*mut c_int) -> *mut *mut ibv_device;
+    ibv_free_device_list: fn(*mut *mut ibv_device);
+    ibv_get_device_name: fn(*mut ibv_device) -> *const c_char;
+    ibv_open_device: fn(*mut ibv_device) -> *mut ibv_context;
+    ibv_close_device: fn(*mut ibv_context) -> c_int;
+    ibv_query_device: fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
+    ibv_query_port: fn(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
+    ibv_query_gid: fn(*mut ibv_context, u8, c_int, *mut ibv_gid) -> c_int;
+    ibv_query_pkey: fn(*mut ibv_context, u8, c_int, *mut u16) -> c_int;
+    ibv_fork_init: fn() -> c_int;
+    ibv_alloc_pd: fn(*mut ibv_context) -> *mut ibv_pd;
+    ibv_dealloc_pd: fn(*mut ibv_pd) -> c_int;
+    ibv_reg_mr: fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
+    ibv_dereg_mr: fn(*mut ibv_mr) -> c_int;
+    ibv_create_cq: fn(*mut ibv_context, c_int, *mut c_void, *mut c_void, c_int) -> *mut ibv_cq;
+    ibv_destroy_cq: fn(*mut ibv_cq) -> c_int;
+    ibv_create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    ibv_destroy_srq: fn(*mut ibv_srq) -> c_int;
+    ibv_create_qp: fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
+    ibv_modify_qp: fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+    ibv_destroy_qp: fn(*mut ibv_qp) -> c_int;
+    ibv_wc_status_str: fn(Enum) -> *const c_char;
+}
+
+fn symbol(handle: NonNull<c_void>, name: &'static str) -> Result<NonNull<c_void>, String> {
+    // SAFETY: an open library, and a name that ends with a zero.
+    NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr().cast()) })
+        .ok_or_else(|| format!("libibverbs.so.1 has no {}", name.trim_end_matches('\0')))
+}
+
+impl Library {
+    /// Loads it, once; it stays.
+    ///
+    /// # Errors
+    /// Why it is not there.
+    pub fn get() -> Result<&'static Library, String> {
+        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+        LOADED
+            .get_or_init(|| {
+                // SAFETY: a library of the system, loaded in the ordinary way.
+                let handle = unsafe {
+                    libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
+                };
+                match NonNull::new(handle) {
+                    Some(handle) => Library::find(handle),
+                    // SAFETY: what the call before has to say; the text stays until this thread's
+                    // next such call.
+                    None => Err(unsafe { words(libc::dlerror()) }),
+                }
+            })
+            .as_ref()
+            .map_err(String::clone)
+    }
+}
+
+/// A string of C's.
+///
+/// # Safety
+/// It is null, or ends with a zero.
+#[must_use]
+pub unsafe fn words(text: *const c_char) -> String {
+    if text.is_null() {
+        return "unknown".into();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}

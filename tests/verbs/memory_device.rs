@@ -1,0 +1,484 @@
+//! An interface in memory. It keeps the promises of a reliable connection and no others: requests
+//! of one queue are done in order, each as late as it likes; a write may be told as complete before
+//! it is visible. It is visible before a read, an atomic, or what tells of itself, that follows it
+//! on its queue, and not before another write: those may become visible in any order. A queue that
+//! fails has a completion for each request. What the last packet of a queue brings may be taken in
+//! before it is acknowledged, and whoever closes its queue in between does not acknowledge it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use mpix_rma::transport::rdma::device::*;
+
+/// A queue pair.
+#[derive(Debug)]
+struct Pair {
+    nic: usize,
+    queue: Qp,
+    to: Option<u32>,
+    work: VecDeque<(WorkRequest, Vec<LocalSegment>, Option<Vec<u8>>)>,
+    /// Writes that were told and are not visible: keys, places, bytes.
+    hidden: Vec<(u32, usize, Vec<u8>)>,
+    /// The last packet, which has arrived and is not acknowledged: its number, and in how many runs
+    /// it will be. Once the receiver has closed its queue, those count up to the end of all tries.
+    unanswered: Option<(u64, u32)>,
+    failed: bool,
+}
+
+/// The last packet of a queue.
+const LAST: Opcode = Opcode::SendImm(u32::MAX);
+/// Nobody has answered.
+const NO_ANSWER: u32 = 12;
+/// Of requests behind one that has failed.
+const FLUSHED: u32 = 5;
+/// Runs for which a request is tried that nobody answers.
+const TRIES: u32 = 5000;
+
+/// One interface.
+#[derive(Debug, Default)]
+struct End {
+    receives: VecDeque<(u32, usize, u32)>,
+    completions: VecDeque<Completion>,
+    queues: u32,
+}
+
+/// What connects the interfaces.
+#[derive(Debug)]
+pub struct Net {
+    rng: fastrand::Rng,
+    ends: Vec<End>,
+    pairs: HashMap<u32, Pair>,
+    memory: HashMap<u32, (usize, usize)>,
+    /// Registrations whose pages are not those of the process any more.
+    gone: HashSet<u32>,
+    /// Bytes of the longest registration that is not paged.
+    pub room: usize,
+    /// What was registered for paging, if that can be.
+    pub paged: Option<u32>,
+    next: u32,
+    /// Queues that one interface has at most.
+    pub most_queues: usize,
+    /// Requests may wait for reads before them.
+    pub fences: bool,
+    /// Completions that an interface has room for.
+    pub completions: u32,
+    /// A process whose interface does nothing for others for the time being, by its number.
+    pub stalled: Option<usize>,
+    /// Requests are not taken.
+    pub refuses: bool,
+    /// Runs from a last packet's arrival to its acknowledgement, at most.
+    pub answers_within: u32,
+    /// Last packets that were not acknowledged, since the receiver had closed its queue.
+    pub unanswered: u32,
+}
+
+impl Net {
+    pub fn new(seed: u64) -> Arc<Mutex<Net>> {
+        Arc::new(Mutex::new(Net {
+            rng: fastrand::Rng::with_seed(seed),
+            ends: Vec::new(),
+            pairs: HashMap::new(),
+            memory: HashMap::new(),
+            gone: HashSet::new(),
+            room: usize::MAX,
+            paged: None,
+            next: 100,
+            most_queues: usize::MAX,
+            fences: true,
+            completions: 256,
+            stalled: None,
+            refuses: false,
+            answers_within: 8,
+            unanswered: 0,
+        }))
+    }
+
+    /// Peers cannot reach this memory any more.
+    pub fn forget_memory_of(&mut self, at: usize) {
+        self.memory
+            .values_mut()
+            .filter(|(from, end)| (*from..*end).contains(&at))
+            .for_each(|range| *range = (0, 0));
+    }
+
+    /// Registrations that there are.
+    pub fn registered(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Other pages are mapped there now: what is registered goes on to reach the old ones.
+    pub fn replaced(&mut self, at: usize, len: usize) {
+        let gone = self
+            .memory
+            .iter()
+            .filter(|(_, (from, end))| *from < at + len && *end > at)
+            .map(|(key, _)| *key);
+        self.gone.extend(gone);
+    }
+
+    /// The process that made this interface, counted from 0, is gone.
+    pub fn kill(&mut self, process: usize) {
+        self.pairs.retain(|_, pair| pair.nic != process);
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    fn reaches(&self, key: u32, at: usize, len: usize) -> bool {
+        self.memory.get(&key).is_some_and(|(from, end)| at >= *from && at + len <= *end)
+    }
+
+    /// Does the next request of a queue pair. False if it has none that can be done now.
+    fn step(&mut self, number: u32) -> bool {
+        let pair = self.pairs.get_mut(&number).unwrap();
+        let (nic, queue) = (pair.nic, pair.queue);
+        let Some((work, _, _)) = pair.work.front() else { return false };
+        let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
+        let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
+        let Some((far, far_queue)) = other else { return self.failed(number, NO_ANSWER) };
+        if self.stalled == Some(far) {
+            return false;
+        }
+        let tells = matches!(work.act, Opcode::SendImm(_) | Opcode::WriteImm(_));
+        // The receiver has nothing posted: it is tried again.
+        if tells && self.ends[far].receives.is_empty() {
+            return false;
+        }
+        let len = work.len as usize;
+        let reached = if matches!(work.act, Opcode::FetchAdd(_) | Opcode::CompareSwap { .. }) {
+            8
+        } else {
+            len
+        };
+        let remote = work.remote as usize;
+        if reached > 0
+            && !matches!(work.act, Opcode::SendImm(_))
+            && !self.reaches(work.rkey, remote, reached)
+        {
+            return self.failed(number, 10);
+        }
+        let (_, parts, _) = self.pairs[&number].work.front().unwrap();
+        if len > 0
+            && !work.inline
+            && !parts.iter().all(|part| self.reaches(work.lkey, part.at, part.len as usize))
+        {
+            return self.failed(number, 4);
+        }
+        let pair = self.pairs.get_mut(&number).unwrap();
+        let (_, parts, inline) = pair.work.pop_front().unwrap();
+        let gone = self.gone.contains(&work.lkey) && !work.inline;
+        let read = |at: usize, len: usize| if gone { vec![0xee; len] } else { bytes_at(at, len) };
+        let write = |at: usize, bytes: &[u8]| unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len());
+        };
+        let bytes = match work.act {
+            Opcode::Write | Opcode::WriteImm(_) | Opcode::SendImm(_) => {
+                inline.unwrap_or_else(|| {
+                    parts.iter().flat_map(|part| read(part.at, part.len as usize)).collect()
+                })
+            }
+            _ => Vec::new(),
+        };
+        if work.act == Opcode::Write && self.rng.bool() {
+            // Told, but not there.
+            pair.hidden.push((work.rkey, remote, bytes.clone()));
+        } else {
+            if work.act != Opcode::Write {
+                for (_, at, hidden) in std::mem::take(&mut pair.hidden) {
+                    write(at, &hidden);
+                }
+            }
+            match work.act {
+                Opcode::Write | Opcode::WriteImm(_) => write(remote, &bytes),
+                Opcode::Read if gone => {}
+                Opcode::Read => {
+                    let (bytes, mut at) = (bytes_at(remote, len), 0);
+                    for part in parts {
+                        write(part.at, &bytes[at..at + part.len as usize]);
+                        at += part.len as usize;
+                    }
+                }
+                Opcode::SendImm(_) => {}
+                Opcode::FetchAdd(_) | Opcode::CompareSwap { .. } => {
+                    assert_eq!(remote % 8, 0);
+                    let word = remote as *mut u64;
+                    let old = unsafe { word.read() };
+                    match work.act {
+                        Opcode::FetchAdd(delta) => unsafe { word.write(old.wrapping_add(delta)) },
+                        Opcode::CompareSwap { expected, new } if expected == old => unsafe {
+                            word.write(new)
+                        },
+                        _ => {}
+                    }
+                    write(work.local, &old.to_ne_bytes());
+                }
+            }
+        }
+        if let Opcode::SendImm(number) | Opcode::WriteImm(number) = work.act {
+            let bare = !matches!(work.act, Opcode::SendImm(_));
+            let (receive, at, room) = self.ends[far].receives.pop_front().unwrap();
+            if !bare {
+                assert!(bytes.len() <= room as usize);
+                write(at, &bytes);
+            }
+            let received =
+                Completion::Received { queue: far_queue, receive, len: len as u32, number, bare };
+            self.ends[far].completions.push_back(received);
+        }
+        if work.act == LAST {
+            let runs = self.rng.u32(0..=self.answers_within);
+            self.pairs.get_mut(&number).unwrap().unanswered = Some((work.number, runs));
+        } else if work.signalled {
+            self.ends[nic].completions.push_back(Completion::Success(queue, work.number));
+        }
+        true
+    }
+
+    fn failed(&mut self, number: u32, code: u32) -> bool {
+        let pair = self.pairs.get_mut(&number).unwrap();
+        pair.failed = true;
+        let (queue, nic) = (pair.queue, pair.nic);
+        let failed =
+            std::mem::take(&mut pair.work).into_iter().enumerate().map(|(at, (work, _, _))| {
+                let code = if at == 0 { code } else { FLUSHED };
+                Completion::Error(queue, work.number, code)
+            });
+        self.ends[nic].completions.extend(failed);
+        true
+    }
+
+    /// Last packets are acknowledged, if their receiver is there to do so.
+    fn answer(&mut self, number: u32) {
+        let pair = &self.pairs[&number];
+        let (Some((asked, runs)), nic, queue) = (pair.unanswered, pair.nic, pair.queue) else {
+            return;
+        };
+        let is_there = pair.to.is_some_and(|to| self.pairs.contains_key(&to));
+        let next = match (is_there, runs) {
+            (true, 0) => {
+                self.ends[nic].completions.push_back(Completion::Success(queue, asked));
+                None
+            }
+            (true, _) => Some((asked, runs - 1)),
+            (false, TRIES..) => {
+                self.unanswered += 1;
+                self.ends[nic].completions.push_back(Completion::Error(queue, asked, NO_ANSWER));
+                None
+            }
+            (false, _) => Some((asked, runs + 1)),
+        };
+        self.pairs.get_mut(&number).unwrap().unanswered = next;
+    }
+
+    fn run(&mut self) {
+        let mut numbers: Vec<u32> = self.pairs.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            while self.rng.u8(0..4) > 0 && self.step(number) {}
+            self.answer(number);
+            self.show(number);
+        }
+    }
+
+    /// One of the writes of a queue pair becomes visible, any, or none.
+    fn show(&mut self, number: u32) {
+        let hidden = &mut self.pairs.get_mut(&number).unwrap().hidden;
+        if hidden.is_empty() || self.rng.bool() {
+            return;
+        }
+        let (key, at, bytes) = hidden.swap_remove(self.rng.usize(..hidden.len()));
+        // Or its memory was let go, after which nothing is written.
+        if self.reaches(key, at, bytes.len()) {
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+        }
+    }
+}
+
+fn bytes_at(at: usize, len: usize) -> Vec<u8> {
+    if len == 0 {
+        return Vec::new();
+    }
+    unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec()
+}
+
+/// The interface of one process.
+#[derive(Debug)]
+pub struct MemoryDevice {
+    net: Arc<Mutex<Net>>,
+    me: usize,
+    queues: HashMap<Qp, u32>,
+    fences: bool,
+    completions: u32,
+}
+
+impl MemoryDevice {
+    pub fn new(net: &Arc<Mutex<Net>>) -> Self {
+        let mut held = net.lock().unwrap();
+        held.ends.push(End::default());
+        let (me, fences, completions) = (held.ends.len() - 1, held.fences, held.completions);
+        drop(held);
+        MemoryDevice { net: Arc::clone(net), me, queues: HashMap::new(), fences, completions }
+    }
+
+    fn net(&self) -> MutexGuard<'_, Net> {
+        self.net.lock().unwrap()
+    }
+}
+
+impl Device for MemoryDevice {
+    fn limits(&self) -> DeviceLimits {
+        DeviceLimits {
+            queue: 32,
+            completions: self.completions,
+            inline: 64,
+            message: 1 << 16,
+            receives: 16,
+            queues: 1000,
+            parts: [4, 3],
+            atomics: AtomicCapability::Hca,
+            fences: self.fences,
+        }
+    }
+
+    fn address(&self) -> PortAddress {
+        PortAddress { lid: self.me as u16, mtu: 5, depth: 4, gid: [0; 16] }
+    }
+
+    fn name(&self) -> String {
+        "memory".into()
+    }
+
+    unsafe fn register(
+        &mut self,
+        at: usize,
+        len: usize,
+        on_demand: bool,
+    ) -> Result<MemoryRegion, RegistrationError> {
+        let mut net = self.net();
+        if on_demand && net.paged.is_none() {
+            return Err(RegistrationError::Refused("there is no paging".into()));
+        }
+        if !on_demand && len > net.room {
+            return Err(RegistrationError::OutOfMemory("there is no room".into()));
+        }
+        let key = net.number();
+        net.memory.insert(key, (at, at + len));
+        net.paged.iter_mut().for_each(|paged| *paged += u32::from(on_demand));
+        Ok(MemoryRegion { id: key.into(), lkey: key, rkey: key })
+    }
+
+    fn unregister(&mut self, id: u64) {
+        assert!(self.net().memory.remove(&(id as u32)).is_some(), "unregistered twice");
+    }
+
+    fn open(&mut self) -> Result<(Qp, u32), DeviceError> {
+        let me = self.me;
+        let mut net = self.net();
+        if self.queues.len() >= net.most_queues {
+            return Err(DeviceError("the interface has no more queues".into()));
+        }
+        let number = net.number();
+        net.ends[me].queues += 1;
+        let queue = Qp(net.ends[me].queues);
+        let pair = Pair {
+            nic: me,
+            queue,
+            to: None,
+            work: VecDeque::new(),
+            hidden: Vec::new(),
+            unanswered: None,
+            failed: false,
+        };
+        net.pairs.insert(number, pair);
+        drop(net);
+        self.queues.insert(queue, number);
+        Ok((queue, number))
+    }
+
+    fn connect(&mut self, queue: Qp, number: u32, _: &PortAddress) -> Result<(), DeviceError> {
+        let mine = self.queues[&queue];
+        let mut net = self.net();
+        let pair = net.pairs.get_mut(&mine).unwrap();
+        assert_eq!(pair.to.replace(number), None, "connected twice");
+        Ok(())
+    }
+
+    fn close(&mut self, queue: Qp, in_order: bool) {
+        let number = self.queues.remove(&queue).expect("a queue that is open");
+        let pair = self.net().pairs.remove(&number);
+        // Of a process that was killed there is none.
+        let is_idle = pair
+            .is_none_or(|pair| pair.work.is_empty() && pair.unanswered.is_none() && !pair.failed);
+        assert!(is_idle || !in_order, "something is under way");
+    }
+
+    unsafe fn post(
+        &mut self,
+        queue: Qp,
+        work: &WorkRequest,
+        parts: &[LocalSegment],
+    ) -> Result<(), DeviceError> {
+        let number = self.queues[&queue];
+        let mut net = self.net();
+        let refuses = net.refuses;
+        let pair = net.pairs.get_mut(&number).unwrap();
+        assert!(pair.work.len() < 32, "the queue overflows");
+        assert!(self.fences || !work.fence, "the interface is not to be trusted with a fence");
+        if refuses {
+            return Err(DeviceError("refused".into()));
+        }
+        if pair.failed {
+            return Ok(());
+        }
+        // An interface gives up what is not acknowledged when the peer's queue is gone, which it
+        // may be as soon as it has this.
+        assert!(work.act != LAST || pair.work.is_empty(), "the last packet is not alone");
+        assert!(!work.inline || work.len <= 64);
+        let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
+        let most = self.limits().parts[usize::from(work.act == Opcode::Read)] as usize;
+        assert!(parts.len() <= most && (parts.is_empty() || !work.inline));
+        let one = [LocalSegment { at: work.local, len: work.len }];
+        let parts = if parts.is_empty() { &one } else { parts };
+        assert_eq!(parts.iter().map(|part| part.len).sum::<u32>(), work.len);
+        pair.work.push_back((*work, parts.to_vec(), bytes));
+        Ok(())
+    }
+
+    unsafe fn receive(
+        &mut self,
+        receive: u32,
+        at: usize,
+        len: u32,
+        _: u32,
+    ) -> Result<(), DeviceError> {
+        let me = self.me;
+        self.net().ends[me].receives.push_back((receive, at, len));
+        Ok(())
+    }
+
+    fn poll(&mut self, into: &mut Vec<Completion>) -> bool {
+        let me = self.me;
+        let mut net = self.net();
+        net.run();
+        let some = net.ends[me].completions.len().min(8);
+        into.extend(net.ends[me].completions.drain(..some));
+        assert!(
+            net.ends[me].completions.len() <= self.completions as usize,
+            "completions overflow"
+        );
+        !net.ends[me].completions.is_empty()
+    }
+
+    fn stirs(&mut self) -> bool {
+        let me = self.me;
+        let mut net = self.net();
+        net.run();
+        !net.ends[me].completions.is_empty()
+    }
+
+    fn explain(&self, code: u32) -> String {
+        format!("code {code}")
+    }
+}

@@ -1,0 +1,602 @@
+//! Registrations over memory that comes and goes, with an interface that really holds on to its
+//! pages.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::Mutex;
+
+use mpix_rma::transport::rdma::device::*;
+use mpix_rma::transport::rdma::registration_cache::*;
+
+const PAGE: usize = 4096;
+
+/// An interface that registers memory: it holds a reference to the first page of each, in a pipe,
+/// as long as it is registered.
+#[derive(Debug, Default)]
+struct Holder {
+    held: std::collections::HashMap<u64, (std::io::PipeReader, usize)>,
+    next: u64,
+    /// Bytes that may be registered.
+    room: usize,
+    /// What is registered on demand, if that can be.
+    paged: Option<std::collections::HashMap<u64, usize>>,
+}
+
+impl Holder {
+    fn with_room(room: usize) -> Self {
+        Holder { room, ..Holder::default() }
+    }
+
+    fn on_demand(&mut self, at: usize) -> Result<MemoryRegion, RegistrationError> {
+        let Some(paged) = &mut self.paged else {
+            return Err(RegistrationError::Refused("no paging".into()));
+        };
+        self.next += 1;
+        paged.insert(self.next, at);
+        Ok(MemoryRegion { id: self.next, lkey: 1, rkey: 1 })
+    }
+
+    /// What an interface would read there now: the first bytes of the page that was registered, or
+    /// is there now.
+    fn reads(&self, id: RegistrationId) -> u64 {
+        if let Some(at) = self.paged.as_ref().and_then(|paged| paged.get(&id.1)) {
+            return unsafe { (*at as *const u64).read() };
+        }
+        let (pipe, _) = &self.held[&id.1];
+        let (mut out, into) = std::io::pipe().unwrap();
+        let got = unsafe { libc::tee(pipe.as_raw_fd(), into.as_raw_fd(), PAGE, 0) };
+        assert_eq!(got, PAGE as isize, "{}", std::io::Error::last_os_error());
+        let mut bytes = [0; 8];
+        out.read_exact(&mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn bytes(&self) -> usize {
+        self.held.values().map(|(_, len)| len).sum()
+    }
+}
+
+impl Device for Holder {
+    unsafe fn register(
+        &mut self,
+        at: usize,
+        len: usize,
+        on_demand: bool,
+    ) -> Result<MemoryRegion, RegistrationError> {
+        if on_demand {
+            return self.on_demand(at);
+        }
+        if self.bytes() + len > self.room {
+            return Err(RegistrationError::OutOfMemory("no room".into()));
+        }
+        let (reader, writer) = std::io::pipe().unwrap();
+        let page = libc::iovec { iov_base: at as *mut _, iov_len: PAGE };
+        let got = unsafe { libc::vmsplice(writer.as_raw_fd(), &raw const page, 1, 0) };
+        if got != PAGE as isize {
+            return Err(RegistrationError::Refused(std::io::Error::last_os_error().to_string()));
+        }
+        self.next += 1;
+        self.held.insert(self.next, (reader, len));
+        Ok(MemoryRegion { id: self.next, lkey: 1, rkey: 1 })
+    }
+    fn unregister(&mut self, id: u64) {
+        let paged = self.paged.as_mut().is_some_and(|paged| paged.remove(&id).is_some());
+        assert!(paged || self.held.remove(&id).is_some(), "unregistered twice");
+    }
+    fn limits(&self) -> DeviceLimits {
+        unreachable!()
+    }
+    fn address(&self) -> PortAddress {
+        unreachable!()
+    }
+    fn name(&self) -> String {
+        unreachable!()
+    }
+    fn open(&mut self) -> Result<(Qp, u32), DeviceError> {
+        unreachable!()
+    }
+    fn connect(&mut self, _: Qp, _: u32, _: &PortAddress) -> Result<(), DeviceError> {
+        unreachable!()
+    }
+    fn close(&mut self, _: Qp, _: bool) {}
+    unsafe fn post(
+        &mut self,
+        _: Qp,
+        _: &WorkRequest,
+        _: &[LocalSegment],
+    ) -> Result<(), DeviceError> {
+        unreachable!()
+    }
+    unsafe fn receive(&mut self, _: u32, _: usize, _: u32, _: u32) -> Result<(), DeviceError> {
+        unreachable!()
+    }
+    fn poll(&mut self, _: &mut Vec<Completion>) -> bool {
+        false
+    }
+    fn explain(&self, _: u32) -> String {
+        unreachable!()
+    }
+}
+
+const LEN: usize = 16 * PAGE;
+/// Registrations that are kept.
+const KEPT: usize = 1024;
+
+fn map_at(at: usize, len: usize, flags: i32) -> usize {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    let got =
+        unsafe { libc::mmap(at as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    assert_ne!(got, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+    got as usize
+}
+
+/// New memory, with a page around it that nobody else gets.
+fn map() -> usize {
+    map_at(0, LEN + 2 * PAGE, libc::MAP_NORESERVE) + PAGE
+}
+
+fn unmap(at: usize, len: usize) {
+    assert_eq!(unsafe { libc::munmap(at as *mut _, len) }, 0);
+}
+
+fn set(at: usize, value: u64) {
+    unsafe { (at as *mut u64).write_volatile(value) };
+}
+
+/// Uses memory once: what the interface reads there, and whether it was registered.
+fn used(regions: &mut RegistrationCache, nic: &mut Holder, at: usize, len: usize) -> (u64, bool) {
+    let before = regions.stats().hits;
+    let (id, _) = unsafe { regions.acquire(nic, at, len, false) }.expect("it can be registered");
+    let read = nic.reads(id);
+    regions.release(nic, id);
+    (read, regions.stats().hits > before)
+}
+
+/// True if this machine tells of unmapped memory.
+pub fn is_told() -> bool {
+    // As the library asks for it.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) };
+    if fd < 0 {
+        println!("SKIPPED: userfaultfd: {}", std::io::Error::last_os_error());
+        return false;
+    }
+    unsafe { libc::close(fd as i32) };
+    true
+}
+
+/// What was unmapped is let go at last: that it was is told by another thread.
+fn let_go(regions: &mut RegistrationCache, nic: &mut Holder, left: usize) {
+    for turn in 0.. {
+        regions.tidy(nic);
+        if nic.held.len() == left {
+            break;
+        }
+        assert!(turn < 10_000_000, "{} are held", nic.held.len());
+        std::thread::yield_now();
+    }
+}
+
+fn started() -> (RegistrationCache, Holder) {
+    (RegistrationCache::new(1 << 30), Holder::with_room(usize::MAX))
+}
+
+type Way = (&'static str, fn(usize));
+
+/// Ways in which the pages of a buffer can be replaced by others at the same address.
+const WAYS: [Way; 8] = [
+    ("munmap and mmap", |at| {
+        unmap(at, LEN);
+        map_at(at, LEN, libc::MAP_FIXED_NOREPLACE);
+    }),
+    ("mmap over it", |at| _ = map_at(at, LEN, libc::MAP_FIXED)),
+    ("munmap of its first page", |at| {
+        unmap(at, PAGE);
+        map_at(at, PAGE, libc::MAP_FIXED_NOREPLACE);
+    }),
+    ("MADV_DONTNEED", |at| {
+        assert_eq!(unsafe { libc::madvise(at as *mut _, LEN, libc::MADV_DONTNEED) }, 0)
+    }),
+    ("MADV_DONTNEED of a page", |at| {
+        assert_eq!(unsafe { libc::madvise(at as *mut _, PAGE, libc::MADV_DONTNEED) }, 0)
+    }),
+    ("mremap to another address", |at| {
+        let moved = unsafe { libc::mremap(at as *mut _, LEN, LEN + PAGE, libc::MREMAP_MAYMOVE) };
+        assert_ne!(moved, libc::MAP_FAILED);
+        assert_ne!(moved as usize, at, "there is something behind it");
+        map_at(at, LEN, libc::MAP_FIXED_NOREPLACE);
+        unmap(moved as usize, LEN + PAGE);
+    }),
+    ("mremap of others over it", |at| {
+        let other = map();
+        set(other, 1);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let moved =
+            unsafe { libc::mremap(other as *mut _, LEN, LEN, flags, at as *mut libc::c_void) };
+        assert_eq!(moved as usize, at);
+    }),
+    ("memory made larger elsewhere", |at| {
+        unmap(at + PAGE, LEN - PAGE);
+        let moved = unsafe { libc::mremap(at as *mut _, PAGE, 4 * LEN, libc::MREMAP_MAYMOVE) };
+        assert_ne!(moved, libc::MAP_FAILED);
+        if moved as usize != at {
+            map_at(at, LEN, libc::MAP_FIXED_NOREPLACE);
+            unmap(moved as usize, 4 * LEN);
+        } else {
+            unmap(at, PAGE);
+            map_at(at, PAGE, libc::MAP_FIXED_NOREPLACE);
+        }
+    }),
+];
+
+#[test]
+fn what_is_mapped_anew_is_registered_anew() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = started();
+    for (name, way) in WAYS {
+        let at = map();
+        set(at, 1);
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (1, false), "{name}");
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (1, true), "{name}: it was kept");
+        assert!(used(&mut regions, &mut nic, at + PAGE, LEN - PAGE).1, "{name}: a part of it");
+        let before = regions.stats().invalidations;
+        way(at);
+        set(at, 2);
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (2, false), "{name}");
+        assert_eq!(regions.stats().invalidations, before + 1, "{name}");
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (2, true), "{name}: again");
+    }
+    assert_eq!(nic.held.len(), WAYS.len());
+    regions.end(&mut nic);
+    assert!(nic.held.is_empty());
+}
+
+/// What is given up to make room for a registration may share pages with it, which stay watched.
+#[test]
+fn what_makes_room_leaves_its_pages_watched() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = (RegistrationCache::new(1 << 30), Holder::with_room(LEN));
+    let at = map();
+    let (second, len) = (at + 2 * PAGE, LEN - 2 * PAGE);
+    set(second, 1);
+    assert!(!used(&mut regions, &mut nic, at, LEN - PAGE).1);
+    assert_eq!(used(&mut regions, &mut nic, second, len), (1, false));
+    assert_eq!(regions.stats().evictions, 1);
+    unmap(second, PAGE);
+    map_at(second, PAGE, libc::MAP_FIXED_NOREPLACE);
+    set(second, 2);
+    assert_eq!(used(&mut regions, &mut nic, second, len), (2, false), "the old page is used");
+    regions.end(&mut nic);
+}
+
+#[test]
+fn the_heap_may_shrink_and_grow() {
+    if !is_told() {
+        return;
+    }
+    // Alone in its process: others move the end of the heap as well.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(|| {
+            let (mut regions, mut nic) = started();
+            let end = unsafe { libc::sbrk(0) } as usize;
+            let at = end.next_multiple_of(PAGE);
+            for value in 1..4 {
+                assert_eq!(unsafe { libc::brk((at + LEN) as *mut _) }, 0);
+                set(at, value);
+                assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, false));
+                assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, true));
+                assert_eq!(unsafe { libc::brk(at as *mut _) }, 0);
+            }
+        });
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let mut status = 0;
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn what_is_in_use_stays_until_it_is_released() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = started();
+    let at = map();
+    set(at, 1);
+    let (first, _) = unsafe { regions.acquire(&mut nic, at, LEN, false) }.unwrap();
+    // What shares a registration may go while a part of it is in use.
+    unmap(at + PAGE, LEN - PAGE);
+    map_at(at + PAGE, LEN - PAGE, libc::MAP_FIXED_NOREPLACE);
+    set(at + PAGE, 2);
+    assert_eq!(used(&mut regions, &mut nic, at + PAGE, PAGE), (2, false));
+    assert_eq!(nic.held.len(), 2);
+    assert_eq!(nic.reads(first), 1);
+    regions.release(&mut nic, first);
+    assert_eq!(nic.held.len(), 1, "it ends with its user");
+    assert_eq!(
+        used(&mut regions, &mut nic, at + PAGE, PAGE),
+        (2, true),
+        "the other one is watched as before"
+    );
+    unmap(at + PAGE, PAGE);
+    let_go(&mut regions, &mut nic, 0);
+    regions.end(&mut nic);
+}
+
+#[test]
+fn memory_of_files_is_not_kept() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = started();
+    let fd = unsafe { libc::memfd_create(c"file".as_ptr(), libc::MFD_CLOEXEC) };
+    assert_eq!(unsafe { libc::ftruncate(fd, LEN as i64) }, 0);
+    for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
+        // Beside memory that is kept.
+        let at = map();
+        set(at + LEN / 2, 1);
+        assert_eq!(used(&mut regions, &mut nic, at + LEN / 2, LEN / 2), (1, false));
+        let got = unsafe {
+            libc::mmap(
+                at as *mut _,
+                LEN / 2,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags | libc::MAP_FIXED,
+                fd,
+                0,
+            )
+        };
+        assert_eq!(got as usize, at);
+        set(at, 5);
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (5, false));
+        // Nobody tells of this.
+        assert_eq!(unsafe { libc::ftruncate(fd, 0) + libc::ftruncate(fd, LEN as i64) }, 0);
+        set(at, 6);
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (6, false));
+        assert_eq!(
+            used(&mut regions, &mut nic, at + LEN / 2, LEN / 2),
+            (1, true),
+            "it is still watched"
+        );
+        unmap(at + LEN / 2, PAGE);
+        let_go(&mut regions, &mut nic, 0);
+    }
+    regions.end(&mut nic);
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    if !is_told() {
+        return;
+    }
+    let mut nic = Holder::with_room(usize::MAX);
+    let mut regions = RegistrationCache::new(8 * LEN as u64);
+    let buffers: Vec<usize> = (0..32).map(|_| map()).collect();
+    for round in 0..3 {
+        for at in &buffers {
+            set(*at, 7);
+            used(&mut regions, &mut nic, *at, LEN);
+            assert!(nic.bytes() <= 8 * LEN, "round {round}");
+            assert_eq!(regions.watched().0, nic.bytes());
+        }
+    }
+    assert!(regions.stats().evictions >= 80, "{:?}", regions.stats());
+    // The last one is still there, and one that is used again and again stays.
+    assert!(used(&mut regions, &mut nic, buffers[31], LEN).1);
+    for at in &buffers {
+        used(&mut regions, &mut nic, *at, LEN);
+        assert!(used(&mut regions, &mut nic, buffers[31], LEN).1);
+    }
+    // What is larger than all of it is registered for its use alone.
+    let large = map_at(0, 9 * LEN, 0);
+    assert!(!used(&mut regions, &mut nic, large, 9 * LEN).1);
+    assert!(!used(&mut regions, &mut nic, large, 9 * LEN).1);
+    regions.set_bound(&mut nic, 0);
+    assert_eq!((nic.held.len(), regions.watched().1), (0, 0));
+    for _ in 0..2 {
+        assert!(!used(&mut regions, &mut nic, buffers[0], LEN).1);
+    }
+    assert_eq!(nic.held.len(), 0);
+    regions.end(&mut nic);
+}
+
+#[test]
+fn as_many_are_kept_as_there_may_be() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = started();
+    // Pipes are descriptors, of which there may be fewer.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur = limit.rlim_max;
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    if limit.rlim_cur < 2 * KEPT as u64 {
+        println!("SKIPPED: too few descriptors");
+        return;
+    }
+    let at = map_at(0, 4 * KEPT * PAGE, libc::MAP_NORESERVE);
+    for place in 0..2 * KEPT {
+        set(at + 2 * place * PAGE, 1);
+        used(&mut regions, &mut nic, at + 2 * place * PAGE, 8);
+        assert!(nic.held.len() <= KEPT && regions.watched().1 <= KEPT);
+    }
+    assert!(nic.held.len() > KEPT * 3 / 4);
+    regions.end(&mut nic);
+}
+
+#[test]
+fn what_is_kept_makes_room_where_memory_is_short() {
+    if !is_told() {
+        return;
+    }
+    let mut nic = Holder::with_room(4 * LEN);
+    let mut regions = RegistrationCache::new(1 << 30);
+    for value in 1..20 {
+        let at = map();
+        set(at, value);
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, false));
+    }
+    let window = map_at(0, 4 * LEN, 0);
+    let (id, _) =
+        unsafe { regions.add(&mut nic, window, window + 4 * LEN) }.expect("all that is kept goes");
+    assert_eq!(nic.held.len(), 1);
+    assert!(unsafe { regions.acquire(&mut nic, map(), LEN, false) }.is_err());
+    regions.release(&mut nic, id);
+    assert!(regions.watched().1 == 0);
+    regions.end(&mut nic);
+}
+
+#[test]
+fn what_cannot_be_locked_is_paged_if_that_can_be() {
+    if !is_told() {
+        return;
+    }
+    let mut nic = Holder { paged: Some(Default::default()), ..Holder::with_room(LEN) };
+    let mut regions = RegistrationCache::new(1 << 30);
+    let (small, at) = (map(), map_at(0, 2 * LEN, 0));
+    set(small, 5);
+    assert_eq!(used(&mut regions, &mut nic, small, LEN), (5, false));
+    for value in 1..4 {
+        set(at, value);
+        // Nothing is locked by it, and what is mapped anew is found.
+        assert_eq!(used(&mut regions, &mut nic, at, 2 * LEN), (value, value > 1));
+        assert!(used(&mut regions, &mut nic, at + LEN, LEN).1);
+        assert_eq!((nic.held.len(), regions.watched()), (0, (0, 0)));
+        unmap(at, 2 * LEN);
+        map_at(at, 2 * LEN, libc::MAP_FIXED_NOREPLACE);
+    }
+    assert_eq!(regions.stats().invalidations, 0);
+    // So is what is more than half of the machine's memory, though there be room.
+    nic.room = usize::MAX;
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) } as usize;
+    let large = map_at(0, (pages / 2 + 1) * PAGE, libc::MAP_NORESERVE);
+    let (id, _) = unsafe { regions.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.unwrap();
+    assert!(nic.paged.as_ref().unwrap().contains_key(&id.1));
+    regions.release(&mut nic, id);
+    nic.paged.as_mut().unwrap().clear();
+    nic.paged = None;
+    assert!(unsafe { regions.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.is_err());
+    unmap(large, (pages / 2 + 1) * PAGE);
+}
+
+#[test]
+fn without_a_watch_nothing_is_kept() {
+    let (mut regions, mut nic) = (RegistrationCache::new(0), Holder::with_room(usize::MAX));
+    let at = map();
+    for value in 0..4 {
+        set(at, value);
+        let (first, _) = unsafe { regions.acquire(&mut nic, at, LEN, false) }.unwrap();
+        assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, true), "shared meanwhile");
+        regions.release(&mut nic, first);
+        assert!(nic.held.is_empty());
+        WAYS[0].1(at);
+    }
+    regions.end(&mut nic);
+}
+
+#[test]
+fn holes_that_were_emptied_once_are_not_kept() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = started();
+    let at = map();
+    set(at, 1);
+    let mut with_holes = |regions: &mut RegistrationCache, expected: bool| {
+        let before = regions.stats().hits;
+        let (id, _) = unsafe { regions.acquire(&mut nic, at, LEN, true) }.unwrap();
+        assert_eq!(regions.stats().hits > before, expected);
+        // What is not watched is nobody else's.
+        let (other, _) = unsafe { regions.acquire(&mut nic, at + PAGE, PAGE, false) }.unwrap();
+        assert!(regions.watched().0 > 0 || id != other);
+        regions.release(&mut nic, other);
+        regions.release(&mut nic, id);
+    };
+    with_holes(&mut regions, false);
+    with_holes(&mut regions, true);
+    // A page between those in use: it is told before it is done, so another registration may come
+    // between.
+    assert_eq!(unsafe { libc::madvise((at + 3 * PAGE) as *mut _, PAGE, libc::MADV_DONTNEED) }, 0);
+    with_holes(&mut regions, false);
+    with_holes(&mut regions, false);
+    regions.end(&mut nic);
+    assert!(nic.held.is_empty());
+}
+
+/// Memory goes from thread to thread by the kernel's hand, while each uses what it has.
+#[test]
+fn threads_that_unmap_and_map_never_meet_old_pages() {
+    if !is_told() {
+        return;
+    }
+    let both = Mutex::new((RegistrationCache::new(1 << 30), Holder::with_room(usize::MAX)));
+    std::thread::scope(|scope| {
+        for thread in 1..4_u64 {
+            let both = &both;
+            scope.spawn(move || {
+                for round in 0..2000 {
+                    let at = map_at(0, 2 * PAGE, 0);
+                    let value = thread << 32 | round;
+                    set(at, value);
+                    for _ in 0..2 {
+                        let mut both = both.lock().unwrap();
+                        let (regions, nic) = &mut *both;
+                        assert_eq!(used(regions, nic, at, 2 * PAGE).0, value);
+                    }
+                    unmap(at, 2 * PAGE);
+                }
+            });
+        }
+    });
+    let (mut regions, mut nic) = both.into_inner().unwrap();
+    println!("{:?}", regions.stats());
+    assert!(regions.stats().hits > 0 && regions.stats().invalidations > 0);
+    let_go(&mut regions, &mut nic, 0);
+    regions.end(&mut nic);
+}
+
+/// A child has the descriptor too. It may do with its memory what it likes, and its parent needs
+/// nothing of it.
+#[test]
+fn a_child_and_its_parent_go_on() {
+    if !is_told() {
+        return;
+    }
+    let (mut regions, mut nic) = started();
+    let (at, other) = (map(), map());
+    set(at, 1);
+    set(other, 1);
+    used(&mut regions, &mut nic, at, LEN);
+    used(&mut regions, &mut nic, other, LEN);
+    let (mut wait, mut go) = std::io::pipe().unwrap();
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(go);
+        unmap(at, LEN);
+        // What it has of its parent's ends here as well.
+        regions.end(&mut nic);
+        // It has the descriptor until its parent has done without it.
+        _ = wait.read(&mut [0]);
+        unsafe { libc::_exit(0) };
+    }
+    drop(wait);
+    // (An interface's pages stay the parent's; those that a pipe refers to do not.)
+    assert!(used(&mut regions, &mut nic, at, LEN).1);
+    unmap(at, LEN);
+    map_at(at, LEN, libc::MAP_FIXED_NOREPLACE);
+    set(at, 3);
+    assert_eq!(used(&mut regions, &mut nic, at, LEN), (3, false));
+    regions.end(&mut nic);
+    // Nobody listens any more, but the descriptor is open.
+    unmap(at, LEN);
+    unmap(other, LEN);
+    go.write_all(&[1]).unwrap();
+    let mut status = 0;
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
