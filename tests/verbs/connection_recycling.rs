@@ -23,8 +23,8 @@ fn limited(most: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>) {
 /// Queues that are held now, the most of any process, and closed so far by all.
 fn queues(hub: &Arc<Mutex<Hub>>) -> (u32, u64) {
     let contexts = contexts(hub);
-    let held = contexts.iter().map(|context| context.lock().unwrap().queues()).max().unwrap();
-    (held, contexts.iter().map(|context| context.lock().unwrap().stats().left).sum())
+    let held = contexts.iter().map(|context| context.lock().unwrap().qps_in_use()).max().unwrap();
+    (held, contexts.iter().map(|context| context.lock().unwrap().stats().qps_destroyed).sum())
 }
 
 /// What each process has still to do: (target, round, step), the next one last.

@@ -208,7 +208,7 @@ fn a_process_that_waits_notices_that_its_peer_is_gone() {
         w[0].poll();
     }
     assert!(!w[0].is_broken());
-    assert!(w[0].probe().contains("process 1: queue"), "the log says where it stands");
+    assert!(w[0].probe().contains("process 1: queue pair"), "the log says where it stands");
     until(&mut w[..1], "it is not noticed", |w| w[0].is_broken());
     assert_eq!(w[0].lost().map(|(peer, _)| peer), Some(1));
     // Nothing more is asked.
@@ -241,9 +241,9 @@ fn everybody_hears_of_a_process_that_is_gone() {
 
 /// A key that is not the one of the memory: from a peer that lies, or has taken the memory back.
 fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
-    if let (1, Some(mut hello)) = (sender, Handshake::read(bytes)) {
-        hello.memory.rkey ^= 0x5500;
-        *bytes = hello.bytes();
+    if let (1, Some(mut message)) = (sender, Handshake::decode(bytes)) {
+        message.memory.rkey ^= 0x5500;
+        *bytes = message.encode();
     }
 }
 

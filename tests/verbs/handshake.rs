@@ -16,7 +16,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// A hello that rank 1 might send, with one field or more of which it should not have sent.
 fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
-    let stages = [
+    let steps = [
         Step::Request,
         Step::Reply,
         Step::Confirm,
@@ -27,13 +27,13 @@ fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
         Step::Reject,
     ];
     let few = |rng: &mut fastrand::Rng| if rng.u8(0..3) > 0 { rng.u32(0..4) } else { rng.u32(..) };
-    let spot = |rng: &mut fastrand::Rng| RemoteAddress { at: rng.u64(..), rkey: rng.u32(..) };
-    let hello = Handshake {
-        stage: stages[rng.usize(0..stages.len())],
+    let spot = |rng: &mut fastrand::Rng| RemoteAddress { addr: rng.u64(..), rkey: rng.u32(..) };
+    let message = Handshake {
+        step: steps[rng.usize(0..steps.len())],
         // Mostly its own name, or that of the process that it speaks to.
-        name: ProcessId([if rng.u8(0..4) > 0 { rng.u64(1..4) } else { rng.u64(..) }, 1]),
+        process: ProcessId([if rng.u8(0..4) > 0 { rng.u64(1..4) } else { rng.u64(..) }, 1]),
         generation: few(rng),
-        number: few(rng),
+        qp_number: few(rng),
         connected: rng.bool(),
         address: PortAddress {
             lid: rng.u16(..),
@@ -44,11 +44,11 @@ fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
         window: few(rng),
         memory: spot(rng),
         words: spot(rng),
-        pair: spot(rng),
+        pair_words: spot(rng),
         flush_target: spot(rng),
         about: few(rng),
     };
-    let mut bytes = hello.bytes();
+    let mut bytes = message.encode();
     match rng.u8(0..4) {
         0 => bytes[rng.usize(4..LEN)] ^= 1 << rng.u8(0..8),
         1 => bytes[4..].iter_mut().for_each(|byte| *byte = rng.u8(..)),
@@ -59,7 +59,7 @@ fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
 
 /// Whatever comes, this process goes on: it may lose the peer that has sent it, and says so.
 #[test]
-fn invented_hellos_are_survived() {
+fn malformed_handshakes_are_survived() {
     if crate::carry::device().is_some() {
         return;
     }
@@ -116,7 +116,7 @@ fn lk3_a_peer_that_does_not_answer_is_not_waited_for() {
             }
         }
     };
-    let held = || contexts(&hub)[0].lock().unwrap().queues();
+    let held = || contexts(&hub)[0].lock().unwrap().qps_in_use();
     reach(&mut w, 1, None);
     reach(&mut w, 2, None);
     assert_eq!(held(), 1, "one has made room for the other");
@@ -153,7 +153,7 @@ fn an_interface_without_queues_is_an_error() {
         }
     }
     assert!(
-        w[1].lost().is_some_and(|(_, reason)| reason.contains("no more queues")),
+        w[1].lost().is_some_and(|(_, reason)| reason.contains("create_qp")),
         "{:?}",
         w[1].lost()
     );

@@ -141,20 +141,20 @@ impl Net {
         if self.stalled == Some(far) {
             return false;
         }
-        let tells = matches!(work.act, Opcode::SendImm(_) | Opcode::WriteImm(_));
+        let tells = matches!(work.opcode, Opcode::SendImm(_) | Opcode::WriteImm(_));
         // The receiver has nothing posted: it is tried again.
         if tells && self.ends[far].receives.is_empty() {
             return false;
         }
         let len = work.len as usize;
-        let reached = if matches!(work.act, Opcode::FetchAdd(_) | Opcode::CompareSwap { .. }) {
+        let reached = if matches!(work.opcode, Opcode::FetchAdd(_) | Opcode::CompareSwap { .. }) {
             8
         } else {
             len
         };
         let remote = work.remote as usize;
         if reached > 0
-            && !matches!(work.act, Opcode::SendImm(_))
+            && !matches!(work.opcode, Opcode::SendImm(_))
             && !self.reaches(work.rkey, remote, reached)
         {
             return self.failed(number, 10);
@@ -162,7 +162,7 @@ impl Net {
         let (_, parts, _) = self.pairs[&number].work.front().unwrap();
         if len > 0
             && !work.inline
-            && !parts.iter().all(|part| self.reaches(work.lkey, part.at, part.len as usize))
+            && !parts.iter().all(|part| self.reaches(work.lkey, part.addr, part.len as usize))
         {
             return self.failed(number, 4);
         }
@@ -173,30 +173,30 @@ impl Net {
         let write = |at: usize, bytes: &[u8]| unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len());
         };
-        let bytes = match work.act {
+        let bytes = match work.opcode {
             Opcode::Write | Opcode::WriteImm(_) | Opcode::SendImm(_) => {
                 inline.unwrap_or_else(|| {
-                    parts.iter().flat_map(|part| read(part.at, part.len as usize)).collect()
+                    parts.iter().flat_map(|part| read(part.addr, part.len as usize)).collect()
                 })
             }
             _ => Vec::new(),
         };
-        if work.act == Opcode::Write && self.rng.bool() {
+        if work.opcode == Opcode::Write && self.rng.bool() {
             // Told, but not there.
             pair.hidden.push((work.rkey, remote, bytes.clone()));
         } else {
-            if work.act != Opcode::Write {
+            if work.opcode != Opcode::Write {
                 for (_, at, hidden) in std::mem::take(&mut pair.hidden) {
                     write(at, &hidden);
                 }
             }
-            match work.act {
+            match work.opcode {
                 Opcode::Write | Opcode::WriteImm(_) => write(remote, &bytes),
                 Opcode::Read if gone => {}
                 Opcode::Read => {
                     let (bytes, mut at) = (bytes_at(remote, len), 0);
                     for part in parts {
-                        write(part.at, &bytes[at..at + part.len as usize]);
+                        write(part.addr, &bytes[at..at + part.len as usize]);
                         at += part.len as usize;
                     }
                 }
@@ -205,7 +205,7 @@ impl Net {
                     assert_eq!(remote % 8, 0);
                     let word = remote as *mut u64;
                     let old = unsafe { word.read() };
-                    match work.act {
+                    match work.opcode {
                         Opcode::FetchAdd(delta) => unsafe { word.write(old.wrapping_add(delta)) },
                         Opcode::CompareSwap { expected, new } if expected == old => unsafe {
                             word.write(new)
@@ -216,22 +216,27 @@ impl Net {
                 }
             }
         }
-        if let Opcode::SendImm(number) | Opcode::WriteImm(number) = work.act {
-            let bare = !matches!(work.act, Opcode::SendImm(_));
+        if let Opcode::SendImm(number) | Opcode::WriteImm(number) = work.opcode {
+            let from_write = !matches!(work.opcode, Opcode::SendImm(_));
             let (receive, at, room) = self.ends[far].receives.pop_front().unwrap();
-            if !bare {
+            if !from_write {
                 assert!(bytes.len() <= room as usize);
                 write(at, &bytes);
             }
-            let received =
-                Completion::Received { queue: far_queue, receive, len: len as u32, number, bare };
+            let received = Completion::Received {
+                qp: far_queue,
+                receive,
+                len: len as u32,
+                imm: number,
+                from_write,
+            };
             self.ends[far].completions.push_back(received);
         }
-        if work.act == LAST {
+        if work.opcode == LAST {
             let runs = self.rng.u32(0..=self.answers_within);
-            self.pairs.get_mut(&number).unwrap().unanswered = Some((work.number, runs));
+            self.pairs.get_mut(&number).unwrap().unanswered = Some((work.id, runs));
         } else if work.signalled {
-            self.ends[nic].completions.push_back(Completion::Success(queue, work.number));
+            self.ends[nic].completions.push_back(Completion::Success(queue, work.id));
         }
         true
     }
@@ -243,7 +248,7 @@ impl Net {
         let failed =
             std::mem::take(&mut pair.work).into_iter().enumerate().map(|(at, (work, _, _))| {
                 let code = if at == 0 { code } else { FLUSHED };
-                Completion::Error(queue, work.number, code)
+                Completion::Error(queue, work.id, code)
             });
         self.ends[nic].completions.extend(failed);
         true
@@ -330,13 +335,13 @@ impl MemoryDevice {
 impl Device for MemoryDevice {
     fn limits(&self) -> DeviceLimits {
         DeviceLimits {
-            queue: 32,
-            completions: self.completions,
-            inline: 64,
-            message: 1 << 16,
-            receives: 16,
-            queues: 1000,
-            parts: [4, 3],
+            send_depth: 32,
+            cq_depth: self.completions,
+            max_inline: 64,
+            max_message: 1 << 16,
+            receive_depth: 16,
+            max_qps: 1000,
+            max_sge: [4, 3],
             atomics: AtomicCapability::Hca,
             fences: self.fences,
         }
@@ -358,10 +363,10 @@ impl Device for MemoryDevice {
     ) -> Result<MemoryRegion, RegistrationError> {
         let mut net = self.net();
         if on_demand && net.paged.is_none() {
-            return Err(RegistrationError::Refused("there is no paging".into()));
+            return Err(RegistrationError::NoOnDemandPaging);
         }
         if !on_demand && len > net.room {
-            return Err(RegistrationError::OutOfMemory("there is no room".into()));
+            return Err(RegistrationError::OutOfMemory(len));
         }
         let key = net.number();
         net.memory.insert(key, (at, at + len));
@@ -373,11 +378,11 @@ impl Device for MemoryDevice {
         assert!(self.net().memory.remove(&(id as u32)).is_some(), "unregistered twice");
     }
 
-    fn open(&mut self) -> Result<(Qp, u32), DeviceError> {
+    fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError> {
         let me = self.me;
         let mut net = self.net();
         if self.queues.len() >= net.most_queues {
-            return Err(DeviceError("the interface has no more queues".into()));
+            return Err(DeviceError::System { call: "create_qp", errno: libc::ENOMEM });
         }
         let number = net.number();
         net.ends[me].queues += 1;
@@ -397,7 +402,7 @@ impl Device for MemoryDevice {
         Ok((queue, number))
     }
 
-    fn connect(&mut self, queue: Qp, number: u32, _: &PortAddress) -> Result<(), DeviceError> {
+    fn connect_qp(&mut self, queue: Qp, number: u32, _: &PortAddress) -> Result<(), DeviceError> {
         let mine = self.queues[&queue];
         let mut net = self.net();
         let pair = net.pairs.get_mut(&mine).unwrap();
@@ -405,16 +410,16 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn close(&mut self, queue: Qp, in_order: bool) {
+    fn destroy_qp(&mut self, queue: Qp, drained: bool, _: &mut VecDeque<Completion>) {
         let number = self.queues.remove(&queue).expect("a queue that is open");
         let pair = self.net().pairs.remove(&number);
         // Of a process that was killed there is none.
         let is_idle = pair
             .is_none_or(|pair| pair.work.is_empty() && pair.unanswered.is_none() && !pair.failed);
-        assert!(is_idle || !in_order, "something is under way");
+        assert!(is_idle || !drained, "something is under way");
     }
 
-    unsafe fn post(
+    unsafe fn post_send(
         &mut self,
         queue: Qp,
         work: &WorkRequest,
@@ -427,26 +432,26 @@ impl Device for MemoryDevice {
         assert!(pair.work.len() < 32, "the queue overflows");
         assert!(self.fences || !work.fence, "the interface is not to be trusted with a fence");
         if refuses {
-            return Err(DeviceError("refused".into()));
+            return Err(DeviceError::System { call: "post_send", errno: libc::EINVAL });
         }
         if pair.failed {
             return Ok(());
         }
         // An interface gives up what is not acknowledged when the peer's queue is gone, which it
         // may be as soon as it has this.
-        assert!(work.act != LAST || pair.work.is_empty(), "the last packet is not alone");
+        assert!(work.opcode != LAST || pair.work.is_empty(), "the last packet is not alone");
         assert!(!work.inline || work.len <= 64);
         let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
-        let most = self.limits().parts[usize::from(work.act == Opcode::Read)] as usize;
+        let most = self.limits().max_sge[usize::from(work.opcode == Opcode::Read)] as usize;
         assert!(parts.len() <= most && (parts.is_empty() || !work.inline));
-        let one = [LocalSegment { at: work.local, len: work.len }];
+        let one = [LocalSegment { addr: work.local, len: work.len }];
         let parts = if parts.is_empty() { &one } else { parts };
         assert_eq!(parts.iter().map(|part| part.len).sum::<u32>(), work.len);
         pair.work.push_back((*work, parts.to_vec(), bytes));
         Ok(())
     }
 
-    unsafe fn receive(
+    unsafe fn post_receive(
         &mut self,
         receive: u32,
         at: usize,
@@ -458,7 +463,7 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn poll(&mut self, into: &mut Vec<Completion>) -> bool {
+    fn poll(&mut self, into: &mut VecDeque<Completion>) -> bool {
         let me = self.me;
         let mut net = self.net();
         net.run();
@@ -471,14 +476,7 @@ impl Device for MemoryDevice {
         !net.ends[me].completions.is_empty()
     }
 
-    fn stirs(&mut self) -> bool {
-        let me = self.me;
-        let mut net = self.net();
-        net.run();
-        !net.ends[me].completions.is_empty()
-    }
-
-    fn explain(&self, code: u32) -> String {
+    fn status_text(&self, code: u32) -> String {
         format!("code {code}")
     }
 }

@@ -1,6 +1,7 @@
 //! Registrations over memory that comes and goes, with an interface that really holds on to its
 //! pages.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
@@ -13,7 +14,7 @@ const PAGE: usize = 4096;
 /// An interface that registers memory: it holds a reference to the first page of each, in a pipe,
 /// as long as it is registered.
 #[derive(Debug, Default)]
-struct Holder {
+struct PinningDevice {
     held: std::collections::HashMap<u64, (std::io::PipeReader, usize)>,
     next: u64,
     /// Bytes that may be registered.
@@ -22,14 +23,14 @@ struct Holder {
     paged: Option<std::collections::HashMap<u64, usize>>,
 }
 
-impl Holder {
+impl PinningDevice {
     fn with_room(room: usize) -> Self {
-        Holder { room, ..Holder::default() }
+        PinningDevice { room, ..PinningDevice::default() }
     }
 
     fn on_demand(&mut self, at: usize) -> Result<MemoryRegion, RegistrationError> {
         let Some(paged) = &mut self.paged else {
-            return Err(RegistrationError::Refused("no paging".into()));
+            return Err(RegistrationError::NoOnDemandPaging);
         };
         self.next += 1;
         paged.insert(self.next, at);
@@ -56,7 +57,7 @@ impl Holder {
     }
 }
 
-impl Device for Holder {
+impl Device for PinningDevice {
     unsafe fn register(
         &mut self,
         at: usize,
@@ -67,13 +68,13 @@ impl Device for Holder {
             return self.on_demand(at);
         }
         if self.bytes() + len > self.room {
-            return Err(RegistrationError::OutOfMemory("no room".into()));
+            return Err(RegistrationError::OutOfMemory(len));
         }
         let (reader, writer) = std::io::pipe().unwrap();
         let page = libc::iovec { iov_base: at as *mut _, iov_len: PAGE };
         let got = unsafe { libc::vmsplice(writer.as_raw_fd(), &raw const page, 1, 0) };
         if got != PAGE as isize {
-            return Err(RegistrationError::Refused(std::io::Error::last_os_error().to_string()));
+            return Err(RegistrationError::Refused { bytes: len, errno: libc::EFAULT });
         }
         self.next += 1;
         self.held.insert(self.next, (reader, len));
@@ -92,14 +93,14 @@ impl Device for Holder {
     fn name(&self) -> String {
         unreachable!()
     }
-    fn open(&mut self) -> Result<(Qp, u32), DeviceError> {
+    fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError> {
         unreachable!()
     }
-    fn connect(&mut self, _: Qp, _: u32, _: &PortAddress) -> Result<(), DeviceError> {
+    fn connect_qp(&mut self, _: Qp, _: u32, _: &PortAddress) -> Result<(), DeviceError> {
         unreachable!()
     }
-    fn close(&mut self, _: Qp, _: bool) {}
-    unsafe fn post(
+    fn destroy_qp(&mut self, _: Qp, _: bool, _: &mut VecDeque<Completion>) {}
+    unsafe fn post_send(
         &mut self,
         _: Qp,
         _: &WorkRequest,
@@ -107,13 +108,13 @@ impl Device for Holder {
     ) -> Result<(), DeviceError> {
         unreachable!()
     }
-    unsafe fn receive(&mut self, _: u32, _: usize, _: u32, _: u32) -> Result<(), DeviceError> {
+    unsafe fn post_receive(&mut self, _: u32, _: usize, _: u32, _: u32) -> Result<(), DeviceError> {
         unreachable!()
     }
-    fn poll(&mut self, _: &mut Vec<Completion>) -> bool {
+    fn poll(&mut self, _: &mut VecDeque<Completion>) -> bool {
         false
     }
-    fn explain(&self, _: u32) -> String {
+    fn status_text(&self, _: u32) -> String {
         unreachable!()
     }
 }
@@ -144,16 +145,21 @@ fn set(at: usize, value: u64) {
 }
 
 /// Uses memory once: what the interface reads there, and whether it was registered.
-fn used(regions: &mut RegistrationCache, nic: &mut Holder, at: usize, len: usize) -> (u64, bool) {
-    let before = regions.stats().hits;
-    let (id, _) = unsafe { regions.acquire(nic, at, len, false) }.expect("it can be registered");
+fn used(
+    cache: &mut RegistrationCache,
+    nic: &mut PinningDevice,
+    at: usize,
+    len: usize,
+) -> (u64, bool) {
+    let before = cache.stats().hits;
+    let (id, _) = unsafe { cache.acquire(nic, at, len, false) }.expect("it can be registered");
     let read = nic.reads(id);
-    regions.release(nic, id);
-    (read, regions.stats().hits > before)
+    cache.release(nic, id);
+    (read, cache.stats().hits > before)
 }
 
 /// True if this machine tells of unmapped memory.
-pub fn is_told() -> bool {
+pub fn is_supported() -> bool {
     // As the library asks for it.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) };
     if fd < 0 {
@@ -165,9 +171,9 @@ pub fn is_told() -> bool {
 }
 
 /// What was unmapped is let go at last: that it was is told by another thread.
-fn let_go(regions: &mut RegistrationCache, nic: &mut Holder, left: usize) {
+fn wait_until_held(cache: &mut RegistrationCache, nic: &mut PinningDevice, left: usize) {
     for turn in 0.. {
-        regions.tidy(nic);
+        cache.drop_stale(nic);
         if nic.held.len() == left {
             break;
         }
@@ -176,8 +182,8 @@ fn let_go(regions: &mut RegistrationCache, nic: &mut Holder, left: usize) {
     }
 }
 
-fn started() -> (RegistrationCache, Holder) {
-    (RegistrationCache::new(1 << 30), Holder::with_room(usize::MAX))
+fn started() -> (RegistrationCache, PinningDevice) {
+    (RegistrationCache::new(1 << 30), PinningDevice::with_room(usize::MAX))
 }
 
 type Way = (&'static str, fn(usize));
@@ -230,65 +236,65 @@ const WAYS: [Way; 8] = [
 
 #[test]
 fn what_is_mapped_anew_is_registered_anew() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let (mut regions, mut nic) = started();
+    let (mut cache, mut nic) = started();
     for (name, way) in WAYS {
         let at = map();
         set(at, 1);
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (1, false), "{name}");
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (1, true), "{name}: it was kept");
-        assert!(used(&mut regions, &mut nic, at + PAGE, LEN - PAGE).1, "{name}: a part of it");
-        let before = regions.stats().invalidations;
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (1, false), "{name}");
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (1, true), "{name}: it was kept");
+        assert!(used(&mut cache, &mut nic, at + PAGE, LEN - PAGE).1, "{name}: a part of it");
+        let before = cache.stats().invalidations;
         way(at);
         set(at, 2);
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (2, false), "{name}");
-        assert_eq!(regions.stats().invalidations, before + 1, "{name}");
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (2, true), "{name}: again");
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (2, false), "{name}");
+        assert_eq!(cache.stats().invalidations, before + 1, "{name}");
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (2, true), "{name}: again");
     }
     assert_eq!(nic.held.len(), WAYS.len());
-    regions.end(&mut nic);
+    cache.end(&mut nic);
     assert!(nic.held.is_empty());
 }
 
 /// What is given up to make room for a registration may share pages with it, which stay watched.
 #[test]
 fn what_makes_room_leaves_its_pages_watched() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let (mut regions, mut nic) = (RegistrationCache::new(1 << 30), Holder::with_room(LEN));
+    let (mut cache, mut nic) = (RegistrationCache::new(1 << 30), PinningDevice::with_room(LEN));
     let at = map();
     let (second, len) = (at + 2 * PAGE, LEN - 2 * PAGE);
     set(second, 1);
-    assert!(!used(&mut regions, &mut nic, at, LEN - PAGE).1);
-    assert_eq!(used(&mut regions, &mut nic, second, len), (1, false));
-    assert_eq!(regions.stats().evictions, 1);
+    assert!(!used(&mut cache, &mut nic, at, LEN - PAGE).1);
+    assert_eq!(used(&mut cache, &mut nic, second, len), (1, false));
+    assert_eq!(cache.stats().evictions, 1);
     unmap(second, PAGE);
     map_at(second, PAGE, libc::MAP_FIXED_NOREPLACE);
     set(second, 2);
-    assert_eq!(used(&mut regions, &mut nic, second, len), (2, false), "the old page is used");
-    regions.end(&mut nic);
+    assert_eq!(used(&mut cache, &mut nic, second, len), (2, false), "the old page is used");
+    cache.end(&mut nic);
 }
 
 #[test]
 fn the_heap_may_shrink_and_grow() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
     // Alone in its process: others move the end of the heap as well.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let done = std::panic::catch_unwind(|| {
-            let (mut regions, mut nic) = started();
+            let (mut cache, mut nic) = started();
             let end = unsafe { libc::sbrk(0) } as usize;
             let at = end.next_multiple_of(PAGE);
             for value in 1..4 {
                 assert_eq!(unsafe { libc::brk((at + LEN) as *mut _) }, 0);
                 set(at, value);
-                assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, false));
-                assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, true));
+                assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, false));
+                assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, true));
                 assert_eq!(unsafe { libc::brk(at as *mut _) }, 0);
             }
         });
@@ -301,45 +307,45 @@ fn the_heap_may_shrink_and_grow() {
 
 #[test]
 fn what_is_in_use_stays_until_it_is_released() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let (mut regions, mut nic) = started();
+    let (mut cache, mut nic) = started();
     let at = map();
     set(at, 1);
-    let (first, _) = unsafe { regions.acquire(&mut nic, at, LEN, false) }.unwrap();
+    let (first, _) = unsafe { cache.acquire(&mut nic, at, LEN, false) }.unwrap();
     // What shares a registration may go while a part of it is in use.
     unmap(at + PAGE, LEN - PAGE);
     map_at(at + PAGE, LEN - PAGE, libc::MAP_FIXED_NOREPLACE);
     set(at + PAGE, 2);
-    assert_eq!(used(&mut regions, &mut nic, at + PAGE, PAGE), (2, false));
+    assert_eq!(used(&mut cache, &mut nic, at + PAGE, PAGE), (2, false));
     assert_eq!(nic.held.len(), 2);
     assert_eq!(nic.reads(first), 1);
-    regions.release(&mut nic, first);
+    cache.release(&mut nic, first);
     assert_eq!(nic.held.len(), 1, "it ends with its user");
     assert_eq!(
-        used(&mut regions, &mut nic, at + PAGE, PAGE),
+        used(&mut cache, &mut nic, at + PAGE, PAGE),
         (2, true),
         "the other one is watched as before"
     );
     unmap(at + PAGE, PAGE);
-    let_go(&mut regions, &mut nic, 0);
-    regions.end(&mut nic);
+    wait_until_held(&mut cache, &mut nic, 0);
+    cache.end(&mut nic);
 }
 
 #[test]
 fn memory_of_files_is_not_kept() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let (mut regions, mut nic) = started();
+    let (mut cache, mut nic) = started();
     let fd = unsafe { libc::memfd_create(c"file".as_ptr(), libc::MFD_CLOEXEC) };
     assert_eq!(unsafe { libc::ftruncate(fd, LEN as i64) }, 0);
     for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
         // Beside memory that is kept.
         let at = map();
         set(at + LEN / 2, 1);
-        assert_eq!(used(&mut regions, &mut nic, at + LEN / 2, LEN / 2), (1, false));
+        assert_eq!(used(&mut cache, &mut nic, at + LEN / 2, LEN / 2), (1, false));
         let got = unsafe {
             libc::mmap(
                 at as *mut _,
@@ -352,64 +358,64 @@ fn memory_of_files_is_not_kept() {
         };
         assert_eq!(got as usize, at);
         set(at, 5);
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (5, false));
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (5, false));
         // Nobody tells of this.
         assert_eq!(unsafe { libc::ftruncate(fd, 0) + libc::ftruncate(fd, LEN as i64) }, 0);
         set(at, 6);
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (6, false));
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (6, false));
         assert_eq!(
-            used(&mut regions, &mut nic, at + LEN / 2, LEN / 2),
+            used(&mut cache, &mut nic, at + LEN / 2, LEN / 2),
             (1, true),
             "it is still watched"
         );
         unmap(at + LEN / 2, PAGE);
-        let_go(&mut regions, &mut nic, 0);
+        wait_until_held(&mut cache, &mut nic, 0);
     }
-    regions.end(&mut nic);
+    cache.end(&mut nic);
 }
 
 #[test]
 fn what_is_kept_is_bounded() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let mut nic = Holder::with_room(usize::MAX);
-    let mut regions = RegistrationCache::new(8 * LEN as u64);
+    let mut nic = PinningDevice::with_room(usize::MAX);
+    let mut cache = RegistrationCache::new(8 * LEN as u64);
     let buffers: Vec<usize> = (0..32).map(|_| map()).collect();
     for round in 0..3 {
         for at in &buffers {
             set(*at, 7);
-            used(&mut regions, &mut nic, *at, LEN);
+            used(&mut cache, &mut nic, *at, LEN);
             assert!(nic.bytes() <= 8 * LEN, "round {round}");
-            assert_eq!(regions.watched().0, nic.bytes());
+            assert_eq!(cache.monitored().0, nic.bytes());
         }
     }
-    assert!(regions.stats().evictions >= 80, "{:?}", regions.stats());
+    assert!(cache.stats().evictions >= 80, "{:?}", cache.stats());
     // The last one is still there, and one that is used again and again stays.
-    assert!(used(&mut regions, &mut nic, buffers[31], LEN).1);
+    assert!(used(&mut cache, &mut nic, buffers[31], LEN).1);
     for at in &buffers {
-        used(&mut regions, &mut nic, *at, LEN);
-        assert!(used(&mut regions, &mut nic, buffers[31], LEN).1);
+        used(&mut cache, &mut nic, *at, LEN);
+        assert!(used(&mut cache, &mut nic, buffers[31], LEN).1);
     }
     // What is larger than all of it is registered for its use alone.
     let large = map_at(0, 9 * LEN, 0);
-    assert!(!used(&mut regions, &mut nic, large, 9 * LEN).1);
-    assert!(!used(&mut regions, &mut nic, large, 9 * LEN).1);
-    regions.set_bound(&mut nic, 0);
-    assert_eq!((nic.held.len(), regions.watched().1), (0, 0));
+    assert!(!used(&mut cache, &mut nic, large, 9 * LEN).1);
+    assert!(!used(&mut cache, &mut nic, large, 9 * LEN).1);
+    cache.set_bound(&mut nic, 0);
+    assert_eq!((nic.held.len(), cache.monitored().1), (0, 0));
     for _ in 0..2 {
-        assert!(!used(&mut regions, &mut nic, buffers[0], LEN).1);
+        assert!(!used(&mut cache, &mut nic, buffers[0], LEN).1);
     }
     assert_eq!(nic.held.len(), 0);
-    regions.end(&mut nic);
+    cache.end(&mut nic);
 }
 
 #[test]
 fn as_many_are_kept_as_there_may_be() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let (mut regions, mut nic) = started();
+    let (mut cache, mut nic) = started();
     // Pipes are descriptors, of which there may be fewer.
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
@@ -422,119 +428,120 @@ fn as_many_are_kept_as_there_may_be() {
     let at = map_at(0, 4 * KEPT * PAGE, libc::MAP_NORESERVE);
     for place in 0..2 * KEPT {
         set(at + 2 * place * PAGE, 1);
-        used(&mut regions, &mut nic, at + 2 * place * PAGE, 8);
-        assert!(nic.held.len() <= KEPT && regions.watched().1 <= KEPT);
+        used(&mut cache, &mut nic, at + 2 * place * PAGE, 8);
+        assert!(nic.held.len() <= KEPT && cache.monitored().1 <= KEPT);
     }
     assert!(nic.held.len() > KEPT * 3 / 4);
-    regions.end(&mut nic);
+    cache.end(&mut nic);
 }
 
 #[test]
 fn what_is_kept_makes_room_where_memory_is_short() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let mut nic = Holder::with_room(4 * LEN);
-    let mut regions = RegistrationCache::new(1 << 30);
+    let mut nic = PinningDevice::with_room(4 * LEN);
+    let mut cache = RegistrationCache::new(1 << 30);
     for value in 1..20 {
         let at = map();
         set(at, value);
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, false));
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, false));
     }
     let window = map_at(0, 4 * LEN, 0);
     let (id, _) =
-        unsafe { regions.add(&mut nic, window, window + 4 * LEN) }.expect("all that is kept goes");
+        unsafe { cache.add(&mut nic, window, window + 4 * LEN) }.expect("all that is kept goes");
     assert_eq!(nic.held.len(), 1);
-    assert!(unsafe { regions.acquire(&mut nic, map(), LEN, false) }.is_err());
-    regions.release(&mut nic, id);
-    assert!(regions.watched().1 == 0);
-    regions.end(&mut nic);
+    assert!(unsafe { cache.acquire(&mut nic, map(), LEN, false) }.is_err());
+    cache.release(&mut nic, id);
+    assert!(cache.monitored().1 == 0);
+    cache.end(&mut nic);
 }
 
 #[test]
 fn what_cannot_be_locked_is_paged_if_that_can_be() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let mut nic = Holder { paged: Some(Default::default()), ..Holder::with_room(LEN) };
-    let mut regions = RegistrationCache::new(1 << 30);
+    let mut nic =
+        PinningDevice { paged: Some(Default::default()), ..PinningDevice::with_room(LEN) };
+    let mut cache = RegistrationCache::new(1 << 30);
     let (small, at) = (map(), map_at(0, 2 * LEN, 0));
     set(small, 5);
-    assert_eq!(used(&mut regions, &mut nic, small, LEN), (5, false));
+    assert_eq!(used(&mut cache, &mut nic, small, LEN), (5, false));
     for value in 1..4 {
         set(at, value);
         // Nothing is locked by it, and what is mapped anew is found.
-        assert_eq!(used(&mut regions, &mut nic, at, 2 * LEN), (value, value > 1));
-        assert!(used(&mut regions, &mut nic, at + LEN, LEN).1);
-        assert_eq!((nic.held.len(), regions.watched()), (0, (0, 0)));
+        assert_eq!(used(&mut cache, &mut nic, at, 2 * LEN), (value, value > 1));
+        assert!(used(&mut cache, &mut nic, at + LEN, LEN).1);
+        assert_eq!((nic.held.len(), cache.monitored()), (0, (0, 0)));
         unmap(at, 2 * LEN);
         map_at(at, 2 * LEN, libc::MAP_FIXED_NOREPLACE);
     }
-    assert_eq!(regions.stats().invalidations, 0);
+    assert_eq!(cache.stats().invalidations, 0);
     // So is what is more than half of the machine's memory, though there be room.
     nic.room = usize::MAX;
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) } as usize;
     let large = map_at(0, (pages / 2 + 1) * PAGE, libc::MAP_NORESERVE);
-    let (id, _) = unsafe { regions.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.unwrap();
+    let (id, _) = unsafe { cache.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.unwrap();
     assert!(nic.paged.as_ref().unwrap().contains_key(&id.1));
-    regions.release(&mut nic, id);
+    cache.release(&mut nic, id);
     nic.paged.as_mut().unwrap().clear();
     nic.paged = None;
-    assert!(unsafe { regions.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.is_err());
+    assert!(unsafe { cache.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.is_err());
     unmap(large, (pages / 2 + 1) * PAGE);
 }
 
 #[test]
 fn without_a_watch_nothing_is_kept() {
-    let (mut regions, mut nic) = (RegistrationCache::new(0), Holder::with_room(usize::MAX));
+    let (mut cache, mut nic) = (RegistrationCache::new(0), PinningDevice::with_room(usize::MAX));
     let at = map();
     for value in 0..4 {
         set(at, value);
-        let (first, _) = unsafe { regions.acquire(&mut nic, at, LEN, false) }.unwrap();
-        assert_eq!(used(&mut regions, &mut nic, at, LEN), (value, true), "shared meanwhile");
-        regions.release(&mut nic, first);
+        let (first, _) = unsafe { cache.acquire(&mut nic, at, LEN, false) }.unwrap();
+        assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, true), "shared meanwhile");
+        cache.release(&mut nic, first);
         assert!(nic.held.is_empty());
         WAYS[0].1(at);
     }
-    regions.end(&mut nic);
+    cache.end(&mut nic);
 }
 
 #[test]
 fn holes_that_were_emptied_once_are_not_kept() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let (mut regions, mut nic) = started();
+    let (mut cache, mut nic) = started();
     let at = map();
     set(at, 1);
-    let mut with_holes = |regions: &mut RegistrationCache, expected: bool| {
-        let before = regions.stats().hits;
-        let (id, _) = unsafe { regions.acquire(&mut nic, at, LEN, true) }.unwrap();
-        assert_eq!(regions.stats().hits > before, expected);
+    let mut with_holes = |cache: &mut RegistrationCache, expected: bool| {
+        let before = cache.stats().hits;
+        let (id, _) = unsafe { cache.acquire(&mut nic, at, LEN, true) }.unwrap();
+        assert_eq!(cache.stats().hits > before, expected);
         // What is not watched is nobody else's.
-        let (other, _) = unsafe { regions.acquire(&mut nic, at + PAGE, PAGE, false) }.unwrap();
-        assert!(regions.watched().0 > 0 || id != other);
-        regions.release(&mut nic, other);
-        regions.release(&mut nic, id);
+        let (other, _) = unsafe { cache.acquire(&mut nic, at + PAGE, PAGE, false) }.unwrap();
+        assert!(cache.monitored().0 > 0 || id != other);
+        cache.release(&mut nic, other);
+        cache.release(&mut nic, id);
     };
-    with_holes(&mut regions, false);
-    with_holes(&mut regions, true);
+    with_holes(&mut cache, false);
+    with_holes(&mut cache, true);
     // A page between those in use: it is told before it is done, so another registration may come
     // between.
     assert_eq!(unsafe { libc::madvise((at + 3 * PAGE) as *mut _, PAGE, libc::MADV_DONTNEED) }, 0);
-    with_holes(&mut regions, false);
-    with_holes(&mut regions, false);
-    regions.end(&mut nic);
+    with_holes(&mut cache, false);
+    with_holes(&mut cache, false);
+    cache.end(&mut nic);
     assert!(nic.held.is_empty());
 }
 
 /// Memory goes from thread to thread by the kernel's hand, while each uses what it has.
 #[test]
 fn threads_that_unmap_and_map_never_meet_old_pages() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let both = Mutex::new((RegistrationCache::new(1 << 30), Holder::with_room(usize::MAX)));
+    let both = Mutex::new((RegistrationCache::new(1 << 30), PinningDevice::with_room(usize::MAX)));
     std::thread::scope(|scope| {
         for thread in 1..4_u64 {
             let both = &both;
@@ -545,53 +552,53 @@ fn threads_that_unmap_and_map_never_meet_old_pages() {
                     set(at, value);
                     for _ in 0..2 {
                         let mut both = both.lock().unwrap();
-                        let (regions, nic) = &mut *both;
-                        assert_eq!(used(regions, nic, at, 2 * PAGE).0, value);
+                        let (cache, nic) = &mut *both;
+                        assert_eq!(used(cache, nic, at, 2 * PAGE).0, value);
                     }
                     unmap(at, 2 * PAGE);
                 }
             });
         }
     });
-    let (mut regions, mut nic) = both.into_inner().unwrap();
-    println!("{:?}", regions.stats());
-    assert!(regions.stats().hits > 0 && regions.stats().invalidations > 0);
-    let_go(&mut regions, &mut nic, 0);
-    regions.end(&mut nic);
+    let (mut cache, mut nic) = both.into_inner().unwrap();
+    println!("{:?}", cache.stats());
+    assert!(cache.stats().hits > 0 && cache.stats().invalidations > 0);
+    wait_until_held(&mut cache, &mut nic, 0);
+    cache.end(&mut nic);
 }
 
 /// A child has the descriptor too. It may do with its memory what it likes, and its parent needs
 /// nothing of it.
 #[test]
 fn a_child_and_its_parent_go_on() {
-    if !is_told() {
+    if !is_supported() {
         return;
     }
-    let (mut regions, mut nic) = started();
+    let (mut cache, mut nic) = started();
     let (at, other) = (map(), map());
     set(at, 1);
     set(other, 1);
-    used(&mut regions, &mut nic, at, LEN);
-    used(&mut regions, &mut nic, other, LEN);
+    used(&mut cache, &mut nic, at, LEN);
+    used(&mut cache, &mut nic, other, LEN);
     let (mut wait, mut go) = std::io::pipe().unwrap();
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(go);
         unmap(at, LEN);
         // What it has of its parent's ends here as well.
-        regions.end(&mut nic);
+        cache.end(&mut nic);
         // It has the descriptor until its parent has done without it.
         _ = wait.read(&mut [0]);
         unsafe { libc::_exit(0) };
     }
     drop(wait);
     // (An interface's pages stay the parent's; those that a pipe refers to do not.)
-    assert!(used(&mut regions, &mut nic, at, LEN).1);
+    assert!(used(&mut cache, &mut nic, at, LEN).1);
     unmap(at, LEN);
     map_at(at, LEN, libc::MAP_FIXED_NOREPLACE);
     set(at, 3);
-    assert_eq!(used(&mut regions, &mut nic, at, LEN), (3, false));
-    regions.end(&mut nic);
+    assert_eq!(used(&mut cache, &mut nic, at, LEN), (3, false));
+    cache.end(&mut nic);
     // Nobody listens any more, but the descriptor is open.
     unmap(at, LEN);
     unmap(other, LEN);

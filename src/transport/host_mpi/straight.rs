@@ -145,7 +145,7 @@ impl<C: Courier> MessageWindow<C> {
     pub fn linger(&self) {
         const LOOKS: u32 = 8;
         if let Some(direct) = self.courier.direct_ref() {
-            let _ = (0..LOOKS).any(|_| direct.stirs());
+            let _ = (0..LOOKS).any(|_| direct.has_completions());
         }
     }
 
@@ -173,7 +173,7 @@ impl<C: Courier> MessageWindow<C> {
             self.courier.direct().and_then(crate::transport::rdma::Endpoint::next_lost)
         {
             moved = true;
-            self.lose(peer, &reason);
+            self.lose(peer, &reason.to_string());
         }
         moved
     }
@@ -221,7 +221,7 @@ impl<C: Courier> MessageWindow<C> {
             if self.ending.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
                 return false;
             }
-            direct.give_up();
+            direct.abort();
         }
         !std::mem::replace(&mut self.ended, true)
     }

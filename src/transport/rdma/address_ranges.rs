@@ -1,8 +1,8 @@
-//! Sets of addresses.
+//! Sets of address ranges.
 
 use std::collections::BTreeMap;
 
-/// Ranges that neither overlap nor touch: where each ends, by where it begins.
+/// A set of addresses as maximal ranges: ends by starts.
 #[derive(Debug, Default)]
 pub(super) struct AddressRanges(BTreeMap<usize, usize>);
 
@@ -25,7 +25,7 @@ impl AddressRanges {
         }
     }
 
-    /// Takes a range out.
+    /// Removes a range.
     pub(super) fn remove(&mut self, at: usize, end: usize) {
         while let Some((from, to)) = self.last_before(end).filter(|(_, to)| at < end && *to > at) {
             self.0.remove(&from);
@@ -43,12 +43,12 @@ impl AddressRanges {
         self.0.range(..end).next_back().map(|(from, to)| (*from, *to))
     }
 
-    /// True if some address of a range is in the set.
+    /// Whether the set contains an address of the range.
     pub(super) fn meets(&self, at: usize, end: usize) -> bool {
         at < end && self.last_before(end).is_some_and(|(_, to)| to > at)
     }
 
-    /// What of a range is in the set, in order.
+    /// The parts of a range that are in the set, in order.
     pub(super) fn within(&self, at: usize, end: usize) -> Vec<(usize, usize)> {
         let parts = self.0.range(..end).rev().take_while(|(_, to)| **to > at);
         let mut parts: Vec<_> = parts.map(|(from, to)| ((*from).max(at), (*to).min(end))).collect();
@@ -61,7 +61,7 @@ impl AddressRanges {
         self.0.iter().map(|(from, to)| (*from, *to))
     }
 
-    /// How many there are.
+    /// Number of ranges.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_set_that_it_was_made() {
+    fn agrees_with_an_array_of_flags() {
         let mut rng = fastrand::Rng::with_seed(5);
         for _ in 0..200 {
             let (mut ranges, mut model) = (AddressRanges::default(), [false; 64]);

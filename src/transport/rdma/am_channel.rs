@@ -1,8 +1,8 @@
-//! Carries packets through the queues of the [`Direct`], to the peers that have an interface, and
-//! all else through the host.
+//! The active-message channel of a window: packets as RDMA sends, to peers that the window's
+//! [`Endpoint`] reaches. Everything else goes through the host's channel.
 //!
 //! A packet for a peer that is not connected yet waits here, so that packets keep their order. Bulk
-//! messages, which are streams of their own, and votes are the host's.
+//! messages, which are streams of their own, and votes go through the host.
 
 use std::collections::VecDeque;
 
@@ -15,41 +15,40 @@ use crate::transport::Ballot;
 use crate::transport::host_mpi::courier::{Bulk, Courier, Stream};
 use crate::transport::host_mpi::wire::Packet;
 
-/// Packets that wait here from which on operations are refused.
+/// Waiting packets from which on operations are refused.
 const BUSY_FROM: usize = 64;
-/// Polls between two looks at the host while nothing is expected of it: a look over a network costs
-/// as much as several of ours.
+/// Polls between two of the host while nothing is due from it: its poll costs as much as several of
+/// ours over a network.
 const HOST_POLL_INTERVAL: u32 = 64;
+/// Packets kept for reuse.
+const MAX_SPARE: usize = 64;
 
-/// The packets of one window.
+/// The active-message channel of one window.
 #[derive(Debug)]
 pub struct RdmaAmChannel<H> {
     host: H,
-    direct: Endpoint,
+    endpoint: Endpoint,
     waiting: HashMap<Rank, VecDeque<Packet>>,
-    /// Packets in there.
-    count: usize,
-    arrived: VecDeque<(Rank, Packet)>,
-    /// Of the packets that were taken out and not given back, in order: they came through the host.
+    /// Packets in `waiting`.
+    waiting_count: usize,
+    from_host: VecDeque<(Rank, Packet)>,
+    /// For each packet handed out and not given back, oldest first: whether it came by the host.
     origins: VecDeque<bool>,
     spare: Vec<Packet>,
-    /// Bulk messages under way.
+    /// Bulk messages in flight.
     bulks: usize,
     polls: u32,
 }
 
-/// Packets that are kept for later ones.
-const KEPT: usize = 64;
-
 impl<H: Courier> RdmaAmChannel<H> {
-    /// Packets to peers that the other cannot reach go through `host`.
-    pub fn new(host: H, direct: Endpoint) -> Self {
+    /// A channel over `endpoint`, and over `host` for peers that the endpoint does not reach.
+    pub fn new(host: H, endpoint: Endpoint) -> Self {
         RdmaAmChannel {
             host,
-            direct,
+            endpoint,
             waiting: HashMap::new(),
-            count: 0,
-            arrived: VecDeque::new(),
+            waiting_count: 0,
+            from_host: VecDeque::new(),
             origins: VecDeque::new(),
             spare: Vec::new(),
             bulks: 0,
@@ -57,15 +56,16 @@ impl<H: Courier> RdmaAmChannel<H> {
         }
     }
 
-    /// Sends what waits, in order for each peer.
+    /// Sends waiting packets, in order for each peer.
     fn send_waiting(&mut self) {
-        if self.count == 0 {
+        if self.waiting_count == 0 {
             return;
         }
-        let (direct, spare, count) = (&mut self.direct, &mut self.spare, &mut self.count);
+        let (endpoint, spare) = (&mut self.endpoint, &mut self.spare);
+        let count = &mut self.waiting_count;
         self.waiting.retain(|peer, queue| {
             while let Some(packet) = queue.front() {
-                if !direct.is_lost(*peer) && !direct.send_packet(*peer, &packet.bytes) {
+                if !endpoint.is_lost(*peer) && !endpoint.send_packet(*peer, &packet.bytes) {
                     return true;
                 }
                 *count -= 1;
@@ -73,14 +73,14 @@ impl<H: Courier> RdmaAmChannel<H> {
             }
             false
         });
-        self.spare.truncate(KEPT);
+        self.spare.truncate(MAX_SPARE);
     }
 
     fn send_handshakes(&mut self) {
-        while let Some((peer, handshake)) = self.direct.next_handshake() {
+        while let Some((peer, message)) = self.endpoint.next_handshake() {
             let mut packet = self.host.packet();
             packet.bytes.clear();
-            packet.bytes.extend(handshake.bytes());
+            packet.bytes.extend(message.encode());
             self.host.send(peer, packet);
         }
     }
@@ -89,12 +89,12 @@ impl<H: Courier> RdmaAmChannel<H> {
         self.polls = 0;
         self.host.drive();
         while let Some((peer, packet)) = self.host.receive() {
-            match Handshake::read(&packet.bytes) {
-                Some(handshake) => {
-                    self.direct.receive_handshake(peer, &handshake);
+            match Handshake::decode(&packet.bytes) {
+                Some(message) => {
+                    self.endpoint.receive_handshake(peer, &message);
                     self.host.give_back(packet);
                 }
-                None => self.arrived.push_back((peer, packet)),
+                None => self.from_host.push_back((peer, packet)),
             }
         }
     }
@@ -112,42 +112,42 @@ impl<H: Courier> Courier for RdmaAmChannel<H> {
     }
 
     fn send(&mut self, peer: Rank, packet: Packet) {
-        if !self.direct.reaches(peer) {
+        if !self.endpoint.reaches(peer) {
             return self.host.send(peer, packet);
         }
         let first = self.waiting.get(&peer).is_none_or(VecDeque::is_empty);
-        if first && self.direct.send_packet(peer, &packet.bytes) {
+        if first && self.endpoint.send_packet(peer, &packet.bytes) {
             return self.spare.push(packet);
         }
         self.waiting.entry(peer).or_default().push_back(packet);
-        self.count += 1;
+        self.waiting_count += 1;
     }
 
     fn is_busy(&self) -> bool {
-        self.count >= BUSY_FROM || self.host.is_busy()
+        self.waiting_count >= BUSY_FROM || self.host.is_busy()
     }
 
     fn receive(&mut self) -> Option<(Rank, Packet)> {
-        if let Some((rank, bytes)) = self.direct.next_packet() {
+        if let Some((rank, bytes)) = self.endpoint.next_packet() {
             self.origins.push_back(false);
             return Some((rank, Packet { bytes }));
         }
-        let arrived = self.arrived.pop_front()?;
+        let received = self.from_host.pop_front()?;
         self.origins.push_back(true);
-        Some(arrived)
+        Some(received)
     }
 
     fn give_back(&mut self, packet: Packet) {
         match self.origins.pop_front() {
-            Some(false) => self.direct.recycle_packet(packet.bytes),
+            Some(false) => self.endpoint.recycle_packet(packet.bytes),
             _ => self.host.give_back(packet),
         }
     }
 
     fn drive(&mut self) {
-        let moved = self.direct.poll();
+        let moved = self.endpoint.poll();
         self.polls += 1;
-        let expected = self.bulks > 0 || self.direct.awaits_host();
+        let expected = self.bulks > 0 || self.endpoint.awaits_host();
         if self.polls >= HOST_POLL_INTERVAL || !moved && expected {
             self.drive_host();
         }
@@ -157,7 +157,7 @@ impl<H: Courier> Courier for RdmaAmChannel<H> {
 
     unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
         self.bulks += 1;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory valid and unchanged until the message is complete.
         unsafe { self.host.send_bulk(peer, stream, from, len, bulk) }
     }
 
@@ -170,7 +170,7 @@ impl<H: Courier> Courier for RdmaAmChannel<H> {
         bulk: Bulk,
     ) {
         self.bulks += 1;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory valid and unused until the message is complete.
         unsafe { self.host.receive_bulk(peer, stream, to, len, bulk) }
     }
 
@@ -205,19 +205,19 @@ impl<H: Courier> Courier for RdmaAmChannel<H> {
     }
 
     fn is_quiet(&mut self) -> bool {
-        self.count == 0 && self.direct.is_quiet() && self.host.is_quiet()
+        self.waiting_count == 0 && self.endpoint.is_quiet() && self.host.is_quiet()
     }
 
     fn release(&mut self, clean: bool) {
-        self.direct.end();
+        self.endpoint.end();
         self.host.release(clean);
     }
 
     fn direct(&mut self) -> Option<&mut Endpoint> {
-        Some(&mut self.direct)
+        Some(&mut self.endpoint)
     }
 
     fn direct_ref(&self) -> Option<&Endpoint> {
-        Some(&self.direct)
+        Some(&self.endpoint)
     }
 }

@@ -1,45 +1,47 @@
-//! Registered memory of this library's own, through which short operations and packets go.
+//! Registered bounce buffers, for short operations and packets.
 
-use super::device::{Device, DeviceError, MemoryRegion};
+use super::device::{Device, MemoryRegion, RegistrationError};
 
-/// Registered memory of this library's, in pieces of one size.
+/// Buffers of one size in one registration.
 #[derive(Debug)]
 pub(super) struct BufferPool {
-    memory: Box<[Piece]>,
+    memory: Box<[CacheLine]>,
     size: usize,
-    registered: MemoryRegion,
+    region: MemoryRegion,
     free: Vec<u32>,
 }
 
-/// What pools are made of, so that every piece of one is aligned.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
-struct Piece([u8; 64]);
+struct CacheLine([u8; 64]);
 
 impl BufferPool {
-    /// `count` pieces of `size` bytes, a multiple of 64.
+    /// A pool of `count` buffers of `size` bytes, a multiple of 64.
+    ///
+    /// # Errors
+    /// The memory cannot be registered.
     pub(super) fn new(
         device: &mut dyn Device,
         count: u32,
         size: usize,
-    ) -> Result<Self, DeviceError> {
-        let memory = vec![Piece([0; 64]); count as usize * size / 64].into_boxed_slice();
-        // SAFETY: the memory is the pool's, which ends when the interface has.
-        let registered =
+    ) -> Result<Self, RegistrationError> {
+        let memory = vec![CacheLine([0; 64]); count as usize * size / 64].into_boxed_slice();
+        // SAFETY: the pool owns the memory. Its owner drops the device, which ends all
+        // registrations, before the pool.
+        let region =
             unsafe { device.register(memory.as_ptr() as usize, count as usize * size, false) }?;
-        Ok(BufferPool { memory, size, registered, free: (0..count).rev().collect() })
+        Ok(BufferPool { memory, size, region, free: (0..count).rev().collect() })
     }
 
-    pub(super) fn key(&self) -> u32 {
-        self.registered.lkey
+    pub(super) fn lkey(&self) -> u32 {
+        self.region.lkey
     }
 
-    /// For peers.
-    pub(super) fn remote_key(&self) -> u32 {
-        self.registered.rkey
+    pub(super) fn rkey(&self) -> u32 {
+        self.region.rkey
     }
 
-    /// Pieces.
+    /// Number of buffers.
     pub(super) fn len(&self) -> u32 {
         (self.memory.len() * 64 / self.size) as u32
     }
@@ -48,13 +50,13 @@ impl BufferPool {
         self.free.pop()
     }
 
-    pub(super) fn give_back(&mut self, piece: u32) {
-        self.free.push(piece);
+    pub(super) fn give_back(&mut self, buffer: u32) {
+        self.free.push(buffer);
     }
 
-    /// Address of a piece.
-    pub(super) fn at(&self, piece: u32) -> *mut u8 {
-        debug_assert!((piece as usize + 1) * self.size <= self.memory.len() * 64);
-        self.memory.as_ptr().cast::<u8>().cast_mut().wrapping_add(piece as usize * self.size)
+    /// Address of a buffer.
+    pub(super) fn addr(&self, buffer: u32) -> *mut u8 {
+        debug_assert!((buffer as usize + 1) * self.size <= self.memory.len() * 64);
+        self.memory.as_ptr().cast::<u8>().cast_mut().wrapping_add(buffer as usize * self.size)
     }
 }

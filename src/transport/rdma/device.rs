@@ -1,200 +1,272 @@
-//! What is wanted of a network interface: memory that peers may reach, queues to them, and
-//! completions.
+//! The device interface: registered memory, reliable-connected queue pairs, completions.
 //!
-//! [`Device`](super::device::Device) is the real one. Tests have one in memory, which is late,
-//! reorders what may be reordered, and fails.
+//! [`IbvDevice`](super::ibverbs::IbvDevice) implements it by libibverbs. Tests implement it in
+//! memory, with delays, reordering and failures.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::io;
 
-/// Where a port is found.
+/// The address of a port, as peers need it to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortAddress {
-    /// InfiniBand's local address; 0 on Ethernet.
+    /// InfiniBand's local identifier (LID); 0 on Ethernet.
     pub lid: u16,
-    /// Code of the largest packet (`enum ibv_mtu`).
+    /// Code of the path MTU (`enum ibv_mtu`).
     pub mtu: u8,
-    /// Reads and atomics that it serves at a time, of one queue.
+    /// RDMA reads and atomics that the port serves concurrently on one queue pair.
     pub depth: u8,
-    /// Global address.
+    /// Global identifier (GID).
     pub gid: [u8; 16],
 }
 
-/// Sizes and abilities.
+/// Sizes and capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Requests that one queue holds.
-    pub queue: u32,
-    /// Signalled requests and receives, of all queues together, that may be under way.
-    pub completions: u32,
-    /// Bytes of a write that are copied into the request.
-    pub inline: u32,
-    /// Bytes of one request.
-    pub message: u64,
+    /// Work requests that one send queue holds.
+    pub send_depth: u32,
+    /// Entries of the completion queue, which all queue pairs share.
+    pub cq_depth: u32,
+    /// Largest inline write, in bytes.
+    pub max_inline: u32,
+    /// Largest message, in bytes.
+    pub max_message: u64,
     /// Receives that may be posted.
-    pub receives: u32,
-    /// Queues.
-    pub queues: u32,
-    /// Runs of local memory that one write gathers, and one read scatters.
-    pub parts: [u32; 2],
-    /// What atomics are atomic with.
+    pub receive_depth: u32,
+    /// Queue pairs.
+    pub max_qps: u32,
+    /// Local segments that one write gathers, and that one read scatters.
+    pub max_sge: [u32; 2],
+    /// What the device's atomics are atomic with.
     pub atomics: AtomicCapability,
-    /// Requests may wait in the interface for reads before them. Else they are not handed over
-    /// before those have ended.
+    /// Whether the fence flag works. If not, the caller waits for earlier reads itself.
     pub fences: bool,
 }
 
-/// What the interface's atomics are atomic with.
+/// What a device's atomics are atomic with (`enum ibv_atomic_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicCapability {
-    /// There are none.
+    /// The device has no atomics.
     None,
-    /// Those of this interface.
+    /// Atomics of the same device.
     Hca,
-    /// The processor's as well.
+    /// Atomics of the same device and of the processors.
     Global,
 }
 
-/// Names a queue to a peer.
+/// Handle of a queue pair. The device may reuse it after the queue pair is destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qp(pub u32);
 
-/// Registered memory.
+/// A memory registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRegion {
-    /// For unregistering it.
+    /// Handle for [`Device::unregister`].
     pub id: u64,
-    /// For requests of this process.
+    /// Key for this process's work requests.
     pub lkey: u32,
-    /// For peers.
+    /// Key for peers.
     pub rkey: u32,
 }
 
-/// What one request does.
+/// The operation of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
-    /// Stores local bytes in the peer's memory.
+    /// RDMA write.
     Write,
-    /// The same, and tells the peer's process a number.
+    /// RDMA write with an immediate, which consumes a receive of the peer.
     WriteImm(u32),
-    /// Fetches bytes of the peer's memory.
+    /// RDMA read.
     Read,
-    /// Sends local bytes to one of the peer's receives, with a number.
+    /// Send with an immediate.
     SendImm(u32),
-    /// Adds to a word of the peer's; the old value comes into local memory.
+    /// Adds to an 8-byte word of the peer. The old value arrives in local memory.
     FetchAdd(u64),
-    /// Stores `new` in a word of the peer's if it is `expected`; the old value comes into local
-    /// memory.
+    /// Stores `new` in an 8-byte word of the peer if it equals `expected`. The old value arrives in
+    /// local memory.
     CompareSwap {
-        /// What the word must be.
+        /// The value to compare with.
         expected: u64,
-        /// What is stored then.
+        /// The value to store.
         new: u64,
     },
 }
 
-/// One request.
+/// A work request for a send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRequest {
-    /// What is done.
-    pub act: Opcode,
-    /// Its number in the queue, told by its completion.
-    pub number: u64,
-    /// Local memory.
+    /// The operation.
+    pub opcode: Opcode,
+    /// Sequence number in the queue, reported by the completion.
+    pub id: u64,
+    /// Local address.
     pub local: usize,
     /// Bytes.
     pub len: u32,
-    /// Key of the local memory; not asked for if it is copied.
+    /// Key of the local memory; ignored for inline requests.
     pub lkey: u32,
-    /// The peer's memory.
+    /// Remote address.
     pub remote: u64,
-    /// Its key.
+    /// Key of the remote memory.
     pub rkey: u32,
-    /// A completion is told.
+    /// Generate a completion.
     pub signalled: bool,
-    /// The local bytes are copied by the call.
+    /// Copy the local bytes during the call.
     pub inline: bool,
-    /// It waits for the reads and atomics before it.
+    /// Start only after earlier reads and atomics of this queue have completed.
     pub fence: bool,
 }
 
-/// A run of local memory.
+/// A contiguous range of local memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalSegment {
-    /// Its first byte.
-    pub at: usize,
+    /// Address of the first byte.
+    pub addr: usize,
     /// Bytes.
     pub len: u32,
 }
 
-/// What has come to an end.
+/// A completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// Requests of a queue up to this number are complete.
+    /// All work requests of a queue pair up to this number are complete.
     Success(Qp, u64),
-    /// A receive has been filled with so many bytes and this number.
+    /// A receive is complete.
     Received {
-        /// Which queue has brought it.
-        queue: Qp,
-        /// The receive.
+        /// The queue pair that received.
+        qp: Qp,
+        /// The receive, as numbered by [`Device::post_receive`].
         receive: u32,
         /// Bytes.
         len: u32,
-        /// What the peer has said.
-        number: u32,
-        /// It came with a write: the receive's memory was not touched.
-        bare: bool,
+        /// The immediate.
+        imm: u32,
+        /// It belongs to an RDMA write, which left the receive's memory untouched.
+        from_write: bool,
     },
-    /// A request has failed, and with it the queue. `code` is for [`Nic::explain`].
+    /// A work request failed, and the queue pair with it. The status is for
+    /// [`Device::status_text`].
     Error(Qp, u64, u32),
-    /// A receive has failed.
+    /// A receive failed, with this status. Its memory is the caller's again.
     ReceiveError(u32, u32),
 }
 
-/// A request was not taken.
+/// Why the device, or a call of it, failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct DeviceError(pub String);
+pub enum DeviceError {
+    /// libibverbs cannot be loaded: the loader's text.
+    #[error("{0}")]
+    Library(String),
+    /// libibverbs lacks a function.
+    #[error("libibverbs.so.1 has no {0}")]
+    Symbol(&'static str),
+    /// A call failed with this `errno`.
+    #[error("{call}: {}", io::Error::from_raw_os_error(*errno))]
+    System {
+        /// The call, or what it was to do.
+        call: &'static str,
+        /// The error number.
+        errno: i32,
+    },
+    /// A queue pair could not be created for lack of memory.
+    #[error("{0} (the limit of locked memory, ulimit -l, may be too low)")]
+    QueueMemory(Box<DeviceError>),
+    /// No device exists, or none of the given name.
+    #[error("there is no RDMA device{}{}", if .0.is_empty() { "" } else { " " }, .0)]
+    NoDevice(String),
+    /// Devices exist, but none is usable.
+    #[error("{}", .0.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
+    NoUsableDevice(Vec<(String, DeviceError)>),
+    /// The device is neither InfiniBand nor RoCE.
+    #[error("it is neither InfiniBand nor RoCE")]
+    WrongTransport,
+    /// The device has no ports.
+    #[error("it has no ports")]
+    NoPorts,
+    /// A port cannot be used.
+    #[error("port {0} {1}")]
+    Port(u8, PortError),
+    /// A setting is malformed.
+    #[error("{text}: {problem}")]
+    Setting {
+        /// The setting's value.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The completion queue failed, and the device with it.
+    #[error("the device's completion queue has failed")]
+    CompletionQueue,
+    /// Memory could not be registered.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+}
 
-/// Memory was not registered.
+/// Why a port cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// It cannot be queried: `errno`.
+    #[error("cannot be queried: {}", io::Error::from_raw_os_error(*.0))]
+    Query(i32),
+    /// It is not active.
+    #[error("is not active")]
+    Inactive,
+    /// Its GID table is empty.
+    #[error("has no address")]
+    NoAddress,
+    /// Its GID table has no such index.
+    #[error("has no address with index {0}")]
+    NoAddressAt(u8),
+    /// Its partition key table lacks this key.
+    #[error("has no partition key {0:#06x}")]
+    NoPartitionKey(u16),
+}
+
+/// Why memory was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationError {
-    /// It may be when less is.
-    #[error("{0}")]
-    OutOfMemory(String),
-    /// It cannot be.
-    #[error("{0}")]
-    Refused(String),
+    /// The device, or the limit of locked memory, has no room. Fewer registrations may help.
+    #[error("ibv_reg_mr: out of memory, {0} bytes (see ulimit -l)")]
+    OutOfMemory(usize),
+    /// The device refused it.
+    #[error("ibv_reg_mr: {}, {bytes} bytes", io::Error::from_raw_os_error(*errno))]
+    Refused {
+        /// The size of the memory.
+        bytes: usize,
+        /// The error number.
+        errno: i32,
+    },
+    /// The device has no on-demand paging.
+    #[error("the device has no on-demand paging")]
+    NoOnDemandPaging,
+    /// The memory is too large to be locked, and cannot be registered on demand.
+    #[error("more than half of this machine's memory, and {0}")]
+    TooLarge(Box<RegistrationError>),
 }
 
-impl From<RegistrationError> for DeviceError {
-    fn from(denied: RegistrationError) -> Self {
-        DeviceError(denied.to_string())
-    }
-}
-
-/// A network interface, as one process sees it.
+/// A port of an RDMA device, as one process sees it.
 pub trait Device: Debug + Send {
-    /// Sizes and abilities.
+    /// Sizes and capabilities.
     fn limits(&self) -> DeviceLimits;
 
-    /// Where its port is found.
+    /// The port's address.
     fn address(&self) -> PortAddress;
 
-    /// For the log: which device and port.
+    /// Device and port, for the log.
     fn name(&self) -> String;
 
-    /// Registers memory for the interface's use. Its pages stay where they are; or they are brought
-    /// in when they are needed, if the interface can do that (`on_demand`), and are those that are
-    /// mapped there at that time.
+    /// Registers `len` bytes at `addr` for all accesses.
+    ///
+    /// The pages are locked, or with `on_demand` faulted in by the device when it needs them.
     ///
     /// # Safety
-    /// The memory must stay mapped until it is unregistered, since the interface writes to it.
+    /// The memory must stay mapped until it is unregistered: the device writes to it.
     ///
     /// # Errors
-    /// In words.
+    /// The device refuses, or memory is short.
     unsafe fn register(
         &mut self,
-        at: usize,
+        addr: usize,
         len: usize,
         on_demand: bool,
     ) -> Result<MemoryRegion, RegistrationError>;
@@ -202,62 +274,60 @@ pub trait Device: Debug + Send {
     /// Ends a registration.
     fn unregister(&mut self, id: u64);
 
-    /// Makes a queue that is not connected; gives its number as well, by which a peer finds it.
+    /// Creates a queue pair. Returns its handle, and its number for peers.
     ///
     /// # Errors
-    /// In words.
-    fn open(&mut self) -> Result<(Qp, u32), DeviceError>;
+    /// The device has no resources for it.
+    fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError>;
 
-    /// Connects it to a queue of a peer.
+    /// Connects a queue pair to the peer's queue pair `number` at port `to`.
     ///
     /// # Errors
-    /// In words.
-    fn connect(&mut self, queue: Qp, number: u32, to: &PortAddress) -> Result<(), DeviceError>;
+    /// The device refuses the address.
+    fn connect_qp(&mut self, qp: Qp, number: u32, to: &PortAddress) -> Result<(), DeviceError>;
 
-    /// Ends it; what is under way is given up, without completions. `in_order`: that is nothing, in
-    /// either direction, but for an acknowledgement that is about to leave.
-    fn close(&mut self, queue: Qp, in_order: bool);
+    /// Destroys a queue pair and abandons its work requests.
+    ///
+    /// Appends the completions that are due to `completions`. The caller discards those of this
+    /// queue pair. `drained`: at most an outgoing acknowledgement is outstanding on it.
+    fn destroy_qp(&mut self, qp: Qp, drained: bool, completions: &mut VecDeque<Completion>);
 
-    /// Hands a request over. `parts`: its local memory, if that is more than one run; all have its
-    /// key.
+    /// Posts a work request. If the local memory is more than one segment, `segments` lists them;
+    /// all of them have the request's `lkey`.
     ///
     /// # Safety
-    /// Local memory must stay as it is until the request is complete, unless it is copied; memory
-    /// that is written to is nobody else's.
+    /// Unless the request is inline, its local memory must stay valid and unchanged until the
+    /// request completes. If the request writes local memory, nothing else may access it until
+    /// then.
     ///
     /// # Errors
-    /// In words. Nothing was done.
-    unsafe fn post(
+    /// The device refuses; nothing was posted.
+    unsafe fn post_send(
         &mut self,
-        queue: Qp,
-        work: &WorkRequest,
-        parts: &[LocalSegment],
+        qp: Qp,
+        request: &WorkRequest,
+        segments: &[LocalSegment],
     ) -> Result<(), DeviceError>;
 
-    /// Posts memory for what peers send.
+    /// Posts receive number `receive` with `len` bytes at `addr`.
     ///
     /// # Safety
-    /// It is the interface's until it is told to be filled.
+    /// The memory must stay valid, and belongs to the device, until the receive completes.
     ///
     /// # Errors
-    /// In words.
-    unsafe fn receive(
+    /// The device refuses; nothing was posted.
+    unsafe fn post_receive(
         &mut self,
         receive: u32,
-        at: usize,
+        addr: usize,
         len: u32,
         lkey: u32,
     ) -> Result<(), DeviceError>;
 
-    /// What has come to an end since the last call, in order for each queue, a bounded number. True
-    /// if that may not be all.
-    fn poll(&mut self, into: &mut Vec<Completion>) -> bool;
+    /// Polls the completion queue: appends a bounded number of completions, in order for each queue
+    /// pair. Returns whether there may be more.
+    fn poll(&mut self, completions: &mut VecDeque<Completion>) -> bool;
 
-    /// Whether [`poll`](Self::poll) would find something; true if that is not known.
-    fn stirs(&mut self) -> bool {
-        true
-    }
-
-    /// A code of a failure, in words.
-    fn explain(&self, code: u32) -> String;
+    /// The text of a completion status.
+    fn status_text(&self, status: u32) -> String;
 }

@@ -1,402 +1,368 @@
-//! The application's memory while operations use it, and after: registrations, kept for the next
-//! operation.
+//! The registration cache: memory of the application stays registered after an operation, for the
+//! next one.
 //!
-//! MPI lets a program unmap its buffer as soon as the operation is complete, and map other memory
-//! at the same address; a registration that is kept would go on to reach the old pages. So one is
-//! kept only while it is [watched](super::watch): the kernel tells of the pages' end before the
-//! call that ends them returns, and every search first takes in what was told. What cannot be
-//! watched is registered for as long as operations use it, and shared by those that do so
-//! meanwhile.
+//! A program may unmap a buffer as soon as its operation is complete, and map other memory at the
+//! same address. A cached registration would then still reach the old pages. Therefore memory is
+//! cached only while it is [monitored](super::monitor): the kernel reports an unmapping before the
+//! call that caused it returns, and each search first takes the reports in. Memory that cannot be
+//! monitored is registered while operations use it, and shared by them.
 //!
-//! What is kept is bounded, in bytes and in number; what was not used for longest goes first, and
-//! all of it if memory cannot be registered otherwise.
+//! The cache is bounded in bytes and entries, with eviction of the least recently used. Everything
+//! unused is evicted if memory cannot be registered otherwise.
 //!
-//! What this library knows the life of is registered once: window memory, and its own buffers
-//! ([`Pool`](super::pool::Pool)).
+//! Window memory and the library's own [buffers](super::buffer_pool::BufferPool) have a known life
+//! and are registered once.
 
 use std::collections::BTreeMap;
 
 use super::address_ranges::AddressRanges;
-use super::device::{Device, DeviceError, MemoryRegion, RegistrationError};
+use super::device::{Device, MemoryRegion, RegistrationError};
 use super::monitor::{Invalidation, InvalidationMonitor};
 
-/// Registrations that are kept. Each may split a mapping of the process in three, of which the
-/// kernel lets it have 65,530.
+/// Cached registrations. Monitoring one may split a mapping of the process in three, of which the
+/// kernel allows 65,530.
 const MAX_CACHED: usize = 1024;
-/// Part of those kept that goes when there is no room: it is looked for among all.
+/// An eviction takes one in so many, since it has to sort them all.
 const EVICT_FRACTION: usize = 16;
-/// Registrations that are looked at for one that has the wanted bytes.
+/// Registrations that a search inspects.
 const MAX_PROBED: usize = 32;
-/// Ranges of which it is remembered that they were emptied.
+/// Ranges remembered as discarded.
 const MAX_DISCARDED_RANGES: usize = 64;
 
-/// One registration.
+/// What distinguishes a registration from others of the same memory.
+#[derive(Clone, Copy, Debug)]
+struct RegistrationKind {
+    /// It stays when it has no users. Unless on demand, it is monitored.
+    cached: bool,
+    /// It includes pages that no operation has named.
+    holes: bool,
+    /// The device faults pages in, so it cannot be stale, and locks nothing.
+    on_demand: bool,
+}
+
 #[derive(Debug)]
 struct Registration {
     end: usize,
-    registered: MemoryRegion,
+    region: MemoryRegion,
     users: u32,
-    /// It is watched, and stays when nobody uses it.
-    kept: bool,
-    /// What it reaches is not mapped there any more: it ends with its last user.
+    kind: RegistrationKind,
+    /// Its memory was unmapped: it ends with its last user.
     stale: bool,
-    /// It has pages that no operation has named.
-    holes: bool,
-    /// Its pages are brought in when they are needed, those that are mapped then: it cannot be
-    /// stale, and locks nothing.
-    on_demand: bool,
-    /// When it was used last.
+    /// Time of the last use, by `clock`.
     used: u64,
 }
 
 impl Registration {
-    fn is_watched(&self) -> bool {
-        self.kept && !self.stale && !self.on_demand
+    fn is_monitored(&self) -> bool {
+        self.kind.cached && !self.stale && !self.kind.on_demand
     }
 }
 
-/// What kind of registration it is; see [`Region`].
-#[derive(Clone, Copy, Debug)]
-struct RegistrationKind {
-    kept: bool,
-    holes: bool,
-    on_demand: bool,
-}
-
-/// How often memory was registered, and how often it already was.
+/// Counters of the registration cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// It was registered.
+    /// Uses that found a registration.
     pub hits: u64,
-    /// It had to be.
+    /// Uses that had to register.
     pub misses: u64,
-    /// Registrations that were given up to make room.
+    /// Registrations evicted to make room.
     pub evictions: u64,
-    /// Registrations that were given up because their memory was unmapped, moved or given back.
+    /// Registrations whose memory was unmapped, moved or discarded.
     pub invalidations: u64,
 }
 
-/// The watch, which begins when there is something to watch.
 #[derive(Debug)]
 enum MonitorState {
+    /// It starts with the first memory to monitor.
     NotStarted,
-    /// There is none.
     Unavailable,
     Running(InvalidationMonitor),
 }
 
-/// Registrations of the application's memory.
+/// Registrations by first byte and handle. They may overlap.
+type Key = (usize, u64);
+
+/// Registrations of application memory.
 #[derive(Debug)]
 pub struct RegistrationCache {
-    /// By first byte. They may overlap.
-    regions: BTreeMap<(usize, u64), Registration>,
+    registrations: BTreeMap<Key, Registration>,
     stats: CacheStats,
-    /// Bytes that may be kept, those that are, and in how many.
+    /// Bytes that may be cached, bytes that are, and in how many registrations.
     bound: u64,
     bytes: u64,
     count: usize,
-    /// No registration is longer.
+    /// An upper bound of all lengths.
     longest: usize,
     clock: u64,
-    watching: MonitorState,
-    /// What is watched.
-    watched: AddressRanges,
-    /// What is about to be registered, and is watched already.
-    coming: Option<(usize, usize)>,
-    /// What was emptied at some time, and may be while it is registered: it is told before it is
-    /// done.
-    emptied: AddressRanges,
+    monitor: MonitorState,
+    monitored: AddressRanges,
+    /// A range that is monitored already and about to be registered.
+    pending: Option<(usize, usize)>,
+    /// Ranges whose pages were discarded. The kernel reports that before it happens, so a
+    /// registration made in between may hold the old pages.
+    discarded: AddressRanges,
     page: usize,
 }
 
-/// Names a registration: where it begins, and the interface's name for it.
+/// Handle of a registration: its first byte, and the device's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistrationId(usize, pub u64);
 
-/// Bytes of which registrations are kept if nothing else is said: half of what the process may
-/// lock, a sixteenth of the machine's memory.
+/// The default bound of the cache in bytes: 1/16 of the machine's memory, but at most half of the
+/// locked memory that the process is allowed.
 pub(super) fn default_bound() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: room for the answer.
+    // SAFETY: the call writes one `rlimit`, for which `limit` has room.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0;
-    let locked = if known && limit.rlim_cur != libc::RLIM_INFINITY && !may_lock() {
+    let locked = if known && limit.rlim_cur != libc::RLIM_INFINITY && !ignores_lock_limit() {
         limit.rlim_cur / 2
     } else {
         u64::MAX
     };
-    locked.min(memory_here() / 16)
+    locked.min(machine_memory() / 16)
 }
 
-/// True if the limit of locked memory does not hold for this process.
-fn may_lock() -> bool {
+/// Whether the process may lock any amount of memory (`CAP_IPC_LOCK`).
+fn ignores_lock_limit() -> bool {
     const IPC_LOCK: u32 = 14;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let abilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    abilities
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    capabilities
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .is_some_and(|set| set >> IPC_LOCK & 1 == 1)
 }
 
-/// Bytes of memory that this machine has.
-fn memory_here() -> u64 {
-    // SAFETY: two numbers of the system.
-    let (pages, size) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
+/// A number of the system; 0 where unknown.
+fn sysconf(name: i32) -> u64 {
+    // SAFETY: the call takes any number and returns -1 for an unknown one.
+    u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0)
+}
+
+/// The machine's memory in bytes.
+fn machine_memory() -> u64 {
+    sysconf(libc::_SC_PHYS_PAGES) * sysconf(libc::_SC_PAGESIZE)
 }
 
 impl RegistrationCache {
-    /// None as yet; `bound` bytes may be kept.
+    /// An empty cache of at most `bound` bytes.
     #[must_use]
     pub fn new(bound: u64) -> Self {
-        // SAFETY: a number of the system.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         RegistrationCache {
-            regions: BTreeMap::new(),
+            registrations: BTreeMap::new(),
             stats: CacheStats::default(),
             bound,
             bytes: 0,
             count: 0,
             longest: 0,
             clock: 0,
-            watching: MonitorState::NotStarted,
-            watched: AddressRanges::default(),
-            coming: None,
-            emptied: AddressRanges::default(),
-            page,
+            monitor: MonitorState::NotStarted,
+            monitored: AddressRanges::default(),
+            pending: None,
+            discarded: AddressRanges::default(),
+            page: usize::try_from(sysconf(libc::_SC_PAGESIZE)).unwrap_or(0).max(4096),
         }
     }
 
-    /// Sets how many bytes may be kept. What is kept above that goes.
+    /// Sets the bound in bytes, and evicts what exceeds it. 0 disables the cache.
     pub fn set_bound(&mut self, device: &mut dyn Device, bound: u64) {
         self.bound = bound;
         while (self.bytes > bound || bound == 0) && self.evict(device, EVICT_FRACTION) {}
     }
 
-    /// Uses memory: gives its keys. `holes`: the caller uses some of it, and there may be whole
-    /// pages among the rest.
+    /// Finds or makes a registration of `len` bytes at `addr`, and adds a user to it. `holes`: the
+    /// caller uses parts only, with possibly whole pages between them.
     ///
     /// # Safety
-    /// The memory that is used must stay mapped until it is [released](Self::release).
+    /// The memory that the caller uses must stay mapped until the registration is
+    /// [released](Self::release).
     ///
     /// # Errors
-    /// It cannot be registered: in words.
+    /// The memory cannot be registered.
     pub unsafe fn acquire(
         &mut self,
         device: &mut dyn Device,
-        at: usize,
+        addr: usize,
         len: usize,
         holes: bool,
-    ) -> Result<(RegistrationId, MemoryRegion), DeviceError> {
-        let end = at + len;
-        // Asked first: what it does not tell of has been told to the list.
-        let sure = match &self.watching {
-            MonitorState::Running(watch) => !watch.is_changing(),
+    ) -> Result<(RegistrationId, MemoryRegion), RegistrationError> {
+        let (start, end) = (addr, addr + len);
+        // Asked before the reports are taken: a change that has ended by now is among them.
+        let settled = match &self.monitor {
+            MonitorState::Running(monitor) => !monitor.is_changing(),
             _ => true,
         };
-        self.take_changes(device);
+        self.take_invalidations(device);
         self.clock += 1;
-        if let Some(key) = self.find(at, end, sure) {
-            let region = self.regions.get_mut(&key).expect("just found");
-            region.users += 1;
-            region.used = self.clock;
+        if let Some(key) = self.find(start, end, settled) {
+            let found = self.registrations.get_mut(&key).expect("just found");
+            found.users += 1;
+            found.used = self.clock;
             self.stats.hits += 1;
-            return Ok((RegistrationId(key.0, key.1), region.registered));
+            return Ok((RegistrationId(key.0, key.1), found.region));
         }
         self.stats.misses += 1;
-        let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
-        // Holes may be emptied by others while they are registered, who then have told it already.
-        let keep = sure
-            && !(holes && self.emptied.meets(at, end))
-            && self.make_room(device, end - at)
-            && self.watch(at, end);
-        // What is given up to make room may overlap it.
-        self.coming = keep.then_some((at, end));
-        // SAFETY: the caller's promise; what shares a page with the memory is mapped as long. Holes
-        // are registered only if they are mapped, and reached by nobody.
-        let registered = unsafe { self.register(device, at, end) };
-        self.coming = None;
-        match registered {
-            Ok((registered, on_demand)) => {
-                let mut kept = keep;
-                if on_demand {
-                    // It needs no watch, and no room but a place.
-                    self.leave(at, end);
-                    kept = self.bound > 0
-                        && (self.count < MAX_CACHED || self.evict(device, EVICT_FRACTION));
-                }
-                Ok((
-                    self.insert(at, end, registered, RegistrationKind { kept, holes, on_demand }),
-                    registered,
-                ))
-            }
-            Err(reason) => {
-                self.leave(at, end);
-                Err(reason)
-            }
+        let (start, end) = self.whole_pages(start, end);
+        // Another owner may discard the holes after it has reported that already.
+        let cache = settled
+            && !(holes && self.discarded.meets(start, end))
+            && self.make_room(device, end - start)
+            && self.monitor(start, end);
+        // An eviction below must not stop the monitoring of this range.
+        self.pending = cache.then_some((start, end));
+        // SAFETY: the caller keeps its memory mapped until the release (contract of this function);
+        // other memory in the same pages is mapped as long. Holes are registered only if mapped,
+        // and no operation accesses them.
+        let registered = unsafe { self.register(device, start, end) };
+        self.pending = None;
+        let (region, on_demand) = registered.inspect_err(|_| self.stop_monitoring(start, end))?;
+        let mut cached = cache;
+        if on_demand {
+            // Needs no monitoring, and no room but an entry.
+            self.stop_monitoring(start, end);
+            cached =
+                self.bound > 0 && (self.count < MAX_CACHED || self.evict(device, EVICT_FRACTION));
         }
+        Ok((self.insert(start, end, region, RegistrationKind { cached, holes, on_demand }), region))
     }
 
-    fn find(&self, at: usize, end: usize, sure: bool) -> Option<(usize, u64)> {
-        let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_PROBED);
-        let reaching = before.take_while(|(key, _)| key.0 + self.longest >= end);
-        // One that is not watched has users, whose memory is what it was; but for the holes
-        // between.
-        let mut good = reaching.filter(|(_, region)| {
-            if region.on_demand {
-                true
-            } else if region.kept {
-                sure && !region.stale
-            } else {
-                !region.holes
-            }
-        });
-        good.find(|(_, region)| region.end >= end).map(|(key, _)| *key)
+    fn whole_pages(&self, start: usize, end: usize) -> (usize, usize) {
+        (start & !(self.page - 1), end.next_multiple_of(self.page))
     }
 
-    /// Registers memory whose life is known: a registration of its own.
+    fn find(&self, start: usize, end: usize, settled: bool) -> Option<Key> {
+        let before = self.registrations.range(..=(start, u64::MAX)).rev().take(MAX_PROBED);
+        let mut reaching = before.take_while(|(key, _)| key.0 + self.longest >= end);
+        // A registration that is not cached has users, which keep their memory mapped; but not its
+        // holes.
+        let is_valid = |found: &Registration| match found.kind {
+            RegistrationKind { on_demand: true, .. } => true,
+            RegistrationKind { cached: true, .. } => settled && !found.stale,
+            RegistrationKind { holes, .. } => !holes,
+        };
+        reaching.find(|(_, found)| found.end >= end && is_valid(found)).map(|(key, _)| *key)
+    }
+
+    /// Registers memory whose life the caller knows, apart from all others.
     ///
     /// # Safety
-    /// It must stay mapped until it is released.
+    /// The memory must stay mapped until the registration is released.
     ///
     /// # Errors
-    /// As for `acquire`.
+    /// The memory cannot be registered.
     pub unsafe fn add(
         &mut self,
         device: &mut dyn Device,
-        at: usize,
+        start: usize,
         end: usize,
-    ) -> Result<(RegistrationId, MemoryRegion), DeviceError> {
-        let (at, end) = (at & !(self.page - 1), end.next_multiple_of(self.page));
-        // Registered memory is there, all of it: a large one that is mostly untouched would take
-        // what others need, or the process with it. SAFETY: the caller's promise; what shares a
-        // page with the memory is mapped as long.
-        let (registered, on_demand) = unsafe {
-            if (end - at) as u64 > memory_here() / 2 {
-                let reason = |denied| {
-                    DeviceError(format!(
-                        "they are more than half of this machine's memory, and {denied}"
-                    ))
-                };
-                (device.register(at, end - at, true).map_err(reason)?, true)
+    ) -> Result<(RegistrationId, MemoryRegion), RegistrationError> {
+        let (start, end) = self.whole_pages(start, end);
+        // Locking allocates all pages. For a huge window, mostly untouched, that would take memory
+        // from others or kill the process.
+        let too_large = (end - start) as u64 > machine_memory() / 2;
+        // SAFETY: the caller keeps the memory mapped until the release (contract of this function);
+        // other memory in the same pages is mapped as long.
+        let (region, on_demand) = unsafe {
+            if too_large {
+                let region = device.register(start, end - start, true);
+                (region.map_err(|why| RegistrationError::TooLarge(Box::new(why)))?, true)
             } else {
-                self.register(device, at, end)?
+                self.register(device, start, end)?
             }
         };
-        Ok((
-            self.insert(
-                at,
-                end,
-                registered,
-                RegistrationKind { kept: false, holes: false, on_demand },
-            ),
-            registered,
-        ))
+        let kind = RegistrationKind { cached: false, holes: false, on_demand };
+        Ok((self.insert(start, end, region, kind), region))
     }
 
-    /// An operation does not need it any more.
+    /// Removes a user.
     pub fn release(&mut self, device: &mut dyn Device, id: RegistrationId) {
-        let Some(region) = self.regions.get_mut(&(id.0, id.1)) else { return };
-        region.users -= 1;
-        if region.users == 0 && (!region.kept || region.stale) {
-            self.forget(device, (id.0, id.1));
+        let Some(found) = self.registrations.get_mut(&(id.0, id.1)) else { return };
+        found.users -= 1;
+        if found.users == 0 && (!found.kind.cached || found.stale) {
+            self.remove(device, (id.0, id.1));
         }
     }
 
-    /// How often they were found.
+    /// Hits, misses, evictions and invalidations so far.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.stats
     }
 
-    /// Bytes that are watched, and in how many pieces.
+    /// Bytes that are monitored, and in how many ranges.
     #[must_use]
-    pub fn watched(&self) -> (usize, usize) {
-        (self.watched.all().map(|(at, end)| end - at).sum(), self.watched.len())
+    pub fn monitored(&self) -> (usize, usize) {
+        (self.monitored.all().map(|(start, end)| end - start).sum(), self.monitored.len())
     }
 
-    /// Gives up what is kept and not there any more, so that it is not pinned for nothing.
-    pub fn tidy(&mut self, device: &mut dyn Device) {
-        if matches!(&self.watching, MonitorState::Running(watch) if watch.has_some()) {
-            self.take_changes(device);
+    /// Drops stale registrations, so that no unmapped memory stays locked.
+    pub fn drop_stale(&mut self, device: &mut dyn Device) {
+        if matches!(&self.monitor, MonitorState::Running(monitor) if monitor.has_reports()) {
+            self.take_invalidations(device);
         }
     }
 
-    /// Gives up all that nobody uses. False if there was nothing.
+    /// Evicts everything without users. Returns whether there was anything.
     pub(super) fn evict_all(&mut self, device: &mut dyn Device) -> bool {
         self.evict(device, 1)
     }
 
-    /// Registers memory, on demand if there is no room otherwise; says if so.
+    /// Registers memory, with on-demand paging if it cannot be locked; returns whether so.
     ///
     /// # Safety
-    /// The memory must stay mapped until it is unregistered, or be a hole.
+    /// The memory must stay mapped until it is unregistered, unless nobody accesses it through the
+    /// registration.
     unsafe fn register(
         &mut self,
         device: &mut dyn Device,
-        at: usize,
+        start: usize,
         end: usize,
-    ) -> Result<(MemoryRegion, bool), DeviceError> {
+    ) -> Result<(MemoryRegion, bool), RegistrationError> {
+        let (mut on_demand, mut reason) = (false, None);
         loop {
-            // SAFETY: the caller's promise.
-            let registered = unsafe { device.register(at, end - at, false) };
-            let reason = match registered {
-                Ok(registered) => return Ok((registered, false)),
-                Err(RegistrationError::OutOfMemory(_)) if self.evict(device, 2) => continue,
-                Err(RegistrationError::OutOfMemory(reason)) => reason,
-                Err(RegistrationError::Refused(reason)) => return Err(DeviceError(reason)),
-            };
-            // SAFETY: the caller's promise.
-            let registered = unsafe { device.register(at, end - at, true) };
-            return registered
-                .map(|registered| (registered, true))
-                .map_err(|_| DeviceError(reason));
+            // SAFETY: the caller keeps the memory mapped until it is unregistered.
+            match unsafe { device.register(start, end - start, on_demand) } {
+                Ok(region) => return Ok((region, on_demand)),
+                Err(why) if on_demand => return Err(reason.unwrap_or(why)),
+                Err(RegistrationError::OutOfMemory(_)) if self.evict(device, 2) => {}
+                Err(why @ RegistrationError::OutOfMemory(_)) => {
+                    (on_demand, reason) = (true, Some(why));
+                }
+                Err(why) => return Err(why),
+            }
         }
     }
 
     fn insert(
         &mut self,
-        at: usize,
+        start: usize,
         end: usize,
-        registered: MemoryRegion,
+        region: MemoryRegion,
         kind: RegistrationKind,
     ) -> RegistrationId {
-        let RegistrationKind { kept, holes, on_demand } = kind;
-        if kept {
+        if kind.cached {
             self.count += 1;
-            self.bytes += if on_demand { 0 } else { (end - at) as u64 };
+            self.bytes += if kind.on_demand { 0 } else { (end - start) as u64 };
         }
-        self.longest = self.longest.max(end - at);
-        let region = Registration {
-            end,
-            registered,
-            users: 1,
-            kept,
-            stale: false,
-            holes,
-            on_demand,
-            used: self.clock,
-        };
-        self.regions.insert((at, registered.id), region);
-        RegistrationId(at, registered.id)
+        self.longest = self.longest.max(end - start);
+        let new = Registration { end, region, users: 1, kind, stale: false, used: self.clock };
+        self.registrations.insert((start, region.id), new);
+        RegistrationId(start, region.id)
     }
 
-    /// Ends a registration that nobody uses.
-    fn forget(&mut self, device: &mut dyn Device, key: (usize, u64)) {
-        let Some(region) = self.regions.remove(&key) else { return };
-        device.unregister(region.registered.id);
-        if region.kept {
+    /// Ends a registration without users.
+    fn remove(&mut self, device: &mut dyn Device, key: Key) {
+        let Some(removed) = self.registrations.remove(&key) else { return };
+        device.unregister(removed.region.id);
+        if removed.kind.cached {
             self.count -= 1;
-            if !region.on_demand {
-                self.bytes -= (region.end - key.0) as u64;
-                self.leave(key.0, region.end);
+            if !removed.kind.on_demand {
+                self.bytes -= (removed.end - key.0) as u64;
+                self.stop_monitoring(key.0, removed.end);
             }
         }
     }
 
-    // What is kept.
-
-    /// Makes room for so many bytes among what is kept; false if there cannot be.
+    /// Makes room for `len` bytes more; false if they do not fit.
     fn make_room(&mut self, device: &mut dyn Device, len: usize) -> bool {
         let len = len as u64;
         if len > self.bound {
@@ -410,126 +376,132 @@ impl RegistrationCache {
         true
     }
 
-    /// Gives up a part (one in so many, but at least one) of what is kept and not used; false if
-    /// there is nothing.
-    fn evict(&mut self, device: &mut dyn Device, part: usize) -> bool {
-        let idle = self.regions.iter().filter(|(_, region)| region.kept && region.users == 0);
-        let mut idle: Vec<_> = idle.map(|(key, region)| (region.used, *key)).collect();
-        idle.sort_unstable();
-        let count = (idle.len() / part).max(1).min(idle.len());
-        for (_, key) in &idle[..count] {
+    /// Evicts the least recently used 1/`fraction` of the unused registrations, and at least one;
+    /// false if there is none.
+    fn evict(&mut self, device: &mut dyn Device, fraction: usize) -> bool {
+        let unused = self.registrations.iter().filter(|(_, it)| it.kind.cached && it.users == 0);
+        let mut unused: Vec<_> = unused.map(|(key, it)| (it.used, *key)).collect();
+        unused.sort_unstable();
+        let count = (unused.len() / fraction).max(1).min(unused.len());
+        for (_, key) in &unused[..count] {
             self.stats.evictions += 1;
-            self.forget(device, *key);
+            self.remove(device, *key);
         }
         count > 0
     }
 
-    fn watch(&mut self, at: usize, end: usize) -> bool {
-        if matches!(self.watching, MonitorState::NotStarted) {
-            self.watching = match InvalidationMonitor::start() {
-                Ok(watch) => MonitorState::Running(watch),
+    // Monitoring.
+
+    /// Monitors a range; false if it cannot be.
+    fn monitor(&mut self, start: usize, end: usize) -> bool {
+        if matches!(self.monitor, MonitorState::NotStarted) {
+            self.monitor = match InvalidationMonitor::start() {
+                Ok(monitor) => MonitorState::Running(monitor),
                 Err(error) => {
                     log::info!(
-                        "verbs: registrations are not kept, since nothing tells of unmapped memory (userfaultfd: {error})"
+                        "verbs: the registration cache is off: no userfaultfd to report unmapped \
+                         memory: {error}"
                     );
                     MonitorState::Unavailable
                 }
             };
         }
-        let MonitorState::Running(watch) = &self.watching else { return false };
-        let watched = watch.add(at, end);
-        if matches!(&watched, Err(error) if error.raw_os_error() != Some(libc::ENOMEM)) {
+        let MonitorState::Running(monitor) = &self.monitor else { return false };
+        let added = monitor.add(start, end);
+        if matches!(&added, Err(error) if error.raw_os_error() != Some(libc::ENOMEM)) {
             return false;
         }
-        self.watched.add(at, end);
-        let good = watched.is_ok_and(|good| good);
-        if !good {
-            self.leave(at, end);
+        // For want of memory, a part may be monitored.
+        self.monitored.add(start, end);
+        let complete = added.is_ok_and(|complete| complete);
+        if !complete {
+            self.stop_monitoring(start, end);
         }
-        good
+        complete
     }
 
-    /// A range is not watched any more but for what is kept.
-    fn leave(&mut self, at: usize, end: usize) {
-        let MonitorState::Running(watch) = &self.watching else { return };
-        let from = (at.saturating_sub(self.longest), 0);
-        let kept = self
-            .regions
+    /// Stops monitoring a range, but for what cached registrations need.
+    fn stop_monitoring(&mut self, start: usize, end: usize) {
+        let MonitorState::Running(monitor) = &self.monitor else { return };
+        let from = (start.saturating_sub(self.longest), 0);
+        let needed = self
+            .registrations
             .range(from..(end, 0))
-            .filter(|(_, region)| region.is_watched() && region.end > at);
+            .filter(|(_, it)| it.is_monitored() && it.end > start);
         let mut free = AddressRanges::default();
-        free.add(at, end);
-        kept.for_each(|(key, region)| free.remove(key.0, region.end));
-        self.coming.iter().for_each(|(at, end)| free.remove(*at, *end));
-        for (at, end) in free.all() {
-            for (at, end) in self.watched.within(at, end) {
-                watch.leave(at, end);
+        free.add(start, end);
+        needed.for_each(|(key, it)| free.remove(key.0, it.end));
+        self.pending.iter().for_each(|(start, end)| free.remove(*start, *end));
+        for (start, end) in free.all() {
+            for (start, end) in self.monitored.within(start, end) {
+                monitor.remove(start, end);
             }
-            self.watched.remove(at, end);
+            self.monitored.remove(start, end);
         }
     }
 
-    /// Takes in what was told.
-    fn take_changes(&mut self, device: &mut dyn Device) {
-        let MonitorState::Running(watch) = &mut self.watching else { return };
-        let told = watch.take();
-        if told.too_many {
-            self.mark(device, 0, usize::MAX);
-            self.emptied.add(0, usize::MAX);
+    /// Applies the reports of the monitor.
+    fn take_invalidations(&mut self, device: &mut dyn Device) {
+        let MonitorState::Running(monitor) = &mut self.monitor else { return };
+        let reports = monitor.take();
+        if reports.overflowed {
+            self.invalidate(device, 0, usize::MAX);
+            self.discarded.add(0, usize::MAX);
             return;
         }
-        if told.changes().is_empty() {
+        if reports.list().is_empty() {
             return;
         }
-        let changes = told.changes().to_vec();
+        let reports = reports.list().to_vec();
         let mut moved = Vec::new();
-        for change in changes {
-            match change {
-                Invalidation::Unmapped(at, end) => {
-                    self.watched.remove(at, end);
-                    self.mark(device, at, end);
+        for report in reports {
+            match report {
+                Invalidation::Unmapped(start, end) => {
+                    self.monitored.remove(start, end);
+                    self.invalidate(device, start, end);
                 }
-                Invalidation::Discarded(at, end) => {
-                    self.emptied.add(at, end);
-                    if self.emptied.len() > MAX_DISCARDED_RANGES {
-                        self.emptied.add(0, usize::MAX);
+                Invalidation::Discarded(start, end) => {
+                    self.discarded.add(start, end);
+                    if self.discarded.len() > MAX_DISCARDED_RANGES {
+                        self.discarded.add(0, usize::MAX);
                     }
-                    self.mark(device, at, end);
+                    self.invalidate(device, start, end);
                 }
                 Invalidation::Moved { from, to, len } => {
-                    self.mark(device, from, from + len);
-                    self.watched.add(to, to + len);
+                    self.invalidate(device, from, from + len);
+                    // The kernel goes on monitoring it at its new place.
+                    self.monitored.add(to, to + len);
                     moved.push((to, to + len));
                 }
             }
         }
-        moved.into_iter().for_each(|(at, end)| self.leave(at, end));
+        moved.into_iter().for_each(|(start, end)| self.stop_monitoring(start, end));
     }
 
-    /// Registrations of a range reach what is not there any more.
-    fn mark(&mut self, device: &mut dyn Device, at: usize, end: usize) {
-        let from = (at.saturating_sub(self.longest), 0);
-        let mut over = Vec::new();
-        for (key, region) in self.regions.range_mut(from..(end, 0)) {
-            if region.is_watched() && region.end > at {
-                region.stale = true;
+    /// Marks registrations of a range as stale, and removes those without users.
+    fn invalidate(&mut self, device: &mut dyn Device, start: usize, end: usize) {
+        let from = (start.saturating_sub(self.longest), 0);
+        let mut unused = Vec::new();
+        for (key, it) in self.registrations.range_mut(from..(end, 0)) {
+            if it.is_monitored() && it.end > start {
+                it.stale = true;
                 self.stats.invalidations += 1;
-                if region.users == 0 {
-                    over.push(*key);
+                if it.users == 0 {
+                    unused.push(*key);
                 }
             }
         }
-        over.into_iter().for_each(|key| self.forget(device, key));
+        unused.into_iter().for_each(|key| self.remove(device, key));
     }
 
-    /// Ends all, before the interface ends.
+    /// Ends all registrations. To be called before the device is dropped.
     pub fn end(&mut self, device: &mut dyn Device) {
-        self.take_changes(device);
-        let all: Vec<_> = self.regions.keys().copied().collect();
-        all.into_iter().for_each(|key| self.forget(device, key));
-        if let MonitorState::Running(watch) = &self.watching {
-            self.watched.all().for_each(|(at, end)| watch.leave(at, end));
+        self.take_invalidations(device);
+        let all: Vec<_> = self.registrations.keys().copied().collect();
+        all.into_iter().for_each(|key| self.remove(device, key));
+        if let MonitorState::Running(monitor) = &self.monitor {
+            self.monitored.all().for_each(|(start, end)| monitor.remove(start, end));
         }
-        self.watching = MonitorState::Unavailable;
+        self.monitor = MonitorState::Unavailable;
     }
 }

@@ -1,266 +1,259 @@
-//! Queues to peers: made when they are wanted, connected, and left to others when there are too
-//! many.
+//! Connections: queue pairs are created on demand, connected by a handshake, and disconnected when
+//! others need their place.
 //!
-//! A queue pair is *left* by both sides. Who needs the place finishes what it has on the queue, and
-//! sends a last packet; the peer finishes what it has, and answers with its own last packet. What
-//! is on a queue keeps its order, so after the peer's last packet nothing comes any more, and after
-//! the end of one's own nothing is under way. Then the queue is closed, and both count one
-//! *generation* more, by which hellos that speak of an earlier queue are known. It is not closed at
-//! once: the peer's last packet may be taken in before it is acknowledged, and a peer to which
-//! nobody does that tries it again for seconds. Where registered memory is stays known: who reaches
-//! for the peer again only connects.
+//! **Disconnecting.** The process that needs the place waits until its requests are complete, and
+//! sends a *disconnect* message. The peer does the same. A queue pair keeps its order, so nothing
+//! arrives after the peer's disconnect, and nothing is in flight once one's own has completed. Then
+//! the queue pair is destroyed, and both sides start the next *generation* of the connection, by
+//! which messages of earlier ones are recognised. The queue pair lives on for some polls: a device
+//! may deliver the peer's disconnect before it acknowledges it, and if nobody acknowledges, the
+//! peer retries for seconds. Addresses of registered memory stay known, so a later connection takes
+//! a handshake only.
 
 use super::super::device::{DeviceError, Opcode, PortAddress};
 use super::super::handshake::{Handshake, ProcessId, RemoteAddress};
-use super::{Batch, Context, Held, LocalBuffer, NO_WINDOW, PostFlags, Purpose};
+use super::{
+    Batch, Completion, Connection, ConnectionId, Context, Held, NO_WINDOW, PostFlags, Purpose,
+};
 
-/// What comes with the last packet of a queue, instead of a window.
+/// The immediate of a disconnect message, in place of a window.
 pub(super) const DISCONNECT: u32 = u32::MAX;
-/// Polls that a queue is wanted before one more than allowed is made: a peer that computes does not
-/// answer.
-const RECLAIM_POLLS: u64 = 1 << 14;
-/// Polls that a queue without use stays when it has been made.
-const MIN_AGE_POLLS: u64 = 256;
-/// Polls that one stays that waits to be connected to a lower name.
+/// Polls after which a needed queue pair is created beyond the limit: a peer that computes does not
+/// answer a disconnect.
+const MAX_WAIT_POLLS: u64 = 1 << 14;
+/// Polls for which a new, unused queue pair is kept.
+const UNUSED_POLLS: u64 = 256;
+/// Polls for which a queue pair waits for the connection to a process with a lower id.
 const YIELD_POLLS: u64 = 1 << 10;
-/// Polls that a queue stays after the peer's last packet was taken in: its acknowledgement is on
-/// its way by then.
-const LINGER_POLLS: u64 = 64;
+/// Polls for which a queue pair outlives the peer's disconnect.
+const TIME_WAIT_POLLS: u64 = 64;
 
-/// How far the connection with a peer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::transport::rdma) enum ConnectionState {
-    /// There is no queue.
+/// The state of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) enum ConnectionState {
+    /// There is no queue pair.
+    #[default]
     Closed,
-    /// There is, and it is not connected.
+    /// The queue pair is not connected.
     Created,
-    /// It is, but the peer's may not be.
+    /// The queue pair is connected (RTS), the peer's may not be.
     Connected,
+    /// Both are connected.
     Established,
-    /// It is being left.
+    /// The connection is being closed.
     Disconnecting {
-        /// The last packet was handed over.
-        said: bool,
-        /// The peer's has come, in this poll.
-        heard: Option<u64>,
+        /// This process has sent its disconnect.
+        sent: bool,
+        /// When the peer's disconnect arrived, in polls.
+        received: Option<u64>,
     },
 }
 
-/// The queues of a process, counted.
+/// How many queue pairs the process has, and who needs one.
 #[derive(Debug)]
 pub(super) struct QpQuota {
-    /// Those that it has, but for the one that leads back.
+    /// Queue pairs, without the loopback.
     in_use: u32,
-    /// Those that it may have.
-    most: u32,
-    /// Peers whose queues are being left.
-    leaving: Vec<u32>,
-    /// Peers for which a queue is wanted, and since which poll.
-    wanted: Vec<(u32, u64)>,
+    limit: u32,
+    disconnecting: Vec<ConnectionId>,
+    /// Connections that need a queue pair, and since which poll.
+    waiting: Vec<(ConnectionId, u64)>,
+    /// Polls so far: the clock of this file.
     pub(super) polls: u64,
-    /// There were too few of them at some time.
-    short: bool,
-    told: bool,
+    /// Queue pairs have ever been short.
+    was_short: bool,
+    /// The log has said that the limit is exceeded.
+    warned: bool,
 }
 
 impl QpQuota {
-    pub(super) fn new(queues: u32) -> Self {
+    pub(super) fn new(limit: u32) -> Self {
         QpQuota {
             in_use: 0,
-            most: queues.max(1),
-            leaving: Vec::new(),
-            wanted: Vec::new(),
+            limit: limit.max(1),
+            disconnecting: Vec::new(),
+            waiting: Vec::new(),
             polls: 0,
-            short: false,
-            told: false,
+            was_short: false,
+            warned: false,
         }
+    }
+
+    fn forget(&mut self, conn: ConnectionId) {
+        self.waiting.retain(|(other, _)| *other != conn);
     }
 }
 
-/// What a hello of this process says of its queue to a peer.
+/// What a handshake message says about the sender's queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::transport::rdma) struct QpStatus {
-    pub(in crate::transport::rdma) generation: u32,
+pub(in super::super) struct QpStatus {
+    pub(in super::super) generation: u32,
     /// 0: there is none.
-    pub(in crate::transport::rdma) number: u32,
-    pub(in crate::transport::rdma) connected: bool,
+    pub(in super::super) number: u32,
+    pub(in super::super) connected: bool,
 }
 
-/// What has become of a hello.
+/// What became of a handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::transport::rdma) enum HandshakeOutcome {
+pub(in super::super) enum HandshakeOutcome {
     /// It may be answered.
     Proceed,
-    /// The queue that it wants, or that it speaks of, is not there yet.
+    /// Try again: the queue pair that it needs, or speaks of, is not there yet.
     Retry,
-    /// Its sender is to make its queue first.
+    /// The sender has to create its queue pair first.
     PeerFirst,
 }
 
 impl Context {
-    /// Queues that this process may have at a time, beside one to itself; more where a peer does
-    /// not answer who is asked to leave.
-    pub fn set_max_qps(&mut self, most: u32) {
-        self.quota.most = most.clamp(1, self.limits.queues.max(1));
+    /// Limits the queue pairs, beside one to the process itself. The limit is exceeded if peers do
+    /// not answer a disconnect.
+    pub fn set_max_qps(&mut self, limit: u32) {
+        self.quota.limit = limit.clamp(1, self.limits.max_qps.max(1));
     }
 
-    /// Queues that it has, but for the one to itself.
+    /// Queue pairs in use, without the one to the process itself.
     #[must_use]
-    pub fn queues(&self) -> u32 {
+    pub fn qps_in_use(&self) -> u32 {
         self.quota.in_use
     }
 
-    /// The number by which a process is known here; it may have no queue.
-    pub(in crate::transport::rdma) fn conn(&mut self, peer: ProcessId) -> u32 {
+    /// The connection to a process, which may be closed.
+    pub(in super::super) fn connection_to(&mut self, peer: ProcessId) -> ConnectionId {
         let next = self.connections.len() as u32;
-        let index = *self.by_process.entry(peer).or_insert(next);
-        if index == next {
-            self.connections.push(super::Connection {
-                is_above: self.name > peer,
-                ..super::Connection::default()
-            });
+        let conn = *self.by_process.entry(peer).or_insert(next);
+        if conn == next {
+            let is_higher = self.process > peer;
+            self.connections.push(Connection { is_higher, ..Connection::default() });
         }
-        index
+        conn
     }
 
-    pub(in crate::transport::rdma) fn connection_state(&self, conn: u32) -> &ConnectionState {
-        &self.connections[conn as usize].state
+    pub(in super::super) fn connection_state(&self, conn: ConnectionId) -> ConnectionState {
+        self.connections[conn as usize].state
     }
 
-    pub(in crate::transport::rdma) fn qp_status(&self, conn: u32) -> QpStatus {
-        let connection = &self.connections[conn as usize];
-        QpStatus {
-            generation: connection.generation,
-            number: if matches!(
-                connection.state,
-                ConnectionState::Created
-                    | ConnectionState::Connected
-                    | ConnectionState::Established
-            ) {
-                connection.number
-            } else {
-                0
-            },
-            connected: matches!(
-                connection.state,
-                ConnectionState::Connected | ConnectionState::Established
-            ),
-        }
+    pub(in super::super) fn qp_status(&self, conn: ConnectionId) -> QpStatus {
+        let Connection { state, generation, qp_number, .. } = self.connections[conn as usize];
+        let connected = matches!(state, ConnectionState::Connected | ConnectionState::Established);
+        let exists = connected || state == ConnectionState::Created;
+        QpStatus { generation, number: if exists { qp_number } else { 0 }, connected }
     }
 
-    /// Does for the queue what a hello allows.
-    pub(in crate::transport::rdma) fn join(
+    /// Does for a connection what a handshake message allows.
+    ///
+    /// # Errors
+    /// The device has no queue pair, or cannot connect it.
+    pub(in super::super) fn handle_handshake(
         &mut self,
-        conn: u32,
-        handshake: &Handshake,
+        conn: ConnectionId,
+        message: &Handshake,
     ) -> Result<HandshakeOutcome, DeviceError> {
-        let asks = handshake.stage.needs_qp();
-        let connection = &self.connections[conn as usize];
-        let known = handshake.generation != Handshake::UNKNOWN;
-        if known && handshake.generation > connection.generation {
-            // The peer has left the queue, and this process has still to see it.
-            if !self.peer_closed(conn, handshake.generation) {
+        let needs_qp = message.step.needs_qp();
+        let known = message.generation != Handshake::UNKNOWN;
+        if known && message.generation > self.connections[conn as usize].generation {
+            // The peer has closed the connection, which this process has not noticed yet.
+            if !self.peer_closed(conn, message.generation) {
                 return Ok(HandshakeOutcome::Retry);
             }
         }
-        let current = known && handshake.generation == self.connections[conn as usize].generation;
-        let speaks = current && handshake.number != 0;
-        let super::Connection { state, is_above, .. } = self.connections[conn as usize];
+        let Connection { state, is_higher, generation, .. } = self.connections[conn as usize];
+        let has_number = known && message.generation == generation && message.qp_number != 0;
         match state {
             ConnectionState::Closed
-                if asks && self.quota.short && is_above && handshake.number == 0 =>
+                if needs_qp && self.quota.was_short && is_higher && message.qp_number == 0 =>
             {
                 return Ok(HandshakeOutcome::PeerFirst);
             }
-            // Nothing is to be done for it; and its sender may have taken leave of all by now, and
-            // never answer the last packet.
-            ConnectionState::Disconnecting { .. } if speaks && !asks => {
+            // Nothing is left to do; the sender may already be finalizing and never disconnect.
+            ConnectionState::Disconnecting { .. } if has_number && !needs_qp => {
                 return Ok(HandshakeOutcome::Proceed);
             }
-            _ if !asks && !speaks => self.quota.wanted.retain(|(other, _)| *other != conn),
-            _ if self.want(conn)? => {}
+            _ if !needs_qp && !has_number => self.quota.forget(conn),
+            _ if self.ensure_qp(conn)? => {}
             _ => return Ok(HandshakeOutcome::Retry),
         }
-        if speaks {
-            self.connect(conn, handshake.number, &handshake.address, handshake.flush_target)?;
-            if handshake.connected {
+        if has_number {
+            let (number, target) = (message.qp_number, message.flush_target);
+            self.connect_qp(conn, number, &message.address, target)?;
+            if message.connected {
                 self.mark_established(conn);
             }
         }
         Ok(HandshakeOutcome::Proceed)
     }
 
-    /// Sees to it that there is a queue; false if that takes time.
-    pub(in crate::transport::rdma) fn want(&mut self, conn: u32) -> Result<bool, DeviceError> {
-        match &self.connections[conn as usize].state {
+    /// Creates the queue pair of a connection if it has none; false if that takes time.
+    ///
+    /// # Errors
+    /// The device has no queue pair.
+    fn ensure_qp(&mut self, conn: ConnectionId) -> Result<bool, DeviceError> {
+        match self.connections[conn as usize].state {
             ConnectionState::Closed => {}
             ConnectionState::Disconnecting { .. } => return Ok(false),
             _ => return Ok(true),
         }
         let now = self.quota.polls;
-        let since = match self.quota.wanted.iter().find(|(other, _)| *other == conn) {
+        let since = match self.quota.waiting.iter().find(|(other, _)| *other == conn) {
             Some((_, since)) => *since,
             None => {
-                self.quota.wanted.push((conn, now));
+                self.quota.waiting.push((conn, now));
                 now
             }
         };
-        let is_loop = self.connections[conn as usize].is_loop;
-        let too_many = self.quota.in_use >= self.quota.most && !is_loop;
-        if too_many && now - since < RECLAIM_POLLS {
+        let is_loopback = self.connections[conn as usize].is_loopback;
+        let too_many = self.quota.in_use >= self.quota.limit && !is_loopback;
+        if too_many && now - since < MAX_WAIT_POLLS {
             self.make_room();
             return Ok(false);
         }
-        if too_many && !std::mem::replace(&mut self.quota.told, true) {
+        if too_many && !std::mem::replace(&mut self.quota.warned, true) {
             log::info!(
-                "verbs: more than {} queues, since peers do not answer that are requested to leave theirs",
-                self.quota.most
+                "verbs: more than {} queue pairs: peers do not answer disconnect requests",
+                self.quota.limit
             );
         }
-        match self.device.open() {
-            Ok((queue, number)) => {
-                self.quota.wanted.retain(|(other, _)| *other != conn);
-                self.quota.in_use += u32::from(!is_loop);
-                self.stats.queues += 1;
+        match self.device.create_qp() {
+            Ok((qp, number)) => {
+                self.quota.forget(conn);
+                self.quota.in_use += u32::from(!is_loopback);
+                self.stats.qps_created += 1;
                 let connection = &mut self.connections[conn as usize];
-                (connection.queue, connection.number, connection.state, connection.used) =
-                    (Some(queue), number, ConnectionState::Created, now);
-                self.queues.insert(queue, conn);
+                (connection.qp, connection.qp_number) = (Some(qp), number);
+                (connection.state, connection.used) = (ConnectionState::Created, now);
+                self.by_qp.insert(qp, conn);
                 Ok(true)
             }
-            // Their memory is registered too.
+            // The memory of queue pairs is locked, as registrations are.
             Err(_) if self.registrations.evict_all(&mut *self.device) => Ok(false),
-            // The interface has no more: those of others may do, if there are any, and they become
-            // free.
-            Err(_) if self.quota.in_use > 0 && now - since < RECLAIM_POLLS => {
-                self.quota.most = self.quota.most.min(self.quota.in_use);
+            // The device is exhausted. Lower the limit, and wait for a queue pair of our own.
+            Err(_) if self.quota.in_use > 0 && now - since < MAX_WAIT_POLLS => {
+                self.quota.limit = self.quota.limit.min(self.quota.in_use);
                 self.make_room();
                 Ok(false)
             }
-            Err(reason) => {
-                self.quota.wanted.retain(|(other, _)| *other != conn);
-                Err(reason)
+            Err(error) => {
+                self.quota.forget(conn);
+                Err(error)
             }
         }
     }
 
-    /// Leaves as many queues as are wanted, if there are so many that may be left.
+    /// Disconnects as many idle connections as others wait for queue pairs.
     fn make_room(&mut self) {
-        self.quota.short = true;
+        self.quota.was_short = true;
         loop {
-            let free = self.quota.most.saturating_sub(self.quota.in_use) as usize;
-            if free + self.quota.leaving.len() >= self.quota.wanted.len() {
+            let free = self.quota.limit.saturating_sub(self.quota.in_use) as usize;
+            if free + self.quota.disconnecting.len() >= self.quota.waiting.len() {
                 return;
             }
             let candidates =
-                (0..self.connections.len() as u32).filter(|index| self.can_disconnect(*index));
-            let Some(oldest) =
-                candidates.min_by_key(|index| self.connections[*index as usize].used)
+                (0..self.connections.len() as u32).filter(|conn| self.can_disconnect(*conn));
+            let Some(oldest) = candidates.min_by_key(|conn| self.connections[*conn as usize].used)
             else {
                 return;
             };
             if self.connections[oldest as usize].state == ConnectionState::Created {
-                // The peer hears of it when it answers.
+                // The peer learns of it when it answers.
                 self.close_connection(oldest);
             } else {
                 self.start_disconnect(oldest, None);
@@ -269,117 +262,110 @@ impl Context {
         }
     }
 
-    /// A queue may be left for another: this process has nothing on it, and has had the time to.
-    fn can_disconnect(&self, conn: u32) -> bool {
+    /// Whether a connection may be closed for another one: it is idle and has had time to be used.
+    fn can_disconnect(&self, conn: ConnectionId) -> bool {
         let connection = &self.connections[conn as usize];
-        if connection.is_loop || connection.generation >= Handshake::UNKNOWN - 1 {
+        if connection.is_loopback || connection.generation >= Handshake::UNKNOWN - 1 {
             return false;
         }
         let age = self.quota.polls - connection.used;
         match connection.state {
             ConnectionState::Established => {
-                (connection.posted + connection.heard > 0 || age >= MIN_AGE_POLLS)
+                (connection.posted + connection.received > 0 || age >= UNUSED_POLLS)
                     && self.is_idle(conn)
             }
-            // It waits for the peer, which may wait for another one in the same way, and so on: not
-            // round to this process if each waits for a higher name, and who waits for a lower one
-            // gives way.
+            // The peer may wait for another one in the same way, and so on. There is no cycle if
+            // each waits for a process with a higher id only, so the others give up soon.
             ConnectionState::Created => {
-                age >= if connection.is_above { YIELD_POLLS } else { RECLAIM_POLLS / 2 }
+                age >= if connection.is_higher { YIELD_POLLS } else { MAX_WAIT_POLLS / 2 }
             }
             _ => false,
         }
     }
 
-    /// Nothing of this process's is under way on a queue whose end does not come with that of the
-    /// last packet.
-    fn is_idle(&self, conn: u32) -> bool {
+    /// Whether the completion of a last message would imply that nothing is in flight.
+    fn is_idle(&self, conn: ConnectionId) -> bool {
         let connection = &self.connections[conn as usize];
-        let waits = |piece: &u32| {
-            self.word_accesses[*piece as usize].as_ref().is_some_and(|access| access.conn == conn)
+        let is_here = |buffer: &u32| {
+            self.accesses[*buffer as usize].as_ref().is_some_and(|access| access.conn == conn)
         };
+        let is_fragment = |purpose: &Purpose| matches!(purpose, Purpose::Fragment(_));
         connection.unfenced.is_empty()
-            && connection
-                .in_flight
-                .iter()
-                .all(|in_flight| matches!(in_flight.purpose, Purpose::Piece(_)))
-            && !self.retry_queue.iter().any(waits)
+            && connection.in_flight.iter().all(|request| is_fragment(&request.purpose))
+            && !self.retry_queue.iter().any(is_here)
     }
 
-    fn start_disconnect(&mut self, conn: u32, heard: Option<u64>) {
+    fn start_disconnect(&mut self, conn: ConnectionId, received: Option<u64>) {
         self.connections[conn as usize].state =
-            ConnectionState::Disconnecting { said: false, heard };
-        self.quota.leaving.push(conn);
+            ConnectionState::Disconnecting { sent: false, received };
+        self.quota.disconnecting.push(conn);
     }
 
-    /// The peer's last packet has come.
-    pub(super) fn on_disconnect(&mut self, conn: u32) {
+    /// The peer's disconnect has arrived.
+    pub(super) fn handle_disconnect(&mut self, conn: ConnectionId) {
         let now = Some(self.quota.polls);
         match &mut self.connections[conn as usize].state {
-            ConnectionState::Disconnecting { heard, .. } => *heard = now,
+            ConnectionState::Disconnecting { received, .. } => *received = now,
             ConnectionState::Closed => {}
             _ => self.start_disconnect(conn, now),
         }
     }
 
-    /// Goes on with the queues that are being left.
-    pub(super) fn leave(&mut self) {
+    /// Goes on with all connections that are being closed.
+    pub(super) fn drive_disconnects(&mut self) {
         self.quota.polls += 1;
-        for at in (0..self.quota.leaving.len()).rev() {
-            if let Some(conn) = self.quota.leaving.get(at) {
+        for at in (0..self.quota.disconnecting.len()).rev() {
+            if let Some(conn) = self.quota.disconnecting.get(at) {
                 self.drive_disconnect(*conn);
             }
         }
     }
 
-    fn drive_disconnect(&mut self, conn: u32) {
-        match self.connections[conn as usize].state {
-            // If the last packet is all that is under way, then a failure is its own: the peer may
-            // have closed its queue before it has acknowledged it.
-            ConnectionState::Disconnecting { said: false, .. }
-                if !self.connections[conn as usize].in_flight.is_empty() =>
-            {
-                self.mark(conn, NO_WINDOW);
-            }
-            ConnectionState::Disconnecting { said: false, heard } if self.is_idle(conn) => {
-                let flags = PostFlags { signalled: true, urgent: true, ..PostFlags::default() };
-                let purpose = Purpose::Piece(Held::Nothing);
-                // SAFETY: nothing is moved.
-                let said = unsafe {
-                    self.post(
-                        conn,
-                        NO_WINDOW,
-                        Opcode::SendImm(DISCONNECT),
-                        LocalBuffer::default(),
-                        RemoteAddress::default(),
-                        flags,
-                        purpose,
-                    )
-                };
-                if said.is_ok() {
-                    self.connections[conn as usize].state =
-                        ConnectionState::Disconnecting { said: true, heard };
-                }
-            }
-            ConnectionState::Disconnecting { heard: Some(since), .. }
-                if self.connections[conn as usize].is_over()
-                    && self.quota.polls - since >= LINGER_POLLS =>
+    fn drive_disconnect(&mut self, conn: ConnectionId) {
+        let ConnectionState::Disconnecting { sent, received } =
+            self.connections[conn as usize].state
+        else {
+            return;
+        };
+        if sent {
+            if received.is_some_and(|since| self.quota.polls - since >= TIME_WAIT_POLLS)
+                && self.is_drained(conn)
             {
                 self.close_connection(conn);
             }
-            _ => {}
+        } else if !self.connections[conn as usize].in_flight.is_empty() {
+            // The disconnect is posted alone, so that its failure loses nothing else: the peer may
+            // destroy its queue pair before it has acknowledged it.
+            self.request_completion(conn, NO_WINDOW);
+        } else if self.is_idle(conn) {
+            let flags = PostFlags { signalled: true, urgent: true, ..PostFlags::default() };
+            let purpose = Purpose::Fragment(Held::Nothing);
+            let opcode = Opcode::SendImm(DISCONNECT);
+            if self.post_empty(conn, NO_WINDOW, opcode, flags, purpose).is_ok() {
+                self.connections[conn as usize].state =
+                    ConnectionState::Disconnecting { sent: true, received };
+            }
         }
     }
 
-    /// The peer says that it is past the queue of this generation, which so ends here too. False if
-    /// there is still something under way.
-    fn peer_closed(&mut self, conn: u32, generation: u32) -> bool {
-        // Its last packet may have come by now.
+    /// Both disconnects have arrived, and nothing is in flight.
+    fn is_drained(&self, conn: ConnectionId) -> bool {
+        let connection = &self.connections[conn as usize];
+        let both = matches!(
+            connection.state,
+            ConnectionState::Disconnecting { sent: true, received: Some(_) }
+        );
+        both && connection.in_flight.is_empty()
+    }
+
+    /// The peer is in a later generation: ends this one. False if something is still in flight.
+    fn peer_closed(&mut self, conn: ConnectionId, generation: u32) -> bool {
+        // Its disconnect may have arrived by now.
         while self.take_batch() != Batch::Empty {}
-        self.leave();
-        // What is under way to a queue that is gone will fail, and be told.
+        self.drive_disconnects();
+        // Requests to a queue pair that is gone will fail, and end the connection.
         if !self.connections[conn as usize].in_flight.is_empty() || !self.is_idle(conn) {
-            self.mark(conn, NO_WINDOW);
+            self.request_completion(conn, NO_WINDOW);
             return false;
         }
         if self.connections[conn as usize].generation < generation {
@@ -389,81 +375,94 @@ impl Context {
         true
     }
 
-    /// Closes a queue on which nothing is under way, if there is one.
-    pub(super) fn close_connection(&mut self, conn: u32) {
+    /// Destroys the queue pair of a connection without requests, and starts the next generation.
+    pub(super) fn close_connection(&mut self, conn: ConnectionId) {
         self.destroy_qp(conn);
         let connection = &mut self.connections[conn as usize];
-        *connection = super::Connection {
+        *connection = Connection {
             generation: connection.generation + 1,
-            is_above: connection.is_above,
-            ..super::Connection::default()
+            is_higher: connection.is_higher,
+            ..Connection::default()
         };
     }
 
-    /// A request has failed. True if nothing was lost by it: it was the last packet of a queue, of
-    /// which the peer knows by now.
-    pub(super) fn disconnect_failed(&mut self, conn: u32, number: u64) -> bool {
-        let connection = &mut self.connections[conn as usize];
-        let left = matches!(connection.state, ConnectionState::Disconnecting { said: true, .. })
-            && connection.posted == number;
-        if left {
+    /// Handles a failed request if it was the disconnect, of which the peer knows by now: closes
+    /// the connection and returns true.
+    pub(super) fn disconnect_failed(&mut self, conn: ConnectionId, number: u64) -> bool {
+        let connection = &self.connections[conn as usize];
+        let sent = matches!(connection.state, ConnectionState::Disconnecting { sent: true, .. });
+        let is_disconnect = sent && connection.posted == number;
+        if is_disconnect {
             self.complete_up_to(conn, number);
             self.close_connection(conn);
         }
-        left
+        is_disconnect
     }
 
-    /// The interface has nothing more of a queue after this.
-    pub(super) fn destroy_qp(&mut self, conn: u32) {
+    /// Destroys the queue pair of a connection. After this the device accesses no memory of its
+    /// requests.
+    pub(super) fn destroy_qp(&mut self, conn: ConnectionId) {
+        let drained = self.is_drained(conn);
         let connection = &mut self.connections[conn as usize];
-        let Some(queue) = connection.queue.take() else { return };
-        self.quota.in_use -= u32::from(!connection.is_loop);
-        self.under_way -= (connection.posted - connection.done) as u32;
-        self.device.close(queue, connection.is_over());
-        self.queues.remove(&queue);
-        self.stats.left += 1;
-        self.quota.leaving.retain(|other| *other != conn);
-        self.quota.wanted.retain(|(other, _)| *other != conn);
+        let Some(qp) = connection.qp.take() else { return };
+        self.quota.in_use -= u32::from(!connection.is_loopback);
+        self.in_flight -= (connection.posted - connection.completed) as u32;
+        self.device.destroy_qp(qp, drained, &mut self.completions);
+        // A later queue pair may get the same handle. Receives come back in any case.
+        self.completions.retain_mut(|completion| match *completion {
+            Completion::Success(of, _) | Completion::Error(of, ..) => of != qp,
+            Completion::Received { qp: of, receive, .. } if of == qp => {
+                *completion = Completion::ReceiveError(receive, 0);
+                true
+            }
+            _ => true,
+        });
+        self.by_qp.remove(&qp);
+        self.stats.qps_destroyed += 1;
+        self.quota.disconnecting.retain(|other| *other != conn);
+        self.quota.forget(conn);
     }
 
-    /// The peer has said where its queue is, and eight bytes that may be read.
-    fn connect(
+    /// Connects a queue pair to the peer's.
+    fn connect_qp(
         &mut self,
-        conn: u32,
+        conn: ConnectionId,
         number: u32,
         address: &PortAddress,
         flush_target: RemoteAddress,
     ) -> Result<(), DeviceError> {
         let connection = &mut self.connections[conn as usize];
-        let (ConnectionState::Created, Some(queue)) = (&connection.state, connection.queue) else {
+        let (ConnectionState::Created, Some(qp)) = (connection.state, connection.qp) else {
             return Ok(());
         };
         connection.flush_target = flush_target;
-        self.device.connect(queue, number, address)?;
+        self.device.connect_qp(qp, number, address)?;
         connection.state = ConnectionState::Connected;
         Ok(())
     }
 
-    /// The queue of this process that leads back to it; `None` if that takes time.
-    pub(in crate::transport::rdma) fn loopback(&mut self) -> Result<Option<u32>, DeviceError> {
-        let conn = self.conn(self.name);
-        if *self.connection_state(conn) == ConnectionState::Closed {
-            self.connections[conn as usize].is_loop = true;
-            if !self.want(conn)? {
+    /// The connection of this process to itself; `None` if that takes time.
+    ///
+    /// # Errors
+    /// The device has no queue pair, or cannot connect it.
+    pub(in super::super) fn loopback(&mut self) -> Result<Option<ConnectionId>, DeviceError> {
+        let conn = self.connection_to(self.process);
+        if self.connection_state(conn) == ConnectionState::Closed {
+            self.connections[conn as usize].is_loopback = true;
+            if !self.ensure_qp(conn)? {
                 return Ok(None);
             }
-            let (number, address, flush_target) =
-                (self.qp_status(conn).number, self.address(), self.flush_target());
-            // Or the next one who asks would find a queue that nobody connects.
-            self.connect(conn, number, &address, flush_target)
+            let (number, address) = (self.qp_status(conn).number, self.address());
+            // Closed on error: the next caller would find a queue pair that nobody connects.
+            self.connect_qp(conn, number, &address, self.flush_target())
                 .inspect_err(|_| self.close_connection(conn))?;
             self.mark_established(conn);
         }
         Ok(Some(conn))
     }
 
-    /// The peer is ready.
-    pub(super) fn mark_established(&mut self, conn: u32) {
+    /// The peer's queue pair is connected.
+    pub(super) fn mark_established(&mut self, conn: ConnectionId) {
         let connection = &mut self.connections[conn as usize];
         if connection.state == ConnectionState::Connected {
             connection.state = ConnectionState::Established;

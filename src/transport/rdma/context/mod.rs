@@ -1,73 +1,108 @@
-//! What a process has of a network interface, for all its windows: queues to peers, buffers, and
-//! what is under way.
+//! The RDMA context: what a process has of an RDMA device, for all its windows.
 //!
-//! One queue pair for each peer process that is used, whatever windows the two share, and one
-//! completion queue. Requests of a queue complete in order, so those that need no answer are not
-//! signalled: the completion of a later one tells of them.
+//! There is one reliable connection (queue pair) per peer process that is used, whatever windows
+//! the two share, and one completion queue. Requests of a queue pair complete in order, so most are
+//! unsignalled: the completion of a later one implies theirs.
 //!
-//! A write is complete for its origin when it is acknowledged, and that says nothing about the
-//! target's processor. It is visible there when something has come back that was behind it: the
-//! answer of a read or an atomic, such as the signal *done*, which the target sees only after it
-//! [FE-2]. Such requests *cover* those before them.
+//! **Remote completion.** The completion of a write means that it was acknowledged. The target's
+//! processor may see it later. It is visible there once the response of a later read or atomic on
+//! the same queue pair has arrived [FE-2]. Such a request is a *remote fence* for the puts before
+//! it. The signal *done* is one, and the target sees it only after those puts.
+//!
+//! Methods come in these groups: windows (`open_window` to `take_events`), memory (`register` to
+//! `release`), requests (`post`), accesses to remote words (`access`), progress (`completions`),
+//! and connections (`connections`).
 
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::handshake::{ProcessId, RemoteAddress};
-use super::registration_cache::{CacheStats, RegistrationCache, RegistrationId, default_bound};
-
 use super::buffer_pool::BufferPool;
 use super::device::{
-    AtomicCapability, Completion, Device, DeviceError, DeviceLimits, LocalSegment, PortAddress, Qp,
+    AtomicCapability, Completion, Device, DeviceError, DeviceLimits, LocalSegment, Opcode,
+    PortAddress, Qp, RegistrationError,
 };
-use crate::engine::{Atomic, LockTicket, Stage, Ticket};
+use super::handshake::{ProcessId, RemoteAddress};
+use super::registration_cache::{CacheStats, RegistrationCache, RegistrationId, default_bound};
+use crate::engine::{LockTicket, Stage, Ticket};
 use crate::transport::host_mpi::wire::PACKET;
-use crate::transport::kernel::Combine;
 use crate::transport::shape::Side;
 
+mod access;
 mod completions;
 mod connections;
 mod post;
 
+use access::WordAccess;
+pub(super) use access::{AtomicOp, Requester};
 use completions::Batch;
 use connections::QpQuota;
 pub(super) use connections::{ConnectionState, HandshakeOutcome, QpStatus};
 pub(super) use post::PostedRequest;
 
-/// Marks numbers of receives, which share a completion queue with requests.
-pub(super) const RECEIVE: u64 = 1 << 63;
-/// Buffers for packets and for short operations that are copied.
+/// Bounce buffers, for packets and short operations.
 const BUFFERS: u32 = 64;
-/// The window of requests that are no window's.
+/// The window of requests that belong to no window.
 const NO_WINDOW: u32 = u32::MAX;
-/// Accesses to lock words under way.
-const ATOMIC_BUFFERS: u32 = 512;
-/// Numbers of windows that are left alone before one is given out again.
+/// Outstanding accesses to remote words.
+const WORD_ACCESSES: u32 = 512;
+/// Closed windows whose numbers are not reused yet.
 const RETIRED_WINDOWS: usize = 16;
+/// Packet buffers kept by a window for reuse.
+const SPARE_PACKETS: usize = 64;
+/// Capacity that an empty event queue keeps.
+const EVENT_CAPACITY: usize = 1024;
 
-/// What the library has asked of the interface, for tests and for the log.
+/// Counters of the requests made of the device, for tests and the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextStats {
-    /// Requests; each is handed over alone, so there are as many doorbells.
+    /// Work requests posted; each rings the doorbell by itself.
     pub posted: u64,
-    /// Requests that were signalled.
+    /// Those that were signalled.
     pub signalled: u64,
-    /// Requests that nobody asked for but to know that others are complete.
+    /// Reads posted only as remote fences, or to learn of the completion of earlier requests.
     pub remote_fences: u64,
-    /// Exchanges that had to be tried again, since the word was not what was guessed.
+    /// Compare-and-swaps repeated because the word had another value than expected.
     pub retries: u64,
-    /// Times that there was no room.
+    /// Requests refused for lack of resources.
     pub refused: u64,
-    /// Registrations of the application's memory.
+    /// The registration cache.
     pub registrations: CacheStats,
-    /// Queues that were made.
-    pub queues: u64,
-    /// Those that were closed.
-    pub left: u64,
+    /// Queue pairs created.
+    pub qps_created: u64,
+    /// Queue pairs destroyed.
+    pub qps_destroyed: u64,
 }
 
-/// What a request holds until it is complete.
+/// Why a peer cannot be reached any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectionError {
+    /// A work request failed.
+    #[error("{request} has failed: {status}")]
+    RequestFailed {
+        /// The request.
+        request: &'static str,
+        /// The device's text.
+        status: String,
+    },
+    /// A call of the device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// No memory for the control words of the pair.
+    #[error("no memory for control words: {0}")]
+    ControlWords(RegistrationError),
+    /// The peer leaves requests of a broken window unanswered.
+    #[error("it does not answer, and a window that it shares has lost a process")]
+    Unresponsive,
+    /// The peer has rejected the connection.
+    #[error("its queue pair cannot be connected, or has failed")]
+    Rejected,
+    /// The peer has asked for control words of a process that the window lacks.
+    #[error("it has asked for control words of a process that the window does not have")]
+    InvalidLookup,
+}
+
+/// Resources that a request holds until it completes.
 #[derive(Debug)]
 pub(super) enum Held {
     Nothing,
@@ -75,26 +110,27 @@ pub(super) enum Held {
     Registration(RegistrationId),
 }
 
-/// What a request was for.
+/// What a request is for, and so what its completion does.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// The end of a put. `told`: its origin buffer was given back before.
-    Put { ticket: Ticket, told: bool, hold: Held },
-    /// A piece of a get; with the ticket, the last one. A buffer is copied to `to`, or taken apart:
-    /// a side that begins there, from which of its bytes on, and how many.
+    /// The last request of a put. `locally_complete`: its origin buffer was reported free before.
+    Put { ticket: Ticket, locally_complete: bool, held: Held },
+    /// A request of a get; the last one has the ticket. Data in a buffer are copied to `to`, or
+    /// unpacked: to a side that begins there, from which of its bytes on, and how many.
     Get {
         ticket: Option<Ticket>,
         to: usize,
         len: usize,
-        hold: Held,
+        held: Held,
         unpack: Option<Box<(Side, u64, usize)>>,
     },
-    /// A piece of a put that is not its end, or a packet.
-    Piece(Held),
-    /// An access to a word.
-    WordAccess(u32),
+    /// An earlier request of a put, or a packet.
+    Fragment(Held),
+    /// An access to a remote word.
+    Access(u32),
 }
 
+/// A posted request.
 #[derive(Debug)]
 struct InFlight {
     number: u64,
@@ -103,7 +139,7 @@ struct InFlight {
     remote_fence: bool,
 }
 
-/// A put that is acknowledged, or will be by the next completion, and not covered.
+/// A put that waits for a remote fence.
 #[derive(Clone, Copy, Debug)]
 struct UnfencedPut {
     number: u64,
@@ -111,436 +147,390 @@ struct UnfencedPut {
     ticket: Ticket,
 }
 
-/// A peer process.
-#[derive(Debug)]
+/// Index of a connection.
+pub(super) type ConnectionId = u32;
+
+/// A connection to a peer process.
+#[derive(Debug, Default)]
 struct Connection {
     state: ConnectionState,
-    queue: Option<Qp>,
-    /// By which the peer finds the queue.
-    number: u32,
-    /// Queues that the two have had before.
+    qp: Option<Qp>,
+    /// The queue pair's number for the peer.
+    qp_number: u32,
+    /// Queue pairs that the two processes have had before.
     generation: u32,
-    /// It leads back to this process, and stays.
-    is_loop: bool,
-    /// This process has a higher name than the peer.
-    is_above: bool,
-    /// When it was used last, in polls.
+    /// The peer is this process. Such a connection is never closed.
+    is_loopback: bool,
+    /// This process has a higher id than the peer.
+    is_higher: bool,
+    /// Time of the last use, in polls.
     used: u64,
-    /// What has come by it.
-    heard: u64,
-    /// Requests handed over, and complete.
+    /// Messages received.
+    received: u64,
+    /// Number of the last request posted, and of the last one known to be complete.
     posted: u64,
-    done: u64,
+    completed: u64,
     last_signalled: u64,
+    /// Signalled requests in flight.
     signalled: u32,
-    /// The last request that covers, handed over.
+    /// The last remote fence, put and read of a get. (Whoever depends on an access to a word waits
+    /// for its response, so accesses need no fence.)
     last_remote_fence: u64,
-    /// The last request with a put, handed over.
     last_put: u64,
+    last_read: u64,
     in_flight: VecDeque<InFlight>,
     unfenced: VecDeque<UnfencedPut>,
-    /// Operations that are exchanges, under way: what they do may still have to be tried again.
+    /// Accumulates in flight, and those among them that may have to repeat a compare-and-swap.
+    accumulates: u32,
     cas_loops: u32,
-    /// Operations on words, those included, under way.
-    atomics_in_flight: u32,
-    /// The last read of an operation: what must not overtake it is fenced. Who accesses a lock word
-    /// waits for the answer before anything depends on it.
-    last_read: u64,
-    /// Where a read that only covers finds eight bytes.
+    /// Where flush reads go.
     flush_target: RemoteAddress,
 }
 
-impl Default for Connection {
-    fn default() -> Self {
-        Connection {
-            state: ConnectionState::Closed,
-            queue: None,
-            number: 0,
-            generation: 0,
-            is_loop: false,
-            is_above: false,
-            used: 0,
-            heard: 0,
-            posted: 0,
-            done: 0,
-            last_signalled: 0,
-            signalled: 0,
-            last_remote_fence: 0,
-            last_put: 0,
-            in_flight: VecDeque::new(),
-            unfenced: VecDeque::new(),
-            cas_loops: 0,
-            atomics_in_flight: 0,
-            last_read: 0,
-            flush_target: RemoteAddress::default(),
-        }
-    }
+/// What happened to one window, by kind. Filled by the context; handed over by exchanging queues.
+#[derive(Debug, Default)]
+pub(super) struct WindowEvents {
+    pub(super) finished: VecDeque<(Ticket, Stage)>,
+    /// Values of lock words.
+    pub(super) answers: VecDeque<(LockTicket, u64)>,
+    /// Counters that peers have raised.
+    pub(super) notifications: VecDeque<(ConnectionId, u32)>,
+    pub(super) packets: VecDeque<(ConnectionId, Vec<u8>)>,
+    pub(super) lost: VecDeque<(ConnectionId, ConnectionError)>,
 }
 
-impl Connection {
-    /// Both sides have said their last packets on the queue, and nothing is under way.
-    fn is_over(&self) -> bool {
-        matches!(self.state, ConnectionState::Disconnecting { said: true, heard: Some(_) })
-            && self.in_flight.is_empty()
-    }
-}
-
-/// What is done to a word of a peer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum AtomicOp {
-    /// A lock word is accessed.
-    Word(Atomic),
-    /// An element of eight bytes is reduced.
-    Reduce(Combine, u64),
-}
-
-impl AtomicOp {
-    /// What the word becomes, if that depends on what it was: there is no such atomic, but an
-    /// exchange that is tried until it supposes right.
-    fn from(self, old: u64) -> Option<u64> {
-        match self {
-            // The word is nearly always empty.
-            AtomicOp::Word(Atomic::Swap(new)) => Some(new),
-            AtomicOp::Word(_) => None,
-            AtomicOp::Reduce(combine, operand) => {
-                let mut new = old;
-                // SAFETY: eight bytes each, one element of a native datatype.
-                unsafe { combine.apply((&raw const operand).cast(), (&raw mut new).cast(), 8) };
-                Some(new)
+impl WindowEvents {
+    /// Moves all events of `from` here, behind those that are here.
+    fn take_from(&mut self, from: &mut WindowEvents) {
+        fn take<T>(to: &mut VecDeque<T>, from: &mut VecDeque<T>) {
+            if to.is_empty() {
+                to.shrink_to(EVENT_CAPACITY);
+                std::mem::swap(to, from);
+            } else {
+                to.append(from);
             }
         }
+        take(&mut self.finished, &mut from.finished);
+        take(&mut self.answers, &mut from.answers);
+        take(&mut self.notifications, &mut from.notifications);
+        take(&mut self.packets, &mut from.packets);
+        take(&mut self.lost, &mut from.lost);
     }
 }
 
-/// Who has asked for an access to a word.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Requester {
-    Nobody,
-    /// Nobody waits for it, but what it tells must not be true before what comes before it.
-    Signal,
-    Lock(LockTicket),
-    /// An operation, and where the old value goes; 0: nowhere.
-    Operation(Ticket, usize),
-}
-
-/// An access to a word under way.
-#[derive(Clone, Copy, Debug)]
-struct WordAccess {
-    window: u32,
-    conn: u32,
-    /// Of the queue for which it was begun.
-    generation: u32,
-    requester: Requester,
-    word: RemoteAddress,
-    op: AtomicOp,
-    /// What an exchange supposes the word to be.
-    expected: u64,
-}
-
-/// Something that a window is told.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum WindowEvent {
-    Finished(Ticket, Stage),
-    Answer(LockTicket, u64),
-    /// The peer's process has been told a number.
-    Notified(u32, u32),
-    Packet(u32, Vec<u8>),
-    /// A queue has failed: why.
-    Lost(u32, String),
-}
-
-/// What belongs to one window.
+/// The context's part of one window.
 #[derive(Debug, Default)]
 struct WindowSlot {
-    events: VecDeque<WindowEvent>,
-    /// Requests under way, and puts that are not covered.
-    under_way: u64,
-    /// Packets that were taken out, for those that come.
-    spare: Vec<Vec<u8>>,
-    /// The window is gone, and something of it still under way.
+    events: WindowEvents,
+    /// There are events.
+    has_events: bool,
+    /// Requests in flight, and puts without a remote fence.
+    in_flight: u64,
+    spare_packets: Vec<Vec<u8>>,
+    /// The window is gone, but not all of its requests.
     closed: bool,
 }
 
-/// The interface, shared by the windows of a process.
+/// The RDMA context of a process.
 #[derive(Debug)]
 pub struct Context {
-    // Before the interface, which must end after them.
-    registrations: RegistrationCache,
+    // Dropped before the pools, whose memory it has registered.
     device: Box<dyn Device>,
+    registrations: RegistrationCache,
     limits: DeviceLimits,
-    name: ProcessId,
+    process: ProcessId,
     buffers: BufferPool,
     receive_buffers: BufferPool,
-    /// Receives that were taken out and are not posted again as yet.
+    /// Receive buffers to be posted again.
     unposted_receives: Vec<u32>,
-    atomic_buffers: BufferPool,
-    word_accesses: Vec<Option<WordAccess>>,
-    /// Accesses that must be tried again and found no room.
+    /// Results of accesses to remote words.
+    word_buffers: BufferPool,
+    accesses: Vec<Option<WordAccess>>,
+    /// Accesses to repeat when there is room.
     retry_queue: Vec<u32>,
     connections: Vec<Connection>,
-    by_process: HashMap<ProcessId, u32>,
-    queues: HashMap<Qp, u32>,
+    by_process: HashMap<ProcessId, ConnectionId>,
+    by_qp: HashMap<Qp, ConnectionId>,
     quota: QpQuota,
-    slots: Vec<Option<WindowSlot>>,
-    /// Numbers of windows that are gone, in the order in which they went.
-    free: VecDeque<u32>,
-    /// Requests handed over and not complete, of all queues.
-    under_way: u32,
-    completions: Vec<Completion>,
+    windows: Vec<Option<WindowSlot>>,
+    /// Numbers of closed windows, oldest first.
+    free_windows: VecDeque<u32>,
+    /// Requests in flight on all connections.
+    in_flight: u32,
+    completions: VecDeque<Completion>,
     stats: ContextStats,
 }
 
-/// What is asked of [`Fabric::post`] beside the act and the places.
+/// How a request is posted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PostFlags {
     pub(super) signalled: bool,
     pub(super) inline: bool,
-    /// Behind reads: what it tells must not be true before.
+    /// Wait for earlier reads: the request says that they are over.
     pub(super) fence: bool,
+    /// Its completion implies that earlier puts are visible at the target.
     pub(super) remote_fence: bool,
-    /// It may use the last places of the queue.
+    /// It may use the reserved slots of the send queue.
     pub(super) urgent: bool,
 }
 
 /// Local memory of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LocalBuffer<'a> {
-    pub(super) at: usize,
+    pub(super) addr: usize,
     pub(super) len: u32,
     pub(super) lkey: u32,
-    /// If it is more than one run.
-    pub(super) parts: &'a [LocalSegment],
+    /// The segments, if there are more than one.
+    pub(super) segments: &'a [LocalSegment],
+}
+
+/// A request to be posted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    pub(super) opcode: Opcode,
+    pub(super) local: LocalBuffer<'a>,
+    pub(super) remote: RemoteAddress,
+    pub(super) flags: PostFlags,
 }
 
 impl Context {
-    /// Takes over an interface. `name` tells this process from all others that it may meet.
+    /// Takes over a device. `process` identifies this process among all that it may connect to.
     ///
     /// # Errors
-    /// The buffers cannot be registered: in words.
-    pub fn new(mut device: Box<dyn Device>, name: ProcessId) -> Result<Self, DeviceError> {
+    /// The library's own buffers cannot be registered or posted.
+    pub fn new(mut device: Box<dyn Device>, process: ProcessId) -> Result<Self, DeviceError> {
         let limits = device.limits();
-        let receive_buffers = limits.receives.min(limits.completions / 4).max(1);
+        let receives = limits.receive_depth.min(limits.cq_depth / 4).max(1);
         let buffers = BufferPool::new(&mut *device, BUFFERS, PACKET)?;
-        let mut incoming = BufferPool::new(&mut *device, receive_buffers, PACKET)?;
-        let atomic_buffers = BufferPool::new(&mut *device, ATOMIC_BUFFERS, 64)?;
-        while let Some(piece) = incoming.take() {
-            // SAFETY: the piece is the interface's until it comes back.
-            unsafe {
-                device.receive(piece, incoming.at(piece) as usize, PACKET as u32, incoming.key())
-            }?;
-        }
-        Ok(Context {
-            registrations: RegistrationCache::new(default_bound()),
+        let mut receive_buffers = BufferPool::new(&mut *device, receives, PACKET)?;
+        let word_buffers = BufferPool::new(&mut *device, WORD_ACCESSES, 64)?;
+        let unposted_receives = std::iter::from_fn(|| receive_buffers.take()).collect();
+        let mut context = Context {
             device,
+            registrations: RegistrationCache::new(default_bound()),
             limits,
-            name,
+            process,
             buffers,
-            receive_buffers: incoming,
-            unposted_receives: Vec::new(),
-            atomic_buffers,
-            word_accesses: (0..ATOMIC_BUFFERS).map(|_| None).collect(),
+            receive_buffers,
+            unposted_receives,
+            word_buffers,
+            accesses: (0..WORD_ACCESSES).map(|_| None).collect(),
             retry_queue: Vec::new(),
             connections: Vec::new(),
             by_process: HashMap::new(),
-            queues: HashMap::new(),
-            quota: QpQuota::new(limits.queues),
-            slots: Vec::new(),
-            free: VecDeque::new(),
-            under_way: 0,
-            completions: Vec::new(),
+            by_qp: HashMap::new(),
+            quota: QpQuota::new(limits.max_qps),
+            windows: Vec::new(),
+            free_windows: VecDeque::new(),
+            in_flight: 0,
+            completions: VecDeque::new(),
             stats: ContextStats::default(),
-        })
+        };
+        context.post_receives()?;
+        Ok(context)
     }
 
-    pub(super) fn name(&self) -> ProcessId {
-        self.name
+    pub(super) fn process(&self) -> ProcessId {
+        self.process
     }
 
-    /// Eight bytes that peers may read at any time.
+    /// Eight bytes of this process that peers may read at any time.
     pub(super) fn flush_target(&self) -> RemoteAddress {
-        RemoteAddress {
-            at: self.atomic_buffers.at(0) as u64,
-            rkey: self.atomic_buffers.remote_key(),
-        }
+        RemoteAddress { addr: self.word_buffers.addr(0) as u64, rkey: self.word_buffers.rkey() }
     }
 
     pub(super) fn address(&self) -> PortAddress {
         self.device.address()
     }
 
-    /// Bytes of a write that are copied when it is handed over.
-    pub(super) fn inline(&self) -> u64 {
-        self.limits.inline.into()
+    pub(super) fn limits(&self) -> &DeviceLimits {
+        &self.limits
     }
 
-    /// Runs of local memory of one write, or read.
-    pub(super) fn parts(&self, write: bool) -> usize {
-        self.limits.parts[usize::from(!write)].max(1) as usize
-    }
-
-    /// Bytes of one request.
-    pub(super) fn message(&self) -> u64 {
-        self.limits.message
-    }
-
-    /// What atomics are atomic with.
+    /// What the device's atomics are atomic with.
     #[must_use]
     pub fn atomics(&self) -> AtomicCapability {
         self.limits.atomics
     }
 
-    /// For the log: how far the queue to a peer is.
-    pub(super) fn describe_connections(&self, conn: u32) -> String {
-        let connection = &self.connections[conn as usize];
-        let first = connection.in_flight.front().map_or_else(String::new, |first| {
-            format!(", the first {}", self.describe_request(conn, first.number))
-        });
-        let Connection { number, state, posted, done, signalled, unfenced, .. } = connection;
-        let unfenced = unfenced.len();
-        format!(
-            "queue {number} {state:?}: {posted} posted, {done} complete, {signalled} signalled{first}, {unfenced} puts not covered"
-        )
-    }
-
-    /// True on InfiniBand, false on Ethernet: only the former has local addresses.
+    /// Whether the port is on InfiniBand, and not on Ethernet: only the former has LIDs.
     #[must_use]
     pub fn is_infiniband(&self) -> bool {
         self.address().lid != 0
     }
 
-    /// What was asked of the interface so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> ContextStats {
         ContextStats { registrations: self.registrations.stats(), ..self.stats }
     }
 
-    /// Sets of how many bytes of the application's memory registrations are kept after use; none,
-    /// if it is 0.
+    /// Bounds the registration cache, in bytes. 0 disables it.
     pub fn set_registration_bound(&mut self, bytes: u64) {
         self.registrations.set_bound(&mut *self.device, bytes);
     }
 
-    /// For the log.
+    /// Device and port, for the log.
     #[must_use]
     pub fn describe(&self) -> String {
         self.device.name()
     }
 
+    /// State of a connection, for the log.
+    pub(super) fn describe_connection(&self, conn: ConnectionId) -> String {
+        let connection = &self.connections[conn as usize];
+        let first = connection.in_flight.front().map_or_else(String::new, |first| {
+            format!(", the first {}", self.describe_request(conn, first.number))
+        });
+        let Connection { qp_number, state, posted, completed, signalled, unfenced, .. } =
+            connection;
+        let unfenced = unfenced.len();
+        format!(
+            "queue pair {qp_number} {state:?}: {posted} posted, {completed} complete, \
+             {signalled} signalled{first}, {unfenced} puts without remote fence"
+        )
+    }
+
     // Windows.
 
-    /// A number for a new window: not one of those that went last, of which a peer's last words may
-    /// still come if they were broken.
+    /// A number for a new window. The last ones closed are not reused: packets for them may still
+    /// arrive if they were broken.
     pub(super) fn open_window(&mut self) -> u32 {
-        let free = if self.free.len() > RETIRED_WINDOWS { self.free.pop_front() } else { None };
-        let window = free.unwrap_or(self.slots.len() as u32);
-        if window as usize == self.slots.len() {
-            self.slots.push(None);
+        let reuse = self.free_windows.len() > RETIRED_WINDOWS;
+        let free = if reuse { self.free_windows.pop_front() } else { None };
+        let window = free.unwrap_or(self.windows.len() as u32);
+        if window as usize == self.windows.len() {
+            self.windows.push(None);
         }
-        self.slots[window as usize] = Some(WindowSlot::default());
+        self.windows[window as usize] = Some(WindowSlot::default());
         window
     }
 
-    /// A window is gone. Its number is, when nothing of it is under way any more.
+    /// Closes a window. Its number is free when none of its requests is in flight.
     pub(super) fn close_window(&mut self, window: u32) {
-        // What has come for it must not be taken for another's.
+        // Events that have arrived for it must not reach a later window.
         while self.take_batch() != Batch::Empty {}
-        match &mut self.slots[window as usize] {
-            Some(slot) if slot.under_way > 0 => {
+        match &mut self.windows[window as usize] {
+            Some(slot) if slot.in_flight > 0 => {
                 *slot =
-                    WindowSlot { closed: true, under_way: slot.under_way, ..WindowSlot::default() }
+                    WindowSlot { closed: true, in_flight: slot.in_flight, ..WindowSlot::default() }
             }
             _ => self.free_window(window),
         }
     }
 
     fn free_window(&mut self, window: u32) {
-        self.slots[window as usize] = None;
-        self.free.push_back(window);
+        self.windows[window as usize] = None;
+        self.free_windows.push_back(window);
     }
 
-    /// The window is not gone.
-    fn is_open(&self, window: u32) -> bool {
-        matches!(self.slots.get(window as usize), Some(Some(slot)) if !slot.closed)
+    fn slot(&mut self, window: u32) -> Option<&mut WindowSlot> {
+        self.windows.get_mut(window as usize)?.as_mut()
     }
 
-    /// Moves what a window has been told since the last call to `into`, which is empty.
-    pub(super) fn take_events(&mut self, window: u32, into: &mut VecDeque<WindowEvent>) {
-        if let Some(slot) = &mut self.slots[window as usize] {
-            std::mem::swap(&mut slot.events, into);
+    /// The slot of a window that is not closed.
+    fn open_slot(&mut self, window: u32) -> Option<&mut WindowSlot> {
+        self.slot(window).filter(|slot| !slot.closed)
+    }
+
+    /// The queues for new events of a window, unless it is closed.
+    fn events_of(&mut self, window: u32) -> Option<&mut WindowEvents> {
+        self.open_slot(window).map(|slot| {
+            slot.has_events = true;
+            &mut slot.events
+        })
+    }
+
+    pub(super) fn push_finished(&mut self, window: u32, ticket: Ticket, stage: Stage) {
+        if let Some(events) = self.events_of(window) {
+            events.finished.push_back((ticket, stage));
         }
     }
 
-    /// True if a poll would find something, for this window or another one.
-    pub(super) fn stirs(&mut self, window: u32) -> bool {
-        self.slots[window as usize].as_ref().is_some_and(|slot| !slot.events.is_empty())
-            || self.device.stirs()
+    /// Moves a window's events to `into`. Returns whether there were any.
+    pub(super) fn take_events(&mut self, window: u32, into: &mut WindowEvents) -> bool {
+        let Some(slot) = self.slot(window).filter(|slot| slot.has_events) else { return false };
+        slot.has_events = false;
+        into.take_from(&mut slot.events);
+        true
     }
 
+    /// Whether a window has events, or there are completions of any window.
+    pub(super) fn has_completions(&mut self, window: u32) -> bool {
+        if self.windows[window as usize].as_ref().is_some_and(|slot| slot.has_events) {
+            return true;
+        }
+        if self.completions.is_empty() {
+            self.device.poll(&mut self.completions);
+        }
+        !self.completions.is_empty()
+    }
+
+    /// Takes back the memory of a packet.
     pub(super) fn recycle_packet(&mut self, window: u32, bytes: Vec<u8>) {
-        if let Some(Some(slot)) = self.slots.get_mut(window as usize)
-            && slot.spare.len() < 64
+        if let Some(slot) = self.slot(window)
+            && slot.spare_packets.len() < SPARE_PACKETS
         {
-            slot.spare.push(bytes);
+            slot.spare_packets.push(bytes);
         }
     }
 
-    /// True if nothing of a window is under way.
+    /// Whether a window has nothing in flight.
     pub(super) fn is_quiet(&self, window: u32) -> bool {
-        self.slots[window as usize].as_ref().is_none_or(|slot| slot.under_way == 0)
-    }
-
-    fn push_event(&mut self, window: u32, event: WindowEvent) {
-        if let Some(Some(slot)) = self.slots.get_mut(window as usize)
-            && !slot.closed
-        {
-            slot.events.push_back(event);
-        }
+        self.windows[window as usize].as_ref().is_none_or(|slot| slot.in_flight == 0)
     }
 
     // Memory.
 
-    /// Registers memory of this library's, or of a window.
+    /// Registers memory of the library, or of a window. Returns the remote key.
     ///
     /// # Safety
-    /// It must stay mapped until it is [let go](Self::let_go).
-    pub(super) unsafe fn keep(
+    /// The memory must stay mapped until it is [released](Self::release).
+    ///
+    /// # Errors
+    /// The memory cannot be registered.
+    pub(super) unsafe fn register(
         &mut self,
-        at: usize,
+        addr: usize,
         len: usize,
-    ) -> Result<(RegistrationId, u32), DeviceError> {
-        // SAFETY: the caller's promise.
-        let (id, registered) = unsafe { self.registrations.add(&mut *self.device, at, at + len) }?;
-        Ok((id, registered.rkey))
+    ) -> Result<(RegistrationId, u32), RegistrationError> {
+        // SAFETY: the memory stays mapped until its release (contract of this function).
+        let (id, region) = unsafe { self.registrations.add(&mut *self.device, addr, addr + len) }?;
+        Ok((id, region.rkey))
     }
 
-    /// Registers memory of an operation; with `holes` it uses but parts of it.
+    /// Registers memory of an operation, or finds its registration. Returns the local key.
+    /// `holes`: the operation uses parts of the memory only.
     ///
     /// # Safety
-    /// It must stay mapped until it is released, by the end of the request that holds it or by
-    /// [`let_go`](Self::let_go).
+    /// The memory must stay mapped until the registration is released, by the completion of the
+    /// request that holds it or by [`release`](Self::release).
+    ///
+    /// # Errors
+    /// The memory cannot be registered.
     pub(super) unsafe fn acquire(
         &mut self,
-        at: usize,
+        addr: usize,
         len: usize,
         holes: bool,
-    ) -> Result<(RegistrationId, u32), DeviceError> {
-        // SAFETY: the caller's promise.
-        let (id, registered) =
-            unsafe { self.registrations.acquire(&mut *self.device, at, len, holes) }?;
-        Ok((id, registered.lkey))
+    ) -> Result<(RegistrationId, u32), RegistrationError> {
+        // SAFETY: the memory stays mapped until its release (contract of this function).
+        let (id, region) =
+            unsafe { self.registrations.acquire(&mut *self.device, addr, len, holes) }?;
+        Ok((id, region.lkey))
     }
 
-    /// A buffer of [`PACKET`] bytes.
+    /// A bounce buffer of [`PACKET`] bytes: its number, address and local key.
     pub(super) fn buffer(&mut self) -> Option<(u32, *mut u8, u32)> {
-        let piece = self.buffers.take();
-        self.stats.refused += u64::from(piece.is_none());
-        piece.map(|piece| (piece, self.buffers.at(piece), self.buffers.key()))
+        let buffer = self.buffers.take();
+        self.stats.refused += u64::from(buffer.is_none());
+        buffer.map(|buffer| (buffer, self.buffers.addr(buffer), self.buffers.lkey()))
     }
 
-    pub(super) fn release(&mut self, hold: Held) {
-        match hold {
+    pub(super) fn release(&mut self, held: Held) {
+        match held {
             Held::Nothing => {}
-            Held::Buffer(piece) => self.buffers.give_back(piece),
+            Held::Buffer(buffer) => self.buffers.give_back(buffer),
             Held::Registration(id) => self.registrations.release(&mut *self.device, id),
         }
     }
@@ -550,10 +540,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         let CacheStats { hits, misses, .. } = self.registrations.stats();
         let percent = 100 * hits / (hits + misses).max(1);
-        log::debug!(
-            "verbs: {percent} % of the buffers were registered already; {:?}",
-            self.stats()
-        );
+        log::debug!("verbs: {percent} % registration cache hits; {:?}", self.stats());
         self.registrations.end(&mut *self.device);
     }
 }

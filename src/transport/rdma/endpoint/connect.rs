@@ -1,20 +1,41 @@
-//! How a window finds its peers' queues, memory and words: by hellos, which are messages of the
-//! host.
+//! Connecting to the peers of a window, by handshakes through the host.
 
-use super::super::context::{ConnectionState, HandshakeOutcome, QpStatus, WindowEvent};
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use super::super::context::{
+    ConnectionError, ConnectionId, ConnectionState, HandshakeOutcome, QpStatus,
+};
 use super::super::device::DeviceError;
-use super::super::handshake::{Handshake, RemoteAddress, Step};
 use super::control_words::OWN_BLOCK;
-use super::{Endpoint, RemoteWindow, lock};
+use super::{Endpoint, Handshake, RemoteAddress, RemoteWindow, Step, lock};
 use crate::engine::Rank;
 
+/// Handshake messages of a window.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    outgoing: VecDeque<(Rank, Handshake)>,
+    /// Messages of peers that wait for a queue pair.
+    deferred: VecDeque<(u32, Handshake)>,
+    /// Addresses of a process's control words about a third one; `None`: requested.
+    third_party: HashMap<(Rank, Rank), Option<RemoteAddress>>,
+}
+
+impl Handshakes {
+    pub(super) fn are_done(&self) -> bool {
+        self.outgoing.is_empty() && self.deferred.is_empty()
+    }
+}
+
 impl Endpoint {
-    /// The connected queue to a peer, and what it has said. Contact is made if there was none.
+    /// The established connection to a peer, and the peer's part of the window. Otherwise starts to
+    /// connect.
     #[inline]
-    pub(in crate::transport::rdma) fn reach(&mut self, index: u32) -> Option<(u32, RemoteWindow)> {
+    pub(super) fn connected(&mut self, index: u32) -> Option<(ConnectionId, RemoteWindow)> {
         let peer = &self.peers[index as usize];
         if let (Some(conn), Some(remote)) = (peer.conn, peer.remote)
-            && *lock(&self.context).connection_state(conn) == ConnectionState::Established
+            && lock(&self.context).connection_state(conn) == ConnectionState::Established
         {
             return Some((conn, remote));
         }
@@ -33,8 +54,8 @@ impl Endpoint {
         let generation = match (peer.conn, peer.remote) {
             (Some(conn), Some(_)) => {
                 let context = lock(&self.context);
-                // Otherwise somebody is about to connect it, or to leave it first.
-                if *context.connection_state(conn) != ConnectionState::Closed {
+                // Unless closed, it is about to be established, or has to be closed first.
+                if context.connection_state(conn) != ConnectionState::Closed {
                     return;
                 }
                 context.qp_status(conn).generation
@@ -47,122 +68,125 @@ impl Endpoint {
         }
     }
 
-    /// A queue that leads back.
     fn connect_loopback(&mut self, index: u32) {
-        let (words, pair) =
-            (self.words.spot(OWN_BLOCK), self.words.spot(self.peers[index as usize].block));
-        let made = lock(&self.context).loopback();
-        match made {
+        let block = self.peers[index as usize].block;
+        let (words, pair_words) = (self.words.address(OWN_BLOCK), self.words.address(block));
+        let connected = lock(&self.context).loopback();
+        match connected {
             Ok(None) => {}
             Ok(Some(conn)) => {
                 let peer = &mut self.peers[index as usize];
+                let (window, memory) = (self.window, self.memory);
                 peer.conn = Some(conn);
-                peer.remote =
-                    Some(RemoteWindow { window: self.window, memory: self.memory, words, pair });
+                peer.remote = Some(RemoteWindow { window, memory, words, pair_words });
                 self.by_connection.insert(conn, index);
             }
-            Err(DeviceError(reason)) => self.lose(index, reason),
+            Err(error) => self.lose(index, error.into()),
         }
     }
 
-    pub(super) fn send_handshake(&mut self, index: u32, stage: Step) {
-        let pair = self.words.spot(self.peers[index as usize].block);
-        self.send_handshake_about(index, stage, pair, 0);
+    /// The next message to be sent through the host.
+    pub(in super::super) fn next_handshake(&mut self) -> Option<(Rank, Handshake)> {
+        self.handshakes.outgoing.pop_front()
     }
 
-    fn send_handshake_about(&mut self, index: u32, stage: Step, pair: RemoteAddress, about: Rank) {
+    pub(super) fn send_handshake(&mut self, index: u32, step: Step) {
+        let pair_words = self.words.address(self.peers[index as usize].block);
+        self.send_handshake_about(index, step, pair_words, 0);
+    }
+
+    fn send_handshake_about(
+        &mut self,
+        index: u32,
+        step: Step,
+        pair_words: RemoteAddress,
+        about: Rank,
+    ) {
         let peer = &mut self.peers[index as usize];
-        if stage.expects_reply() {
-            peer.replies_due += 1;
-        }
+        peer.replies_due += u32::from(step.expects_reply());
         let context = lock(&self.context);
         let unknown = QpStatus { generation: Handshake::UNKNOWN, number: 0, connected: false };
         let QpStatus { generation, number, connected } =
             peer.conn.map_or(unknown, |conn| context.qp_status(conn));
-        let handshake = Handshake {
-            stage,
-            name: context.name(),
+        let message = Handshake {
+            step,
+            process: context.process(),
             generation,
-            number,
+            qp_number: number,
             connected,
             address: context.address(),
             window: self.window,
             memory: self.memory,
-            words: self.words.spot(OWN_BLOCK),
-            pair,
+            words: self.words.address(OWN_BLOCK),
+            pair_words,
             flush_target: context.flush_target(),
             about,
         };
-        let rank = peer.rank;
-        drop(context);
-        self.handshakes.push_back((rank, handshake));
+        self.handshakes.outgoing.push_back((peer.rank, message));
     }
 
-    /// A peer has said hello.
-    pub(in crate::transport::rdma) fn receive_handshake(
-        &mut self,
-        rank: Rank,
-        handshake: &Handshake,
-    ) {
+    /// Handles a message of a peer.
+    pub(in super::super) fn receive_handshake(&mut self, rank: Rank, message: &Handshake) {
         let index = self.peer(rank);
         let peer = &mut self.peers[index as usize];
-        if !matches!(handshake.stage, Step::Request | Step::LookupRequest) {
+        if !matches!(message.step, Step::Request | Step::LookupRequest) {
             peer.replies_due = peer.replies_due.saturating_sub(1);
         }
-        match handshake.stage {
-            Step::LookupRequest if handshake.about >= self.ranks => {
-                self.lose(
-                    index,
-                    "it has requested for words of a process that the window does not have".into(),
-                );
-                return self.send_handshake(index, Step::Reject);
+        match message.step {
+            Step::LookupRequest if message.about >= self.ranks => {
+                self.lose(index, ConnectionError::InvalidLookup);
+                self.send_handshake(index, Step::Reject);
             }
             Step::LookupRequest => {
-                // Whoever is in a target's queue has met it.
-                let about = self.peer(handshake.about);
-                let pair = self.words.spot(self.peers[about as usize].block);
-                return self.send_handshake_about(index, Step::LookupReply, pair, handshake.about);
+                // A process in the lock queue of `about` is a peer of it, so the block exists.
+                let about = self.peer(message.about);
+                let pair_words = self.words.address(self.peers[about as usize].block);
+                self.send_handshake_about(index, Step::LookupReply, pair_words, message.about);
             }
             Step::LookupReply => {
-                if let Some(requested) = self.third_party.get_mut(&(rank, handshake.about)) {
-                    *requested = Some(handshake.pair);
+                if let Some(known) = self.handshakes.third_party.get_mut(&(rank, message.about)) {
+                    *known = Some(message.pair_words);
                 }
-                return;
             }
-            _ => {}
+            _ => self.handle_handshake(index, message),
         }
-        self.handle_handshake(index, handshake);
     }
 
-    /// Does what a hello wants for the queue, as soon as that can be done.
-    pub(super) fn handle_handshake(&mut self, index: u32, handshake: &Handshake) {
-        let peer = &self.peers[index as usize];
-        if peer.lost {
-            if handshake.stage.expects_reply() {
+    /// Tries the messages again that wait for a queue pair.
+    pub(super) fn retry_handshakes(&mut self) {
+        for _ in 0..self.handshakes.deferred.len() {
+            if let Some((index, message)) = self.handshakes.deferred.pop_front() {
+                self.handle_handshake(index, &message);
+            }
+        }
+    }
+
+    /// Does what a message asks for, now or when there is a queue pair.
+    fn handle_handshake(&mut self, index: u32, message: &Handshake) {
+        if self.peers[index as usize].lost {
+            if message.step.expects_reply() {
                 self.send_handshake(index, Step::Reject);
             }
             return;
         }
-        if handshake.stage == Step::Reject {
-            return self.lose(index, "its queue cannot be connected, or has failed".into());
+        if message.step == Step::Reject {
+            return self.lose(index, ConnectionError::Rejected);
         }
-        let answer = match self.join(index, handshake) {
+        let answer = match self.advance_connection(index, message) {
             Ok(HandshakeOutcome::Proceed) => Step::Reply,
             Ok(HandshakeOutcome::PeerFirst) => Step::Yield,
-            Ok(HandshakeOutcome::Retry) => return self.deferred.push_back((index, *handshake)),
-            Err(DeviceError(reason)) => {
-                self.lose(index, reason);
+            Ok(HandshakeOutcome::Retry) => {
+                return self.handshakes.deferred.push_back((index, *message));
+            }
+            Err(error) => {
+                self.lose(index, error.into());
                 return self.send_handshake(index, Step::Reject);
             }
         };
-        let remote = RemoteWindow {
-            window: handshake.window,
-            memory: handshake.memory,
-            words: handshake.words,
-            pair: handshake.pair,
-        };
-        self.peers[index as usize].remote = Some(remote);
-        match handshake.stage {
+        let Handshake { window, memory, words, pair_words, .. } = *message;
+        self.peers[index as usize].remote =
+            Some(RemoteWindow { window, memory, words, pair_words });
+        match message.step {
             Step::Request | Step::Yield => self.send_handshake(index, answer),
             Step::Reply => self.send_handshake(index, Step::Confirm),
             Step::Confirm => self.send_handshake(index, Step::Ready),
@@ -170,31 +194,25 @@ impl Endpoint {
         }
     }
 
-    /// Does what a hello allows for the queue.
-    fn join(&mut self, index: u32, handshake: &Handshake) -> Result<HandshakeOutcome, DeviceError> {
-        let conn = lock(&self.context).conn(handshake.name);
+    fn advance_connection(
+        &mut self,
+        index: u32,
+        message: &Handshake,
+    ) -> Result<HandshakeOutcome, DeviceError> {
+        let mut context = lock(&self.context);
+        let conn = context.connection_to(message.process);
         self.peers[index as usize].conn = Some(conn);
-        if self.by_connection.insert(conn, index).is_none() {
-            let (ripe, early) =
-                std::mem::take(&mut self.early).into_iter().partition(|(other, _)| *other == conn);
-            self.early = early;
-            let ripe: Vec<(u32, WindowEvent)> = ripe;
-            ripe.into_iter().for_each(|(_, event)| self.take(event));
-        }
-        lock(&self.context).join(conn, handshake)
+        self.by_connection.insert(conn, index);
+        context.handle_handshake(conn, message)
     }
 
-    /// Where the words of `home` are that concern `target`, which is another process; asks for it
-    /// the first time.
-    pub(in crate::transport::rdma) fn third_party_words(
-        &mut self,
-        home: Rank,
-        target: Rank,
-    ) -> Option<RemoteAddress> {
-        if let Some(known) = self.third_party.get(&(home, target)) {
+    /// Address of the block of control words that process `home` keeps for its pair with `target`,
+    /// a third process. Requests it at the first call.
+    pub(super) fn third_party_words(&mut self, home: Rank, target: Rank) -> Option<RemoteAddress> {
+        if let Some(known) = self.handshakes.third_party.get(&(home, target)) {
             return *known;
         }
-        self.third_party.insert((home, target), None);
+        self.handshakes.third_party.insert((home, target), None);
         let index = self.peer(home);
         self.send_handshake_about(index, Step::LookupRequest, RemoteAddress::default(), target);
         None

@@ -1,26 +1,28 @@
-//! One window's way to the memory of its peers without their processors.
+//! One window's endpoint: operations on its peers' memory and words, without their processors.
 //!
-//! - A put or get of one run of bytes on each side is a write or read, or several where it is long.
-//! - A signal is a write behind them on the same queue, or an atomic if it tells of them, so that
-//!   it cannot overtake [FE-2].
-//! - A lock word is reached by an atomic or a read [LK-3]; by *everybody*, the process that it
-//!   belongs to and those of its node too, since the interface's atomics are not atomic with a
-//!   processor's [LK-7]. Reading a word of one's own, and writing one while nobody else does, needs
-//!   no interface.
-//! - A notification of a counter goes with the data that it tells of, as the number of a write.
+//! - A put or get of one run of bytes on each side is an RDMA write or read, or several if long.
+//! - A signal is a write behind them on the same connection. If it reports their completion it is
+//!   an atomic, which cannot overtake them [FE-2].
+//! - A lock word is accessed by an atomic or a read [LK-3]. Device atomics are not atomic with a
+//!   processor's, so all processes use the device, also for words of their node and their own
+//!   [LK-7]. Reading one's own word, or writing it while nobody else does, needs no device.
+//! - A notification of a counter is the immediate of the write that it follows.
 //!
-//! All else is left to messages, which go through the same queues and so keep their place behind
-//! what is written.
+//! Everything else is left to packets. They use the same connections, so they stay ordered behind
+//! the operations.
+//!
+//! Call [`poll`](Endpoint::poll) to make progress, then the `next_*` methods for what happened.
+//! [`quiesce`](Endpoint::quiesce) or [`is_quiet`](Endpoint::is_quiet), then
+//! [`end`](Endpoint::end) close the endpoint.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
-use self::control_words::{Block, ControlWords, OWN_BLOCK};
-use self::strided::Chunk;
-use super::context::{Context, Held, PostFlags, PostedRequest, Purpose, WindowEvent};
-use super::device::{AtomicCapability, DeviceError, Opcode};
+use super::context::{
+    ConnectionError, ConnectionId, Context, Held, PostFlags, PostedRequest, Purpose, WindowEvents,
+};
+use super::device::{AtomicCapability, Opcode, RegistrationError};
 use super::handshake::{Handshake, RemoteAddress, Step};
 use super::registration_cache::RegistrationId;
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
@@ -32,204 +34,199 @@ mod connect;
 mod control_words;
 mod operations;
 mod strided;
+mod words;
 
-/// Bytes from which the application's memory is registered for an operation, and not copied.
-pub(super) const REGISTER_FROM: u64 = 32 * 1024;
+use connect::Handshakes;
+use control_words::{Block, ControlWords, OWN_BLOCK};
+use strided::Chunk;
 
-/// Polls that a notified put is left alone, though its end is known only by a request behind it: in
-/// a dialogue the answer comes before, and one such request does for many puts.
+/// Operations of at least so many bytes register the application's memory. Shorter ones are copied.
+const REGISTER_FROM: u64 = 32 * 1024;
+/// Polls after which the puts behind notifications get a remote fence, if nobody asks earlier. In a
+/// dialogue, the peer's next notification comes sooner, and one fence serves many puts.
 const FENCE_DELAY_POLLS: u32 = 128;
-/// Polls that each further one counts for: where answers come at once there are few polls, and the
-/// ends of thousands would have to be told at once.
+/// Polls that each further put takes off that delay. Otherwise, where polls are rare, thousands of
+/// puts would complete at once.
 const DELAY_PER_PUT: u32 = 4;
+/// Peers that the log describes.
+const MAX_DESCRIBED: usize = 16;
 
-/// The interface of this process, as its windows share it.
+/// The RDMA context of this process, shared by its windows.
+///
+/// The lock is needed: windows are created and released, and their endpoints with them, outside the
+/// runtime's guard, while other threads make progress under it.
 pub type SharedContext = Arc<Mutex<Context>>;
 
-pub(crate) fn lock(context: &SharedContext) -> MutexGuard<'_, Context> {
-    // Nothing in there panics half-way that would not end the process.
+pub(super) fn lock(context: &SharedContext) -> MutexGuard<'_, Context> {
+    // A panic under the lock ends the process, so a poisoned lock is never seen in earnest.
     context.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Room for events that is kept.
-const KEPT: usize = 1024;
-/// Peers that a report names.
-const REPORTED_PEERS: usize = 16;
-
-/// Bits of a number that comes with a write which name the window; the others are the counter.
+/// Bits of an immediate that name the window; the others are the counter.
 const WINDOW_BITS: u32 = 12;
 
-/// Window and counter of a number that came with a write.
-pub(super) fn told(number: u32) -> (u32, u32) {
-    (number >> (32 - WINDOW_BITS), number << WINDOW_BITS >> WINDOW_BITS)
+/// Window and counter of the immediate of a write.
+pub(super) fn decode_imm(imm: u32) -> (u32, u32) {
+    (imm >> (32 - WINDOW_BITS), imm << WINDOW_BITS >> WINDOW_BITS)
 }
 
-/// The number that tells a counter of a window; `None` if they are too large for it.
-pub(super) fn encode_imm(window: u32, counter: u32) -> Option<u32> {
+/// The immediate that notifies a counter of a window; `None` if the numbers are too large.
+fn encode_imm(window: u32, counter: u32) -> Option<u32> {
     let bits = 32 - WINDOW_BITS;
     (window < 1 << WINDOW_BITS && counter < 1 << bits).then_some(window << bits | counter)
 }
 
-/// What a peer has said of itself.
+/// A peer's part of the window, from its handshake.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RemoteWindow {
-    pub(super) window: u32,
-    pub(super) memory: RemoteAddress,
-    pub(super) words: RemoteAddress,
-    pub(super) pair: RemoteAddress,
+struct RemoteWindow {
+    window: u32,
+    memory: RemoteAddress,
+    /// Its own block of control words, and the one for the pair.
+    words: RemoteAddress,
+    pair_words: RemoteAddress,
 }
 
 impl RemoteWindow {
-    /// True if its memory was registered.
-    pub(super) fn has_memory(&self) -> bool {
+    /// Whether its memory is registered.
+    fn has_memory(&self) -> bool {
         self.memory != RemoteAddress::default()
     }
 }
 
-/// A put or get that goes in pieces.
+/// A put or get that takes several requests.
 #[derive(Debug)]
-pub(super) struct FragmentedOp {
-    pub(super) op: Op,
-    pub(super) ticket: Ticket,
-    pub(super) at: u64,
-    /// The application's memory, registered.
-    pub(super) region: Option<(RegistrationId, u32)>,
-    /// Where its data lie, if they are not one run on each side.
-    pub(super) shape: Option<Box<Shape>>,
-    /// Its buffer, which some requests have used and others will.
+struct FragmentedOp {
+    op: Op,
+    ticket: Ticket,
+    /// Bytes posted.
+    at: u64,
+    /// Registration and local key of the application's memory; otherwise data are copied.
+    region: Option<(RegistrationId, u32)>,
+    /// Layouts, unless the data are one run on each side.
+    shape: Option<Box<Shape>>,
+    /// The buffer that the next request goes on to use.
     chunk: Option<Chunk>,
-    /// All goes in the call that posts it, through buffers: then its origin buffer is done with.
-    pub(super) early: bool,
+    /// A put that is copied entirely in the call that posts it: locally complete at once.
+    locally_complete: bool,
 }
 
-/// A put that waits for the notification which goes with it.
+/// A put that waits for the notification to be posted with it.
 #[derive(Debug)]
-pub(super) struct HeldPut {
-    pub(super) op: Op,
-    pub(super) ticket: Ticket,
+struct HeldPut {
+    op: Op,
+    ticket: Ticket,
 }
 
-/// A peer that was met.
+/// A peer that this process has met in the window.
 #[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) rank: Rank,
-    pub(super) block: Block,
-    pub(super) conn: Option<u32>,
-    pub(super) remote: Option<RemoteWindow>,
-    /// It was asked, and for which generation of the queue.
+struct Peer {
+    rank: Rank,
+    block: Block,
+    conn: Option<ConnectionId>,
+    remote: Option<RemoteWindow>,
+    /// The generation for which a connection was requested.
     requested: Option<u32>,
-    /// Hellos that it is still to say.
+    /// Handshake messages that it owes.
     replies_due: u32,
-    pub(super) fragments: Option<FragmentedOp>,
-    pub(super) held: Option<HeldPut>,
-    /// A notification is about to be posted behind the put that comes next.
-    pub(super) announced: bool,
-    /// Among those with something to feed or to cover.
+    fragmented: Option<FragmentedOp>,
+    held: Option<HeldPut>,
+    /// A notification will be posted right behind the next put.
+    notification_announced: bool,
+    /// It is in `scheduled`.
     is_scheduled: bool,
-    /// Polls until what is to be covered is, if nobody asks for it.
+    /// Polls until a remote fence is posted.
     fence_delay: u32,
-    /// What its words of the pair were made, by way of the interface.
-    pub(super) signals: [SignalState; 3],
+    /// Values of the peer's signal words, as last written by this process.
+    signals: [SentSignal; 3],
     lost: bool,
 }
 
-/// A word of a peer's as this process has made it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SignalState {
-    pub(super) value: u64,
-    /// The request that did.
-    pub(super) last: PostedRequest,
+struct SentSignal {
+    value: u64,
+    request: PostedRequest,
 }
 
-/// A window's part of the [`Fabric`].
+/// A window's endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
-    pub(super) context: SharedContext,
-    pub(super) window: u32,
-    pub(super) me: Rank,
+    context: SharedContext,
+    /// The window's number in the context.
+    window: u32,
+    me: Rank,
     ranks: u32,
-    /// Who has an interface.
+    /// Who is reached by RDMA.
     reachable: Table<bool>,
-    /// All have, so that lock words are the interface's.
-    pub(super) nic_locks: bool,
-    /// Accumulates are of single elements, and those of eight bytes the interface's.
-    pub(super) nic_accumulates: bool,
-    pub(super) atomics: AtomicCapability,
-    pub(super) message: u64,
+    /// Lock words are accessed by device atomics.
+    nic_locks: bool,
+    /// Accumulates are of single elements; those of 8 bytes are device atomics.
+    nic_accumulates: bool,
+    atomics: AtomicCapability,
+    /// Largest request in bytes.
+    max_message: u64,
     memory: RemoteAddress,
-    region: Option<RegistrationId>,
+    registration: Option<RegistrationId>,
     words: ControlWords,
-    pub(super) peers: Vec<Peer>,
-    pub(super) index: HashMap<Rank, u32>,
-    by_connection: HashMap<u32, u32>,
+    peers: Vec<Peer>,
+    index: HashMap<Rank, u32>,
+    by_connection: HashMap<ConnectionId, u32>,
+    /// Rank and index of the peer used last.
     last_peer: (Rank, u32),
-    /// Peers with something to feed or to cover.
+    /// Peers with fragments to post, or puts to fence.
     scheduled: Vec<u32>,
-    /// Hellos to be sent.
-    handshakes: VecDeque<(Rank, Handshake)>,
-    /// Hellos that are answered when there is a queue.
-    deferred: VecDeque<(u32, Handshake)>,
-    /// Words of a process that concern a target which is neither it nor this process; `None`: it
-    /// was asked.
-    third_party: HashMap<(Rank, Rank), Option<RemoteAddress>>,
-    packets: VecDeque<(Rank, Vec<u8>)>,
-    /// What came of a process that knows this one by its asking, and whose own hello is still under
-    /// way.
-    early: Vec<(u32, WindowEvent)>,
-    pub(super) finished: VecDeque<(Ticket, Stage)>,
-    /// Room for what the fabric tells.
-    events: VecDeque<WindowEvent>,
-    answers: VecDeque<(LockTicket, u64)>,
-    told: VecDeque<(Rank, u32)>,
-    lost: VecDeque<(Rank, String)>,
+    handshakes: Handshakes,
+    events: WindowEvents,
+    lost: Vec<(Rank, ConnectionError)>,
 }
 
-/// A window's memory of one process.
+/// The window memory of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowMemory {
     /// Its first byte.
     pub base: Addr,
-    /// Its bytes; 0 where there is none that stays while the window is there.
+    /// Its bytes; 0 if it may change during the window's life.
     pub bytes: u64,
 }
 
-/// What the interface's atomics are used for in a window: the same at all its processes [LK-7].
+/// What device atomics are used for in a window: the same in all its processes [LK-7].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NicAtomics {
     /// Nothing.
     Unused,
     /// Lock words.
     LockWords,
-    /// Those, and accumulates of eight bytes, since the application says that all accumulates are
-    /// of single elements.
+    /// Lock words and 8-byte accumulates. The application asserts that all accumulates are of
+    /// single elements.
     LockWordsAndAccumulates,
 }
 
 impl Endpoint {
-    /// The part of process `me` of a new window of so many `ranks`. `able` says which processes
-    /// have an interface, `me` among them: all, if its atomics are used.
+    /// Creates the endpoint of process `me` in a new window of `ranks` processes. `reachable` says
+    /// which of them have RDMA, `me` included; all, if `atomics` are used.
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
     ///
     /// # Errors
-    /// The words cannot be registered: in words.
+    /// The control words cannot be registered.
     pub unsafe fn new(
         context: &SharedContext,
         (me, ranks): (Rank, u32),
         reachable: Table<bool>,
-        domain: NicAtomics,
+        atomics: NicAtomics,
         own: WindowMemory,
-    ) -> Result<Self, DeviceError> {
+    ) -> Result<Self, RegistrationError> {
         let mut held = lock(context);
         let mut words = ControlWords::default();
-        words.add(&mut held)?;
-        let (mut memory, mut region) = (RemoteAddress::default(), None);
+        words.add_block(&mut held)?;
+        let (mut memory, mut registration) = (RemoteAddress::default(), None);
         if own.bytes > 0 {
-            // SAFETY: the caller's promise.
-            match unsafe { held.keep(own.base.0, own.bytes as usize) } {
+            // SAFETY: the memory stays mapped until `end`, which releases the registration
+            // (contract of this function).
+            match unsafe { held.register(own.base.0, own.bytes as usize) } {
                 Ok((id, rkey)) => {
-                    (memory, region) = (RemoteAddress { at: own.base.0 as u64, rkey }, Some(id))
+                    memory = RemoteAddress { addr: own.base.0 as u64, rkey };
+                    registration = Some(id);
                 }
                 Err(reason) => log::warn!(
                     "peers reach {} bytes of a window by messages only: {reason}",
@@ -237,7 +234,8 @@ impl Endpoint {
                 ),
             }
         }
-        let (message, atomics) = (held.message(), held.atomics());
+        let (max_message, capability) = (held.limits().max_message, held.atomics());
+        let has_atomics = capability != AtomicCapability::None;
         let window = held.open_window();
         drop(held);
         Ok(Endpoint {
@@ -246,87 +244,80 @@ impl Endpoint {
             me,
             ranks,
             reachable,
-            nic_locks: domain >= NicAtomics::LockWords && atomics != AtomicCapability::None,
-            nic_accumulates: domain == NicAtomics::LockWordsAndAccumulates
-                && atomics != AtomicCapability::None,
-            atomics,
-            message,
+            nic_locks: atomics >= NicAtomics::LockWords && has_atomics,
+            nic_accumulates: atomics == NicAtomics::LockWordsAndAccumulates && has_atomics,
+            atomics: capability,
+            max_message,
             memory,
-            region,
+            registration,
             words,
             peers: Vec::new(),
             index: HashMap::new(),
             by_connection: HashMap::new(),
             last_peer: (Rank::MAX, 0),
             scheduled: Vec::new(),
-            handshakes: VecDeque::new(),
-            deferred: VecDeque::new(),
-            third_party: HashMap::new(),
-            packets: VecDeque::new(),
-            early: Vec::new(),
-            finished: VecDeque::new(),
-            events: VecDeque::new(),
-            answers: VecDeque::new(),
-            told: VecDeque::new(),
-            lost: VecDeque::new(),
+            handshakes: Handshakes::default(),
+            events: WindowEvents::default(),
+            lost: Vec::new(),
         })
     }
 
-    /// True if a process has an interface.
+    /// Whether a process is reached by RDMA.
     #[inline]
     #[must_use]
     pub fn reaches(&self, rank: Rank) -> bool {
         self.reachable.of(rank)
     }
 
-    /// Lock words are reached through the interface, by everybody [LK-7].
+    /// Whether lock words are accessed through the device, by all processes [LK-7].
     #[inline]
     #[must_use]
     pub fn serves_locks(&self) -> bool {
         self.nic_locks
     }
 
+    /// The peer of a rank, added at the first use.
     #[inline]
-    pub(super) fn peer(&mut self, rank: Rank) -> u32 {
+    fn peer(&mut self, rank: Rank) -> u32 {
         if self.last_peer.0 == rank {
             return self.last_peer.1;
         }
         let index = match self.index.get(&rank) {
             Some(index) => *index,
-            None => self.meet(rank),
+            None => self.add_peer(rank),
         };
         self.last_peer = (rank, index);
         index
     }
 
     #[cold]
-    fn meet(&mut self, rank: Rank) -> u32 {
-        let added = self.words.add(&mut lock(&self.context));
-        let lost = added.as_ref().err().map(|reason| format!("no memory for words: {reason}"));
+    fn add_peer(&mut self, rank: Rank) -> u32 {
+        let block = self.words.add_block(&mut lock(&self.context));
         let index = self.peers.len() as u32;
         self.peers.push(Peer {
             rank,
-            block: added.unwrap_or(OWN_BLOCK),
+            block: *block.as_ref().unwrap_or(&OWN_BLOCK),
             conn: None,
             remote: None,
             requested: None,
             replies_due: 0,
-            fragments: None,
+            fragmented: None,
             held: None,
-            announced: false,
+            notification_announced: false,
             is_scheduled: false,
             fence_delay: 0,
-            signals: [SignalState::default(); 3],
-            lost: lost.is_some(),
+            signals: [SentSignal::default(); 3],
+            lost: false,
         });
         self.index.insert(rank, index);
-        if let Some(reason) = lost {
-            self.lost.push_back((rank, reason));
+        if let Err(reason) = block {
+            self.lose(index, ConnectionError::ControlWords(reason));
         }
         index
     }
 
-    pub(super) fn schedule(&mut self, index: u32) {
+    /// Has a peer looked at by the next poll.
+    fn schedule(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
         peer.fence_delay = 0;
         if !std::mem::replace(&mut peer.is_scheduled, true) {
@@ -334,97 +325,76 @@ impl Endpoint {
         }
     }
 
-    /// As [`list`](Self::list), of something whose end nobody waits for as yet, since the target
-    /// has been told of it. `alone`: nothing else was to be covered before.
-    pub(super) fn defer_fence(&mut self, index: u32, alone: bool) {
-        let peer = &mut self.peers[index as usize];
-        peer.fence_delay =
-            if alone { FENCE_DELAY_POLLS } else { peer.fence_delay.saturating_sub(DELAY_PER_PUT) };
-        if !std::mem::replace(&mut peer.is_scheduled, true) {
-            self.scheduled.push(index);
-        }
+    /// Schedules a remote fence behind a put with a notification: nobody waits for its completion
+    /// yet. `first`: there were no other puts to fence.
+    fn schedule_fence(&mut self, index: u32, first: bool) {
+        let peer = &self.peers[index as usize];
+        let delay =
+            if first { FENCE_DELAY_POLLS } else { peer.fence_delay.saturating_sub(DELAY_PER_PUT) };
+        self.schedule(index);
+        self.peers[index as usize].fence_delay = delay;
     }
 
-    fn lose(&mut self, index: u32, reason: String) {
+    fn lose(&mut self, index: u32, error: ConnectionError) {
         let peer = &mut self.peers[index as usize];
         peer.replies_due = 0;
         if !std::mem::replace(&mut peer.lost, true) {
-            self.lost.push_back((peer.rank, reason));
+            self.lost.push((peer.rank, error));
         }
     }
 
-    /// The next hello to be sent through the host.
-    pub(super) fn next_handshake(&mut self) -> Option<(Rank, Handshake)> {
-        self.handshakes.pop_front()
-    }
-
-    /// True if the host is to bring something: hellos, or messages of peers without an interface.
+    /// Whether something is due from the host: handshakes, or messages of peers without RDMA.
     pub(super) fn awaits_host(&self) -> bool {
         !self.reachable.is_one() || self.peers.iter().any(|peer| peer.replies_due > 0)
     }
 
     /// The peers that this process has met.
-    pub fn met(&self) -> impl Iterator<Item = Rank> {
+    pub fn peers(&self) -> impl Iterator<Item = Rank> {
         self.peers.iter().map(|peer| peer.rank)
     }
 
-    /// True if a peer cannot be reached any more.
     pub(super) fn is_lost(&self, rank: Rank) -> bool {
         self.index.get(&rank).is_some_and(|index| self.peers[*index as usize].lost)
     }
 
-    /// Takes in what has come to an end, and goes on with what waits for room. True if anything
-    /// moved.
+    // Progress.
+
+    /// Makes progress. Returns whether anything happened.
     pub fn poll(&mut self) -> bool {
-        let mut events = std::mem::take(&mut self.events);
-        let polled = {
+        let mut moved = {
             let mut context = lock(&self.context);
             let polled = context.poll();
-            context.take_events(self.window, &mut events);
-            polled
+            context.take_events(self.window, &mut self.events) | polled
         };
-        let moved = polled || !events.is_empty();
-        self.take_all(events);
-        for _ in 0..self.deferred.len() {
-            if let Some((index, handshake)) = self.deferred.pop_front() {
-                self.handle_handshake(index, &handshake);
-            }
-        }
-        self.drive_peers(false) | moved
+        self.handle_losses();
+        self.retry_handshakes();
+        moved |= self.drive_peers(false);
+        moved
     }
 
-    /// True if there is something to take in. What waits for room, or for a poll to count, is not
-    /// looked at.
+    /// Whether [`poll_completions`](Self::poll_completions) or
+    /// [`next_finished`](Self::next_finished) would find something. Looks at the completion queue
+    /// only.
     #[inline]
-    pub fn stirs(&self) -> bool {
-        !self.finished.is_empty() || lock(&self.context).stirs(self.window)
+    pub fn has_completions(&self) -> bool {
+        !self.events.finished.is_empty() || lock(&self.context).has_completions(self.window)
     }
 
-    /// Takes in some of that. False if there was nothing.
+    /// Takes in a batch of completions, and does nothing else. Returns whether there were any.
     pub fn poll_completions(&mut self) -> bool {
         let mut context = lock(&self.context);
-        if !context.stirs(self.window) {
+        if !context.has_completions(self.window) {
             return false;
         }
         context.take_batch();
-        let mut events = std::mem::take(&mut self.events);
-        context.take_events(self.window, &mut events);
+        context.take_events(self.window, &mut self.events);
         drop(context);
-        self.take_all(events);
+        self.handle_losses();
         true
     }
 
-    fn take_all(&mut self, mut events: VecDeque<WindowEvent>) {
-        while let Some(event) = events.pop_front() {
-            self.take(event);
-        }
-        events.shrink_to(KEPT);
-        self.events = events;
-    }
-
-    /// This process has waited for long: whether all peers are still there is asked, of those of
-    /// which no answer is under way. One that is gone tells nobody, and who waits for it without
-    /// having asked for anything would wait for ever.
+    /// Probes all peers from which no response is due. Call it after a long wait: the loss of a peer
+    /// is reported only to those who have a request in flight there.
     #[cold]
     pub fn probe(&mut self) {
         let mut context = lock(&self.context);
@@ -433,49 +403,47 @@ impl Endpoint {
         }
     }
 
-    /// For the log: how far the queues to all peers are.
+    /// State of the connections, for the log.
     #[cold]
     #[must_use]
     pub fn describe_connections(&self) -> String {
         let context = lock(&self.context);
         let mut text = String::new();
-        for peer in self.peers.iter().take(REPORTED_PEERS) {
-            let queue = peer
+        for peer in self.peers.iter().take(MAX_DESCRIBED) {
+            let state = peer
                 .conn
-                .map_or_else(|| "not met".into(), |conn| context.describe_connections(conn));
-            let feeds = if peer.fragments.is_some() { ", an operation goes in pieces" } else { "" };
-            text.push_str(&format!("; process {}: {queue}{feeds}", peer.rank));
+                .map_or_else(|| "not connected".into(), |conn| context.describe_connection(conn));
+            let rest = if peer.fragmented.is_some() { ", fragments to post" } else { "" };
+            text.push_str(&format!("; process {}: {state}{rest}", peer.rank));
         }
         text
     }
 
-    /// For calls that close an epoch or start a flush: what waits for company goes, and the puts so
-    /// far will be covered.
+    /// Posts held puts, and remote fences behind all puts: for calls that close an epoch or start a
+    /// flush.
     pub fn fence_puts(&mut self) {
         self.drive_peers(true);
     }
 
-    /// `now`: somebody waits for the end of what goes.
+    /// Goes on with scheduled peers. `now`: without a delay of fences.
     fn drive_peers(&mut self, now: bool) -> bool {
         let mut moved = false;
         let mut at = 0;
         while let Some(&index) = self.scheduled.get(at) {
-            let peer = &self.peers[index as usize];
-            let fed = peer.fragments.as_ref().map(|fragments| fragments.at);
-            let rests = peer.held.is_none() && peer.fragments.is_none();
-            let gone = rests || self.post_held_put(index) && self.post_fragments(index);
-            moved |=
-                fed != self.peers[index as usize].fragments.as_ref().map(|fragments| fragments.at);
+            let posted = |peer: &Peer| peer.fragmented.as_ref().map(|fragmented| fragmented.at);
+            let before = posted(&self.peers[index as usize]);
+            let gone = self.post_waiting(index);
             let peer = &mut self.peers[index as usize];
+            moved |= before != posted(peer);
             if gone && !now && peer.fence_delay > 0 && !peer.lost {
                 peer.fence_delay -= 1;
                 at += 1;
                 continue;
             }
-            let covered =
-                gone && peer.conn.is_none_or(|conn| lock(&self.context).cover(conn, self.window));
-            if covered || peer.lost {
-                self.peers[index as usize].is_scheduled = false;
+            let fenced = gone
+                && peer.conn.is_none_or(|conn| lock(&self.context).fence_puts(conn, self.window));
+            if fenced || peer.lost {
+                peer.is_scheduled = false;
                 self.scheduled.swap_remove(at);
             } else {
                 at += 1;
@@ -484,82 +452,81 @@ impl Endpoint {
         moved
     }
 
-    fn take(&mut self, event: WindowEvent) {
-        match event {
-            WindowEvent::Finished(ticket, stage) => self.finished.push_back((ticket, stage)),
-            WindowEvent::Answer(ticket, old) => self.answers.push_back((ticket, old)),
-            WindowEvent::Notified(conn, counter) => match self.by_connection.get(&conn) {
-                Some(index) => self.told.push_back((self.peers[*index as usize].rank, counter)),
-                None => self.early.push((conn, event)),
-            },
-            WindowEvent::Packet(conn, bytes) => match self.by_connection.get(&conn) {
-                Some(index) => self.packets.push_back((self.peers[*index as usize].rank, bytes)),
-                None => self.early.push((conn, WindowEvent::Packet(conn, bytes))),
-            },
-            WindowEvent::Lost(conn, reason) => {
-                if let Some(index) = self.by_connection.get(&conn).copied() {
-                    self.abandon(index);
-                    self.lose(index, reason);
-                    // It may wait for this process, and hear of nothing; the host may still reach
-                    // it.
-                    self.send_handshake(index, Step::Reject);
-                }
+    fn handle_losses(&mut self) {
+        while let Some((conn, error)) = self.events.lost.pop_front() {
+            if let Some(index) = self.by_connection.get(&conn).copied() {
+                self.abandon(index);
+                self.lose(index, error);
+                // The peer may wait for this process, unaware. The host may still reach it.
+                self.send_handshake(index, Step::Reject);
             }
         }
     }
 
-    /// The next stage that an operation has reached.
-    pub fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
-        self.finished.pop_front()
+    /// The next event of a peer that has introduced itself. Others keep theirs until it has.
+    fn next_from_peer<T>(
+        queue: &mut std::collections::VecDeque<(ConnectionId, T)>,
+        by_connection: &HashMap<ConnectionId, u32>,
+        peers: &[Peer],
+    ) -> Option<(Rank, T)> {
+        let at = queue.iter().position(|(conn, _)| by_connection.contains_key(conn))?;
+        let (conn, event) = queue.remove(at)?;
+        Some((peers[by_connection[&conn] as usize].rank, event))
     }
 
-    /// The next access to a lock word that was answered.
+    /// The next stage of completion of an operation.
+    pub fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        self.events.finished.pop_front()
+    }
+
+    /// The next response to an access to a lock word: its old value.
     pub fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
-        self.answers.pop_front()
+        self.events.answers.pop_front()
     }
 
     /// The next counter of this process that a peer has raised.
     pub fn next_notification(&mut self) -> Option<(Rank, u32)> {
-        self.told.pop_front()
+        Self::next_from_peer(&mut self.events.notifications, &self.by_connection, &self.peers)
     }
 
     /// The next peer that was lost, and why.
-    pub fn next_lost(&mut self) -> Option<(Rank, String)> {
-        self.lost.pop_front()
+    pub fn next_lost(&mut self) -> Option<(Rank, ConnectionError)> {
+        if self.lost.is_empty() { None } else { Some(self.lost.remove(0)) }
     }
 
     pub(super) fn next_packet(&mut self) -> Option<(Rank, Vec<u8>)> {
-        self.packets.pop_front()
+        Self::next_from_peer(&mut self.events.packets, &self.by_connection, &self.peers)
     }
 
     pub(super) fn recycle_packet(&mut self, bytes: Vec<u8>) {
         lock(&self.context).recycle_packet(self.window, bytes);
     }
 
-    /// For the log.
+    /// Device and port, for the log.
     #[must_use]
     pub fn describe(&self) -> String {
         lock(&self.context).describe()
     }
 
-    /// True if nothing of this process is under way, hellos included. Sees to it that this will be
-    /// known.
+    // The end.
+
+    /// Whether nothing of this process is in flight, handshakes included. Makes sure that a later
+    /// call will find out.
     #[must_use]
     pub fn is_quiet(&mut self) -> bool {
         self.drive_peers(true);
         let mut context = lock(&self.context);
         let mut quiet = context.is_quiet(self.window);
         for peer in self.peers.iter().filter(|peer| !peer.lost) {
-            quiet &= peer.replies_due == 0 && peer.fragments.is_none() && peer.held.is_none();
+            quiet &= peer.replies_due == 0 && peer.fragmented.is_none() && peer.held.is_none();
             if let (false, Some(conn)) = (quiet, peer.conn) {
-                context.mark(conn, self.window);
+                context.request_completion(conn, self.window);
             }
         }
-        quiet && self.handshakes.is_empty() && self.deferred.is_empty()
+        quiet && self.handshakes.are_done()
     }
 
-    /// Nothing more is to go in a window that is broken: what waits is given up. True if what is
-    /// under way has ended.
+    /// Abandons what has not been posted, in a broken window. Returns whether nothing is in flight.
     #[cold]
     pub fn quiesce(&mut self) -> bool {
         (0..self.peers.len() as u32).for_each(|index| self.abandon(index));
@@ -568,60 +535,44 @@ impl Endpoint {
             return true;
         }
         for conn in self.peers.iter().filter_map(|peer| peer.conn) {
-            context.mark(conn, self.window);
+            context.request_completion(conn, self.window);
         }
         false
     }
 
-    /// What does not end in a window that is broken is given up, with its queues.
+    /// Fails the connections on which a broken window still has requests.
     #[cold]
-    pub fn give_up(&mut self) {
-        lock(&self.context).give_up(self.window);
+    pub fn abort(&mut self) {
+        lock(&self.context).abort_window(self.window);
     }
 
-    /// Takes part in the window no more; nobody reaches for it.
+    /// Closes the endpoint. No peer may access it any more.
     pub fn end(&mut self) {
         (0..self.peers.len() as u32).for_each(|index| self.abandon(index));
         let mut context = lock(&self.context);
         context.close_window(self.window);
         self.words.end(&mut context);
-        if let Some(region) = self.region.take() {
-            context.release(Held::Registration(region));
+        if let Some(registration) = self.registration.take() {
+            context.release(Held::Registration(registration));
         }
     }
 
-    /// Bytes of a packet for a peer go out. False if there is no room now.
+    /// Sends a packet. False if there is no room now.
     pub(super) fn send_packet(&mut self, rank: Rank, bytes: &[u8]) -> bool {
         let index = self.peer(rank);
-        // What was posted before goes before.
-        if !self.post_held_put(index) || !self.post_fragments(index) {
+        // Earlier operations go first.
+        if !self.post_waiting(index) {
             return false;
         }
-        let Some((conn, remote)) = self.reach(index) else { return false };
+        let Some((conn, remote)) = self.connected(index) else { return false };
         let mut context = lock(&self.context);
         if context.has_cas_loops(conn) {
             return false;
         }
-        // SAFETY: a packet, which stays until it is handed over.
-        let Ok((local, hold)) = (unsafe { context.copied(bytes.as_ptr(), bytes.len()) }) else {
-            return false;
-        };
-        // What a packet says may be that reads are over. Buffers are few: the end of one is told at
-        // once.
-        let inline = matches!(hold, Held::Nothing);
-        let flags = PostFlags { inline, fence: true, signalled: !inline, ..PostFlags::default() };
-        // SAFETY: the bytes are copied now, or lie in the buffer.
-        unsafe {
-            context.post(
-                conn,
-                self.window,
-                Opcode::SendImm(remote.window),
-                local,
-                RemoteAddress::default(),
-                flags,
-                Purpose::Piece(hold),
-            )
-        }
-        .is_ok()
+        // Fenced: the packet may report that reads are over. Signalled if it takes a buffer, of
+        // which there are few.
+        let flags = PostFlags { fence: true, signalled: true, ..PostFlags::default() };
+        let to = (Opcode::SendImm(remote.window), RemoteAddress::default());
+        context.post_bytes(conn, self.window, to, bytes, flags, Purpose::Fragment).is_ok()
     }
 }

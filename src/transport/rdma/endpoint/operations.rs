@@ -1,23 +1,17 @@
-//! What the engine asks of a [`Direct`]: operations, signals, lock words.
+//! Puts, gets and notifications.
 
 use super::super::context::{
-    AtomicOp, ConnectionState, Context, Held, LocalBuffer, PostFlags, Purpose, Requester,
+    ConnectionId, ConnectionState, Context, Held, LocalBuffer, PostFlags, Purpose, Request,
 };
-use super::super::device::{AtomicCapability, Opcode};
+use super::super::device::Opcode;
 use super::super::handshake::RemoteAddress;
-use super::control_words::{Block, OWN_BLOCK, place, signal_place, spot};
-use super::{
-    Endpoint, FragmentedOp, HeldPut, REGISTER_FROM, RemoteWindow, SignalState, encode_imm, lock,
-};
-use crate::engine::{
-    Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Stage, Ticket, Word,
-};
+use super::{Endpoint, FragmentedOp, HeldPut, REGISTER_FROM, RemoteWindow, encode_imm, lock};
+use crate::engine::{NoResource, Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::transport::host_mpi::wire::PACKET;
 use crate::transport::kernel::copy;
 
 impl Endpoint {
-    /// Starts an operation, if it is one that the interface does; else (`None`) it is for a
-    /// message.
+    /// Posts a put or get of one run on each side. `None`: it has to be a message.
     #[inline]
     pub fn post(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
         if op.shape.is_some()
@@ -31,188 +25,181 @@ impl Endpoint {
         if short && self.hold_for_notification(index, op, ticket) {
             return Some(Posted::Pending);
         }
-        let Some((conn, remote)) = self.reach(index) else { return Some(Posted::NoResource) };
+        let Some((conn, remote)) = self.connected(index) else { return Some(Posted::NoResource) };
         if !remote.has_memory() {
             return None;
         }
         if op.len == 0 {
             return Some(Posted::Complete);
         }
-        if !self.post_held_put(index) || self.peers[index as usize].fragments.is_some() {
+        if !self.post_held_put(index) || self.peers[index as usize].fragmented.is_some() {
             return Some(Posted::NoResource);
         }
-        self.peers[index as usize].announced = false;
+        self.peers[index as usize].notification_announced = false;
         self.schedule(index);
         if !short {
-            return Some(self.begin(index, op, ticket));
+            return Some(self.post_long(index, op, ticket));
         }
-        Some(
-            match post_short_put(
-                &mut lock(&self.context),
-                self.window,
-                conn,
-                remote.memory,
-                op,
-                ticket,
-                Opcode::Write,
-            ) {
-                Ok(()) => Posted::Local,
-                Err(NoResource) => Posted::NoResource,
-            },
-        )
+        let mut context = lock(&self.context);
+        let to = (conn, remote.memory);
+        Some(match post_short_put(&mut context, self.window, to, op, ticket, Opcode::Write) {
+            Ok(()) => Posted::Local,
+            Err(NoResource) => Posted::NoResource,
+        })
     }
 
-    /// A short put goes with the notification that has been announced, in one request.
+    /// Holds a short put back if a notification behind it was announced: one request does for both.
     #[inline]
     fn hold_for_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> bool {
         let peer = &mut self.peers[index as usize];
-        let has_memory = peer.remote.as_ref().is_some_and(RemoteWindow::has_memory);
-        if !peer.announced
+        if !peer.notification_announced
             || op.len == 0
-            || !has_memory
+            || !peer.remote.as_ref().is_some_and(RemoteWindow::has_memory)
             || peer.held.is_some()
-            || peer.fragments.is_some()
+            || peer.fragmented.is_some()
         {
             return false;
         }
-        peer.announced = false;
+        peer.notification_announced = false;
         peer.held = Some(HeldPut { op: *op, ticket });
-        self.defer_fence(index, false);
+        self.schedule_fence(index, false);
         true
     }
 
-    /// Starts a put or get of one run that may go in pieces.
-    fn begin(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+    /// Starts a put or get that may take several requests.
+    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         let mut region = None;
         if op.len >= REGISTER_FROM {
-            let at = if op.kind == OpKind::Put { op.origin } else { op.result };
-            // SAFETY: the buffer is the library's, and mapped, until the operation is complete
-            // [EP-8].
-            match unsafe { lock(&self.context).acquire(at.0, op.len as usize, false) } {
+            let addr = if op.kind == OpKind::Put { op.origin } else { op.result };
+            // SAFETY: the application keeps the buffer mapped until the operation is complete
+            // [EP-8]; its last request releases the registration.
+            match unsafe { lock(&self.context).acquire(addr.0, op.len as usize, false) } {
                 Ok(found) => region = Some(found),
-                // There are always the buffers.
-                Err(reason) => log::debug!("{} bytes are copied: {reason}", op.len),
+                Err(reason) => log::debug!("verbs: {} bytes are copied: {reason}", op.len),
             }
         }
-        self.peers[index as usize].fragments = Some(FragmentedOp {
+        let fragmented = FragmentedOp {
             op: *op,
             ticket,
             at: 0,
             region,
             shape: None,
             chunk: None,
-            early: false,
-        });
+            locally_complete: false,
+        };
+        self.peers[index as usize].fragmented = Some(fragmented);
         self.post_fragments(index);
         Posted::Pending
     }
 
-    /// Hands over pieces of the operation that waits for room. True if all of it has gone.
+    /// Posts whatever waits for room at a peer. Returns whether all of it was posted.
+    pub(super) fn post_waiting(&mut self, index: u32) -> bool {
+        self.post_held_put(index) && self.post_fragments(index)
+    }
+
+    /// Posts fragments of the operation in progress. Returns whether all of them were posted.
     pub(super) fn post_fragments(&mut self, index: u32) -> bool {
-        let Some(mut fragments) = self.peers[index as usize].fragments.take() else { return true };
-        while fragments.at < fragments.op.len {
-            let gone = if fragments.shape.is_some() {
-                self.post_strided_fragment(index, &mut fragments)
+        let Some(mut fragmented) = self.peers[index as usize].fragmented.take() else {
+            return true;
+        };
+        while fragmented.at < fragmented.op.len {
+            let posted = if fragmented.shape.is_some() {
+                self.post_strided_fragment(index, &mut fragmented)
             } else {
-                self.piece(index, &mut fragments)
+                self.post_fragment(index, &mut fragmented)
             };
-            if gone.is_err() {
-                self.peers[index as usize].fragments = Some(fragments);
+            if posted.is_err() {
+                self.peers[index as usize].fragmented = Some(fragmented);
                 return false;
             }
         }
         true
     }
 
-    fn piece(&mut self, index: u32, fragments: &mut FragmentedOp) -> Result<(), NoResource> {
-        let (conn, remote) = self.reach(index).ok_or(NoResource)?;
+    fn post_fragment(
+        &mut self,
+        index: u32,
+        fragmented: &mut FragmentedOp,
+    ) -> Result<(), NoResource> {
+        let (conn, remote) = self.connected(index).ok_or(NoResource)?;
         let mut context = lock(&self.context);
-        let op = &fragments.op;
+        let op = &fragmented.op;
         let is_put = op.kind == OpKind::Put;
-        let left = op.len - fragments.at;
-        let here = if is_put { op.origin.0 } else { op.result.0 } + fragments.at as usize;
-        let (len, local_at, lkey, buffer) = match fragments.region {
-            Some((_, lkey)) => (left.min(self.message), here, lkey, None),
+        let left = op.len - fragmented.at;
+        let user = if is_put { op.origin.0 } else { op.result.0 } + fragmented.at as usize;
+        let (len, addr, lkey, buffer) = match fragmented.region {
+            Some((_, lkey)) => (left.min(self.max_message), user, lkey, None),
             None => {
-                let (piece, at, lkey) = context.buffer().ok_or(NoResource)?;
+                let (buffer, addr, lkey) = context.buffer().ok_or(NoResource)?;
                 let len = left.min(PACKET as u64);
                 if is_put {
-                    // SAFETY: as above.
-                    unsafe { copy(here as *const u8, at, len as usize) };
+                    // SAFETY: the application keeps the origin buffer valid until the operation is
+                    // complete [EP-8]; the bounce buffer is ours and has `PACKET` bytes.
+                    unsafe { copy(user as *const u8, addr, len as usize) };
                 }
-                (len, at as usize, lkey, Some(piece))
+                (len, addr as usize, lkey, Some(buffer))
             }
         };
         let last = len == left;
-        // The region is held by the last piece: requests complete in order.
-        let hold = match (buffer, fragments.region) {
-            (Some(piece), _) => Held::Buffer(piece),
+        // The last fragment holds the registration: requests complete in order.
+        let held = match (buffer, fragmented.region) {
+            (Some(buffer), _) => Held::Buffer(buffer),
             (None, Some((id, _))) if last => Held::Registration(id),
             _ => Held::Nothing,
         };
-        let ticket = last.then_some(fragments.ticket);
-        let purpose = match ticket {
-            Some(ticket) if is_put => Purpose::Put { ticket, told: false, hold },
-            None if is_put => Purpose::Piece(hold),
-            ticket => Purpose::Get { ticket, to: here, len: len as usize, hold, unpack: None },
+        let purpose = match last.then_some(fragmented.ticket) {
+            Some(ticket) if is_put => Purpose::Put { ticket, locally_complete: false, held },
+            None if is_put => Purpose::Fragment(held),
+            ticket => Purpose::Get { ticket, to: user, len: len as usize, held, unpack: None },
         };
-        let local = LocalBuffer { at: local_at, len: len as u32, lkey, parts: &[] };
-        let remote = RemoteAddress {
-            at: remote.memory.at + op.disp + fragments.at,
-            rkey: remote.memory.rkey,
-        };
-        let act = if is_put { Opcode::Write } else { Opcode::Read };
-        // Buffers are few, and who gets something waits for it.
+        // Signalled: buffers are few, and somebody waits for the data of a get.
         let flags = PostFlags {
             signalled: !is_put || buffer.is_some(),
             remote_fence: !is_put,
             ..PostFlags::default()
         };
-        // SAFETY: the memory is the operation's or the buffer's until the request is complete.
-        unsafe { context.post(conn, self.window, act, local, remote, flags, purpose) }?;
-        fragments.at += len;
+        let RemoteAddress { addr: base, rkey } = remote.memory;
+        let request = Request {
+            opcode: if is_put { Opcode::Write } else { Opcode::Read },
+            local: LocalBuffer { addr, len: len as u32, lkey, segments: &[] },
+            remote: RemoteAddress { addr: base + op.disp + fragmented.at, rkey },
+            flags,
+        };
+        // SAFETY: the local memory is a bounce buffer that the purpose holds, or the application's,
+        // which stays valid and untouched until the operation is complete [EP-8].
+        unsafe { context.post(conn, self.window, &request, purpose) }?;
+        fragmented.at += len;
         Ok(())
     }
 
-    /// A put that waited for its notification goes without. False if there is no room.
+    /// Posts the held put without its notification, if there is one. False if there is no room.
     pub(super) fn post_held_put(&mut self, index: u32) -> bool {
         let Some(HeldPut { op, ticket }) = self.peers[index as usize].held.take() else {
             return true;
         };
-        let gone = match self.reach(index) {
-            Some((conn, remote)) => post_short_put(
-                &mut lock(&self.context),
-                self.window,
-                conn,
-                remote.memory,
-                &op,
-                ticket,
-                Opcode::Write,
-            ),
-            None => Err(NoResource),
-        };
-        match gone {
-            Ok(()) => {
-                self.finished.push_back((ticket, Stage::Local));
-                true
-            }
-            Err(NoResource) => {
-                self.peers[index as usize].held = Some(HeldPut { op, ticket });
-                false
-            }
+        let posted = self.connected(index).ok_or(NoResource).and_then(|(conn, remote)| {
+            let mut context = lock(&self.context);
+            let to = (conn, remote.memory);
+            post_short_put(&mut context, self.window, to, &op, ticket, Opcode::Write)
+        });
+        if posted.is_err() {
+            self.peers[index as usize].held = Some(HeldPut { op, ticket });
+            return false;
         }
+        self.events.finished.push_back((ticket, Stage::Local));
+        true
     }
 
-    /// A notification of a counter is about to be posted behind the next put.
-    pub fn announce(&mut self, rank: Rank) {
+    /// Announces that a notification of a counter follows the next put.
+    pub fn announce_notification(&mut self, rank: Rank) {
         if self.reaches(rank) {
             let index = self.peer(rank);
-            self.peers[index as usize].announced = true;
+            self.peers[index as usize].notification_announced = true;
         }
     }
 
-    /// Starts a short put that raises a counter of the peer, in one request; `None` if that cannot
-    /// be, or not now.
+    /// Posts a short put that notifies a counter of the peer, in one request. `None`: it takes
+    /// more, or there is no room now.
     #[inline]
     pub fn put_notified(&mut self, put: &Op, counter: u32, ticket: Ticket) -> Option<Posted> {
         if put.len == 0 || put.len > PACKET as u64 || !self.reaches(put.target) {
@@ -221,256 +208,90 @@ impl Endpoint {
         let index = self.peer(put.target);
         let peer = &self.peers[index as usize];
         let (conn, remote) = (peer.conn?, peer.remote.as_ref()?);
-        let number = encode_imm(remote.window, counter)?;
-        if !remote.has_memory() || peer.held.is_some() || peer.fragments.is_some() {
+        let imm = encode_imm(remote.window, counter)?;
+        if !remote.has_memory() || peer.held.is_some() || peer.fragmented.is_some() {
             return None;
         }
         let mut context = lock(&self.context);
-        if *context.connection_state(conn) != ConnectionState::Established
+        if context.connection_state(conn) != ConnectionState::Established
             || context.has_cas_loops(conn)
         {
             return None;
         }
-        let alone = !context.has_unfenced_puts(conn);
-        post_short_put(
-            &mut context,
-            self.window,
-            conn,
-            remote.memory,
-            put,
-            ticket,
-            Opcode::WriteImm(number),
-        )
-        .ok()?;
+        let first = !context.has_unfenced_puts(conn);
+        let (to, opcode) = ((conn, remote.memory), Opcode::WriteImm(imm));
+        post_short_put(&mut context, self.window, to, put, ticket, opcode).ok()?;
         drop(context);
-        self.defer_fence(index, alone);
+        self.schedule_fence(index, first);
         Some(Posted::Local)
     }
 
-    /// Raises a counter of the peer behind all that was posted to it before; `None` if a message
-    /// has to do it.
+    /// Notifies a counter of the peer, behind all operations posted there before. `None`: it has to
+    /// be a message.
     pub fn notify(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
         if op.kind != OpKind::Notify || !self.reaches(op.target) {
             return None;
         }
         let index = self.peer(op.target);
-        let Some((conn, remote)) = self.reach(index) else { return Some(Posted::NoResource) };
-        self.peers[index as usize].announced = false;
-        let number = encode_imm(remote.window, op.disp as u32);
-        if number.is_none() && self.post_held_put(index) {
+        let Some((conn, remote)) = self.connected(index) else { return Some(Posted::NoResource) };
+        self.peers[index as usize].notification_announced = false;
+        let imm = encode_imm(remote.window, op.disp as u32);
+        if imm.is_none() && self.post_held_put(index) {
             return None;
         }
-        let (Some(number), true) = (number, self.post_fragments(index)) else {
+        let (Some(imm), true) = (imm, self.post_fragments(index)) else {
             return Some(Posted::NoResource);
         };
         let held = self.peers[index as usize].held.take();
         let mut context = lock(&self.context);
-        let alone = !context.has_unfenced_puts(conn);
-        let act = Opcode::WriteImm(number);
-        let gone = match &held {
+        let first = !context.has_unfenced_puts(conn);
+        let opcode = Opcode::WriteImm(imm);
+        let posted = match &held {
             _ if context.has_cas_loops(conn) => Err(NoResource),
-            Some(put) => post_short_put(
-                &mut context,
-                self.window,
-                conn,
-                remote.memory,
-                &put.op,
-                put.ticket,
-                act,
-            ),
+            Some(put) => {
+                let to = (conn, remote.memory);
+                post_short_put(&mut context, self.window, to, &put.op, put.ticket, opcode)
+            }
             None => {
                 let flags = PostFlags { fence: true, ..PostFlags::default() };
-                let purpose = Purpose::Put { ticket, told: true, hold: Held::Nothing };
-                // SAFETY: nothing is moved.
-                unsafe {
-                    context.post(
-                        conn,
-                        self.window,
-                        act,
-                        LocalBuffer::default(),
-                        RemoteAddress::default(),
-                        flags,
-                        purpose,
-                    )
-                }
+                let purpose = Purpose::Put { ticket, locally_complete: true, held: Held::Nothing };
+                context.post_empty(conn, self.window, opcode, flags, purpose)
             }
         };
-        if gone.is_err() {
+        if posted.is_err() {
             drop(context);
             self.peers[index as usize].held = held;
             return Some(Posted::NoResource);
         }
         if let Some(put) = held {
-            // One request, which is covered for both.
+            // The put's request is the notification's as well.
             context.attach_to_last(conn, self.window, ticket);
-            self.finished.push_back((put.ticket, Stage::Local));
+            self.events.finished.push_back((put.ticket, Stage::Local));
         }
         drop(context);
-        self.defer_fence(index, alone);
+        self.schedule_fence(index, first);
         Some(Posted::Local)
-    }
-
-    /// Writes a word of the pair, behind all that was posted to the peer.
-    ///
-    /// An interface may place the bytes of a write after those of a later one; what an *atomic*
-    /// finds in its place is there to stay. So a done, which tells of the transfers before it, adds
-    /// to its word; and so does what follows a write of the same word that may still be on its way.
-    pub fn signal(&mut self, rank: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        let index = self.peer(rank);
-        let (conn, remote) = self.reach(index).ok_or(NoResource)?;
-        if !self.post_held_put(index) || !self.post_fragments(index) {
-            return Err(NoResource);
-        }
-        let to = spot(remote.pair, signal_place(word));
-        let mut context = lock(&self.context);
-        if context.has_cas_loops(conn) {
-            return Err(NoResource);
-        }
-        let before = self.peers[index as usize].signals[word as usize];
-        let ended = context.is_complete(conn, before.last);
-        if self.nic_locks && (word == Word::Done || !ended) {
-            let change = AtomicOp::Word(Atomic::Add(value.wrapping_sub(before.value)));
-            context.access(conn, self.window, Requester::Signal, to, change)?;
-        } else if ended {
-            let bytes = value.to_ne_bytes();
-            // SAFETY: eight bytes, which stay until they are handed over.
-            let (local, hold) = unsafe { context.copied(bytes.as_ptr(), bytes.len()) }?;
-            let inline = matches!(hold, Held::Nothing);
-            let flags = PostFlags { fence: true, urgent: true, inline, ..PostFlags::default() };
-            // SAFETY: the bytes are copied now, or lie in the buffer.
-            unsafe {
-                context.post(
-                    conn,
-                    self.window,
-                    Opcode::Write,
-                    local,
-                    to,
-                    flags,
-                    Purpose::Piece(hold),
-                )
-            }?;
-        } else {
-            context.mark(conn, self.window);
-            return Err(NoResource);
-        }
-        self.peers[index as usize].signals[word as usize] =
-            SignalState { value, last: context.last(conn) };
-        Ok(())
-    }
-
-    /// A done tells of all transfers that were posted to the peer before it [FE-2]; else it has to
-    /// wait until they are complete.
-    #[inline]
-    #[must_use]
-    pub fn signals_follow(&self, rank: Rank) -> bool {
-        self.nic_locks || !self.reaches(rank)
-    }
-
-    /// Accumulates are under way to a peer, this process or one of its node among them, that the
-    /// interface has still to do.
-    #[must_use]
-    pub fn has_accumulates_in_flight(&self, rank: Rank) -> bool {
-        let conn = self.index.get(&rank).and_then(|index| self.peers[*index as usize].conn);
-        conn.is_some_and(|conn| lock(&self.context).has_atomics_in_flight(conn))
-    }
-
-    /// The word that a peer writes here.
-    #[inline]
-    #[must_use]
-    pub fn observe(&self, rank: Rank, word: Word) -> u64 {
-        self.index.get(&rank).map_or(0, |index| {
-            self.words.read_lock_word(self.peers[*index as usize].block, signal_place(word))
-        })
-    }
-
-    /// Accesses a lock word, if those are the interface's ([`serves_locks`](Self::serves_locks)).
-    pub fn atomic(
-        &mut self,
-        home: Rank,
-        word: LockWord,
-        access: Atomic,
-        ticket: LockTicket,
-    ) -> Answer {
-        // The interface's atomics are not the processor's, but what nobody else writes meanwhile
-        // needs none.
-        if home == self.me
-            && (self.atomics == AtomicCapability::Global
-                || matches!(access, Atomic::Load | Atomic::Store(_)))
-        {
-            let block = self.block_of(word);
-            return Answer::Now(self.words.access(block, place(word), access));
-        }
-        let Some(to) = self.find(home, word) else { return Answer::NoResource };
-        let index = self.peer(home);
-        let Some((conn, _)) = self.reach(index) else { return Answer::NoResource };
-        match lock(&self.context).access(
-            conn,
-            self.window,
-            Requester::Lock(ticket),
-            to,
-            AtomicOp::Word(access),
-        ) {
-            Ok(()) => Answer::Later,
-            Err(NoResource) => Answer::NoResource,
-        }
-    }
-
-    /// Reads a lock word of this process.
-    #[must_use]
-    pub fn read_lock_word(&mut self, word: LockWord) -> u64 {
-        let block = self.block_of(word);
-        self.words.read_lock_word(block, place(word))
-    }
-
-    /// The block of this process in which a lock word lies.
-    fn block_of(&mut self, word: LockWord) -> Block {
-        match word {
-            LockWord::Next { target, .. } | LockWord::Grant { target } => {
-                let index = self.peer(target);
-                self.peers[index as usize].block
-            }
-            _ => OWN_BLOCK,
-        }
-    }
-
-    /// Where a lock word of a process is, if that is known.
-    fn find(&mut self, home: Rank, word: LockWord) -> Option<RemoteAddress> {
-        if home == self.me {
-            let block = self.block_of(word);
-            return Some(spot(self.words.spot(block), place(word)));
-        }
-        let index = self.peer(home);
-        let (_, remote) = self.reach(index)?;
-        let block = match word {
-            LockWord::Next { target, .. } | LockWord::Grant { target } if target == self.me => {
-                remote.pair
-            }
-            LockWord::Next { target, .. } | LockWord::Grant { target } => {
-                self.third_party_words(home, target)?
-            }
-            _ => remote.words,
-        };
-        Some(spot(block, place(word)))
     }
 }
 
-/// A put whose bytes are copied.
+/// Posts a put of at most [`PACKET`] bytes, which are copied.
 fn post_short_put(
     context: &mut Context,
     window: u32,
-    conn: u32,
-    memory: RemoteAddress,
+    (conn, memory): (ConnectionId, RemoteAddress),
     op: &Op,
     ticket: Ticket,
-    act: Opcode,
+    opcode: Opcode,
 ) -> Result<(), NoResource> {
-    // SAFETY: the origin's buffer is valid until the operation is complete [EP-8]; it is short.
-    let (local, hold) = unsafe { context.copied(op.origin.0 as *const u8, op.len as usize) }?;
-    let remote = RemoteAddress { at: memory.at + op.disp, rkey: memory.rkey };
-    let inline = matches!(hold, Held::Nothing);
-    let flags =
-        PostFlags { inline, fence: matches!(act, Opcode::WriteImm(_)), ..PostFlags::default() };
-    let purpose = Purpose::Put { ticket, told: true, hold };
-    // SAFETY: the bytes are copied now, or lie in the buffer.
-    unsafe { context.post(conn, window, act, local, remote, flags, purpose) }
+    // SAFETY: the application keeps the origin buffer valid until the operation is complete [EP-8],
+    // and this call copies it.
+    let bytes = unsafe { std::slice::from_raw_parts(op.origin.0 as *const u8, op.len as usize) };
+    let remote = RemoteAddress { addr: memory.addr + op.disp, rkey: memory.rkey };
+    let fence = matches!(opcode, Opcode::WriteImm(_));
+    let flags = PostFlags { fence, ..PostFlags::default() };
+    context.post_bytes(conn, window, (opcode, remote), bytes, flags, |held| Purpose::Put {
+        ticket,
+        locally_complete: true,
+        held,
+    })
 }

@@ -1,10 +1,8 @@
-//! The binary interface of libibverbs, as far as it is used here, and the library itself, loaded
-//! when it is first wanted.
+//! The binary interface of libibverbs, as far as it is used, and the library, loaded at run time.
 //!
-//! Nothing links against libibverbs: one build of this library runs on machines with and without
-//! it. (The crates that bind it link it, and want its headers when they are built.) What is used is
-//! the part of the interface that has been the same since version 1.1 of its symbols; the layouts
-//! are compared with the header in `tests/verbs/abi_layout.rs`, wherever there is one.
+//! Nothing links against libibverbs, so one build runs on machines with and without it. The part
+//! used has been stable since symbol version 1.1. `tests/verbs/abi_layout.rs` compares the layouts
+//! with `<infiniband/verbs.h>` where that is installed.
 
 #![allow(
     missing_docs,
@@ -15,7 +13,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// `enum`s of C are ints.
+use super::super::device::DeviceError;
+
+/// A C `enum`.
 pub type Enum = u32;
 
 #[repr(C)]
@@ -37,7 +37,7 @@ type PostSrqRecv =
     unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
 
-/// Calls that the header makes inline, through this table.
+/// The table through which the header's inline functions call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_context_ops {
@@ -62,15 +62,15 @@ pub struct ibv_context {
     pub abi_compat: *mut c_void,
 }
 
-/// A context has this around it if `abi_compat` is all ones; new members come before those that
-/// were there. So this is its end.
+/// The end of the structure that surrounds an [`ibv_context`] whose `abi_compat` is all ones. New
+/// members are added in front.
 #[repr(C)]
 #[derive(Debug)]
 pub struct verbs_context {
     pub query_device_ex: Option<QueryDeviceEx>,
     pub before_placeholder3: [*mut c_void; 10],
     pub placeholder3: u64,
-    /// Bytes of all of it.
+    /// Size of the whole structure in bytes.
     pub sz: usize,
     pub context: ibv_context,
 }
@@ -78,14 +78,14 @@ pub struct verbs_context {
 type QueryDeviceEx =
     unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
 
-/// What a device can do beyond the old attributes; 0 where it does not say.
+/// Extended attributes; members that the device does not report are 0.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_device_attr_ex {
     pub orig_attr: ibv_device_attr,
     pub comp_mask: u32,
     pub odp_caps: ibv_odp_caps,
-    /// More than there is as yet.
+    /// Members that this library does not use, with room for future ones.
     pub rest: [u64; 64],
 }
 
@@ -98,43 +98,24 @@ pub struct ibv_odp_caps {
     pub ud_odp_caps: u32,
 }
 
-/// What a device says of on-demand paging; `None` if it does not.
+/// Structures of numbers.
 ///
 /// # Safety
-/// The context is open.
-#[must_use]
-pub unsafe fn odp_caps(context: NonNull<ibv_context>) -> Option<ibv_odp_caps> {
-    // SAFETY: an open context of this version of the interface has the member.
-    if unsafe { (*context.as_ptr()).abi_compat } as usize != usize::MAX {
-        return None;
+/// All bytes zero must be a valid value of the type.
+pub(super) unsafe trait Zeroed: Sized {
+    fn zeroed() -> Self {
+        // SAFETY: all bytes zero is a valid value (contract of the trait).
+        unsafe { std::mem::zeroed() }
     }
-    let around = context
-        .as_ptr()
-        .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
-        .cast::<verbs_context>();
-    // SAFETY: it lies within one that is as long as it says; its length stands right before the
-    // context.
-    let query = unsafe {
-        if (&raw const (*around).sz).read() < size_of::<verbs_context>() {
-            None
-        } else {
-            (*around).query_device_ex
-        }
-    };
-    // SAFETY: numbers, any of which are valid.
-    let mut attributes: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
-    // SAFETY: the function of that name, whose type the header gives; the device writes no more
-    // than it is told that there is room for.
-    let code = unsafe {
-        query?(
-            context.as_ptr(),
-            std::ptr::null(),
-            &raw mut attributes,
-            size_of::<ibv_device_attr_ex>(),
-        )
-    };
-    (code == 0).then_some(attributes.odp_caps)
 }
+// SAFETY: all members are numbers or arrays of them.
+unsafe impl Zeroed for ibv_device_attr {}
+// SAFETY: all members are numbers or arrays of them.
+unsafe impl Zeroed for ibv_device_attr_ex {}
+// SAFETY: all members are numbers or arrays of them.
+unsafe impl Zeroed for ibv_port_attr {}
+// SAFETY: all members are numbers or arrays of them.
+unsafe impl Zeroed for ibv_qp_attr {}
 
 #[repr(C)]
 #[derive(Debug)]
@@ -343,8 +324,7 @@ pub struct ibv_sge {
     pub lkey: u32,
 }
 
-/// The member `wr` of a send request, for RDMA and for atomics: what they have in common stands
-/// first.
+/// The member `wr` of a send request, for RDMA and for atomics.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ibv_wr {
@@ -386,7 +366,7 @@ pub struct ibv_send_wr {
     /// In network byte order.
     pub imm_data: u32,
     pub wr: ibv_wr,
-    /// Of other kinds of queue pairs and requests.
+    /// Members for other types of queue pairs and requests.
     pub others: [u64; 7],
 }
 
@@ -426,7 +406,7 @@ pub const IBV_QPS_RTR: Enum = 2;
 pub const IBV_QPS_RTS: Enum = 3;
 pub const IBV_QPS_ERR: Enum = 6;
 pub const IBV_TRANSPORT_IB: Enum = 0;
-/// Of a port: local addresses alone do not do.
+/// Port flag: packets need a global route header.
 pub const IBV_QPF_GRH_REQUIRED: u8 = 1;
 pub const IBV_ATOMIC_NONE: Enum = 0;
 pub const IBV_ATOMIC_GLOB: Enum = 2;
@@ -465,7 +445,7 @@ pub const IBV_WR_RDMA_READ: Enum = 4;
 pub const IBV_WR_ATOMIC_CMP_AND_SWP: Enum = 5;
 pub const IBV_WR_ATOMIC_FETCH_AND_ADD: Enum = 6;
 
-/// What soft-RoCE says of its maker.
+/// Vendor id of soft-RoCE.
 pub const VENDOR_SOFT_ROCE: u32 = 0x00ff_ffff;
 pub const IBV_SEND_FENCE: u32 = 1;
 pub const IBV_SEND_SIGNALED: u32 = 2;
@@ -479,16 +459,17 @@ pub const IBV_WC_RECV_RDMA_WITH_IMM: Enum = 129;
 
 macro_rules! library {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions of libibverbs that are called by name.
+        /// The exported functions of libibverbs.
         #[derive(Clone, Copy, Debug)]
         pub struct Library {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Library {
-            fn find(handle: NonNull<c_void>) -> Result<Self, String> {
+            fn find(handle: NonNull<c_void>) -> Result<Self, DeviceError> {
                 Ok(Library {
-                    // SAFETY: the symbol is the function of that name, whose type the header gives.
+                    // SAFETY: the symbol is the function of this name, which has this type in
+                    // `<infiniband/verbs.h>`.
                     $($name: unsafe {
                         std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($argument),*) $(-> $result)?>(
                             symbol(handle, concat!(stringify!($name), "\0"))?
@@ -525,46 +506,46 @@ library! {
     ibv_wc_status_str: fn(Enum) -> *const c_char;
 }
 
-fn symbol(handle: NonNull<c_void>, name: &'static str) -> Result<NonNull<c_void>, String> {
-    // SAFETY: an open library, and a name that ends with a zero.
+fn symbol(handle: NonNull<c_void>, name: &'static str) -> Result<NonNull<c_void>, DeviceError> {
+    // SAFETY: the handle is an open library, and `name` ends with a zero byte (`library!`).
     NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr().cast()) })
-        .ok_or_else(|| format!("libibverbs.so.1 has no {}", name.trim_end_matches('\0')))
+        .ok_or_else(|| DeviceError::Symbol(name.trim_end_matches('\0')))
 }
 
 impl Library {
-    /// Loads it, once; it stays.
+    /// Loads the library at the first call, for the life of the process.
     ///
     /// # Errors
-    /// Why it is not there.
-    pub fn get() -> Result<&'static Library, String> {
-        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+    /// It is not installed, or lacks a function.
+    pub fn get() -> Result<&'static Library, DeviceError> {
+        static LOADED: OnceLock<Result<Library, DeviceError>> = OnceLock::new();
         LOADED
             .get_or_init(|| {
-                // SAFETY: a library of the system, loaded in the ordinary way.
+                // SAFETY: the name is a C string; constructors of the system's libibverbs run.
                 let handle = unsafe {
                     libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
                 };
                 match NonNull::new(handle) {
                     Some(handle) => Library::find(handle),
-                    // SAFETY: what the call before has to say; the text stays until this thread's
-                    // next such call.
-                    None => Err(unsafe { words(libc::dlerror()) }),
+                    // SAFETY: `dlerror` returns null or a string that is valid until this thread's
+                    // next call of the loader.
+                    None => Err(DeviceError::Library(unsafe { string(libc::dlerror()) })),
                 }
             })
             .as_ref()
-            .map_err(String::clone)
+            .map_err(Clone::clone)
     }
 }
 
-/// A string of C's.
+/// Copies a C string; `"unknown"` for null.
 ///
 /// # Safety
-/// It is null, or ends with a zero.
+/// `text` is null or points to a string that ends with a zero byte.
 #[must_use]
-pub unsafe fn words(text: *const c_char) -> String {
+pub(super) unsafe fn string(text: *const c_char) -> String {
     if text.is_null() {
         return "unknown".into();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, so it points to a C string (contract of this function).
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

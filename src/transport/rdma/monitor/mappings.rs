@@ -1,4 +1,4 @@
-//! What kind of memory lies at an address.
+//! The kind of memory at an address.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,40 +28,39 @@ struct Query {
 const QUERY: u64 = 3 << 30 | (size_of::<Query>() as u64) << 16 | (b'f' as u64) << 8 | 17;
 const SHARED: u64 = 8;
 
-/// True if all of a range is private memory without a file behind it: only that is given back by
-/// none but the calls that are told. A file, and memory that is one in the kernel, may be truncated
-/// by anybody who has it open.
+/// Whether all of a range is private anonymous memory: all ways to discard it are reported. A file
+/// (and shared memory, which is one in the kernel) may be truncated by whoever has it open.
 pub(super) fn is_anonymous(at: usize, end: usize) -> bool {
     File::open("/proc/self/maps")
-        .is_ok_and(|maps| requested(&maps, at, end).unwrap_or_else(|| read(maps, at, end)))
+        .is_ok_and(|maps| query(&maps, at, end).unwrap_or_else(|| read(maps, at, end)))
 }
 
-/// The answer of a kernel that can be asked for one mapping at a time.
-fn requested(maps: &File, at: usize, end: usize) -> Option<bool> {
+/// Queries one mapping after the other; `None` if the kernel is too old.
+fn query(maps: &File, at: usize, end: usize) -> Option<bool> {
     let mut place = at;
     while place < end {
-        let mut query =
+        let mut argument =
             Query { size: size_of::<Query>() as u64, address: place as u64, ..Query::default() };
-        // SAFETY: the argument is of the size that it says.
-        if unsafe { libc::ioctl(maps.as_raw_fd(), QUERY as libc::Ioctl, &raw mut query) } != 0 {
+        // SAFETY: the request number encodes the size of the argument, which lives during the call.
+        if unsafe { libc::ioctl(maps.as_raw_fd(), QUERY as libc::Ioctl, &raw mut argument) } != 0 {
             return (std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT))
                 .then_some(false);
         }
-        if query.inode != 0 || query.mapping & SHARED != 0 || query.end as usize <= place {
+        if argument.inode != 0 || argument.mapping & SHARED != 0 || argument.end as usize <= place {
             return Some(false);
         }
-        place = query.end as usize;
+        place = argument.end as usize;
     }
     Some(true)
 }
 
-/// The answer of any kernel.
+/// Reads the list of all mappings.
 fn read(mut maps: File, at: usize, end: usize) -> bool {
     let mut text = String::new();
-    maps.read_to_string(&mut text).is_ok() && is_scheduled(&text, at, end)
+    maps.read_to_string(&mut text).is_ok() && lists(&text, at, end)
 }
 
-fn is_scheduled(text: &str, at: usize, end: usize) -> bool {
+fn lists(text: &str, at: usize, end: usize) -> bool {
     let mut place = at;
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
@@ -100,7 +99,7 @@ f000-ff000 rw-p 00000000 00:00 0 [stack]
 
     #[test]
     fn only_private_memory_without_a_file_is_anonymous() {
-        let answer = |at, end| is_scheduled(TEXT, at, end);
+        let answer = |at, end| lists(TEXT, at, end);
         assert!(answer(0x9000, 0xc000) && answer(0xa000, 0xa800) && answer(0xf000, 0x10000));
         assert!(!answer(0x5000, 0x6000), "a file");
         assert!(!answer(0xb000, 0xd000), "shared memory behind it");
@@ -109,14 +108,14 @@ f000-ff000 rw-p 00000000 00:00 0 [stack]
     }
 
     #[test]
-    fn the_kernel_and_its_list_agree() {
+    fn query_and_list_agree() {
         let here = 0_u8;
         let page = |at: *const u8| at as usize & !4095;
         for at in [page(&raw const here), page(TEXT.as_ptr()), 4096] {
             let maps = || File::open("/proc/self/maps").unwrap();
             let expected = read(maps(), at, at + 4096);
             assert_eq!(expected, at == page(&raw const here), "{at:x}");
-            assert_eq!(requested(&maps(), at, at + 4096).unwrap_or(expected), expected, "{at:x}");
+            assert_eq!(query(&maps(), at, at + 4096).unwrap_or(expected), expected, "{at:x}");
         }
     }
 }

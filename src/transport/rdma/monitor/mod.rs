@@ -1,16 +1,16 @@
-//! Tells when memory that is watched is unmapped, given back or moved, whoever does it and by
+//! The invalidation monitor: reports when monitored memory is unmapped, discarded or moved, by
 //! whatever call.
 //!
-//! The kernel tells it (`userfaultfd`): the call that does it, `munmap` or another, returns only
-//! after its message was read. A thread reads it, under the lock of the list that it writes it to.
-//! So once the call has returned, whoever takes the list finds it there.
+//! The source is `userfaultfd`. The call that changes the memory (`munmap` or another) returns only
+//! after its event was read. A thread reads the events, under the lock of the list to which it
+//! appends them. So once the call has returned, whoever locks the list finds the report.
 //!
-//! Between the change and the message another thread may have got the same addresses already. Then
-//! [`Watch::is_changing`] is true, or the message has been read, and is in the list for whoever
-//! takes that afterwards.
+//! Between the change and the report, another thread may already have got the same addresses. In
+//! that time [`InvalidationMonitor::is_changing`] is true, or the event has been read and is in the
+//! list.
 //!
-//! The thread must not wait for anything that waits for it: it neither allocates nor frees (which
-//! may unmap), and nobody does while holding the list. It ends when nothing is watched any more.
+//! The thread must not wait for a thread that waits for it. It neither allocates nor frees, which
+//! may unmap, and nobody does so while holding the list. It ends with the monitor.
 
 mod mappings;
 mod userfaultfd;
@@ -22,105 +22,103 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 pub(super) use userfaultfd::Invalidation;
-use userfaultfd::{Message, Userfaultfd};
+use userfaultfd::{Event, Userfaultfd};
 
-/// Changes that the list holds until they are taken; of more it is only known that there were some.
-const ROOM: usize = 256;
-/// Messages that are read at a time.
-const BATCH: usize = 16;
-/// Stack of the thread.
+/// Reports that the list holds.
+const MAX_REPORTS: usize = 256;
+/// Events read by one call.
+const EVENT_BATCH: usize = 16;
+/// The thread's stack in bytes.
 const STACK: usize = 64 * 1024;
 
-/// What has been told and not been taken.
+/// Reports that have not been taken.
 #[derive(Debug)]
-pub(super) struct Invalidations {
-    schedule: [Invalidation; ROOM],
+pub(super) struct Reports {
+    list: [Invalidation; MAX_REPORTS],
     count: usize,
-    /// There was more than it holds: anything may have changed.
-    pub(super) too_many: bool,
+    /// The list was too short: anything may have changed.
+    pub(super) overflowed: bool,
 }
 
-impl Invalidations {
+impl Reports {
     const fn new() -> Self {
-        Invalidations { schedule: [Invalidation::Unmapped(0, 0); ROOM], count: 0, too_many: false }
+        Reports { list: [Invalidation::Unmapped(0, 0); MAX_REPORTS], count: 0, overflowed: false }
     }
 
-    /// The changes, in order.
-    pub(super) fn changes(&self) -> &[Invalidation] {
-        &self.schedule[..self.count]
-    }
-
-    fn is_empty(&self) -> bool {
-        self.count == 0 && !self.too_many
+    /// The reports, in order.
+    pub(super) fn list(&self) -> &[Invalidation] {
+        &self.list[..self.count]
     }
 
     fn clear(&mut self) {
-        (self.count, self.too_many) = (0, false);
+        (self.count, self.overflowed) = (0, false);
     }
 
-    fn push(&mut self, change: Invalidation) {
-        if self.changes().last() == Some(&change) {
+    fn push(&mut self, report: Invalidation) {
+        if self.list().last() == Some(&report) {
             return;
         }
-        match self.schedule.get_mut(self.count) {
-            Some(place) => {
-                *place = change;
+        match self.list.get_mut(self.count) {
+            Some(entry) => {
+                *entry = report;
                 self.count += 1;
             }
-            None => self.too_many = true,
+            None => self.overflowed = true,
         }
     }
 
-    fn copy_from(&mut self, other: &Invalidations) {
-        self.schedule[..other.count].copy_from_slice(other.changes());
-        (self.count, self.too_many) = (other.count, other.too_many);
+    /// Moves the reports of `other`, if there are any, here.
+    fn take_from(&mut self, other: &mut Reports) {
+        self.list[..other.count].copy_from_slice(other.list());
+        (self.count, self.overflowed) = (other.count, other.overflowed);
+        other.clear();
     }
 }
 
-/// What the thread shares with its owner.
+/// State that the thread shares with the monitor's owner.
 #[derive(Debug)]
 struct Shared {
     uffd: Userfaultfd,
     /// Readable when the thread is to end.
-    end: OwnedFd,
-    told: Mutex<Invalidations>,
-    /// There is something in the list: for those who only want to tidy up.
-    some: AtomicBool,
-    /// A thread that starts allocates: nothing is watched until it listens.
+    stop: OwnedFd,
+    reports: Mutex<Reports>,
+    /// Whether `reports` has any: a hint.
+    has_reports: AtomicBool,
+    /// A starting thread allocates, so nothing is monitored before it listens.
     started: Barrier,
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Invalidations> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread.
+    /// The thread's body.
     fn listen(&self) {
         self.started.wait();
-        let mut messages = [Message::default(); BATCH];
+        let mut events = [Event::default(); EVENT_BATCH];
         loop {
-            let mut polled = [self.uffd.fd(), self.end.as_raw_fd()].map(|fd| libc::pollfd {
+            let mut polled = [self.uffd.fd(), self.stop.as_raw_fd()].map(|fd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
             });
-            // SAFETY: two entries.
+            // SAFETY: the array has two entries, which live during the call.
             unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
-            let mut told = self.told();
+            let mut reports = self.reports();
             loop {
-                let count = self.uffd.read(&mut messages);
-                messages[..count]
+                let count = self.uffd.read(&mut events);
+                events[..count]
                     .iter()
-                    .filter_map(Message::change)
-                    .for_each(|change| told.push(change));
+                    .filter_map(Event::invalidation)
+                    .for_each(|report| reports.push(report));
                 if count == 0 {
                     break;
                 }
-                self.some.store(true, Ordering::Release);
+                self.has_reports.store(true, Ordering::Release);
             }
-            drop(told);
-            // Who was in such a call when it was told to end has still to be answered.
+            drop(reports);
+            // A call that is still changing memory waits for its event to be read.
             if polled[1].revents != 0 && !self.uffd.is_changing() {
                 return;
             }
@@ -128,121 +126,116 @@ impl Shared {
     }
 }
 
-/// The watch over some memory of this process.
+/// A monitor of ranges of this process's memory.
 #[derive(Debug)]
 pub(super) struct InvalidationMonitor {
-    common: Arc<Shared>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    taken: Box<Invalidations>,
+    taken: Box<Reports>,
     process: u32,
 }
 
 impl InvalidationMonitor {
-    /// Starts a watch.
+    /// Starts a monitor and its thread.
     ///
     /// # Errors
-    /// The kernel has nothing of the kind, or does not let this process have it, or there is no
-    /// thread for it.
+    /// The kernel has no suitable `userfaultfd`, does not permit it, or there is no thread.
     pub(super) fn start() -> io::Result<Self> {
         let uffd = Userfaultfd::open()?;
-        // SAFETY: a call with numbers.
-        let end = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if end < 0 {
+        // SAFETY: the call takes numbers only.
+        let stop = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if stop < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just opened, and nobody else's.
-        let end = unsafe { OwnedFd::from_raw_fd(end) };
-        let (told, some) = (Mutex::new(Invalidations::new()), AtomicBool::new(false));
-        let common = Arc::new(Shared { uffd, end, told, some, started: Barrier::new(2) });
-        let shared = Arc::clone(&common);
-        let thread = without_signals(|| {
+        // SAFETY: the descriptor was just opened, and nobody else owns it.
+        let stop = unsafe { OwnedFd::from_raw_fd(stop) };
+        let (reports, has_reports) = (Mutex::new(Reports::new()), AtomicBool::new(false));
+        let started = Barrier::new(2);
+        let shared = Arc::new(Shared { uffd, stop, reports, has_reports, started });
+        let of_thread = Arc::clone(&shared);
+        let thread = with_signals_blocked(|| {
             let thread =
                 std::thread::Builder::new().name("mpix-rma-memory".into()).stack_size(STACK);
-            thread.spawn(move || shared.listen())
+            thread.spawn(move || of_thread.listen())
         })?;
-        common.started.wait();
-        Ok(InvalidationMonitor {
-            common,
-            thread: Some(thread),
-            taken: Box::new(Invalidations::new()),
-            process: std::process::id(),
-        })
+        shared.started.wait();
+        let process = std::process::id();
+        let taken = Box::new(Reports::new());
+        Ok(InvalidationMonitor { shared, thread: Some(thread), taken, process })
     }
 
-    /// Watches whole pages. False if they may be given back by other calls than those that are
-    /// told; they are watched nevertheless.
+    /// Monitors whole pages. Returns false if they could also be discarded by calls that are not
+    /// reported; they are monitored nevertheless.
     ///
     /// # Errors
-    /// They cannot be watched. If it is for want of memory, some of them are.
-    pub(super) fn add(&self, at: usize, end: usize) -> io::Result<bool> {
-        self.common.uffd.watch(at, end)?;
-        // Looked at when it is watched already: what changes after this is told.
-        Ok(mappings::is_anonymous(at, end))
+    /// The kernel refuses. If memory is short, some of the pages are monitored.
+    pub(super) fn add(&self, start: usize, end: usize) -> io::Result<bool> {
+        self.shared.uffd.register(start, end)?;
+        // Inspected when it is monitored already: later changes are reported.
+        Ok(mappings::is_anonymous(start, end))
     }
 
-    /// Watches them no more. What is not mapped is left alone.
-    pub(super) fn leave(&self, at: usize, end: usize) {
-        if self.is_own()
-            && let Err(error) = self.common.uffd.leave(at, end)
+    /// Stops monitoring pages, mapped or not.
+    pub(super) fn remove(&self, start: usize, end: usize) {
+        if self.is_in_parent()
+            && let Err(error) = self.shared.uffd.unregister(start, end)
         {
-            log::debug!("{} bytes are still watched: {error}", end - at);
+            log::debug!("verbs: {} bytes are still monitored: {error}", end - start);
         }
     }
 
-    /// True while memory is being changed and [`take`](Self::take) may not yet give it.
+    /// Whether monitored memory is being changed, with a report that [`take`](Self::take) may not
+    /// return yet.
     pub(super) fn is_changing(&self) -> bool {
-        self.common.uffd.is_changing()
+        self.shared.uffd.is_changing()
     }
 
-    /// True if there is something to take; it may come later than what `is_changing` and `take`
-    /// say.
-    pub(super) fn has_some(&self) -> bool {
-        self.common.some.load(Ordering::Acquire)
+    /// Whether there are reports to take. May lag behind `is_changing` and `take`.
+    pub(super) fn has_reports(&self) -> bool {
+        self.shared.has_reports.load(Ordering::Acquire)
     }
 
-    /// What was told since the last time.
-    pub(super) fn take(&mut self) -> &Invalidations {
-        self.taken.clear();
-        // Nothing is freed while it is held.
-        let mut told = self.common.told();
-        if !told.is_empty() {
-            self.taken.copy_from(&told);
-            told.clear();
-            self.common.some.store(false, Ordering::Relaxed);
+    /// The reports since the last call.
+    pub(super) fn take(&mut self) -> &Reports {
+        // Nothing is freed while the list is locked.
+        let mut reports = self.shared.reports();
+        if reports.count > 0 {
+            self.shared.has_reports.store(false, Ordering::Relaxed);
         }
-        drop(told);
+        self.taken.take_from(&mut reports);
+        drop(reports);
         &self.taken
     }
 
-    /// False in a child, whose memory is not watched: the descriptor that it has is its parent's.
-    fn is_own(&self) -> bool {
+    /// False in a forked child: its memory is not monitored, and its descriptor is the parent's.
+    fn is_in_parent(&self) -> bool {
         self.process == std::process::id()
     }
 }
 
 impl Drop for InvalidationMonitor {
-    /// What is watched must have been [left](Self::leave): a child may have the descriptor as well,
-    /// and so keep it open.
+    /// All ranges must have been [removed](Self::remove): a forked child may keep the descriptor
+    /// open, and a range that nobody reports for would block its next `munmap`.
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        if !self.is_own() {
-            // There is no thread.
+        if !self.is_in_parent() {
+            // The thread exists in the parent only.
             return std::mem::forget(thread);
         }
         let one = 1_u64;
-        // SAFETY: eight bytes, as an eventfd takes them.
+        // SAFETY: the call reads the eight bytes of `one`, as an eventfd requires.
         unsafe {
-            libc::write(self.common.end.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
+            libc::write(self.shared.stop.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
         };
         if thread.join().is_err() {
-            log::error!("the thread that watches memory has panicked");
+            log::error!("verbs: the thread of the invalidation monitor has panicked");
         }
     }
 }
 
-/// Calls with all signals blocked: a thread made there has none of the program's.
-fn without_signals<T>(call: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals, which are written before they are read.
+/// Calls `call` with all signals blocked, so that a thread it starts handles none of the program's.
+fn with_signals_blocked<T>(call: impl FnOnce() -> T) -> T {
+    // SAFETY: signal sets are plain data; both are written before they are read.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);

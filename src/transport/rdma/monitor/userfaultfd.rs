@@ -1,13 +1,10 @@
-//! The kernel's messages about memory (`userfaultfd`), as far as they are used here: never a page
-//! fault, only what becomes of mappings.
+//! `userfaultfd` for events of mappings; page faults are never reported.
 //!
-//! Constants and layouts are those of `<linux/userfaultfd.h>`, which has not changed them since
-//! they came.
+//! Constants and layouts are those of `<linux/userfaultfd.h>`, where they are stable.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A range of the kernel's.
 #[repr(C)]
 #[derive(Debug)]
 struct Range {
@@ -38,28 +35,28 @@ struct WriteProtect {
     mode: u64,
 }
 
-/// One message.
+/// One event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Message {
+pub(super) struct Event {
     event: u8,
     _reserved: [u8; 7],
-    /// Begin and end; or from, to and length.
+    /// Start and end; or from, to and length.
     numbers: [u64; 3],
 }
 
-/// What has become of some memory.
+/// A change of monitored memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::transport::rdma) enum Invalidation {
-    /// It is not mapped any more, or was when this was told.
+pub(in super::super) enum Invalidation {
+    /// The range from the first to the second address was unmapped.
     Unmapped(usize, usize),
-    /// Its pages are about to be given back; it stays mapped.
+    /// The pages of the range are about to be discarded; the range stays mapped.
     Discarded(usize, usize),
-    /// Its pages are mapped somewhere else now.
+    /// The range was moved.
     Moved {
-        /// Where it was.
+        /// Old address.
         from: usize,
-        /// Where it is.
+        /// New address.
         to: usize,
         /// Bytes.
         len: usize,
@@ -76,45 +73,44 @@ const REGISTER: u64 = request(true, 0, size_of::<Register>());
 const UNREGISTER: u64 = request(false, 1, size_of::<Range>());
 const WRITE_PROTECT: u64 = request(true, 6, size_of::<WriteProtect>());
 
-/// Asks for no message about a fault that the kernel itself meets: with it, no privilege is needed.
-/// Linux 5.11.
+/// No events for faults inside the kernel (Linux 5.11): then no privilege is needed.
 const USER_MODE_ONLY: i32 = 1;
 const MODE_WRITE_PROTECT: u64 = 1 << 1;
 
-/// Faults tell what they are; moves, emptying and unmapping are told. The last one, of Linux 5.18,
-/// is not needed for what it does: kernels that know it count the changes under way (5.16), and
-/// give a child its own copy of pages that an interface uses, so that a fork leaves the parent's
-/// where they are (5.12).
+/// Flags on page-fault events; events of moving, discarding and unmapping; and a feature of Linux
+/// 5.18. The last is not used, but kernels with it count changes in progress (5.16), and leave
+/// pages in use by a device to the parent when it forks (5.12).
 const FEATURES: u64 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 11;
 
 const EVENT_REMAP: u8 = 0x14;
 const EVENT_REMOVE: u8 = 0x15;
 const EVENT_UNMAP: u8 = 0x16;
 
-/// A descriptor that tells what becomes of the memory it watches.
+/// A `userfaultfd` descriptor.
 #[derive(Debug)]
 pub(super) struct Userfaultfd(OwnedFd);
 
 impl Userfaultfd {
-    /// Opens one.
+    /// Opens a descriptor with the needed features.
     ///
     /// # Errors
-    /// The kernel has none, or does not give it.
+    /// The kernel lacks them, or does not permit it.
     pub(super) fn open() -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
-        // SAFETY: a call with a number.
+        // SAFETY: the call takes a number only.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just opened, and nobody else's.
+        // SAFETY: the descriptor was just opened, and nobody else owns it.
         let uffd = Userfaultfd(unsafe { OwnedFd::from_raw_fd(fd as i32) });
         uffd.call(API, &mut Api { api: 0xaa, features: FEATURES, ioctls: 0 })?;
         Ok(uffd)
     }
 
     fn call<T>(&self, request: u64, argument: &mut T) -> io::Result<()> {
-        // SAFETY: each request is made with its own argument, of the size that its number has.
+        // SAFETY: the callers below pair each request with its own structure, whose size is part of
+        // the request number; it lives during the call.
         match unsafe {
             libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, std::ptr::from_mut(argument))
         } {
@@ -123,33 +119,32 @@ impl Userfaultfd {
         }
     }
 
-    /// Watches whole pages. Their faults would be told only if they were write-protected, which
-    /// they never are.
-    pub(super) fn watch(&self, at: usize, end: usize) -> io::Result<()> {
-        let range = Range { start: at as u64, len: (end - at) as u64 };
+    /// Monitors whole pages. The mode asks for faults of write-protected pages; none ever is.
+    pub(super) fn register(&self, start: usize, end: usize) -> io::Result<()> {
+        let range = Range { start: start as u64, len: (end - start) as u64 };
         self.call(REGISTER, &mut Register { range, mode: MODE_WRITE_PROTECT, ioctls: 0 })
     }
 
-    /// Watches them no more.
-    pub(super) fn leave(&self, at: usize, end: usize) -> io::Result<()> {
-        self.call(UNREGISTER, &mut Range { start: at as u64, len: (end - at) as u64 })
+    /// Stops monitoring pages.
+    pub(super) fn unregister(&self, start: usize, end: usize) -> io::Result<()> {
+        self.call(UNREGISTER, &mut Range { start: start as u64, len: (end - start) as u64 })
     }
 
-    /// True if memory that is watched is being changed, and the message of it was not read yet:
-    /// from before the change until after that.
+    /// Whether monitored memory is being changed: true from before a change until its event has
+    /// been read.
     pub(super) fn is_changing(&self) -> bool {
-        // Of nothing, which is refused; but first of all it is refused for this.
+        // An empty range is invalid, but the kernel checks for changes first.
         let mut nothing = WriteProtect { range: Range { start: 0, len: 0 }, mode: 0 };
         self.call(WRITE_PROTECT, &mut nothing)
             .is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
     }
 
-    /// Reads the messages that there are. Who caused one goes on when it is read.
-    pub(super) fn read(&self, into: &mut [Message]) -> usize {
-        // SAFETY: room for so many bytes, any of which are valid.
+    /// Reads the events that are there. The call that caused an event goes on when it is read.
+    pub(super) fn read(&self, into: &mut [Event]) -> usize {
+        // SAFETY: the call writes at most the size of `into`, whose type allows all bytes.
         let got =
             unsafe { libc::read(self.0.as_raw_fd(), into.as_mut_ptr().cast(), size_of_val(into)) };
-        usize::try_from(got).unwrap_or(0) / size_of::<Message>()
+        usize::try_from(got).unwrap_or(0) / size_of::<Event>()
     }
 
     pub(super) fn fd(&self) -> i32 {
@@ -157,14 +152,14 @@ impl Userfaultfd {
     }
 }
 
-impl Message {
-    /// What it tells.
-    pub(super) fn change(&self) -> Option<Invalidation> {
-        let [first, second, third_party] = self.numbers.map(|number| number as usize);
+impl Event {
+    /// The change that it reports; `None` for other events.
+    pub(super) fn invalidation(&self) -> Option<Invalidation> {
+        let [first, second, third] = self.numbers.map(|number| number as usize);
         match self.event {
             EVENT_UNMAP => Some(Invalidation::Unmapped(first, second)),
             EVENT_REMOVE => Some(Invalidation::Discarded(first, second)),
-            EVENT_REMAP => Some(Invalidation::Moved { from: first, to: second, len: third_party }),
+            EVENT_REMAP => Some(Invalidation::Moved { from: first, to: second, len: third }),
             _ => None,
         }
     }
