@@ -1,4 +1,4 @@
-//! The structures of libibverbs as they are written down here, against its header.
+//! Layouts and constants in `ibverbs::sys` against `<infiniband/verbs.h>`.
 
 use std::mem::{offset_of, size_of};
 use std::path::Path;
@@ -60,7 +60,7 @@ fn structures_are_those_of_the_header() {
     ] {
         checks.push((format!("sizeof(struct {name})"), size));
     }
-    // What is known of it is its end.
+    // `verbs_context` is known from its end.
     let known = |member: usize| offset_of!(verbs_context, context) - member;
     for (name, before) in [
         ("query_device_ex", known(offset_of!(verbs_context, query_device_ex))),

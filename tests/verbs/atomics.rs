@@ -1,4 +1,4 @@
-//! Accumulates of single elements by the interface's atomics.
+//! Accumulates of single elements by device atomics.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,7 @@ fn poll(w: &mut [Far]) {
     w.iter_mut().for_each(|window| _ = window.poll());
 }
 
-/// Does an operation of rank `me`, from its beginning to its end.
+/// Executes an operation of rank `me` from start to end.
 fn does(w: &mut [Far], me: usize, op: &Op) {
     let mut flight = Flight::default();
     for turn in 0.. {
@@ -70,7 +70,7 @@ fn word(w: &[Far], rank: usize, disp: u64) -> u64 {
     unsafe { ((w[rank].base().0 + disp as usize) as *const u64).read() }
 }
 
-/// One request each, and none of the target's: its processor does nothing for it.
+/// Each takes one request at the origin, and none at the target: its processor is not involved.
 #[test]
 fn at1_a_fetch_is_one_atomic() {
     let mut memories = vec![vec![0u8; 4096]; 2];
@@ -85,7 +85,7 @@ fn at1_a_fetch_is_one_atomic() {
         (OpKind::GetAccumulate, reduction::SUM, &five, 1, 6, 1),
         (OpKind::Accumulate, reduction::SUM, &five, 1, 11, 1),
         (OpKind::GetAccumulate, reduction::NO_OP, &five, 11, 11, 1),
-        // An exchange supposes 0 first.
+        // A compare-and-swap loop expects 0 first.
         (OpKind::GetAccumulate, reduction::REPLACE, &one, 11, 1, 2),
         (OpKind::GetAccumulate, reduction::MAX, &five, 1, 5, 2),
     ] {
@@ -112,14 +112,13 @@ fn at1_a_fetch_is_one_atomic() {
     end(&hub, w);
 }
 
-/// What an interface does not do goes to the target's processor, as in every window: by datatype
-/// and address alone.
+/// What the device does not execute goes to the target's processor, by datatype and address alone.
 #[test]
 fn at1_other_elements_are_the_processors() {
     let mut memories = vec![vec![0u8; 4096]; 2];
     let (hub, mut w) = singles(|| windows(&mut memories, 4));
     let (one, mut result) = (1u64, 0u64);
-    // Not aligned; four bytes; two elements.
+    // Unaligned; 4 bytes; two elements.
     does(
         &mut w,
         0,
@@ -147,8 +146,8 @@ fn at1_other_elements_are_the_processors() {
     end(&hub, w);
 }
 
-/// All processes, those of the target's node and the target itself too, on the same words: nothing
-/// is lost, whatever is done.
+/// All processes, the target and its node included, accumulate into the same words: no update is
+/// lost.
 #[test]
 fn lk7_accumulates_of_all_are_atomic() {
     for nodes in [vec![vec![0], vec![1], vec![2]], vec![vec![0, 1], vec![2]]] {
@@ -156,10 +155,10 @@ fn lk7_accumulates_of_all_are_atomic() {
             let mut memories = vec![vec![0u8; 4096]; 3];
             let (hub, mut w) = singles(|| mixed(&nodes, &mut memories, Near::Allocated, seed));
             let mut rng = fastrand::Rng::with_seed(seed);
-            // Allocated memory has what an earlier window has left there.
+            // Allocated memory may hold data of an earlier window.
             unsafe { std::ptr::write_bytes(w[0].base().0 as *mut u8, 0, 32) };
             const ROUNDS: usize = 30;
-            // Integers, floating point, the largest, and bits.
+            // Integers, floating point, maximum, bits.
             let kinds = [
                 (native::U64, reduction::SUM, 0),
                 (native::F64, reduction::SUM, 8),
@@ -222,7 +221,7 @@ fn lk7_accumulates_of_all_are_atomic() {
             );
             assert_eq!(word(&w, 0, 16), all(2).max().unwrap_or(0), "seed {seed}");
             assert_eq!(word(&w, 0, 24), all(3).fold(0, |bits, value| bits ^ value), "seed {seed}");
-            // The sums that were found rise, for each of them [AT-2].
+            // The sums that each process fetched rise [AT-2].
             for me in 0..3 {
                 let mut last = 0;
                 for round in (0..ROUNDS).filter(|round| plan[me][*round].0 == 0 && round % 3 != 0) {
@@ -239,9 +238,9 @@ fn lk7_accumulates_of_all_are_atomic() {
     }
 }
 
-/// An exchange that is to be tried again, and finds its queue failed by that, is over.
+/// A compare-and-swap loop ends when its connection fails during a retry.
 #[test]
-fn an_exchange_ends_with_its_queue() {
+fn a_cas_loop_ends_with_its_connection() {
     if crate::carry::device().is_some() {
         return;
     }
@@ -254,19 +253,19 @@ fn an_exchange_ends_with_its_queue() {
         &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result),
     );
     let mut flight = Flight::default();
-    // It supposes 0, and finds 1.
+    // It expects 0, and finds 1.
     let product = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &ten, &mut result);
     assert!(flight.try_post(&mut w[0], &product));
     crate::carry::net(&hub).lock().unwrap().refuses = true;
     for turn in 0.. {
-        assert!(turn < 100_000, "nobody hears of it");
+        assert!(turn < 100_000, "the failure is not reported");
         poll(&mut w);
         if w.iter().all(Far::is_broken) {
             break;
         }
         crate::carry::net(&hub).lock().unwrap().refuses = w[0].lost().is_none();
     }
-    // On a later queue nothing of it is left, which would hold up what must be behind it.
+    // A later connection must not be held up by a leftover of the loop.
     let mut more = vec![vec![0u8; 4096]; 2];
     let mut later = singles(|| (Arc::clone(&hub), windows_over(&hub, &mut more))).1;
     does(
@@ -291,10 +290,10 @@ fn an_exchange_ends_with_its_queue() {
     assert_eq!(word(&w, 1, 8), 1, "it was done on a queue that was made later");
 }
 
-/// What is told behind an exchange is true, however often that had to be tried again: to a target
-/// of another node, of one's own, and to oneself.
+/// Signals and notifications behind a compare-and-swap loop arrive after its end, however often it
+/// retries: at a target on another node, on this node, and at the process itself.
 #[test]
-fn fe2_nothing_overtakes_an_exchange() {
+fn fe2_nothing_overtakes_a_cas_loop() {
     overtaking(windows, true);
     overtaking(
         |memories, seed| mixed(&[vec![0, 1], vec![2]], memories, Near::Allocated, seed),
@@ -302,12 +301,12 @@ fn fe2_nothing_overtakes_an_exchange() {
     );
 }
 
-/// `far`: signals are the interface's, too. In shared memory the engine holds them back.
+/// `far`: signals go through the device too. In shared memory the engine holds them back.
 fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
     for seed in 0..30 {
         let mut memories = vec![vec![0u8; 4096]; 3];
         let (hub, mut w) = singles(|| make(&mut memories, seed));
-        // Allocated memory has what an earlier window has left there.
+        // Allocated memory may hold data of an earlier window.
         unsafe { std::ptr::write_bytes(w[1].base().0 as *mut u8, 0, 32) };
         assert!(count(&mut w, &[1; 3], None));
         let (ten, one, mut result) = (10u64, 1u64, 99u64);
@@ -322,7 +321,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
             2,
             &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result),
         );
-        // Another process is in the way.
+        // Another process interferes.
         let others = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut 0);
         let product = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &ten, &mut 0);
         let fetch =
@@ -333,7 +332,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
             theirs += u64::from(theirs < 5 && flights[1].try_post(&mut w[2], &others));
             let gone = match step {
                 0 => flights[0].try_post(&mut w[0], &product),
-                // A fetch waits for the exchange by itself.
+                // A fetch waits for the loop by itself.
                 1 => !far && seed % 2 == 0 || flights[0].try_post(&mut w[0], &fetch),
                 2 if far && seed % 2 == 0 => w[0].signal(1, Word::Done, 1).is_ok(),
                 2 => flights[0].try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)),
@@ -341,7 +340,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
             };
             step += u32::from(gone);
             if gone && !far {
-                // What is told comes as early as it may.
+                // Without a poll, so that the notification comes as early as possible.
                 continue;
             }
             poll(&mut w);

@@ -1,4 +1,4 @@
-//! Registrations of origin buffers: kept, and given up when their memory is.
+//! The registration cache under puts and gets.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use crate::registration_cache::is_supported;
 use crate::request_counts::{drain, met, stats_of};
 use crate::world::*;
 
-/// Long enough not to be copied.
+/// Long enough to be registered, and not copied.
 const LEN: usize = 64 * 1024;
 
 fn map_at(at: usize, flags: i32) -> usize {
@@ -62,9 +62,9 @@ fn a_buffer_is_registered_once_while_it_is_there() {
         // In one step: after munmap, another test might map the same addresses.
         // `registration_cache` has the other ways.
         map_at(at, libc::MAP_FIXED);
-        net(&hub).lock().unwrap().replaced(at, LEN);
+        net(&hub).lock().unwrap().replace_pages(at, LEN);
     }
-    // For a get it is another buffer too.
+    // A get must not use the old registration either.
     buffer(at).fill(99);
     transfer(&mut w, &mut flight, &get);
     assert!(buffer(at).iter().all(|byte| *byte == 6));
@@ -74,7 +74,7 @@ fn a_buffer_is_registered_once_while_it_is_there() {
 }
 
 #[test]
-fn nothing_is_kept_where_that_is_asked_for() {
+fn a_bound_of_zero_disables_the_cache() {
     let (hub, mut w, memories, mut flight) = met();
     contexts(&hub)[0].lock().unwrap().set_registration_bound(0);
     let at = map_at(0, 0);
@@ -89,9 +89,10 @@ fn nothing_is_kept_where_that_is_asked_for() {
     unsafe { libc::munmap(at as *mut _, LEN) };
 }
 
-/// Memory that cannot be locked is paged by the interface, if it can, and else reached by packets.
+/// Memory that cannot be locked is registered on demand if the device can, and reached by packets
+/// otherwise.
 #[test]
-fn memory_that_cannot_be_locked() {
+fn memory_that_cannot_be_locked_is_still_reached() {
     if crate::carry::device().is_some() {
         return;
     }
@@ -115,20 +116,20 @@ fn memory_that_cannot_be_locked() {
             );
             assert!(memories[1][1000..601_000].iter().all(|byte| *byte == 7));
             if paged.is_some() {
-                // Of 64 KB each, and the flush.
+                // Requests of 64 KB, and the flush.
                 assert_eq!(stats_of(&hub, 0).posted - before, 600_000_u64.div_ceil(1 << 16) + 1);
             }
         }
-        // Two windows, and the buffer, which stays.
+        // Two windows, and the buffer, which stays cached.
         assert_eq!(net(&hub).lock().unwrap().paged, paged.map(|_| 3));
         end(&hub, w);
         unsafe { libc::munmap(at as *mut _, LEN) };
     }
 }
 
-/// After a fork the pages that an interface uses are still the parent's.
+/// After a fork, registered pages stay the parent's.
 #[test]
-fn a_fork_leaves_what_is_registered_where_it_is() {
+fn a_fork_leaves_registered_pages_to_the_parent() {
     if !is_supported() {
         return;
     }

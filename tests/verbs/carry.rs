@@ -1,5 +1,4 @@
-//! What carries the messages of these tests: an interface for each process, and the hub for what
-//! goes through the host.
+//! The channel of these tests: RDMA on a device per process, and the hub for the host's messages.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,33 +13,33 @@ use mpix_rma::transport::rdma::{Endpoint, NicAtomics, RdmaAmChannel, SharedConte
 use mpix_rma::transport::shm::ShmWindow;
 
 use crate::hub::{Hub, HubCourier};
-use crate::memory_device::{MemoryDevice, Net};
+use crate::memory_device::{MemoryDevice, SimulatedNetwork};
 
 pub type Carrier = RdmaAmChannel<HubCourier>;
 
-/// What goes through the hub is not all.
+/// Some messages bypass the hub.
 pub const ALL_BY_MESSAGES: bool = false;
 
-/// The real device that is to be used, if any.
+/// The real device to use, if any.
 pub fn device() -> Option<String> {
     std::env::var("MPIX_TEST_DEVICE").ok()
 }
 
-/// How many queues a process may have, if that is not left to it: all tests are to pass with a
-/// single one, but for those that are about several.
+/// The limit of queue pairs per process, if given. All tests must pass with 1, but for those that
+/// need several.
 pub fn queues() -> Option<u32> {
     std::env::var("MPIX_TEST_QUEUES").ok().map(|text| text.parse().expect("a number of queues"))
 }
 
-type Beside = (Arc<Vec<SharedContext>>, Arc<Mutex<Net>>);
+type Beside = (Arc<Vec<SharedContext>>, Arc<Mutex<SimulatedNetwork>>);
 
-/// The interfaces of the processes that a hub connects.
+/// The RDMA contexts of the processes that a hub connects.
 pub fn contexts(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<SharedContext>> {
     beside(hub).0
 }
 
-/// What connects them, if they are in memory.
-pub fn net(hub: &Arc<Mutex<Hub>>) -> Arc<Mutex<Net>> {
+/// The network between in-memory devices.
+pub fn net(hub: &Arc<Mutex<Hub>>) -> Arc<Mutex<SimulatedNetwork>> {
     beside(hub).1
 }
 
@@ -48,7 +47,7 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     let mut hub = hub.lock().unwrap();
     let ranks = hub.ranks;
     let held = hub.beside.get_or_insert_with(|| {
-        let net = Net::new(u64::from(ranks) + 17);
+        let net = SimulatedNetwork::new(u64::from(ranks) + 17);
         net.lock().unwrap().completions = COMPLETIONS.get();
         net.lock().unwrap().fences =
             FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
@@ -76,12 +75,12 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
 }
 
 thread_local! {
-    /// What the atomics of the windows that are made next are used for.
+    /// What device atomics are used for in windows created next.
     pub static DOMAIN: std::cell::Cell<NicAtomics> = const { std::cell::Cell::new(NicAtomics::LockWords) };
-    /// Completions that the interfaces in memory that are made next have room for.
+    /// Completion queue entries of in-memory devices created next.
     pub static COMPLETIONS: std::cell::Cell<u32> = const { std::cell::Cell::new(256) };
-    /// Whether requests may wait for reads in the interfaces in memory that are made next; without,
-    /// for all tests: `MPIX_TEST_NO_FENCES=1`.
+    /// Whether the fence flag works in in-memory devices created next. `MPIX_TEST_NO_FENCES=1`: in
+    /// none.
     pub static FENCES: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }
 

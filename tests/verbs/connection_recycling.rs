@@ -1,4 +1,4 @@
-//! Fewer queues than peers: they are closed for others, and nothing is lost by it.
+//! Fewer queue pairs than peers: connections are closed for others, and nothing is lost.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,14 +20,14 @@ fn limited(most: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>) {
     (hub, w, memories)
 }
 
-/// Queues that are held now, the most of any process, and closed so far by all.
+/// The most queue pairs that any process has now, and how many all have destroyed so far.
 fn queues(hub: &Arc<Mutex<Hub>>) -> (u32, u64) {
     let contexts = contexts(hub);
     let held = contexts.iter().map(|context| context.lock().unwrap().qps_in_use()).max().unwrap();
     (held, contexts.iter().map(|context| context.lock().unwrap().stats().qps_destroyed).sum())
 }
 
-/// What each process has still to do: (target, round, step), the next one last.
+/// What each process has still to do, as (target, round, step); the next one is last.
 type Todo = Vec<Vec<(usize, u64, u8)>>;
 
 fn plan(seed: u64) -> Todo {
@@ -49,12 +49,12 @@ fn value(me: usize, round: u64) -> u64 {
     1000 * (me as u64 + 1) + round
 }
 
-/// The last round in which a process does something at another.
+/// The last round in which `me` works on `to`.
 fn last_round(planned: &Todo, me: usize, to: usize) -> Option<u64> {
     planned[me].iter().filter(|(other, ..)| *other == to).map(|(_, round, _)| *round).max()
 }
 
-/// How often a process goes on to another peer, for which both sides of a queue have to be made.
+/// How often processes go on to another peer, for which both sides need a queue pair.
 fn changes(planned: &Todo) -> u64 {
     planned
         .iter()
@@ -62,7 +62,7 @@ fn changes(planned: &Todo) -> u64 {
         .sum()
 }
 
-/// All signals have come; they are under way for a while after they were accepted.
+/// All signals have arrived.
 fn all_told(w: &mut [Far], planned: &Todo) -> bool {
     let mut told = |me: usize, to: usize| {
         w[to].observe(me as Rank, Word::Done)
@@ -71,11 +71,11 @@ fn all_told(w: &mut [Far], planned: &Todo) -> bool {
     (0..RANKS).all(|to| (0..RANKS).all(|me| me == to || told(me, to)))
 }
 
-/// Each process puts a number of its own at each other, adds to a sum there by a message, and
-/// signals; to one after the other. Returns how many last packets were not acknowledged.
-fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
+/// Each process puts a number of its own at each other process, adds to a sum there by a message,
+/// and signals, one target after the other. Returns the number of unacknowledged disconnects.
+fn take_turns(most: u32, seed: u64, ack_within: u32) -> u32 {
     let (hub, mut w, _memories) = limited(most, seed);
-    net(&hub).lock().unwrap().answers_within = answers_within;
+    net(&hub).lock().unwrap().ack_within = ack_within;
     let planned = plan(seed);
     let mut todo = planned.clone();
     let mut flights: Vec<Flight> = (0..RANKS).map(|_| Flight::default()).collect();
@@ -147,35 +147,35 @@ fn take_turns(most: u32, seed: u64, answers_within: u32) -> u32 {
         "queues {most}, seed {seed}: {left} were closed, and {wanted} wanted: the others were for nothing"
     );
     assert!(most_held <= most, "{most_held} queues, not {most}");
-    let unanswered = net(&hub).lock().unwrap().unanswered;
+    let unacknowledged = net(&hub).lock().unwrap().unacknowledged;
     end(&hub, w);
-    unanswered
+    unacknowledged
 }
 
-/// Who tries a last packet again waits for seconds, so its receiver is there to acknowledge it.
+/// An unacknowledged disconnect is retried for seconds, so the receiver must live long enough.
 #[test]
-fn more_peers_than_queues() {
+fn more_peers_than_queue_pairs() {
     for most in [1, 2, 3] {
         for seed in 0..12 {
             assert_eq!(
                 take_turns(most, seed, 8),
                 0,
-                "queues {most}, seed {seed}: last packets without an answer"
+                "queues {most}, seed {seed}: unacknowledged disconnects"
             );
         }
     }
 }
 
-/// It is not for longer than it takes a network, and then nothing is lost.
+/// If the receiver is gone before it acknowledges, nothing is lost.
 #[test]
-fn last_packets_without_an_answer() {
-    let unanswered: u32 = [1, 2].into_iter().map(|most| take_turns(most, 7, 2000)).sum();
-    assert!(unanswered > 0 || device().is_some(), "each was answered");
+fn unacknowledged_disconnects_lose_nothing() {
+    let unacknowledged: u32 = [1, 2].into_iter().map(|most| take_turns(most, 7, 2000)).sum();
+    assert!(unacknowledged > 0 || device().is_some(), "each was answered");
 }
 
-/// Locks of one target by all others, by turns; each adds to a word there.
+/// All processes lock one target in turns, and add to a word there.
 #[test]
-fn locks_with_few_queues() {
+fn locks_with_few_queue_pairs() {
     for most in [1, 2] {
         let (hub, mut w, _memories) = limited(most, 5);
         let mut engines: Vec<Window> = (0..RANKS as Rank)
@@ -231,8 +231,8 @@ fn locks_with_few_queues() {
             u64::from(rounds) * RANKS as u64,
             "queues {most}"
         );
-        let unanswered = net(&hub).lock().unwrap().unanswered;
-        assert_eq!(unanswered, 0, "queues {most}: last packets without an answer");
+        let unacknowledged = net(&hub).lock().unwrap().unacknowledged;
+        assert_eq!(unacknowledged, 0, "queues {most}: unacknowledged disconnects");
         end(&hub, w);
     }
 }

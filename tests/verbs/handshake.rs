@@ -1,6 +1,5 @@
-//! Hellos that are not what they should be, and peers that do not answer.
-//!
-//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test verbs hellos -- --nocapture`; to
+//! Malformed handshakes, and peers that do not answer.
+//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test verbs handshake -- --nocapture`. To
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
@@ -14,8 +13,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// A hello that rank 1 might send, with one field or more of which it should not have sent.
-fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
+/// A message that rank 1 might send, with some fields wrong.
+fn malformed(rng: &mut fastrand::Rng) -> Vec<u8> {
     let steps = [
         Step::Request,
         Step::Reply,
@@ -30,7 +29,7 @@ fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
     let spot = |rng: &mut fastrand::Rng| RemoteAddress { addr: rng.u64(..), rkey: rng.u32(..) };
     let message = Handshake {
         step: steps[rng.usize(0..steps.len())],
-        // Mostly its own name, or that of the process that it speaks to.
+        // Mostly the sender's own id, or that of the receiver.
         process: ProcessId([if rng.u8(0..4) > 0 { rng.u64(1..4) } else { rng.u64(..) }, 1]),
         generation: few(rng),
         qp_number: few(rng),
@@ -57,7 +56,7 @@ fn invented(rng: &mut fastrand::Rng) -> Vec<u8> {
     bytes
 }
 
-/// Whatever comes, this process goes on: it may lose the peer that has sent it, and says so.
+/// Whatever arrives, this process survives. It may lose the sender, and says so.
 #[test]
 fn malformed_handshakes_are_survived() {
     if crate::carry::device().is_some() {
@@ -80,7 +79,7 @@ fn malformed_handshakes_are_survived() {
                 flight.try_post(&mut w[0], &put);
             }
             if rng.bool() {
-                hub.lock().unwrap().inject(1, 0, invented(&mut rng));
+                hub.lock().unwrap().inject(1, 0, malformed(&mut rng));
             }
             w.iter_mut().for_each(|window| _ = window.poll());
             flight.collect(&mut w[0]);
@@ -94,9 +93,9 @@ fn malformed_handshakes_are_survived() {
     }
 }
 
-/// A peer that has gone off to compute keeps its queue, and is not waited for.
+/// A peer that computes keeps its queue pair; nobody waits for it to disconnect.
 #[test]
-fn lk3_a_peer_that_does_not_answer_is_not_waited_for() {
+fn lk3_nobody_waits_for_a_peer_that_computes() {
     let mut memories = vec![vec![0u8; 4096]; 3];
     let (hub, mut w) = windows(&mut memories, 3);
     contexts(&hub)[0].lock().unwrap().set_max_qps(1);
@@ -122,7 +121,7 @@ fn lk3_a_peer_that_does_not_answer_is_not_waited_for() {
     assert_eq!(held(), 1, "one has made room for the other");
     reach(&mut w, 1, Some(2));
     assert_eq!(held(), 2, "one more than allowed");
-    // The one that was silent answers now.
+    // The silent one answers now.
     while held() > 1 {
         w.iter_mut().for_each(|window| _ = window.poll());
     }
@@ -132,9 +131,9 @@ fn lk3_a_peer_that_does_not_answer_is_not_waited_for() {
     end(&hub, w);
 }
 
-/// An interface that has no queues is told of, and not waited for.
+/// A device without queue pairs is an error at once.
 #[test]
-fn an_interface_without_queues_is_an_error() {
+fn a_device_without_queue_pairs_is_an_error() {
     if crate::carry::device().is_some() {
         return;
     }
@@ -145,7 +144,7 @@ fn an_interface_without_queues_is_an_error() {
     let value = 7u64;
     let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
     for turn in 0.. {
-        assert!(turn < 10_000, "nobody hears of it");
+        assert!(turn < 10_000, "the error is not reported");
         flight.try_post(&mut w[0], &put);
         w.iter_mut().for_each(|window| _ = window.poll());
         if w.iter().all(Far::is_broken) {
@@ -157,4 +156,32 @@ fn an_interface_without_queues_is_an_error() {
         "{:?}",
         w[1].lost()
     );
+}
+
+#[test]
+fn only_encoded_messages_decode() {
+    let address = |n: u64| RemoteAddress { addr: n << 40 | 7, rkey: n as u32 };
+    let handshake = Handshake {
+        step: Step::Reply,
+        process: ProcessId([1 << 60, 2]),
+        generation: 3,
+        qp_number: 77,
+        connected: true,
+        address: PortAddress { lid: 9, mtu: 5, depth: 16, gid: std::array::from_fn(|at| at as u8) },
+        window: 12,
+        memory: address(1),
+        words: address(2),
+        pair_words: address(3),
+        flush_target: address(4),
+        about: 8,
+    };
+    let bytes = handshake.encode();
+    assert_eq!(Handshake::decode(&bytes), Some(handshake));
+    assert_eq!(Handshake::decode(&bytes[..LEN - 1]), None);
+    let mut other = bytes.clone();
+    other[0] ^= 1;
+    assert_eq!(Handshake::decode(&other), None);
+    let mut other = bytes;
+    other[4] = 8;
+    assert_eq!(Handshake::decode(&other), None);
 }

@@ -1,9 +1,11 @@
-//! An interface in memory. It keeps the promises of a reliable connection and no others: requests
-//! of one queue are done in order, each as late as it likes; a write may be told as complete before
-//! it is visible. It is visible before a read, an atomic, or what tells of itself, that follows it
-//! on its queue, and not before another write: those may become visible in any order. A queue that
-//! fails has a completion for each request. What the last packet of a queue brings may be taken in
-//! before it is acknowledged, and whoever closes its queue in between does not acknowledge it.
+//! An in-memory device with fault injection. It keeps the guarantees of a reliable connection and
+//! no others:
+//! - Requests of a queue pair are executed in order, each as late as the device likes.
+//! - A write may complete before it is visible. It is visible before a later read, atomic or
+//!   message of the same queue pair, but not before a later write.
+//! - A queue pair that fails completes each request.
+//! - A disconnect may be delivered before it is acknowledged. A receiver that destroys its queue
+//!   pair in between does not acknowledge it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,24 +19,25 @@ struct Pair {
     queue: Qp,
     to: Option<u32>,
     work: VecDeque<(WorkRequest, Vec<LocalSegment>, Option<Vec<u8>>)>,
-    /// Writes that were told and are not visible: keys, places, bytes.
+    /// Completed writes that are not visible yet: keys, addresses, bytes.
     hidden: Vec<(u32, usize, Vec<u8>)>,
-    /// The last packet, which has arrived and is not acknowledged: its number, and in how many runs
-    /// it will be. Once the receiver has closed its queue, those count up to the end of all tries.
-    unanswered: Option<(u64, u32)>,
+    /// The disconnect, if delivered but not acknowledged: its number, and in how many runs it will
+    /// be. Once the receiver has destroyed its queue pair, this counts up to the end of all
+    /// retries.
+    unacknowledged: Option<(u64, u32)>,
     failed: bool,
 }
 
-/// The last packet of a queue.
-const LAST: Opcode = Opcode::SendImm(u32::MAX);
-/// Nobody has answered.
+/// The disconnect.
+const DISCONNECT: Opcode = Opcode::SendImm(u32::MAX);
+/// Status: no response.
 const NO_ANSWER: u32 = 12;
-/// Of requests behind one that has failed.
+/// Status of requests behind a failed one.
 const FLUSHED: u32 = 5;
-/// Runs for which a request is tried that nobody answers.
-const TRIES: u32 = 5000;
+/// Runs for which an unacknowledged request is retried.
+const RETRY_RUNS: u32 = 5000;
 
-/// One interface.
+/// One device.
 #[derive(Debug, Default)]
 struct End {
     receives: VecDeque<(u32, usize, u32)>,
@@ -42,39 +45,39 @@ struct End {
     queues: u32,
 }
 
-/// What connects the interfaces.
+/// The network between devices.
 #[derive(Debug)]
-pub struct Net {
+pub struct SimulatedNetwork {
     rng: fastrand::Rng,
     ends: Vec<End>,
     pairs: HashMap<u32, Pair>,
     memory: HashMap<u32, (usize, usize)>,
-    /// Registrations whose pages are not those of the process any more.
+    /// Registrations whose pages were replaced.
     gone: HashSet<u32>,
-    /// Bytes of the longest registration that is not paged.
+    /// Bytes of the longest registration that can be locked.
     pub room: usize,
-    /// What was registered for paging, if that can be.
+    /// Registrations with on-demand paging, if the device has it.
     pub paged: Option<u32>,
     next: u32,
-    /// Queues that one interface has at most.
+    /// Queue pairs of one device.
     pub most_queues: usize,
-    /// Requests may wait for reads before them.
+    /// The fence flag works.
     pub fences: bool,
-    /// Completions that an interface has room for.
+    /// Entries of a completion queue.
     pub completions: u32,
-    /// A process whose interface does nothing for others for the time being, by its number.
+    /// A process whose device serves nobody for the time being.
     pub stalled: Option<usize>,
-    /// Requests are not taken.
+    /// Requests are refused.
     pub refuses: bool,
-    /// Runs from a last packet's arrival to its acknowledgement, at most.
-    pub answers_within: u32,
-    /// Last packets that were not acknowledged, since the receiver had closed its queue.
-    pub unanswered: u32,
+    /// Most runs from the delivery of a disconnect to its acknowledgement.
+    pub ack_within: u32,
+    /// Disconnects that were not acknowledged, since the receiver had destroyed its queue pair.
+    pub unacknowledged: u32,
 }
 
-impl Net {
-    pub fn new(seed: u64) -> Arc<Mutex<Net>> {
-        Arc::new(Mutex::new(Net {
+impl SimulatedNetwork {
+    pub fn new(seed: u64) -> Arc<Mutex<SimulatedNetwork>> {
+        Arc::new(Mutex::new(SimulatedNetwork {
             rng: fastrand::Rng::with_seed(seed),
             ends: Vec::new(),
             pairs: HashMap::new(),
@@ -88,26 +91,26 @@ impl Net {
             completions: 256,
             stalled: None,
             refuses: false,
-            answers_within: 8,
-            unanswered: 0,
+            ack_within: 8,
+            unacknowledged: 0,
         }))
     }
 
-    /// Peers cannot reach this memory any more.
-    pub fn forget_memory_of(&mut self, at: usize) {
+    /// Makes memory unreachable for peers.
+    pub fn make_unreachable(&mut self, at: usize) {
         self.memory
             .values_mut()
             .filter(|(from, end)| (*from..*end).contains(&at))
             .for_each(|range| *range = (0, 0));
     }
 
-    /// Registrations that there are.
+    /// Number of registrations.
     pub fn registered(&self) -> usize {
         self.memory.len()
     }
 
-    /// Other pages are mapped there now: what is registered goes on to reach the old ones.
-    pub fn replaced(&mut self, at: usize, len: usize) {
+    /// Other pages are mapped there now; registrations still reach the old ones.
+    pub fn replace_pages(&mut self, at: usize, len: usize) {
         let gone = self
             .memory
             .iter()
@@ -116,7 +119,7 @@ impl Net {
         self.gone.extend(gone);
     }
 
-    /// The process that made this interface, counted from 0, is gone.
+    /// Kills the process with the given device number.
     pub fn kill(&mut self, process: usize) {
         self.pairs.retain(|_, pair| pair.nic != process);
     }
@@ -130,7 +133,7 @@ impl Net {
         self.memory.get(&key).is_some_and(|(from, end)| at >= *from && at + len <= *end)
     }
 
-    /// Does the next request of a queue pair. False if it has none that can be done now.
+    /// Executes the next request of a queue pair. False if there is none that can be executed now.
     fn step(&mut self, number: u32) -> bool {
         let pair = self.pairs.get_mut(&number).unwrap();
         let (nic, queue) = (pair.nic, pair.queue);
@@ -142,7 +145,7 @@ impl Net {
             return false;
         }
         let tells = matches!(work.opcode, Opcode::SendImm(_) | Opcode::WriteImm(_));
-        // The receiver has nothing posted: it is tried again.
+        // Receiver not ready: the request is retried.
         if tells && self.ends[far].receives.is_empty() {
             return false;
         }
@@ -182,7 +185,7 @@ impl Net {
             _ => Vec::new(),
         };
         if work.opcode == Opcode::Write && self.rng.bool() {
-            // Told, but not there.
+            // Complete, but not visible.
             pair.hidden.push((work.rkey, remote, bytes.clone()));
         } else {
             if work.opcode != Opcode::Write {
@@ -232,9 +235,9 @@ impl Net {
             };
             self.ends[far].completions.push_back(received);
         }
-        if work.opcode == LAST {
-            let runs = self.rng.u32(0..=self.answers_within);
-            self.pairs.get_mut(&number).unwrap().unanswered = Some((work.id, runs));
+        if work.opcode == DISCONNECT {
+            let runs = self.rng.u32(0..=self.ack_within);
+            self.pairs.get_mut(&number).unwrap().unacknowledged = Some((work.id, runs));
         } else if work.signalled {
             self.ends[nic].completions.push_back(Completion::Success(queue, work.id));
         }
@@ -254,10 +257,10 @@ impl Net {
         true
     }
 
-    /// Last packets are acknowledged, if their receiver is there to do so.
+    /// Acknowledges a disconnect, if its receiver is there to do so.
     fn answer(&mut self, number: u32) {
         let pair = &self.pairs[&number];
-        let (Some((asked, runs)), nic, queue) = (pair.unanswered, pair.nic, pair.queue) else {
+        let (Some((asked, runs)), nic, queue) = (pair.unacknowledged, pair.nic, pair.queue) else {
             return;
         };
         let is_there = pair.to.is_some_and(|to| self.pairs.contains_key(&to));
@@ -267,14 +270,14 @@ impl Net {
                 None
             }
             (true, _) => Some((asked, runs - 1)),
-            (false, TRIES..) => {
-                self.unanswered += 1;
+            (false, RETRY_RUNS..) => {
+                self.unacknowledged += 1;
                 self.ends[nic].completions.push_back(Completion::Error(queue, asked, NO_ANSWER));
                 None
             }
             (false, _) => Some((asked, runs + 1)),
         };
-        self.pairs.get_mut(&number).unwrap().unanswered = next;
+        self.pairs.get_mut(&number).unwrap().unacknowledged = next;
     }
 
     fn run(&mut self) {
@@ -287,14 +290,14 @@ impl Net {
         }
     }
 
-    /// One of the writes of a queue pair becomes visible, any, or none.
+    /// Makes one of the hidden writes visible, any of them, or none.
     fn show(&mut self, number: u32) {
         let hidden = &mut self.pairs.get_mut(&number).unwrap().hidden;
         if hidden.is_empty() || self.rng.bool() {
             return;
         }
         let (key, at, bytes) = hidden.swap_remove(self.rng.usize(..hidden.len()));
-        // Or its memory was let go, after which nothing is written.
+        // Not if the memory was deregistered: nothing is written after that.
         if self.reaches(key, at, bytes.len()) {
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
         }
@@ -308,10 +311,10 @@ fn bytes_at(at: usize, len: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec()
 }
 
-/// The interface of one process.
+/// The device of one process.
 #[derive(Debug)]
 pub struct MemoryDevice {
-    net: Arc<Mutex<Net>>,
+    net: Arc<Mutex<SimulatedNetwork>>,
     me: usize,
     queues: HashMap<Qp, u32>,
     fences: bool,
@@ -319,7 +322,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    pub fn new(net: &Arc<Mutex<Net>>) -> Self {
+    pub fn new(net: &Arc<Mutex<SimulatedNetwork>>) -> Self {
         let mut held = net.lock().unwrap();
         held.ends.push(End::default());
         let (me, fences, completions) = (held.ends.len() - 1, held.fences, held.completions);
@@ -327,7 +330,7 @@ impl MemoryDevice {
         MemoryDevice { net: Arc::clone(net), me, queues: HashMap::new(), fences, completions }
     }
 
-    fn net(&self) -> MutexGuard<'_, Net> {
+    fn net(&self) -> MutexGuard<'_, SimulatedNetwork> {
         self.net.lock().unwrap()
     }
 }
@@ -393,7 +396,7 @@ impl Device for MemoryDevice {
             to: None,
             work: VecDeque::new(),
             hidden: Vec::new(),
-            unanswered: None,
+            unacknowledged: None,
             failed: false,
         };
         net.pairs.insert(number, pair);
@@ -413,9 +416,10 @@ impl Device for MemoryDevice {
     fn destroy_qp(&mut self, queue: Qp, drained: bool, _: &mut VecDeque<Completion>) {
         let number = self.queues.remove(&queue).expect("a queue that is open");
         let pair = self.net().pairs.remove(&number);
-        // Of a process that was killed there is none.
-        let is_idle = pair
-            .is_none_or(|pair| pair.work.is_empty() && pair.unanswered.is_none() && !pair.failed);
+        // A killed process has none.
+        let is_idle = pair.is_none_or(|pair| {
+            pair.work.is_empty() && pair.unacknowledged.is_none() && !pair.failed
+        });
         assert!(is_idle || !drained, "something is under way");
     }
 
@@ -430,16 +434,16 @@ impl Device for MemoryDevice {
         let refuses = net.refuses;
         let pair = net.pairs.get_mut(&number).unwrap();
         assert!(pair.work.len() < 32, "the queue overflows");
-        assert!(self.fences || !work.fence, "the interface is not to be trusted with a fence");
+        assert!(self.fences || !work.fence, "the fence flag does not work");
         if refuses {
             return Err(DeviceError::System { call: "post_send", errno: libc::EINVAL });
         }
         if pair.failed {
             return Ok(());
         }
-        // An interface gives up what is not acknowledged when the peer's queue is gone, which it
-        // may be as soon as it has this.
-        assert!(work.opcode != LAST || pair.work.is_empty(), "the last packet is not alone");
+        // A disconnect is posted alone: once the peer has it and destroys its queue pair,
+        // unacknowledged requests are lost.
+        assert!(work.opcode != DISCONNECT || pair.work.is_empty(), "the disconnect is not alone");
         assert!(!work.inline || work.len <= 64);
         let bytes = work.inline.then(|| bytes_at(work.local, work.len as usize));
         let most = self.limits().max_sge[usize::from(work.opcode == Opcode::Read)] as usize;

@@ -1,4 +1,4 @@
-//! Puts that tell their target of a counter, and how the target hears of it.
+//! Puts with notifications of counters, and how the target learns of them.
 
 use mpix_rma::engine::*;
 
@@ -10,8 +10,8 @@ fn put_of(from: &[u8]) -> Op {
     Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, from.len()) }
 }
 
-/// The counter of process 1 is raised from what it was, and then the bytes of the put are there.
-fn assert_told(w: &mut [Far], before: u64, bytes: &[u8]) {
+/// Waits until the counter of process 1 rises; then the bytes of the put are there.
+fn assert_notified(w: &mut [Far], before: u64, bytes: &[u8]) {
     while w[1].counter(0) == before {
         poll(w);
     }
@@ -33,16 +33,15 @@ fn a_notified_put_is_one_request() {
             assert!(flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)));
         });
         assert_eq!(requests, (1, 0, 0), "{len} bytes");
-        assert_told(&mut w, before, &from);
+        assert_notified(&mut w, before, &from);
         drain(&mut w, &mut flight);
     }
     end(&hub, w);
 }
 
-/// In a dialogue of notified puts the end of each is not asked for; nor does it stay unknown for
-/// long, however many follow.
+/// In a dialogue, one remote fence serves many notified puts; but none stays incomplete for long.
 #[test]
-fn notified_puts_are_covered_by_the_hundred() {
+fn notified_puts_share_remote_fences() {
     let (hub, mut w, _memories, mut flight) = met();
     let from = [4u8; 8];
     let put = put_of(&from);
@@ -61,16 +60,16 @@ fn notified_puts_are_covered_by_the_hundred() {
         flight.collect(&mut w[0]);
         assert!(flight.open < 600, "{} operations have no end", flight.open);
     }
-    let covers = stats_of(&hub, 0).remote_fences - before.remote_fences;
+    let fences = stats_of(&hub, 0).remote_fences - before.remote_fences;
     if crate::carry::device().is_none() {
-        assert!((1..100).contains(&covers), "{covers} requests for the end of 500 puts");
+        assert!((1..100).contains(&fences), "{fences} requests for the end of 500 puts");
     }
-    // Nobody closes anything: they end by themselves.
+    // They complete without a flush.
     drain(&mut w, &mut flight);
     end(&hub, w);
 }
 
-/// The same in one call, which is refused where it takes more than that one request.
+/// The same in one call, which declines whatever takes more than one request.
 #[test]
 fn a_put_and_its_notification_are_one_operation() {
     let (hub, mut w, _memories, mut flight) = met();
@@ -83,7 +82,7 @@ fn a_put_and_its_notification_are_one_operation() {
             assert!(flight.try_post_notified(&mut w[0], &put(len), &notification))
         });
         assert_eq!(requests.0, 1, "{len} bytes");
-        assert_told(&mut w, before, &from[..len]);
+        assert_notified(&mut w, before, &from[..len]);
         drain(&mut w, &mut flight);
     }
     let requests = counted(&hub, || {
@@ -101,7 +100,7 @@ fn a_put_and_its_notification_are_one_operation() {
             !flight.try_post_notified(&mut w[0], &put(8), &op(OpKind::NotifyTagged, 1, 7, 0)),
             "a tag is a packet"
         );
-        // Another one waits for its own notification.
+        // Another put waits for its own notification.
         w[0].announce_notification(1);
         assert!(flight.try_post(&mut w[0], &put(8)));
         assert!(
@@ -114,10 +113,9 @@ fn a_put_and_its_notification_are_one_operation() {
     end(&hub, w);
 }
 
-/// The same where nobody polls between two of them: what has no end as yet is bounded by their
-/// number, too.
+/// The same where nobody polls in between: the number of unfenced puts is bounded too.
 #[test]
-fn notified_puts_are_covered_where_polls_are_rare() {
+fn notified_puts_are_fenced_where_polls_are_rare() {
     let (hub, mut w, _memories, mut flight) = met();
     let from = [4u8; 8];
     let put = put_of(&from);
@@ -126,21 +124,20 @@ fn notified_puts_are_covered_where_polls_are_rare() {
         while !flight.try_post_notified(&mut w[0], &put, &op(OpKind::Notify, 1, 0, 0)) {
             poll(&mut w);
         }
-        // The target hears of it, and the origin of no more than that its requests are done.
+        // The target learns of it; the origin only takes in completions.
         assert!((0..1_000_000).any(|_| !w[1].hear()), "call {call}: it does not come");
         w[0].hear();
         if call % 64 == 0 {
             poll(&mut w);
         }
     }
-    let covers = stats_of(&hub, 0).remote_fences - before;
-    assert!(covers >= 5, "{covers} requests for the end of 640 puts");
+    let fences = stats_of(&hub, 0).remote_fences - before;
+    assert!(fences >= 5, "{fences} requests for the end of 640 puts");
     drain(&mut w, &mut flight);
     end(&hub, w);
 }
 
-/// What the engine makes of it: nothing before access is granted, and then an operation that the
-/// epoch waits for.
+/// In the engine: declined before access is granted, then an operation that the epoch waits for.
 #[test]
 fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
     let (hub, mut w, _memories, _) = met();
@@ -182,10 +179,9 @@ fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
     end(&hub, w);
 }
 
-/// Whoever waits for a counter alone hears of it without a poll; what else has come in meanwhile is
-/// there for the next one.
+/// Whoever waits for a counter needs no full poll. Other events wait for the next one.
 #[test]
-fn a_counter_is_heard_of_without_a_poll() {
+fn a_counter_needs_no_full_poll() {
     let (hub, mut w, _memories, mut flight) = met();
     let from = [4u8; 8];
     let put = put_of(&from);
@@ -200,7 +196,7 @@ fn a_counter_is_heard_of_without_a_poll() {
                 break;
             }
         }
-        // The other side's own operations end at polls.
+        // The origin's operations complete at polls.
         flight.collect(&mut w[0]);
     }
     drain(&mut w, &mut flight);

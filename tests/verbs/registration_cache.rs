@@ -1,5 +1,4 @@
-//! Registrations over memory that comes and goes, with an interface that really holds on to its
-//! pages.
+//! The registration cache over memory that comes and goes, with a device that really pins pages.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -11,15 +10,14 @@ use mpix_rma::transport::rdma::registration_cache::*;
 
 const PAGE: usize = 4096;
 
-/// An interface that registers memory: it holds a reference to the first page of each, in a pipe,
-/// as long as it is registered.
+/// A device that pins the first page of each registration, by a reference in a pipe.
 #[derive(Debug, Default)]
 struct PinningDevice {
     held: std::collections::HashMap<u64, (std::io::PipeReader, usize)>,
     next: u64,
     /// Bytes that may be registered.
     room: usize,
-    /// What is registered on demand, if that can be.
+    /// Registrations with on-demand paging, if the device has it.
     paged: Option<std::collections::HashMap<u64, usize>>,
 }
 
@@ -37,8 +35,7 @@ impl PinningDevice {
         Ok(MemoryRegion { id: self.next, lkey: 1, rkey: 1 })
     }
 
-    /// What an interface would read there now: the first bytes of the page that was registered, or
-    /// is there now.
+    /// What a device would read there: the first bytes of the page that is pinned, or mapped now.
     fn reads(&self, id: RegistrationId) -> u64 {
         if let Some(at) = self.paged.as_ref().and_then(|paged| paged.get(&id.1)) {
             return unsafe { (*at as *const u64).read() };
@@ -120,8 +117,8 @@ impl Device for PinningDevice {
 }
 
 const LEN: usize = 16 * PAGE;
-/// Registrations that are kept.
-const KEPT: usize = 1024;
+/// Most registrations in the cache.
+const MAX_CACHED: usize = 1024;
 
 fn map_at(at: usize, len: usize, flags: i32) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
@@ -131,7 +128,7 @@ fn map_at(at: usize, len: usize, flags: i32) -> usize {
     got as usize
 }
 
-/// New memory, with a page around it that nobody else gets.
+/// New memory with a guard page on either side.
 fn map() -> usize {
     map_at(0, LEN + 2 * PAGE, libc::MAP_NORESERVE) + PAGE
 }
@@ -144,23 +141,23 @@ fn set(at: usize, value: u64) {
     unsafe { (at as *mut u64).write_volatile(value) };
 }
 
-/// Uses memory once: what the interface reads there, and whether it was registered.
+/// Uses memory once. Returns what the device reads there, and whether a registration was found.
 fn used(
     cache: &mut RegistrationCache,
-    nic: &mut PinningDevice,
+    device: &mut PinningDevice,
     at: usize,
     len: usize,
 ) -> (u64, bool) {
     let before = cache.stats().hits;
-    let (id, _) = unsafe { cache.acquire(nic, at, len, false) }.expect("it can be registered");
-    let read = nic.reads(id);
-    cache.release(nic, id);
+    let (id, _) = unsafe { cache.acquire(device, at, len, false) }.expect("it can be registered");
+    let read = device.reads(id);
+    cache.release(device, id);
     (read, cache.stats().hits > before)
 }
 
-/// True if this machine tells of unmapped memory.
+/// Whether this machine reports unmapped memory.
 pub fn is_supported() -> bool {
-    // As the library asks for it.
+    // With the flags that the library uses.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) };
     if fd < 0 {
         println!("SKIPPED: userfaultfd: {}", std::io::Error::last_os_error());
@@ -170,14 +167,14 @@ pub fn is_supported() -> bool {
     true
 }
 
-/// What was unmapped is let go at last: that it was is told by another thread.
-fn wait_until_held(cache: &mut RegistrationCache, nic: &mut PinningDevice, left: usize) {
+/// Waits until `left` registrations are held: another thread reports unmapped memory.
+fn wait_until_held(cache: &mut RegistrationCache, device: &mut PinningDevice, left: usize) {
     for turn in 0.. {
-        cache.drop_stale(nic);
-        if nic.held.len() == left {
+        cache.drop_stale(device);
+        if device.held.len() == left {
             break;
         }
-        assert!(turn < 10_000_000, "{} are held", nic.held.len());
+        assert!(turn < 10_000_000, "{} are held", device.held.len());
         std::thread::yield_now();
     }
 }
@@ -188,7 +185,7 @@ fn started() -> (RegistrationCache, PinningDevice) {
 
 type Way = (&'static str, fn(usize));
 
-/// Ways in which the pages of a buffer can be replaced by others at the same address.
+/// Ways to replace the pages of a buffer by others at the same address.
 const WAYS: [Way; 8] = [
     ("munmap and mmap", |at| {
         unmap(at, LEN);
@@ -235,47 +232,47 @@ const WAYS: [Way; 8] = [
 ];
 
 #[test]
-fn what_is_mapped_anew_is_registered_anew() {
+fn remapped_memory_is_registered_again() {
     if !is_supported() {
         return;
     }
-    let (mut cache, mut nic) = started();
+    let (mut cache, mut device) = started();
     for (name, way) in WAYS {
         let at = map();
         set(at, 1);
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (1, false), "{name}");
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (1, true), "{name}: it was kept");
-        assert!(used(&mut cache, &mut nic, at + PAGE, LEN - PAGE).1, "{name}: a part of it");
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (1, false), "{name}");
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (1, true), "{name}: it was kept");
+        assert!(used(&mut cache, &mut device, at + PAGE, LEN - PAGE).1, "{name}: a part of it");
         let before = cache.stats().invalidations;
         way(at);
         set(at, 2);
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (2, false), "{name}");
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (2, false), "{name}");
         assert_eq!(cache.stats().invalidations, before + 1, "{name}");
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (2, true), "{name}: again");
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (2, true), "{name}: again");
     }
-    assert_eq!(nic.held.len(), WAYS.len());
-    cache.end(&mut nic);
-    assert!(nic.held.is_empty());
+    assert_eq!(device.held.len(), WAYS.len());
+    cache.end(&mut device);
+    assert!(device.held.is_empty());
 }
 
-/// What is given up to make room for a registration may share pages with it, which stay watched.
+/// An evicted registration may share pages with the new one, which stay monitored.
 #[test]
-fn what_makes_room_leaves_its_pages_watched() {
+fn an_eviction_keeps_shared_pages_monitored() {
     if !is_supported() {
         return;
     }
-    let (mut cache, mut nic) = (RegistrationCache::new(1 << 30), PinningDevice::with_room(LEN));
+    let (mut cache, mut device) = (RegistrationCache::new(1 << 30), PinningDevice::with_room(LEN));
     let at = map();
     let (second, len) = (at + 2 * PAGE, LEN - 2 * PAGE);
     set(second, 1);
-    assert!(!used(&mut cache, &mut nic, at, LEN - PAGE).1);
-    assert_eq!(used(&mut cache, &mut nic, second, len), (1, false));
+    assert!(!used(&mut cache, &mut device, at, LEN - PAGE).1);
+    assert_eq!(used(&mut cache, &mut device, second, len), (1, false));
     assert_eq!(cache.stats().evictions, 1);
     unmap(second, PAGE);
     map_at(second, PAGE, libc::MAP_FIXED_NOREPLACE);
     set(second, 2);
-    assert_eq!(used(&mut cache, &mut nic, second, len), (2, false), "the old page is used");
-    cache.end(&mut nic);
+    assert_eq!(used(&mut cache, &mut device, second, len), (2, false), "the old page is used");
+    cache.end(&mut device);
 }
 
 #[test]
@@ -283,18 +280,18 @@ fn the_heap_may_shrink_and_grow() {
     if !is_supported() {
         return;
     }
-    // Alone in its process: others move the end of the heap as well.
+    // In a child process: other threads move the end of the heap as well.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let done = std::panic::catch_unwind(|| {
-            let (mut cache, mut nic) = started();
+            let (mut cache, mut device) = started();
             let end = unsafe { libc::sbrk(0) } as usize;
             let at = end.next_multiple_of(PAGE);
             for value in 1..4 {
                 assert_eq!(unsafe { libc::brk((at + LEN) as *mut _) }, 0);
                 set(at, value);
-                assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, false));
-                assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, true));
+                assert_eq!(used(&mut cache, &mut device, at, LEN), (value, false));
+                assert_eq!(used(&mut cache, &mut device, at, LEN), (value, true));
                 assert_eq!(unsafe { libc::brk(at as *mut _) }, 0);
             }
         });
@@ -306,46 +303,46 @@ fn the_heap_may_shrink_and_grow() {
 }
 
 #[test]
-fn what_is_in_use_stays_until_it_is_released() {
+fn a_registration_in_use_stays_until_released() {
     if !is_supported() {
         return;
     }
-    let (mut cache, mut nic) = started();
+    let (mut cache, mut device) = started();
     let at = map();
     set(at, 1);
-    let (first, _) = unsafe { cache.acquire(&mut nic, at, LEN, false) }.unwrap();
-    // What shares a registration may go while a part of it is in use.
+    let (first, _) = unsafe { cache.acquire(&mut device, at, LEN, false) }.unwrap();
+    // A part of a registration in use may be unmapped by its owner.
     unmap(at + PAGE, LEN - PAGE);
     map_at(at + PAGE, LEN - PAGE, libc::MAP_FIXED_NOREPLACE);
     set(at + PAGE, 2);
-    assert_eq!(used(&mut cache, &mut nic, at + PAGE, PAGE), (2, false));
-    assert_eq!(nic.held.len(), 2);
-    assert_eq!(nic.reads(first), 1);
-    cache.release(&mut nic, first);
-    assert_eq!(nic.held.len(), 1, "it ends with its user");
+    assert_eq!(used(&mut cache, &mut device, at + PAGE, PAGE), (2, false));
+    assert_eq!(device.held.len(), 2);
+    assert_eq!(device.reads(first), 1);
+    cache.release(&mut device, first);
+    assert_eq!(device.held.len(), 1, "it ends with its user");
     assert_eq!(
-        used(&mut cache, &mut nic, at + PAGE, PAGE),
+        used(&mut cache, &mut device, at + PAGE, PAGE),
         (2, true),
         "the other one is watched as before"
     );
     unmap(at + PAGE, PAGE);
-    wait_until_held(&mut cache, &mut nic, 0);
-    cache.end(&mut nic);
+    wait_until_held(&mut cache, &mut device, 0);
+    cache.end(&mut device);
 }
 
 #[test]
-fn memory_of_files_is_not_kept() {
+fn memory_of_files_is_not_cached() {
     if !is_supported() {
         return;
     }
-    let (mut cache, mut nic) = started();
+    let (mut cache, mut device) = started();
     let fd = unsafe { libc::memfd_create(c"file".as_ptr(), libc::MFD_CLOEXEC) };
     assert_eq!(unsafe { libc::ftruncate(fd, LEN as i64) }, 0);
     for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
-        // Beside memory that is kept.
+        // Beside cached memory.
         let at = map();
         set(at + LEN / 2, 1);
-        assert_eq!(used(&mut cache, &mut nic, at + LEN / 2, LEN / 2), (1, false));
+        assert_eq!(used(&mut cache, &mut device, at + LEN / 2, LEN / 2), (1, false));
         let got = unsafe {
             libc::mmap(
                 at as *mut _,
@@ -358,186 +355,186 @@ fn memory_of_files_is_not_kept() {
         };
         assert_eq!(got as usize, at);
         set(at, 5);
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (5, false));
-        // Nobody tells of this.
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (5, false));
+        // This is not reported.
         assert_eq!(unsafe { libc::ftruncate(fd, 0) + libc::ftruncate(fd, LEN as i64) }, 0);
         set(at, 6);
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (6, false));
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (6, false));
         assert_eq!(
-            used(&mut cache, &mut nic, at + LEN / 2, LEN / 2),
+            used(&mut cache, &mut device, at + LEN / 2, LEN / 2),
             (1, true),
             "it is still watched"
         );
         unmap(at + LEN / 2, PAGE);
-        wait_until_held(&mut cache, &mut nic, 0);
+        wait_until_held(&mut cache, &mut device, 0);
     }
-    cache.end(&mut nic);
+    cache.end(&mut device);
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn the_cache_is_bounded() {
     if !is_supported() {
         return;
     }
-    let mut nic = PinningDevice::with_room(usize::MAX);
+    let mut device = PinningDevice::with_room(usize::MAX);
     let mut cache = RegistrationCache::new(8 * LEN as u64);
     let buffers: Vec<usize> = (0..32).map(|_| map()).collect();
     for round in 0..3 {
         for at in &buffers {
             set(*at, 7);
-            used(&mut cache, &mut nic, *at, LEN);
-            assert!(nic.bytes() <= 8 * LEN, "round {round}");
-            assert_eq!(cache.monitored().0, nic.bytes());
+            used(&mut cache, &mut device, *at, LEN);
+            assert!(device.bytes() <= 8 * LEN, "round {round}");
+            assert_eq!(cache.monitored().0, device.bytes());
         }
     }
     assert!(cache.stats().evictions >= 80, "{:?}", cache.stats());
-    // The last one is still there, and one that is used again and again stays.
-    assert!(used(&mut cache, &mut nic, buffers[31], LEN).1);
+    // The last one is still cached, and one that is used again and again stays.
+    assert!(used(&mut cache, &mut device, buffers[31], LEN).1);
     for at in &buffers {
-        used(&mut cache, &mut nic, *at, LEN);
-        assert!(used(&mut cache, &mut nic, buffers[31], LEN).1);
+        used(&mut cache, &mut device, *at, LEN);
+        assert!(used(&mut cache, &mut device, buffers[31], LEN).1);
     }
-    // What is larger than all of it is registered for its use alone.
+    // What exceeds the bound is registered for its use alone.
     let large = map_at(0, 9 * LEN, 0);
-    assert!(!used(&mut cache, &mut nic, large, 9 * LEN).1);
-    assert!(!used(&mut cache, &mut nic, large, 9 * LEN).1);
-    cache.set_bound(&mut nic, 0);
-    assert_eq!((nic.held.len(), cache.monitored().1), (0, 0));
+    assert!(!used(&mut cache, &mut device, large, 9 * LEN).1);
+    assert!(!used(&mut cache, &mut device, large, 9 * LEN).1);
+    cache.set_bound(&mut device, 0);
+    assert_eq!((device.held.len(), cache.monitored().1), (0, 0));
     for _ in 0..2 {
-        assert!(!used(&mut cache, &mut nic, buffers[0], LEN).1);
+        assert!(!used(&mut cache, &mut device, buffers[0], LEN).1);
     }
-    assert_eq!(nic.held.len(), 0);
-    cache.end(&mut nic);
+    assert_eq!(device.held.len(), 0);
+    cache.end(&mut device);
 }
 
 #[test]
-fn as_many_are_kept_as_there_may_be() {
+fn the_number_of_registrations_is_bounded() {
     if !is_supported() {
         return;
     }
-    let (mut cache, mut nic) = started();
-    // Pipes are descriptors, of which there may be fewer.
+    let (mut cache, mut device) = started();
+    // Pipes are descriptors, of which there may be too few.
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     limit.rlim_cur = limit.rlim_max;
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-    if limit.rlim_cur < 2 * KEPT as u64 {
+    if limit.rlim_cur < 2 * MAX_CACHED as u64 {
         println!("SKIPPED: too few descriptors");
         return;
     }
-    let at = map_at(0, 4 * KEPT * PAGE, libc::MAP_NORESERVE);
-    for place in 0..2 * KEPT {
+    let at = map_at(0, 4 * MAX_CACHED * PAGE, libc::MAP_NORESERVE);
+    for place in 0..2 * MAX_CACHED {
         set(at + 2 * place * PAGE, 1);
-        used(&mut cache, &mut nic, at + 2 * place * PAGE, 8);
-        assert!(nic.held.len() <= KEPT && cache.monitored().1 <= KEPT);
+        used(&mut cache, &mut device, at + 2 * place * PAGE, 8);
+        assert!(device.held.len() <= MAX_CACHED && cache.monitored().1 <= MAX_CACHED);
     }
-    assert!(nic.held.len() > KEPT * 3 / 4);
-    cache.end(&mut nic);
+    assert!(device.held.len() > MAX_CACHED * 3 / 4);
+    cache.end(&mut device);
 }
 
 #[test]
-fn what_is_kept_makes_room_where_memory_is_short() {
+fn the_cache_is_evicted_where_memory_is_short() {
     if !is_supported() {
         return;
     }
-    let mut nic = PinningDevice::with_room(4 * LEN);
+    let mut device = PinningDevice::with_room(4 * LEN);
     let mut cache = RegistrationCache::new(1 << 30);
     for value in 1..20 {
         let at = map();
         set(at, value);
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, false));
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (value, false));
     }
     let window = map_at(0, 4 * LEN, 0);
     let (id, _) =
-        unsafe { cache.add(&mut nic, window, window + 4 * LEN) }.expect("all that is kept goes");
-    assert_eq!(nic.held.len(), 1);
-    assert!(unsafe { cache.acquire(&mut nic, map(), LEN, false) }.is_err());
-    cache.release(&mut nic, id);
+        unsafe { cache.add(&mut device, window, window + 4 * LEN) }.expect("all that is kept goes");
+    assert_eq!(device.held.len(), 1);
+    assert!(unsafe { cache.acquire(&mut device, map(), LEN, false) }.is_err());
+    cache.release(&mut device, id);
     assert!(cache.monitored().1 == 0);
-    cache.end(&mut nic);
+    cache.end(&mut device);
 }
 
 #[test]
-fn what_cannot_be_locked_is_paged_if_that_can_be() {
+fn memory_that_cannot_be_locked_is_paged_on_demand() {
     if !is_supported() {
         return;
     }
-    let mut nic =
+    let mut device =
         PinningDevice { paged: Some(Default::default()), ..PinningDevice::with_room(LEN) };
     let mut cache = RegistrationCache::new(1 << 30);
     let (small, at) = (map(), map_at(0, 2 * LEN, 0));
     set(small, 5);
-    assert_eq!(used(&mut cache, &mut nic, small, LEN), (5, false));
+    assert_eq!(used(&mut cache, &mut device, small, LEN), (5, false));
     for value in 1..4 {
         set(at, value);
-        // Nothing is locked by it, and what is mapped anew is found.
-        assert_eq!(used(&mut cache, &mut nic, at, 2 * LEN), (value, value > 1));
-        assert!(used(&mut cache, &mut nic, at + LEN, LEN).1);
-        assert_eq!((nic.held.len(), cache.monitored()), (0, (0, 0)));
+        // It locks nothing, and follows what is mapped.
+        assert_eq!(used(&mut cache, &mut device, at, 2 * LEN), (value, value > 1));
+        assert!(used(&mut cache, &mut device, at + LEN, LEN).1);
+        assert_eq!((device.held.len(), cache.monitored()), (0, (0, 0)));
         unmap(at, 2 * LEN);
         map_at(at, 2 * LEN, libc::MAP_FIXED_NOREPLACE);
     }
     assert_eq!(cache.stats().invalidations, 0);
-    // So is what is more than half of the machine's memory, though there be room.
-    nic.room = usize::MAX;
+    // So is memory larger than half of the machine's, even if there is room.
+    device.room = usize::MAX;
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) } as usize;
     let large = map_at(0, (pages / 2 + 1) * PAGE, libc::MAP_NORESERVE);
-    let (id, _) = unsafe { cache.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.unwrap();
-    assert!(nic.paged.as_ref().unwrap().contains_key(&id.1));
-    cache.release(&mut nic, id);
-    nic.paged.as_mut().unwrap().clear();
-    nic.paged = None;
-    assert!(unsafe { cache.add(&mut nic, large, large + (pages / 2 + 1) * PAGE) }.is_err());
+    let (id, _) = unsafe { cache.add(&mut device, large, large + (pages / 2 + 1) * PAGE) }.unwrap();
+    assert!(device.paged.as_ref().unwrap().contains_key(&id.1));
+    cache.release(&mut device, id);
+    device.paged.as_mut().unwrap().clear();
+    device.paged = None;
+    assert!(unsafe { cache.add(&mut device, large, large + (pages / 2 + 1) * PAGE) }.is_err());
     unmap(large, (pages / 2 + 1) * PAGE);
 }
 
 #[test]
-fn without_a_watch_nothing_is_kept() {
-    let (mut cache, mut nic) = (RegistrationCache::new(0), PinningDevice::with_room(usize::MAX));
+fn without_a_bound_registrations_are_shared_while_used() {
+    let (mut cache, mut device) = (RegistrationCache::new(0), PinningDevice::with_room(usize::MAX));
     let at = map();
     for value in 0..4 {
         set(at, value);
-        let (first, _) = unsafe { cache.acquire(&mut nic, at, LEN, false) }.unwrap();
-        assert_eq!(used(&mut cache, &mut nic, at, LEN), (value, true), "shared meanwhile");
-        cache.release(&mut nic, first);
-        assert!(nic.held.is_empty());
+        let (first, _) = unsafe { cache.acquire(&mut device, at, LEN, false) }.unwrap();
+        assert_eq!(used(&mut cache, &mut device, at, LEN), (value, true), "shared meanwhile");
+        cache.release(&mut device, first);
+        assert!(device.held.is_empty());
         WAYS[0].1(at);
     }
-    cache.end(&mut nic);
+    cache.end(&mut device);
 }
 
 #[test]
-fn holes_that_were_emptied_once_are_not_kept() {
+fn discarded_holes_are_not_cached() {
     if !is_supported() {
         return;
     }
-    let (mut cache, mut nic) = started();
+    let (mut cache, mut device) = started();
     let at = map();
     set(at, 1);
     let mut with_holes = |cache: &mut RegistrationCache, expected: bool| {
         let before = cache.stats().hits;
-        let (id, _) = unsafe { cache.acquire(&mut nic, at, LEN, true) }.unwrap();
+        let (id, _) = unsafe { cache.acquire(&mut device, at, LEN, true) }.unwrap();
         assert_eq!(cache.stats().hits > before, expected);
-        // What is not watched is nobody else's.
-        let (other, _) = unsafe { cache.acquire(&mut nic, at + PAGE, PAGE, false) }.unwrap();
+        // Unmonitored memory is used by its owner only.
+        let (other, _) = unsafe { cache.acquire(&mut device, at + PAGE, PAGE, false) }.unwrap();
         assert!(cache.monitored().0 > 0 || id != other);
-        cache.release(&mut nic, other);
-        cache.release(&mut nic, id);
+        cache.release(&mut device, other);
+        cache.release(&mut device, id);
     };
     with_holes(&mut cache, false);
     with_holes(&mut cache, true);
-    // A page between those in use: it is told before it is done, so another registration may come
+    // A page in a hole. Its report precedes the change, so another registration may come in
     // between.
     assert_eq!(unsafe { libc::madvise((at + 3 * PAGE) as *mut _, PAGE, libc::MADV_DONTNEED) }, 0);
     with_holes(&mut cache, false);
     with_holes(&mut cache, false);
-    cache.end(&mut nic);
-    assert!(nic.held.is_empty());
+    cache.end(&mut device);
+    assert!(device.held.is_empty());
 }
 
-/// Memory goes from thread to thread by the kernel's hand, while each uses what it has.
+/// Addresses go from thread to thread through the kernel, while each thread uses its own memory.
 #[test]
-fn threads_that_unmap_and_map_never_meet_old_pages() {
+fn threads_that_remap_memory_never_reach_old_pages() {
     if !is_supported() {
         return;
     }
@@ -552,53 +549,53 @@ fn threads_that_unmap_and_map_never_meet_old_pages() {
                     set(at, value);
                     for _ in 0..2 {
                         let mut both = both.lock().unwrap();
-                        let (cache, nic) = &mut *both;
-                        assert_eq!(used(cache, nic, at, 2 * PAGE).0, value);
+                        let (cache, device) = &mut *both;
+                        assert_eq!(used(cache, device, at, 2 * PAGE).0, value);
                     }
                     unmap(at, 2 * PAGE);
                 }
             });
         }
     });
-    let (mut cache, mut nic) = both.into_inner().unwrap();
+    let (mut cache, mut device) = both.into_inner().unwrap();
     println!("{:?}", cache.stats());
     assert!(cache.stats().hits > 0 && cache.stats().invalidations > 0);
-    wait_until_held(&mut cache, &mut nic, 0);
-    cache.end(&mut nic);
+    wait_until_held(&mut cache, &mut device, 0);
+    cache.end(&mut device);
 }
 
-/// A child has the descriptor too. It may do with its memory what it likes, and its parent needs
-/// nothing of it.
+/// A child inherits the descriptor. It may do with its memory what it likes, and the parent does
+/// not depend on it.
 #[test]
-fn a_child_and_its_parent_go_on() {
+fn a_forked_child_and_its_parent_go_on() {
     if !is_supported() {
         return;
     }
-    let (mut cache, mut nic) = started();
+    let (mut cache, mut device) = started();
     let (at, other) = (map(), map());
     set(at, 1);
     set(other, 1);
-    used(&mut cache, &mut nic, at, LEN);
-    used(&mut cache, &mut nic, other, LEN);
+    used(&mut cache, &mut device, at, LEN);
+    used(&mut cache, &mut device, other, LEN);
     let (mut wait, mut go) = std::io::pipe().unwrap();
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(go);
         unmap(at, LEN);
-        // What it has of its parent's ends here as well.
-        cache.end(&mut nic);
-        // It has the descriptor until its parent has done without it.
+        // The child's copy of the cache ends as well.
+        cache.end(&mut device);
+        // The child keeps the descriptor until the parent is done without it.
         _ = wait.read(&mut [0]);
         unsafe { libc::_exit(0) };
     }
     drop(wait);
-    // (An interface's pages stay the parent's; those that a pipe refers to do not.)
-    assert!(used(&mut cache, &mut nic, at, LEN).1);
+    // (A device's pages stay the parent's; pages in a pipe do not.)
+    assert!(used(&mut cache, &mut device, at, LEN).1);
     unmap(at, LEN);
     map_at(at, LEN, libc::MAP_FIXED_NOREPLACE);
     set(at, 3);
-    assert_eq!(used(&mut cache, &mut nic, at, LEN), (3, false));
-    cache.end(&mut nic);
+    assert_eq!(used(&mut cache, &mut device, at, LEN), (3, false));
+    cache.end(&mut device);
     // Nobody listens any more, but the descriptor is open.
     unmap(at, LEN);
     unmap(other, LEN);

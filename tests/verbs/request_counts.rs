@@ -1,4 +1,4 @@
-//! How many requests each call takes (docs/design/verbs.md), and windows that share queues.
+//! How many requests each call takes (docs/design/verbs.md), and windows that share connections.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ pub fn stats_of(hub: &Arc<Mutex<Hub>>, rank: usize) -> ContextStats {
     contexts(hub)[rank].lock().unwrap().stats()
 }
 
-/// Requests that something takes at rank 0.
+/// Requests that `what` takes at rank 0: posted, signalled, only for remote fences.
 pub fn counted(hub: &Arc<Mutex<Hub>>, what: impl FnOnce()) -> (u64, u64, u64) {
     let before = stats_of(hub, 0);
     what();
@@ -43,7 +43,7 @@ pub fn drain(w: &mut [Far], flight: &mut Flight) {
 
 pub type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
 
-/// Two processes that have met.
+/// Two connected processes.
 pub fn met() -> Met {
     let mut memories = vec![vec![0u8; 1 << 20]; 2];
     let (hub, mut w) = windows(&mut memories, 1);
@@ -64,15 +64,15 @@ fn a_put_is_one_request_and_its_flush_another() {
     for len in [8usize, 64, 5000, 16 * 1024, 300_000] {
         let from = vec![3u8; len];
         let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) };
-        // The interface in memory takes 64 KB at a time.
+        // The in-memory device takes 64 KB at a time.
         let pieces =
             if crate::carry::device().is_none() { len.div_ceil(1 << 16) as u64 } else { 1 };
-        let (posted, _, covers) = counted(&hub, || assert!(flight.try_post(&mut w[0], &put)));
-        assert_eq!((posted, covers), (pieces, 0), "{len} bytes");
-        let (posted, signalled, covers) = counted(&hub, || {
+        let (posted, _, fences) = counted(&hub, || assert!(flight.try_post(&mut w[0], &put)));
+        assert_eq!((posted, fences), (pieces, 0), "{len} bytes");
+        let (posted, signalled, fences) = counted(&hub, || {
             w[0].settle();
         });
-        assert_eq!((posted, signalled, covers), (1, 1, 1), "{len} bytes: the flush");
+        assert_eq!((posted, signalled, fences), (1, 1, 1), "{len} bytes: the flush");
         drain(&mut w, &mut flight);
     }
     end(&hub, w);
@@ -104,7 +104,7 @@ fn a_get_is_one_request() {
 }
 
 #[test]
-fn a_done_follows_its_puts_and_covers_them() {
+fn a_done_is_a_remote_fence_for_its_puts() {
     let (hub, mut w, _memories, mut flight) = met();
     let value = 9u64;
     let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
@@ -119,9 +119,9 @@ fn a_done_follows_its_puts_and_covers_them() {
     end(&hub, w);
 }
 
-/// An interface may place the bytes of writes in another order than that of the writes.
+/// A device may place the bytes of later writes earlier.
 #[test]
-fn ma2_a_word_that_is_written_again_and_again_only_rises() {
+fn ma2_a_signal_word_only_rises() {
     const LAST: u64 = 200;
     let (hub, mut w, _memories, _) = met();
     for word in [Word::Grant, Word::Done, Word::Fence] {
@@ -143,7 +143,7 @@ fn ma2_a_word_that_is_written_again_and_again_only_rises() {
     end(&hub, w);
 }
 
-/// Processes of which the first one has met all others, and has room for so few completions.
+/// Processes of which the first is connected to all others, with so many completion queue entries.
 fn met_many(
     peers: usize,
     completions: u32,
@@ -165,10 +165,10 @@ fn met_many(
     (hub, w, flight)
 }
 
-/// Each request has its place among the completions, the signalled and the others: all have one if
-/// their queue fails.
+/// Each request has an entry in the completion queue, signalled or not: all need one if their queue
+/// pair fails.
 #[test]
-fn there_are_no_more_requests_than_completions() {
+fn requests_never_exceed_the_completion_queue() {
     if device().is_some() || queues().is_some() {
         return;
     }
@@ -191,9 +191,9 @@ fn there_are_no_more_requests_than_completions() {
     }
 }
 
-/// Requests whose end nobody waits for give their places back all the same.
+/// Requests that nobody waits for give their entries back too.
 #[test]
-fn completions_are_made_where_they_run_short() {
+fn completion_queue_entries_are_reclaimed() {
     const PEERS: usize = 26;
     if device().is_some() || queues().is_some() {
         return;
@@ -254,10 +254,9 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
     end(&hub, ports);
 }
 
-/// A second window finds the queues connected; each side may be spoken to before it has heard who
-/// speaks.
+/// A second window uses the same connections. Packets may arrive before the sender's handshake.
 #[test]
-fn windows_share_queues() {
+fn windows_share_connections() {
     for seed in 0..40 {
         let mut memories = vec![vec![0u8; 4096]; 2];
         let (hub, mut w) = windows(&mut memories, seed);
@@ -301,10 +300,10 @@ fn windows_share_queues() {
     }
 }
 
-/// What must not overtake a read is not handed over before that has ended, where the interface
-/// cannot be trusted with it.
+/// Where the fence flag does not work, requests that must not overtake a read wait for its
+/// completion.
 #[test]
-fn fe2_reads_are_waited_for_where_the_interface_does_not() {
+fn fe2_requests_wait_for_reads_where_fences_do_not_work() {
     if crate::carry::device().is_some() {
         return;
     }
@@ -345,11 +344,11 @@ fn fe2_reads_are_waited_for_where_the_interface_does_not() {
 const ELEMENT_U64: Element = mpix_rma::transport::element::native::U64;
 const REPLACE: Reduction = mpix_rma::transport::element::reduction::REPLACE;
 
-/// A put that waits for its notification is released by whatever comes next; where there is no
+/// A put that waits for its notification is posted before whatever comes next. If there is no
 /// buffer for it, that waits too.
 #[test]
-fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
-    // It keeps three queues busy at once.
+fn fe2_a_message_does_not_overtake_a_held_put() {
+    // It needs three connections at once.
     if crate::carry::device().is_some() || crate::carry::queues().is_some_and(|most| most < 3) {
         return;
     }
@@ -368,7 +367,7 @@ fn fe2_a_message_does_not_overtake_a_put_that_is_held() {
         }
     }
     drain(&mut w, &mut flight);
-    // As long as this is not acknowledged, signals are messages.
+    // Until this is acknowledged, signals are messages.
     let add = Op { extent: 8, element: ELEMENT_U64, reduction: REPLACE, ..put(1, 512, 8) };
     assert!(flight.try_post(&mut w[0], &Op { kind: OpKind::Accumulate, ..add }));
     w[0].settle();

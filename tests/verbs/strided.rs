@@ -1,4 +1,4 @@
-//! Derived datatypes by requests: how many, and that each byte comes where it belongs.
+//! Derived datatypes by RDMA: numbers of requests, and that each byte arrives where it belongs.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::carry::{contexts, net};
 use crate::request_counts::{Met, drain, poll, stats_of};
 use crate::world::*;
 
-/// Runs of bytes: where they are, and how long.
+/// Runs of bytes: places and lengths.
 type Places = Vec<(usize, usize)>;
 
 fn side(places: &Places) -> Side {
@@ -18,7 +18,7 @@ fn side(places: &Places) -> Side {
     Side::items(Arc::new(byte.blocks(blocks).unwrap()), 1)
 }
 
-/// So many runs, of which one begins `stride` bytes after the other.
+/// `count` runs of `len` bytes, `stride` bytes apart.
 fn every(count: usize, len: usize, stride: usize) -> Places {
     (0..count).map(|run| (run * stride, len)).collect()
 }
@@ -73,7 +73,7 @@ fn two() -> Met {
 fn each_run_at_the_target_is_a_request() {
     let (hub, mut w, memories, mut flight) = two();
     let one = |len: usize| vec![(40, len)];
-    // The interface in memory gathers 4 runs, scatters 3, and takes 64 KB at a time.
+    // The in-memory device gathers 4 runs, scatters 3, and takes 64 KB at a time.
     let cases: [(&str, Places, Places, [u64; 2]); 9] = [
         ("short runs into one", every(16, 100, 200), one(1600), [1, 1]),
         ("more of them than a buffer has", every(40, 1000, 1100), one(40_000), [3, 3]),
@@ -122,7 +122,7 @@ fn each_run_at_the_target_is_a_request() {
 }
 
 #[test]
-fn many_short_runs_go_by_packets() {
+fn many_short_runs_go_as_packets() {
     let (hub, mut w, memories, mut flight) = two();
     let (near, there) = (vec![(0, 16_000)], every(2000, 8, 24));
     let here: Vec<u8> = (0..16_000).map(|_| fastrand::u8(..)).collect();
@@ -136,9 +136,9 @@ fn many_short_runs_go_by_packets() {
     end(&hub, w);
 }
 
-/// A short put is over for its origin when it has been handed over.
+/// A short put is locally complete when it has been posted.
 #[test]
-fn what_is_copied_is_over_at_once() {
+fn a_copied_put_is_locally_complete_at_once() {
     let (hub, mut w, memories, mut flight) = two();
     let (near, there) = (every(20, 100, 200), vec![(0, 2000)]);
     let mut here = vec![5u8; 4000];
@@ -160,7 +160,7 @@ fn what_is_copied_is_over_at_once() {
 }
 
 #[test]
-fn what_waits_for_a_queue_that_fails_is_let_go() {
+fn pending_fragments_release_their_memory_on_failure() {
     if crate::carry::device().is_some() {
         return;
     }
@@ -170,13 +170,13 @@ fn what_waits_for_a_queue_that_fails_is_let_go() {
         let there = every(40, 1024, 1500);
         contexts(&hub)[0].lock().unwrap().set_registration_bound(0);
         let before = net(&hub).lock().unwrap().registered();
-        net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
+        net(&hub).lock().unwrap().make_unreachable(w[1].base().0);
         let here = vec![1u8; 1 << 17];
         let op = shaped(&mut w, OpKind::Put, (&here, &near), 64, &there);
         assert!(flight.try_post(&mut w[0], &op));
         assert_eq!(net(&hub).lock().unwrap().registered() - before, usize::from(near.len() == 20));
         for turn in 0.. {
-            assert!(turn < 1000, "nobody hears of it");
+            assert!(turn < 1000, "the failure is not reported");
             w[0].poll();
             if w[0].is_broken() {
                 break;
@@ -186,7 +186,7 @@ fn what_waits_for_a_queue_that_fails_is_let_go() {
     }
 }
 
-/// Places that lie one after the other in `room` bytes, with `len` bytes of data.
+/// Runs in ascending or descending order within `room` bytes, with `len` bytes of data.
 fn places(rng: &mut fastrand::Rng, len: usize, room: usize) -> Places {
     let scale = [8, 64, 700, 3000, 20_000][rng.usize(0..5)];
     let (mut places, mut at, mut left, mut spare) = (Vec::new(), 0, len, room - len);

@@ -37,28 +37,3 @@ pub fn plan(mine: u8, capabilities: &Table<u8>) -> (Table<bool>, NicAtomics) {
     };
     (levels.map(|level| level > 0), atomics)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_least_capable_process_decides_what_atomics_are_used_for() {
-        let plan = |mine: u8, all: &[u8]| plan(mine, &Table::new(all.iter().copied()));
-        assert_eq!(plan(3, &[3, 3, 3]), (Table::new([true]), NicAtomics::LockWordsAndAccumulates));
-        assert_eq!(plan(3, &[3, 2, 3]), (Table::new([true]), NicAtomics::LockWords));
-        assert_eq!(plan(3, &[3, 1, 3]), (Table::new([true]), NicAtomics::Unused));
-        assert_eq!(plan(2, &[2, 0, 2]), (Table::new([true, false, true]), NicAtomics::Unused));
-    }
-
-    #[test]
-    fn processes_on_another_kind_of_network_are_not_reached() {
-        let all = Table::new([3, INFINIBAND | 3, INFINIBAND | 2]);
-        assert_eq!(plan(3, &all), (Table::new([true, false, false]), NicAtomics::Unused));
-        let reached = Table::new([false, true, true]);
-        assert_eq!(plan(INFINIBAND | 3, &all), (reached, NicAtomics::Unused));
-        let all = Table::new([INFINIBAND | 3, INFINIBAND | 3]);
-        let reached = Table::new([true]);
-        assert_eq!(plan(INFINIBAND | 3, &all), (reached, NicAtomics::LockWordsAndAccumulates));
-    }
-}

@@ -66,12 +66,15 @@ impl Port {
     }
 }
 
-/// Usable ports, best first, by index of their device; and why the other devices have none.
+/// Usable ports with the index of their device, best first; and why the other devices have none.
+pub(super) type Candidates = (Vec<(usize, Port)>, Vec<(String, DeviceError)>);
+
+/// Inspects all selected devices.
 pub(super) fn candidates(
     library: &Library,
     list: &DeviceList,
     wanted: &PortSelection<'_>,
-) -> (Vec<(usize, Port)>, Vec<(String, DeviceError)>) {
+) -> Candidates {
     let (mut found, mut reasons) = (Vec::new(), Vec::new());
     for index in 0..list.len() {
         let name = list.name(index);
@@ -187,23 +190,6 @@ fn find_pkey(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_device_setting_has_up_to_three_parts() {
-        let none = PortSelection::default();
-        let named = PortSelection { device: Some("mlx5_0"), ..none };
-        assert_eq!(PortSelection::read("mlx5_0"), Ok(named));
-        assert_eq!(PortSelection::read("mlx5_0:2"), Ok(PortSelection { port: Some(2), ..named }));
-        assert_eq!(
-            PortSelection::read("mlx5_0:1:3"),
-            Ok(PortSelection { port: Some(1), gid: Some(3), ..named })
-        );
-        assert_eq!(PortSelection::read(""), Ok(none));
-        for wrong in ["mlx5_0:", "mlx5_0:x", "mlx5_0:1:256", "mlx5_0:1:2:3"] {
-            let reason = PortSelection::read(wrong).expect_err(wrong).to_string();
-            assert!(reason.starts_with(wrong), "{reason}");
-        }
-    }
 
     #[test]
     fn routable_gids_are_preferred() {
