@@ -6,16 +6,16 @@ use mpix_rma::engine::*;
 use mpix_rma::transport::element::{native, reduction};
 use mpix_rma::transport::rdma::NicAtomics;
 
-use crate::carry::{DOMAIN, contexts};
+use crate::carry::{NIC_ATOMICS, contexts};
 use crate::hub::Hub;
 use crate::world::*;
 
 type Made = (Arc<Mutex<Hub>>, Vec<Far>);
 
 fn singles(make: impl FnOnce() -> Made) -> Made {
-    DOMAIN.set(NicAtomics::LockWordsAndAccumulates);
+    NIC_ATOMICS.set(NicAtomics::LockWordsAndAccumulates);
     let made = make();
-    DOMAIN.set(NicAtomics::LockWords);
+    NIC_ATOMICS.set(NicAtomics::LockWords);
     made
 }
 
@@ -31,7 +31,7 @@ fn poll(w: &mut [Far]) {
 fn does(w: &mut [Far], me: usize, op: &Op) {
     let mut flight = Flight::default();
     for turn in 0.. {
-        assert!(turn < 100_000, "it does not end");
+        assert!(turn < 100_000, "timeout");
         if flight.is_empty() {
             flight.try_post(&mut w[me], op);
         }
@@ -183,7 +183,7 @@ fn lk7_accumulates_of_all_are_atomic() {
             let mut next = [0; 3];
             let before: Vec<u64> = (0..3).map(|rank| posted(&hub, rank)).collect();
             for turn in 0.. {
-                assert!(turn < 200_000, "seed {seed}: it does not end");
+                assert!(turn < 200_000, "seed {seed}: timeout");
                 for me in 0..3 {
                     if let Some((which, value)) = plan[me].get(next[me]) {
                         let (element, reduction, disp) = kinds[*which];
@@ -230,7 +230,7 @@ fn lk7_accumulates_of_all_are_atomic() {
                 }
                 assert!(
                     posted(&hub, me) - before[me] >= ROUNDS as u64,
-                    "seed {seed}: rank {me} has not used the interface"
+                    "seed {seed}: rank {me} has not used the device"
                 );
             }
             end(&hub, w);
@@ -274,20 +274,20 @@ fn a_cas_loop_ends_with_its_connection() {
         &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &one, &mut result),
     );
     for turn in 0.. {
-        assert!(turn < 100_000, "it is held up");
+        assert!(turn < 100_000, "a leftover loop holds the signal up");
         if later[0].signal(1, Word::Done, 1).is_ok() {
             break;
         }
         poll(&mut later);
     }
     for turn in 0.. {
-        assert!(turn < 100_000, "it does not come");
+        assert!(turn < 100_000, "the signal does not arrive");
         poll(&mut later);
         if later[1].observe(0, Word::Done) == 1 {
             break;
         }
     }
-    assert_eq!(word(&w, 1, 8), 1, "it was done on a queue that was made later");
+    assert_eq!(word(&w, 1, 8), 1, "it was executed on the later connection");
 }
 
 /// Signals and notifications behind a compare-and-swap loop arrive after its end, however often it
@@ -328,7 +328,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
             reduce(OpKind::GetAccumulate, 1, 8, native::U64, reduction::NO_OP, &one, &mut result);
         let (mut step, mut theirs) = (0, 0);
         for turn in 0.. {
-            assert!(turn < 100_000, "seed {seed}: it does not end");
+            assert!(turn < 100_000, "seed {seed}: timeout");
             theirs += u64::from(theirs < 5 && flights[1].try_post(&mut w[2], &others));
             let gone = match step {
                 0 => flights[0].try_post(&mut w[0], &product),
@@ -347,7 +347,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
             if w[1].observe(0, Word::Done) == 1 || w[1].counter(0) == 1 {
                 assert!(
                     word(&w, 1, 8) >= 20,
-                    "seed {seed}: it is told, and {} is there",
+                    "seed {seed}: notified, but the value is {}",
                     word(&w, 1, 8)
                 );
             }

@@ -1,5 +1,6 @@
 //! The channel of these tests: RDMA on a device per process, and the hub for the host's messages.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::Rank;
@@ -76,12 +77,12 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
 
 thread_local! {
     /// What device atomics are used for in windows created next.
-    pub static DOMAIN: std::cell::Cell<NicAtomics> = const { std::cell::Cell::new(NicAtomics::LockWords) };
+    pub static NIC_ATOMICS: Cell<NicAtomics> = const { Cell::new(NicAtomics::LockWords) };
     /// Completion queue entries of in-memory devices created next.
-    pub static COMPLETIONS: std::cell::Cell<u32> = const { std::cell::Cell::new(256) };
+    pub static COMPLETIONS: Cell<u32> = const { Cell::new(256) };
     /// Whether the fence flag works in in-memory devices created next. `MPIX_TEST_NO_FENCES=1`: in
     /// none.
-    pub static FENCES: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+    pub static FENCES: Cell<bool> = const { Cell::new(true) };
 }
 
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {
@@ -94,7 +95,7 @@ pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> 
             &context,
             (me, ranks),
             Table::new((0..ranks).map(|_| true)),
-            DOMAIN.get(),
+            NIC_ATOMICS.get(),
             own,
         )
     }

@@ -85,7 +85,7 @@ fn take_turns(most: u32, seed: u64, ack_within: u32) -> u32 {
     let mut most_held = 0;
     for turn in 0.. {
         let left = || todo.iter().map(Vec::len).collect::<Vec<_>>();
-        assert!(turn < 300_000, "queues {most}, seed {seed}: it does not end: {:?}", left());
+        assert!(turn < 300_000, "limit {most}, seed {seed}: timeout: {:?}", left());
         for me in 0..RANKS {
             if let Some((to, round, step)) = todo[me].last().copied() {
                 let target = to as Rank;
@@ -126,7 +126,7 @@ fn take_turns(most: u32, seed: u64, ack_within: u32) -> u32 {
         for me in (0..RANKS).filter(|me| *me != to) {
             let there = unsafe { base.add(me).read() };
             let last = last_round(&planned, me, to).map_or(0, |round| value(me, round));
-            assert_eq!(there, last, "queues {most}, seed {seed}: from {me} at {to}");
+            assert_eq!(there, last, "limit {most}, seed {seed}: from {me} at {to}");
             assert_eq!(
                 w[to].observe(me as Rank, Word::Done),
                 last_round(&planned, me, to).map_or(0, |round| round + 1)
@@ -136,15 +136,15 @@ fn take_turns(most: u32, seed: u64, ack_within: u32) -> u32 {
         assert_eq!(
             unsafe { base.add(RANKS).read() },
             sum,
-            "queues {most}, seed {seed}: the sum at {to}"
+            "limit {most}, seed {seed}: the sum at {to}"
         );
     }
     let (_, left) = queues(&hub);
-    assert!(left > 0, "queues {most}, seed {seed}: none was closed");
+    assert!(left > 0, "limit {most}, seed {seed}: no queue pair was destroyed");
     let wanted = 2 * changes(&planned);
     assert!(
         left <= 2 * wanted,
-        "queues {most}, seed {seed}: {left} were closed, and {wanted} wanted: the others were for nothing"
+        "limit {most}, seed {seed}: {left} were destroyed, but {wanted} would do"
     );
     assert!(most_held <= most, "{most_held} queues, not {most}");
     let unacknowledged = net(&hub).lock().unwrap().unacknowledged;
@@ -160,7 +160,7 @@ fn more_peers_than_queue_pairs() {
             assert_eq!(
                 take_turns(most, seed, 8),
                 0,
-                "queues {most}, seed {seed}: unacknowledged disconnects"
+                "limit {most}, seed {seed}: unacknowledged disconnects"
             );
         }
     }
@@ -191,7 +191,7 @@ fn locks_with_few_queue_pairs() {
         };
         (0..RANKS).for_each(|me| again(&mut engines[me], &mut w[me], 0));
         for turn in 0.. {
-            assert!(turn < 300_000, "queues {most}: it does not end: {held:?}");
+            assert!(turn < 300_000, "limit {most}: timeout: {held:?}");
             for me in 0..RANKS {
                 engines[me].progress(&mut w[me]);
                 let (done, closing) = &mut held[me];
@@ -229,10 +229,10 @@ fn locks_with_few_queue_pairs() {
         assert_eq!(
             unsafe { (w[0].base().0 as *const u64).read() },
             u64::from(rounds) * RANKS as u64,
-            "queues {most}"
+            "limit {most}"
         );
         let unacknowledged = net(&hub).lock().unwrap().unacknowledged;
-        assert_eq!(unacknowledged, 0, "queues {most}: unacknowledged disconnects");
+        assert_eq!(unacknowledged, 0, "limit {most}: unacknowledged disconnects");
         end(&hub, w);
     }
 }

@@ -15,7 +15,7 @@ use crate::world::*;
 type Three = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>);
 
 /// Polls until a condition holds.
-#[allow(clippy::disallowed_methods, reason = "a real interface tries for seconds")]
+#[allow(clippy::disallowed_methods, reason = "a real device retries for seconds")]
 fn until(w: &mut [Far], what: &str, mut so: impl FnMut(&mut [Far]) -> bool) {
     // A real device retries for seconds; the in-memory one fails at once.
     let end = std::time::Instant::now()
@@ -35,8 +35,8 @@ fn reach(w: &mut [Far], target: Rank) {
     let mut flight = Flight::default();
     let value = 5u64;
     let put = put_of(&value, target);
-    until(w, "no contact", |w| flight.try_post(&mut w[0], &put));
-    until(w, "a put does not end", |w| {
+    until(w, "no connection", |w| flight.try_post(&mut w[0], &put));
+    until(w, "a put does not complete", |w| {
         flight.collect(&mut w[0]);
         flight.open == 0
     });
@@ -134,7 +134,7 @@ fn a_broken_window_ends_when_no_request_reaches_memory() {
     }
     assert!(!w[0].is_broken(), "gets are under way");
     net(&hub).lock().unwrap().stalled = None;
-    until(&mut w[..1], "it does not end", |w| w[0].is_broken());
+    until(&mut w[..1], "timeout", |w| w[0].is_broken());
     result.fill(77);
     for _ in 0..10_000 {
         w[0].poll();
@@ -150,7 +150,7 @@ fn a_peer_that_does_not_answer_is_abandoned() {
     let Some((hub, mut w, _memories)) = slow_and_gone(&mut result) else { return };
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !w[0].is_broken() {
-        assert!(std::time::Instant::now() < end, "it does not end");
+        assert!(std::time::Instant::now() < end, "timeout");
         w[0].poll();
         std::thread::yield_now();
     }
@@ -187,7 +187,7 @@ fn completions_of_a_closed_window_are_dropped() {
         "a buffer was written to after the end"
     );
     reach(&mut later[..2], 1);
-    until(&mut later[..2], "it does not come to rest", |w| w[0].is_quiet());
+    until(&mut later[..2], "the window does not become quiet", |w| w[0].is_quiet());
 }
 
 /// A process without requests in flight notices a dead peer by probing it.
@@ -208,7 +208,7 @@ fn a_waiting_process_probes_its_peers() {
     }
     assert!(!w[0].is_broken());
     assert!(w[0].probe().contains("process 1: queue pair"), "the log says where it stands");
-    until(&mut w[..1], "it is not noticed", |w| w[0].is_broken());
+    until(&mut w[..1], "the loss is not noticed", |w| w[0].is_broken());
     assert_eq!(w[0].lost().map(|(peer, _)| peer), Some(1));
     // No further probes.
     assert_eq!(w[0].probe(), "");
@@ -261,7 +261,7 @@ fn a_wrong_key_is_an_error_with_a_reason() {
         let at = Addr(&raw mut value as usize);
         let one = Op { origin: at, result: at, ..op(kind, 1, 8, 8) };
         let mut flight = Flight::default();
-        until(&mut w, "no contact", |w| flight.try_post(&mut w[0], &one));
+        until(&mut w, "no connection", |w| flight.try_post(&mut w[0], &one));
         w[0].settle();
         until(&mut w[..1], "the failure is not reported", |w| w[0].is_broken());
         let (peer, reason) = w[0].lost().expect("a reason");

@@ -138,7 +138,7 @@ impl SimulatedNetwork {
         let pair = self.pairs.get_mut(&number).unwrap();
         let (nic, queue) = (pair.nic, pair.queue);
         let Some((work, _, _)) = pair.work.front() else { return false };
-        let (work, to) = (*work, pair.to.expect("posted to a connected queue"));
+        let (work, to) = (*work, pair.to.expect("posted to a connected queue pair"));
         let other = self.pairs.get(&to).map(|other| (other.nic, other.queue));
         let Some((far, far_queue)) = other else { return self.failed(number, NO_ANSWER) };
         if self.stalled == Some(far) {
@@ -414,7 +414,7 @@ impl Device for MemoryDevice {
     }
 
     fn destroy_qp(&mut self, queue: Qp, drained: bool, _: &mut VecDeque<Completion>) {
-        let number = self.queues.remove(&queue).expect("a queue that is open");
+        let number = self.queues.remove(&queue).expect("an open queue pair");
         let pair = self.net().pairs.remove(&number);
         // A killed process has none.
         let is_idle = pair.is_none_or(|pair| {
@@ -433,7 +433,7 @@ impl Device for MemoryDevice {
         let mut net = self.net();
         let refuses = net.refuses;
         let pair = net.pairs.get_mut(&number).unwrap();
-        assert!(pair.work.len() < 32, "the queue overflows");
+        assert!(pair.work.len() < 32, "the send queue overflows");
         assert!(self.fences || !work.fence, "the fence flag does not work");
         if refuses {
             return Err(DeviceError::System { call: "post_send", errno: libc::EINVAL });

@@ -105,7 +105,7 @@ fn a_put_and_its_notification_are_one_operation() {
         assert!(flight.try_post(&mut w[0], &put(8)));
         assert!(
             !flight.try_post_notified(&mut w[0], &put(8), &notification),
-            "it would overtake one that is held"
+            "it would overtake the held put"
         );
     });
     assert_eq!(requests.0, 0, "nothing was done");
@@ -125,7 +125,10 @@ fn notified_puts_are_fenced_where_polls_are_rare() {
             poll(&mut w);
         }
         // The target learns of it; the origin only takes in completions.
-        assert!((0..1_000_000).any(|_| !w[1].hear()), "call {call}: it does not come");
+        assert!(
+            (0..1_000_000).any(|_| !w[1].hear()),
+            "call {call}: the notification does not arrive"
+        );
         w[0].hear();
         if call % 64 == 0 {
             poll(&mut w);
@@ -169,7 +172,7 @@ fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
     while w[1].counter(0) == before.0 {
         w[1].poll();
     }
-    assert_eq!(w[1].counter(0), before.0 + 1, "told once");
+    assert_eq!(w[1].counter(0), before.0 + 1, "notified once");
     assert_eq!(unsafe { ((w[1].base().0 + 16) as *const u64).read() }, u64::from_ne_bytes(from));
     // The release ends after the request.
     for _ in 0..50 {
@@ -190,7 +193,7 @@ fn a_counter_needs_no_full_poll() {
             poll(&mut w);
         }
         for turn in 0.. {
-            assert!(turn < 1_000_000, "round {round}: it does not come");
+            assert!(turn < 1_000_000, "round {round}: the notification does not arrive");
             w[1].linger();
             if !w[1].hear() && w[1].counter(0) == round {
                 break;

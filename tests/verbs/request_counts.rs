@@ -32,7 +32,7 @@ pub fn poll(w: &mut [Far]) {
 
 pub fn drain(w: &mut [Far], flight: &mut Flight) {
     for turn in 0.. {
-        assert!(turn < 100_000, "operations do not end");
+        assert!(turn < 100_000, "operations do not complete");
         poll(w);
         flight.collect(&mut w[0]);
         if flight.open == 0 {
@@ -184,7 +184,7 @@ fn requests_never_exceed_the_completion_queue() {
             );
         }
     }
-    assert!(flight.refusals > before, "all found a place");
+    assert!(flight.refusals > before, "no request was refused");
     (1..=12).for_each(|peer| net(&hub).lock().unwrap().kill(peer));
     while !w[0].is_broken() {
         w[0].poll();
@@ -272,7 +272,7 @@ fn windows_share_connections() {
             let values = [round + 10, round + 20];
             let mut posted = [false; 2];
             for turn in 0.. {
-                assert!(turn < 100_000, "seed {seed}: it does not end");
+                assert!(turn < 100_000, "seed {seed}: timeout");
                 for me in 0..2 {
                     let from = Addr(&raw const values[me] as usize);
                     let kind = if seed % 2 == 0 { OpKind::Put } else { OpKind::Accumulate };
@@ -330,7 +330,7 @@ fn fe2_requests_wait_for_reads_where_fences_do_not_work() {
         assert!((0..1000).any(|_| w[0].signal(1, Word::Done, round).is_ok()));
         w[0].settle();
         for turn in 0.. {
-            assert!(turn < 100_000, "the signal does not come");
+            assert!(turn < 100_000, "the signal does not arrive");
             poll(&mut w);
             if w[1].observe(0, Word::Done) == round {
                 break;
@@ -382,7 +382,7 @@ fn fe2_a_message_does_not_overtake_a_held_put() {
     w[0].settle();
     let base = w[1].base().0;
     for turn in 0.. {
-        assert!(turn < 100_000, "it does not end");
+        assert!(turn < 100_000, "timeout");
         w[1].poll();
         if w[1].observe(0, Word::Done) == 1 {
             let there = unsafe { std::slice::from_raw_parts((base + 2048) as *const u8, 100) };

@@ -47,7 +47,7 @@ fn shaped(w: &mut [Far], kind: OpKind, near: (&[u8], &Places), disp: usize, ther
 
 fn post(w: &mut [Far], flight: &mut Flight, op: &Op) {
     for turn in 0.. {
-        assert!(turn < 100_000, "it is not taken");
+        assert!(turn < 100_000, "the operation is refused");
         if flight.try_post(&mut w[0], op) {
             break;
         }

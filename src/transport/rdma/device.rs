@@ -175,7 +175,7 @@ pub enum DeviceError {
     #[error("there is no RDMA device{}{}", if .0.is_empty() { "" } else { " " }, .0)]
     NoDevice(String),
     /// Devices exist, but none is usable.
-    #[error("{}", .0.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
+    #[error("{}", join(.0))]
     NoUsableDevice(Vec<(String, DeviceError)>),
     /// The device is neither InfiniBand nor RoCE.
     #[error("it is neither InfiniBand nor RoCE")]
@@ -200,6 +200,10 @@ pub enum DeviceError {
     /// Memory could not be registered.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
+}
+
+fn join(reasons: &[(String, DeviceError)]) -> String {
+    reasons.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
 /// Why a port cannot be used.

@@ -56,6 +56,11 @@ pub enum Step {
 }
 
 impl Step {
+    const ALL: [Step; 8] = {
+        use Step::{Confirm, LookupReply, LookupRequest, Ready, Reject, Reply, Request, Yield};
+        [Request, Reply, Confirm, Ready, Reject, LookupRequest, LookupReply, Yield]
+    };
+
     /// Whether the receiver has to create a queue pair.
     pub(super) fn needs_qp(self) -> bool {
         matches!(self, Step::Request | Step::Yield)
@@ -144,17 +149,7 @@ impl Handshake {
             |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let address = |at: usize| RemoteAddress { addr: eight(at), rkey: four(at + 8) };
         Some(Handshake {
-            step: match bytes[4] {
-                0 => Step::Request,
-                1 => Step::Reply,
-                2 => Step::Confirm,
-                3 => Step::Ready,
-                4 => Step::Reject,
-                5 => Step::LookupRequest,
-                6 => Step::LookupReply,
-                7 => Step::Yield,
-                _ => return None,
-            },
+            step: *Step::ALL.get(usize::from(bytes[4]))?,
             process: ProcessId([eight(8), eight(16)]),
             generation: four(104),
             qp_number: four(24),

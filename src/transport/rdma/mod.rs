@@ -14,7 +14,7 @@
 //! | [`handshake`] | the messages that connect two processes |
 //! | [`endpoint`](Endpoint) | one window's part: its peers and its operations |
 //! | [`am_channel`](RdmaAmChannel) | one window's packets |
-//! | [`registration_cache`], `monitor` | registrations of application memory, and their invalidation |
+//! | [`registration_cache`], `monitor` | registrations of application memory |
 //! | `buffer_pool` | registered bounce buffers |
 //! | [`capabilities`] | what the devices of a window's processes have in common |
 //!

@@ -71,9 +71,10 @@ pub struct CacheStats {
     pub invalidations: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum MonitorState {
     /// It starts with the first memory to monitor.
+    #[default]
     NotStarted,
     Unavailable,
     Running(InvalidationMonitor),
@@ -83,7 +84,7 @@ enum MonitorState {
 type Key = (usize, u64);
 
 /// Registrations of application memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RegistrationCache {
     registrations: BTreeMap<Key, Registration>,
     stats: CacheStats,
@@ -148,18 +149,9 @@ impl RegistrationCache {
     #[must_use]
     pub fn new(bound: u64) -> Self {
         RegistrationCache {
-            registrations: BTreeMap::new(),
-            stats: CacheStats::default(),
             bound,
-            bytes: 0,
-            count: 0,
-            longest: 0,
-            clock: 0,
-            monitor: MonitorState::NotStarted,
-            monitored: AddressRanges::default(),
-            pending: None,
-            discarded: AddressRanges::default(),
             page: usize::try_from(sysconf(libc::_SC_PAGESIZE)).unwrap_or(0).max(4096),
+            ..RegistrationCache::default()
         }
     }
 

@@ -152,9 +152,8 @@ impl Context {
             let inline = self.limits.max_inline >= 8;
             let flags = PostFlags { inline, urgent: true, ..PostFlags::default() };
             let write = Request { opcode: Opcode::Write, local, remote: word, flags };
-            // SAFETY: the buffer belongs to this access until it is freed. The read behind the write
-            // stores into it only after the write has been taken from it: requests of one queue are
-            // executed in order.
+            // SAFETY: the buffer belongs to this access until it is freed. The read behind the
+            // write stores into it only after the write has been executed: a queue keeps its order.
             unsafe { self.post(conn, window, &write, Purpose::Fragment(Held::Nothing)) }?;
         }
         let fence = matches!(requester, Requester::Signal);

@@ -50,7 +50,7 @@ pub(in super::super) enum ConnectionState {
 }
 
 /// How many queue pairs the process has, and who needs one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct QpQuota {
     /// Queue pairs, without the loopback.
     in_use: u32,
@@ -68,15 +68,7 @@ pub(super) struct QpQuota {
 
 impl QpQuota {
     pub(super) fn new(limit: u32) -> Self {
-        QpQuota {
-            in_use: 0,
-            limit: limit.max(1),
-            disconnecting: Vec::new(),
-            waiting: Vec::new(),
-            polls: 0,
-            was_short: false,
-            warned: false,
-        }
+        QpQuota { limit: limit.max(1), ..QpQuota::default() }
     }
 
     fn forget(&mut self, conn: ConnectionId) {

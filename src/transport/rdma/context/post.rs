@@ -126,7 +126,7 @@ impl Context {
         } else {
             let (buffer, addr, lkey) = self.buffer().ok_or(NoResource)?;
             assert!(bytes.len() <= super::PACKET, "{len} bytes do not fit into a buffer");
-            // SAFETY: `bytes` is a slice; the buffer is ours alone, and has room for `PACKET` bytes.
+            // SAFETY: `bytes` is a slice; the buffer is ours alone and has `PACKET` bytes.
             unsafe { copy(bytes.as_ptr(), addr, bytes.len()) };
             (LocalBuffer { addr: addr as usize, len, lkey, segments: &[] }, Held::Buffer(buffer))
         };

@@ -118,7 +118,7 @@ struct HeldPut {
 }
 
 /// A peer that this process has met in the window.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Peer {
     rank: Rank,
     block: Block,
@@ -297,17 +297,7 @@ impl Endpoint {
         self.peers.push(Peer {
             rank,
             block: *block.as_ref().unwrap_or(&OWN_BLOCK),
-            conn: None,
-            remote: None,
-            requested: None,
-            replies_due: 0,
-            fragmented: None,
-            held: None,
-            notification_announced: false,
-            is_scheduled: false,
-            fence_delay: 0,
-            signals: [SentSignal::default(); 3],
-            lost: false,
+            ..Peer::default()
         });
         self.index.insert(rank, index);
         if let Err(reason) = block {
@@ -393,8 +383,8 @@ impl Endpoint {
         true
     }
 
-    /// Probes all peers from which no response is due. Call it after a long wait: the loss of a peer
-    /// is reported only to those who have a request in flight there.
+    /// Probes all peers from which no response is due. Call it after a long wait: the loss of a
+    /// peer is reported only to those who have a request in flight there.
     #[cold]
     pub fn probe(&mut self) {
         let mut context = lock(&self.context);

@@ -11,8 +11,8 @@ impl Endpoint {
     /// Writes a signal word of a peer, behind all operations posted there before.
     ///
     /// A device may place the bytes of a write after those of a later one, but what an *atomic*
-    /// finds is in place. Therefore a done, which reports earlier operations, is an add to its word;
-    /// so is a signal behind a write of the same word that may still be in flight.
+    /// finds is in place. Therefore a done, which reports earlier operations, is an add to its
+    /// word; so is a signal behind a write of the same word that may still be in flight.
     ///
     /// # Errors
     /// There is no room now, or something must be complete first.
@@ -46,8 +46,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether a done may be sent right behind operations to a peer [FE-2]. Otherwise it has to wait
-    /// until they are complete.
+    /// Whether a done may be sent right behind operations to a peer [FE-2]. Otherwise it has to
+    /// wait until they are complete.
     #[inline]
     #[must_use]
     pub fn signals_follow(&self, rank: Rank) -> bool {

@@ -2,7 +2,6 @@
 //! from. The calls on them are safe functions, which hold the proof for their `unsafe` once.
 
 use std::ffi::{c_int, c_void};
-use std::fmt;
 use std::io;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use super::super::device::DeviceError;
 use super::sys::*;
 
 /// An object of libibverbs, with what it was made from.
+#[derive(Debug)]
 pub(super) struct Owned<T, P = ()> {
     raw: NonNull<T>,
     destroy: unsafe extern "C" fn(*mut T) -> c_int,
@@ -60,12 +60,6 @@ impl<T, P> Drop for Owned<T, P> {
         if code != 0 {
             log::warn!("verbs: {}", error(std::any::type_name::<T>(), code));
         }
-    }
-}
-
-impl<T, P> fmt::Debug for Owned<T, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.raw)
     }
 }
 
@@ -179,7 +173,7 @@ impl Library {
             .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
             .cast::<verbs_context>();
         let mut attributes = ibv_device_attr_ex::zeroed();
-        // SAFETY: the device is open. If `abi_compat` is all ones, it lies within a `verbs_context`,
+        // SAFETY: the device is open. If `abi_compat` is all ones, it lies in a `verbs_context`,
         // whose `sz` precedes the context and says how much of the rest exists. The call writes at
         // most the size that it is given.
         let code = unsafe {

@@ -18,18 +18,27 @@ use super::super::device::DeviceError;
 /// A C `enum`.
 pub type Enum = u32;
 
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_device {
-    pub ops: [*mut c_void; 2],
-    pub node_type: Enum,
-    pub transport_type: Enum,
+/// Structures of the header, with all members public.
+macro_rules! c_structs {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Debug)]
+        pub struct $name {
+            $($(#[$of])* pub $member: $type,)*
+        }
+    )*};
 }
 
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_pd {
-    _opaque: [u8; 0],
+c_structs! {
+    ibv_device {
+        ops: [*mut c_void; 2],
+        node_type: Enum,
+        transport_type: Enum,
+    }
+    ibv_pd {
+        _opaque: [u8; 0],
+    }
 }
 
 type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
@@ -37,56 +46,50 @@ type PostSrqRecv =
     unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
 
-/// The table through which the header's inline functions call.
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_context_ops {
-    pub before_poll_cq: [*mut c_void; 11],
-    pub poll_cq: PollCq,
-    pub before_post_srq_recv: [*mut c_void; 8],
-    pub post_srq_recv: PostSrqRecv,
-    pub before_post_send: [*mut c_void; 4],
-    pub post_send: PostSend,
-    pub rest: [*mut c_void; 6],
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_context {
-    pub device: *mut ibv_device,
-    pub ops: ibv_context_ops,
-    pub cmd_fd: c_int,
-    pub async_fd: c_int,
-    pub num_comp_vectors: c_int,
-    pub mutex: libc::pthread_mutex_t,
-    pub abi_compat: *mut c_void,
-}
-
-/// The end of the structure that surrounds an [`ibv_context`] whose `abi_compat` is all ones. New
-/// members are added in front.
-#[repr(C)]
-#[derive(Debug)]
-pub struct verbs_context {
-    pub query_device_ex: Option<QueryDeviceEx>,
-    pub before_placeholder3: [*mut c_void; 10],
-    pub placeholder3: u64,
-    /// Size of the whole structure in bytes.
-    pub sz: usize,
-    pub context: ibv_context,
+c_structs! {
+    /// The table through which the header's inline functions call.
+    ibv_context_ops {
+        before_poll_cq: [*mut c_void; 11],
+        poll_cq: PollCq,
+        before_post_srq_recv: [*mut c_void; 8],
+        post_srq_recv: PostSrqRecv,
+        before_post_send: [*mut c_void; 4],
+        post_send: PostSend,
+        rest: [*mut c_void; 6],
+    }
+    ibv_context {
+        device: *mut ibv_device,
+        ops: ibv_context_ops,
+        cmd_fd: c_int,
+        async_fd: c_int,
+        num_comp_vectors: c_int,
+        mutex: libc::pthread_mutex_t,
+        abi_compat: *mut c_void,
+    }
+    /// The end of the structure around an [`ibv_context`] whose `abi_compat` is all ones. New
+    /// members are added in front.
+    verbs_context {
+        query_device_ex: Option<QueryDeviceEx>,
+        before_placeholder3: [*mut c_void; 10],
+        placeholder3: u64,
+        /// Size of the whole structure in bytes.
+        sz: usize,
+        context: ibv_context,
+    }
 }
 
 type QueryDeviceEx =
     unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
 
-/// Extended attributes; members that the device does not report are 0.
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_device_attr_ex {
-    pub orig_attr: ibv_device_attr,
-    pub comp_mask: u32,
-    pub odp_caps: ibv_odp_caps,
-    /// Members that this library does not use, with room for future ones.
-    pub rest: [u64; 64],
+c_structs! {
+    /// Extended attributes; members that the device does not report are 0.
+    ibv_device_attr_ex {
+        orig_attr: ibv_device_attr,
+        comp_mask: u32,
+        odp_caps: ibv_odp_caps,
+        /// Members that this library does not use, with room for future ones.
+        rest: [u64; 64],
+    }
 }
 
 #[repr(C)]
@@ -117,121 +120,97 @@ unsafe impl Zeroed for ibv_port_attr {}
 // SAFETY: all members are numbers or arrays of them.
 unsafe impl Zeroed for ibv_qp_attr {}
 
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_cq {
-    pub context: *mut ibv_context,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_srq {
-    pub context: *mut ibv_context,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_qp {
-    pub context: *mut ibv_context,
-    pub qp_context: *mut c_void,
-    pub pd: *mut ibv_pd,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut ibv_srq,
-    pub handle: u32,
-    pub qp_num: u32,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_mr {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub addr: *mut c_void,
-    pub length: usize,
-    pub handle: u32,
-    pub lkey: u32,
-    pub rkey: u32,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_device_attr {
-    pub fw_ver: [c_char; 64],
-    pub node_guid: u64,
-    pub before_vendor_id: [u64; 3],
-    pub vendor_id: u32,
-    pub before_max_qp: [u32; 2],
-    pub max_qp: c_int,
-    pub max_qp_wr: c_int,
-    pub device_cap_flags: u32,
-    pub max_sge: c_int,
-    pub max_sge_rd: c_int,
-    pub max_cq: c_int,
-    pub max_cqe: c_int,
-    pub before_max_qp_rd_atom: [c_int; 2],
-    pub max_qp_rd_atom: c_int,
-    pub before_max_qp_init_rd_atom: [c_int; 2],
-    pub max_qp_init_rd_atom: c_int,
-    pub max_ee_init_rd_atom: c_int,
-    pub atomic_cap: Enum,
-    pub before_max_srq: [c_int; 11],
-    pub max_srq: c_int,
-    pub max_srq_wr: c_int,
-    pub max_srq_sge: c_int,
-    pub max_pkeys: u16,
-    pub local_ca_ack_delay: u8,
-    pub phys_port_cnt: u8,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_port_attr {
-    pub state: Enum,
-    pub max_mtu: Enum,
-    pub active_mtu: Enum,
-    pub gid_tbl_len: c_int,
-    pub port_cap_flags: u32,
-    pub max_msg_sz: u32,
-    pub before_pkey_tbl_len: [u32; 2],
-    pub pkey_tbl_len: u16,
-    pub lid: u16,
-    pub sm_lid: u16,
-    pub before_link_layer: [u8; 8],
-    pub link_layer: u8,
-    pub flags: u8,
-    pub port_cap_flags2: u16,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_qp_cap {
-    pub max_send_wr: u32,
-    pub max_recv_wr: u32,
-    pub max_send_sge: u32,
-    pub max_recv_sge: u32,
-    pub max_inline_data: u32,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_qp_init_attr {
-    pub qp_context: *mut c_void,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut ibv_srq,
-    pub cap: ibv_qp_cap,
-    pub qp_type: Enum,
-    pub sq_sig_all: c_int,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_srq_init_attr {
-    pub srq_context: *mut c_void,
-    pub max_wr: u32,
-    pub max_sge: u32,
-    pub srq_limit: u32,
+c_structs! {
+    ibv_cq {
+        context: *mut ibv_context,
+    }
+    ibv_srq {
+        context: *mut ibv_context,
+    }
+    ibv_qp {
+        context: *mut ibv_context,
+        qp_context: *mut c_void,
+        pd: *mut ibv_pd,
+        send_cq: *mut ibv_cq,
+        recv_cq: *mut ibv_cq,
+        srq: *mut ibv_srq,
+        handle: u32,
+        qp_num: u32,
+    }
+    ibv_mr {
+        context: *mut ibv_context,
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        handle: u32,
+        lkey: u32,
+        rkey: u32,
+    }
+    ibv_device_attr {
+        fw_ver: [c_char; 64],
+        node_guid: u64,
+        before_vendor_id: [u64; 3],
+        vendor_id: u32,
+        before_max_qp: [u32; 2],
+        max_qp: c_int,
+        max_qp_wr: c_int,
+        device_cap_flags: u32,
+        max_sge: c_int,
+        max_sge_rd: c_int,
+        max_cq: c_int,
+        max_cqe: c_int,
+        before_max_qp_rd_atom: [c_int; 2],
+        max_qp_rd_atom: c_int,
+        before_max_qp_init_rd_atom: [c_int; 2],
+        max_qp_init_rd_atom: c_int,
+        max_ee_init_rd_atom: c_int,
+        atomic_cap: Enum,
+        before_max_srq: [c_int; 11],
+        max_srq: c_int,
+        max_srq_wr: c_int,
+        max_srq_sge: c_int,
+        max_pkeys: u16,
+        local_ca_ack_delay: u8,
+        phys_port_cnt: u8,
+    }
+    ibv_port_attr {
+        state: Enum,
+        max_mtu: Enum,
+        active_mtu: Enum,
+        gid_tbl_len: c_int,
+        port_cap_flags: u32,
+        max_msg_sz: u32,
+        before_pkey_tbl_len: [u32; 2],
+        pkey_tbl_len: u16,
+        lid: u16,
+        sm_lid: u16,
+        before_link_layer: [u8; 8],
+        link_layer: u8,
+        flags: u8,
+        port_cap_flags2: u16,
+    }
+    ibv_qp_cap {
+        max_send_wr: u32,
+        max_recv_wr: u32,
+        max_send_sge: u32,
+        max_recv_sge: u32,
+        max_inline_data: u32,
+    }
+    ibv_qp_init_attr {
+        qp_context: *mut c_void,
+        send_cq: *mut ibv_cq,
+        recv_cq: *mut ibv_cq,
+        srq: *mut ibv_srq,
+        cap: ibv_qp_cap,
+        qp_type: Enum,
+        sq_sig_all: c_int,
+    }
+    ibv_srq_init_attr {
+        srq_context: *mut c_void,
+        max_wr: u32,
+        max_sge: u32,
+        srq_limit: u32,
+    }
 }
 
 #[repr(C, align(8))]
@@ -240,57 +219,51 @@ pub struct ibv_gid {
     pub raw: [u8; 16],
 }
 
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_global_route {
-    pub dgid: ibv_gid,
-    pub flow_label: u32,
-    pub sgid_index: u8,
-    pub hop_limit: u8,
-    pub traffic_class: u8,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_ah_attr {
-    pub grh: ibv_global_route,
-    pub dlid: u16,
-    pub sl: u8,
-    pub src_path_bits: u8,
-    pub static_rate: u8,
-    pub is_global: u8,
-    pub port_num: u8,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_qp_attr {
-    pub qp_state: Enum,
-    pub cur_qp_state: Enum,
-    pub path_mtu: Enum,
-    pub path_mig_state: Enum,
-    pub qkey: u32,
-    pub rq_psn: u32,
-    pub sq_psn: u32,
-    pub dest_qp_num: u32,
-    pub qp_access_flags: u32,
-    pub cap: ibv_qp_cap,
-    pub ah_attr: ibv_ah_attr,
-    pub alt_ah_attr: ibv_ah_attr,
-    pub pkey_index: u16,
-    pub alt_pkey_index: u16,
-    pub en_sqd_async_notify: u8,
-    pub sq_draining: u8,
-    pub max_rd_atomic: u8,
-    pub max_dest_rd_atomic: u8,
-    pub min_rnr_timer: u8,
-    pub port_num: u8,
-    pub timeout: u8,
-    pub retry_cnt: u8,
-    pub rnr_retry: u8,
-    pub alt_port_num: u8,
-    pub alt_timeout: u8,
-    pub rate_limit: u32,
+c_structs! {
+    ibv_global_route {
+        dgid: ibv_gid,
+        flow_label: u32,
+        sgid_index: u8,
+        hop_limit: u8,
+        traffic_class: u8,
+    }
+    ibv_ah_attr {
+        grh: ibv_global_route,
+        dlid: u16,
+        sl: u8,
+        src_path_bits: u8,
+        static_rate: u8,
+        is_global: u8,
+        port_num: u8,
+    }
+    ibv_qp_attr {
+        qp_state: Enum,
+        cur_qp_state: Enum,
+        path_mtu: Enum,
+        path_mig_state: Enum,
+        qkey: u32,
+        rq_psn: u32,
+        sq_psn: u32,
+        dest_qp_num: u32,
+        qp_access_flags: u32,
+        cap: ibv_qp_cap,
+        ah_attr: ibv_ah_attr,
+        alt_ah_attr: ibv_ah_attr,
+        pkey_index: u16,
+        alt_pkey_index: u16,
+        en_sqd_async_notify: u8,
+        sq_draining: u8,
+        max_rd_atomic: u8,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+        port_num: u8,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        alt_port_num: u8,
+        alt_timeout: u8,
+        rate_limit: u32,
+    }
 }
 
 #[repr(C)]
@@ -331,29 +304,26 @@ pub struct ibv_wr_atomic {
     pub rkey: u32,
 }
 
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_send_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_send_wr,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: c_int,
-    pub opcode: Enum,
-    pub send_flags: u32,
-    /// In network byte order.
-    pub imm_data: u32,
-    pub wr: ibv_wr,
-    /// Members for other types of queue pairs and requests.
-    pub others: [u64; 7],
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ibv_recv_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_recv_wr,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: c_int,
+c_structs! {
+    ibv_send_wr {
+        wr_id: u64,
+        next: *mut ibv_send_wr,
+        sg_list: *mut ibv_sge,
+        num_sge: c_int,
+        opcode: Enum,
+        send_flags: u32,
+        /// In network byte order.
+        imm_data: u32,
+        wr: ibv_wr,
+        /// Members for other types of queue pairs and requests.
+        others: [u64; 7],
+    }
+    ibv_recv_wr {
+        wr_id: u64,
+        next: *mut ibv_recv_wr,
+        sg_list: *mut ibv_sge,
+        num_sge: c_int,
+    }
 }
 
 #[repr(C)]
@@ -448,9 +418,10 @@ macro_rules! library {
                     // SAFETY: the symbol is the function of this name, which has this type in
                     // `<infiniband/verbs.h>`.
                     $($name: unsafe {
-                        std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($argument),*) $(-> $result)?>(
-                            symbol(handle, concat!(stringify!($name), "\0"))?
-                        )
+                        std::mem::transmute::<
+                            NonNull<c_void>,
+                            unsafe extern "C" fn($($argument),*) $(-> $result)?,
+                        >(symbol(handle, concat!(stringify!($name), "\0"))?)
                     },)*
                 })
             }
