@@ -17,9 +17,6 @@ struct CacheLine([u8; 64]);
 
 impl BufferPool {
     /// A pool of `count` buffers of `size` bytes, a multiple of 64.
-    ///
-    /// # Errors
-    /// The memory cannot be registered.
     pub(super) fn new(
         device: &mut dyn Device,
         count: u32,

@@ -16,7 +16,7 @@ pub fn advertise(context: Option<&SharedContext>, single_element: bool) -> u8 {
     let context = lock(context);
     let network = if context.is_infiniband() { INFINIBAND } else { 0 };
     network
-        | match context.atomics() {
+        | match context.limits().atomics {
             AtomicCapability::None => 1,
             AtomicCapability::Hca | AtomicCapability::Global => 2 + u8::from(single_element),
         }

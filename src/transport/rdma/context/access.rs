@@ -71,9 +71,6 @@ impl WordAccess {
 
 impl Context {
     /// Starts an access to a word of a peer. The requester gets its result as an event of `window`.
-    ///
-    /// # Errors
-    /// Too many accesses are in flight, or the request is refused.
     pub(in super::super) fn access(
         &mut self,
         conn: ConnectionId,

@@ -132,9 +132,6 @@ impl Context {
     }
 
     /// Does for a connection what a handshake message allows.
-    ///
-    /// # Errors
-    /// The device has no queue pair, or cannot connect it.
     pub(in super::super) fn handle_handshake(
         &mut self,
         conn: ConnectionId,
@@ -175,9 +172,6 @@ impl Context {
     }
 
     /// Creates the queue pair of a connection if it has none; false if that takes time.
-    ///
-    /// # Errors
-    /// The device has no queue pair.
     fn ensure_qp(&mut self, conn: ConnectionId) -> Result<bool, DeviceError> {
         match self.connections[conn as usize].state {
             ConnectionState::Closed => {}
@@ -434,9 +428,6 @@ impl Context {
     }
 
     /// The connection of this process to itself; `None` if that takes time.
-    ///
-    /// # Errors
-    /// The device has no queue pair, or cannot connect it.
     pub(in super::super) fn loopback(&mut self) -> Result<Option<ConnectionId>, DeviceError> {
         let conn = self.connection_to(self.process);
         if self.connection_state(conn) == ConnectionState::Closed {

@@ -19,8 +19,8 @@ use hashbrown::HashMap;
 
 use super::buffer_pool::BufferPool;
 use super::device::{
-    AtomicCapability, Completion, Device, DeviceError, DeviceLimits, LocalSegment, Opcode,
-    PortAddress, Qp, RegistrationError,
+    Completion, Device, DeviceError, DeviceLimits, LocalSegment, Opcode, PortAddress, Qp,
+    RegistrationError,
 };
 use super::handshake::{ProcessId, RemoteAddress};
 use super::registration_cache::{CacheStats, RegistrationCache, RegistrationId, default_bound};
@@ -347,12 +347,6 @@ impl Context {
         &self.limits
     }
 
-    /// What the device's atomics are atomic with.
-    #[must_use]
-    pub fn atomics(&self) -> AtomicCapability {
-        self.limits.atomics
-    }
-
     /// Whether the port is on InfiniBand, and not on Ethernet: only the former has LIDs.
     #[must_use]
     pub fn is_infiniband(&self) -> bool {
@@ -486,9 +480,6 @@ impl Context {
     ///
     /// # Safety
     /// The memory must stay mapped until it is [released](Self::release).
-    ///
-    /// # Errors
-    /// The memory cannot be registered.
     pub(super) unsafe fn register(
         &mut self,
         addr: usize,
@@ -505,9 +496,6 @@ impl Context {
     /// # Safety
     /// The memory must stay mapped until the registration is released, by the completion of the
     /// request that holds it or by [`release`](Self::release).
-    ///
-    /// # Errors
-    /// The memory cannot be registered.
     pub(super) unsafe fn acquire(
         &mut self,
         addr: usize,

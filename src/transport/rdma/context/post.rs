@@ -106,9 +106,6 @@ impl Context {
 
     /// Posts a request with a copy of `bytes`: inline if they are few, else in a buffer.
     /// `flags.signalled` holds only if it takes a buffer; `flags.inline` is ignored.
-    ///
-    /// # Errors
-    /// As for [`post`](Self::post), or all buffers are in use.
     pub(in super::super) fn post_bytes(
         &mut self,
         conn: ConnectionId,
@@ -138,9 +135,6 @@ impl Context {
     }
 
     /// Posts a request without data.
-    ///
-    /// # Errors
-    /// As for [`post`](Self::post).
     pub(in super::super) fn post_empty(
         &mut self,
         conn: ConnectionId,

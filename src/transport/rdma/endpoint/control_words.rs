@@ -63,9 +63,6 @@ pub(super) fn word_address(block: RemoteAddress, place: usize) -> RemoteAddress 
 
 impl ControlWords {
     /// Adds a block; the first one is the process's own.
-    ///
-    /// # Errors
-    /// A new page cannot be registered.
     pub(super) fn add_block(&mut self, context: &mut Context) -> Result<Block, RegistrationError> {
         let block = self.used;
         if block as usize == self.pages.len() * BLOCKS {

@@ -234,7 +234,7 @@ impl Endpoint {
                 ),
             }
         }
-        let (max_message, capability) = (held.limits().max_message, held.atomics());
+        let (max_message, capability) = (held.limits().max_message, held.limits().atomics);
         let has_atomics = capability != AtomicCapability::None;
         let window = held.open_window();
         drop(held);

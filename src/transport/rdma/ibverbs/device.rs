@@ -166,18 +166,11 @@ impl IbvDevice {
 
     /// Lowers inline bytes and segments until a queue pair can be created.
     fn fit_limits(&mut self) {
-        let max_sge = self.limits.max_sge;
-        for (inline, most) in [
-            (MAX_INLINE, MAX_SGE),
-            (MAX_INLINE, 4),
-            (MAX_INLINE, 1),
-            (96, 4),
-            (96, 1),
-            (64, 1),
-            (32, 1),
-            (0, 1),
-        ] {
-            self.limits.max_sge = max_sge.map(|limit| limit.min(most));
+        let (most, max_sge) = (MAX_INLINE, self.limits.max_sge);
+        for (inline, sge) in
+            [(most, MAX_SGE), (most, 4), (most, 1), (96, 4), (96, 1), (64, 1), (32, 1), (0, 1)]
+        {
+            self.limits.max_sge = max_sge.map(|limit| limit.min(sge));
             self.limits.max_inline = inline;
             if self.new_qp().is_ok() {
                 return;

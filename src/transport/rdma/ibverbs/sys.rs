@@ -18,6 +18,13 @@ use super::super::device::DeviceError;
 /// A C `enum`.
 pub type Enum = u32;
 
+type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
+type PostSrqRecv =
+    unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
+type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
+type QueryDeviceEx =
+    unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
+
 /// Structures of the header, with all members public.
 macro_rules! c_structs {
     ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $type:ty,)* })*) => {$(
@@ -39,14 +46,6 @@ c_structs! {
     ibv_pd {
         _opaque: [u8; 0],
     }
-}
-
-type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
-type PostSrqRecv =
-    unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
-type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
-
-c_structs! {
     /// The table through which the header's inline functions call.
     ibv_context_ops {
         before_poll_cq: [*mut c_void; 11],
@@ -76,12 +75,6 @@ c_structs! {
         sz: usize,
         context: ibv_context,
     }
-}
-
-type QueryDeviceEx =
-    unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
-
-c_structs! {
     /// Extended attributes; members that the device does not report are 0.
     ibv_device_attr_ex {
         orig_attr: ibv_device_attr,
@@ -399,9 +392,7 @@ pub const IBV_SEND_SIGNALED: u32 = 2;
 pub const IBV_SEND_INLINE: u32 = 8;
 
 pub const IBV_WC_SUCCESS: Enum = 0;
-pub const IBV_WC_WR_FLUSH_ERR: Enum = 5;
 pub const IBV_WC_FATAL_ERR: Enum = 19;
-pub const IBV_WC_RECV: Enum = 128;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: Enum = 129;
 
 macro_rules! library {

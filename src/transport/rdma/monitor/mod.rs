@@ -137,9 +137,6 @@ pub(super) struct InvalidationMonitor {
 
 impl InvalidationMonitor {
     /// Starts a monitor and its thread.
-    ///
-    /// # Errors
-    /// The kernel has no suitable `userfaultfd`, does not permit it, or there is no thread.
     pub(super) fn start() -> io::Result<Self> {
         let uffd = Userfaultfd::open()?;
         // SAFETY: the call takes numbers only.

@@ -92,9 +92,6 @@ pub(super) struct Userfaultfd(OwnedFd);
 
 impl Userfaultfd {
     /// Opens a descriptor with the needed features.
-    ///
-    /// # Errors
-    /// The kernel lacks them, or does not permit it.
     pub(super) fn open() -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
         // SAFETY: the call takes a number only.
