@@ -323,7 +323,7 @@ fn a_registration_in_use_stays_until_released() {
     assert_eq!(
         used(&mut cache, &mut device, at + PAGE, PAGE),
         (2, true),
-        "the other one is watched as before"
+        "the other one is monitored as before"
     );
     unmap(at + PAGE, PAGE);
     wait_until_held(&mut cache, &mut device, 0);
@@ -363,7 +363,7 @@ fn memory_of_files_is_not_cached() {
         assert_eq!(
             used(&mut cache, &mut device, at + LEN / 2, LEN / 2),
             (1, true),
-            "it is still watched"
+            "it is still monitored"
         );
         unmap(at + LEN / 2, PAGE);
         wait_until_held(&mut cache, &mut device, 0);
