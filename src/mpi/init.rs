@@ -107,7 +107,7 @@ unsafe fn start() {
     // SAFETY: MPI is initialised.
     unsafe { datatype::fill(true) };
     request::set_most(settings.max_requests());
-    super::verbs::set_most(settings.max_queues());
+    super::verbs::set_max_qps(settings.max_queues());
     if settings.serve() != Serve::Off {
         let own = private::open_own();
         hook::use_comm(Some(own));
@@ -208,7 +208,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
     request::set_most(settings.max_requests());
-    super::verbs::set_most(settings.max_queues());
+    super::verbs::set_max_qps(settings.max_queues());
     // Where there is nobody else, nothing of ours waits for anybody.
     let sends = settings.reach() != Reach::Shm;
     drive::agree((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);

@@ -18,9 +18,9 @@ use crate::runtime::config::Reach;
 use crate::transport::host_mpi::courier::Courier;
 use crate::transport::host_mpi::members::{Extents, Members, Table};
 use crate::transport::host_mpi::{self, MessageWindow};
+use crate::transport::rdma::capabilities::advertise;
+use crate::transport::rdma::{Endpoint, RdmaAmChannel, SharedContext, WindowMemory};
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
-use crate::transport::verbs::ability::ability;
-use crate::transport::verbs::{Direct, Own, Shared, VerbsCourier};
 
 /// Bytes of a card.
 pub(super) const CARD: usize = 24 + 8 + 4 + 4 + OFFER;
@@ -45,7 +45,7 @@ impl Card {
             node: shm::node().unwrap_or_default(),
             bytes: part.bytes,
             disp_unit: part.disp_unit,
-            ability: verbs::opened().map(|fabric| ability(fabric.as_ref(), part.single)),
+            ability: verbs::opened().map(|fabric| advertise(fabric.as_ref(), part.single)),
             offer,
         }
     }
@@ -82,7 +82,7 @@ impl Card {
 
 /// What is needed of the peers that RDMA may reach.
 struct Fabric {
-    device: Option<Shared>,
+    device: Option<SharedContext>,
     abilities: Table<u8>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Pending {
 /// What may not be had: memory, and RDMA.
 struct Parts {
     port: Option<ShmWindow>,
-    direct: Result<Option<Direct>, ()>,
+    direct: Result<Option<Endpoint>, ()>,
 }
 
 /// Begins a window some of whose peers are reached by messages or RDMA: all of them, unless each is
@@ -170,15 +170,15 @@ fn with_devices(
     part: &Part,
     reach: Reach,
     cards: Vec<u8>,
-) -> (Vec<u8>, Option<Shared>) {
+) -> (Vec<u8>, Option<SharedContext>) {
     if cards.chunks_exact(CARD).all(|card| Card::decode(card).ability.is_some()) {
         return (cards, verbs::opened().flatten());
     }
-    let device = verbs::fabric(reach == Reach::Verbs);
+    let device = verbs::open_context(reach == Reach::Verbs);
     // The offer was made already, and stands.
     let offer = Card::decode(&cards[CARD * all.rank() as usize..]).offer;
     let mine =
-        Card { ability: Some(ability(device.as_ref(), part.single)), ..Card::new(part, offer) };
+        Card { ability: Some(advertise(device.as_ref(), part.single)), ..Card::new(part, offer) };
     let mut everybody = vec![0; cards.len()];
     all.allgather(&mine.encode(), &mut everybody);
     (everybody, device)
@@ -190,12 +190,14 @@ impl Parts {
         let direct = match &port {
             None => Ok(None),
             Some(port) => {
-                let own = Own {
+                let own = WindowMemory {
                     base: port.base(),
                     bytes: if port.is_dynamic() { 0 } else { part.bytes },
                 };
                 // SAFETY: the memory is the window's, which the courier leaves before it goes.
-                unsafe { verbs::direct(me, fabric.device.as_ref(), &fabric.abilities, own) }
+                unsafe {
+                    verbs::create_endpoint(me, fabric.device.as_ref(), &fabric.abilities, own)
+                }
             }
         };
         Parts { port, direct }
@@ -247,7 +249,7 @@ impl Pending {
         let members = Members::new(me.0, me.1, mates, near);
         let host = HostCourier::new(private);
         let courier: Box<dyn Courier> = match parts.direct {
-            Ok(Some(direct)) => Box::new(VerbsCourier::new(host, direct)),
+            Ok(Some(direct)) => Box::new(RdmaAmChannel::new(host, direct)),
             _ => Box::new(host),
         };
         let host = host_mpi::Settings {

@@ -4,10 +4,10 @@ mod agreement;
 mod copy;
 pub mod datatype;
 pub mod host_mpi;
+pub mod rdma;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
-pub mod verbs;
 
 pub use agreement::Ballot;
 pub(crate) use copy::copy;

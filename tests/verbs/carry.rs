@@ -1,46 +1,46 @@
-//! What carries the messages of these tests: an interface for each process, and the hub for what
-//! goes through the host.
+//! The channel of these tests: RDMA on a device per process, and the hub for the host's messages.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::Rank;
 use mpix_rma::transport::host_mpi::members::Table;
+use mpix_rma::transport::rdma::context::Context;
+use mpix_rma::transport::rdma::device::Device;
+use mpix_rma::transport::rdma::handshake::ProcessId;
+use mpix_rma::transport::rdma::ibverbs::IbvDevice;
+use mpix_rma::transport::rdma::ibverbs::PortSelection;
+use mpix_rma::transport::rdma::{Endpoint, NicAtomics, RdmaAmChannel, SharedContext, WindowMemory};
 use mpix_rma::transport::shm::ShmWindow;
-use mpix_rma::transport::verbs::device::Device;
-use mpix_rma::transport::verbs::fabric::Fabric;
-use mpix_rma::transport::verbs::hello::Name;
-use mpix_rma::transport::verbs::nic::Nic;
-use mpix_rma::transport::verbs::ports::Wanted;
-use mpix_rma::transport::verbs::{Direct, Domain, Own, Shared, VerbsCourier};
 
 use crate::hub::{Hub, HubCourier};
-use crate::net::{MemoryNic, Net};
+use crate::memory_device::{MemoryDevice, SimulatedNetwork};
 
-pub type Carrier = VerbsCourier<HubCourier>;
+pub type Carrier = RdmaAmChannel<HubCourier>;
 
-/// What goes through the hub is not all.
+/// Some messages bypass the hub.
 pub const ALL_BY_MESSAGES: bool = false;
 
-/// The real device that is to be used, if any.
+/// The real device to use, if any.
 pub fn device() -> Option<String> {
     std::env::var("MPIX_TEST_DEVICE").ok()
 }
 
-/// How many queues a process may have, if that is not left to it: all tests are to pass with a
-/// single one, but for those that are about several.
+/// The limit of queue pairs per process, if given. All tests must pass with 1, but for those that
+/// need several.
 pub fn queues() -> Option<u32> {
     std::env::var("MPIX_TEST_QUEUES").ok().map(|text| text.parse().expect("a number of queues"))
 }
 
-type Beside = (Arc<Vec<Shared>>, Arc<Mutex<Net>>);
+type Beside = (Arc<Vec<SharedContext>>, Arc<Mutex<SimulatedNetwork>>);
 
-/// The interfaces of the processes that a hub connects.
-pub fn fabrics(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<Shared>> {
+/// The RDMA contexts of the processes that a hub connects.
+pub fn contexts(hub: &Arc<Mutex<Hub>>) -> Arc<Vec<SharedContext>> {
     beside(hub).0
 }
 
-/// What connects them, if they are in memory.
-pub fn net(hub: &Arc<Mutex<Hub>>) -> Arc<Mutex<Net>> {
+/// The network between in-memory devices.
+pub fn net(hub: &Arc<Mutex<Hub>>) -> Arc<Mutex<SimulatedNetwork>> {
     beside(hub).1
 }
 
@@ -48,51 +48,57 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     let mut hub = hub.lock().unwrap();
     let ranks = hub.ranks;
     let held = hub.beside.get_or_insert_with(|| {
-        let net = Net::new(u64::from(ranks) + 17);
+        let net = SimulatedNetwork::new(u64::from(ranks) + 17);
         net.lock().unwrap().completions = COMPLETIONS.get();
         net.lock().unwrap().fences =
             FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
-        let fabrics: Vec<Shared> = (0..ranks)
+        let contexts: Vec<SharedContext> = (0..ranks)
             .map(|rank| {
-                let nic: Box<dyn Nic> = match device() {
+                let nic: Box<dyn Device> = match device() {
                     Some(name) => {
-                        let wanted = Wanted::read(if name == "any" { "" } else { &name })
+                        let wanted = PortSelection::read(if name == "any" { "" } else { &name })
                             .expect("a device's name");
-                        Box::new(Device::open(&wanted).expect("a device"))
+                        Box::new(IbvDevice::open(&wanted).expect("a device"))
                     }
-                    None => Box::new(MemoryNic::new(&net)),
+                    None => Box::new(MemoryDevice::new(&net)),
                 };
-                let name = Name([u64::from(rank) + 1, 1]);
-                let mut fabric = Fabric::new(nic, name).expect("buffers can be registered");
+                let name = ProcessId([u64::from(rank) + 1, 1]);
+                let mut context = Context::new(nic, name).expect("buffers can be registered");
                 if let Some(most) = queues() {
-                    fabric.limit_queues(most);
+                    context.set_max_qps(most);
                 }
-                Arc::new(Mutex::new(fabric))
+                Arc::new(Mutex::new(context))
             })
             .collect();
-        Box::new((Arc::new(fabrics), net))
+        Box::new((Arc::new(contexts), net))
     });
     held.downcast_ref::<Beside>().expect("made here").clone()
 }
 
 thread_local! {
-    /// What the atomics of the windows that are made next are used for.
-    pub static DOMAIN: std::cell::Cell<Domain> = const { std::cell::Cell::new(Domain::Locks) };
-    /// Completions that the interfaces in memory that are made next have room for.
-    pub static COMPLETIONS: std::cell::Cell<u32> = const { std::cell::Cell::new(256) };
-    /// Whether requests may wait for reads in the interfaces in memory that are made next; without,
-    /// for all tests: `MPIX_TEST_NO_FENCES=1`.
-    pub static FENCES: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+    /// What device atomics are used for in windows created next.
+    pub static NIC_ATOMICS: Cell<NicAtomics> = const { Cell::new(NicAtomics::LockWords) };
+    /// Completion queue entries of in-memory devices created next.
+    pub static COMPLETIONS: Cell<u32> = const { Cell::new(256) };
+    /// Whether the fence flag works in in-memory devices created next. `MPIX_TEST_NO_FENCES=1`: in
+    /// none.
+    pub static FENCES: Cell<bool> = const { Cell::new(true) };
 }
 
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {
-    let fabric = Arc::clone(&fabrics(hub)[me as usize]);
+    let context = Arc::clone(&contexts(hub)[me as usize]);
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
-    let own = Own { base: near.base(), bytes };
+    let own = WindowMemory { base: near.base(), bytes };
     let direct = unsafe {
-        Direct::new(&fabric, (me, ranks), Table::new((0..ranks).map(|_| true)), DOMAIN.get(), own)
+        Endpoint::new(
+            &context,
+            (me, ranks),
+            Table::new((0..ranks).map(|_| true)),
+            NIC_ATOMICS.get(),
+            own,
+        )
     }
     .expect("words");
-    VerbsCourier::new(HubCourier::new(hub, me), direct)
+    RdmaAmChannel::new(HubCourier::new(hub, me), direct)
 }

@@ -1,23 +1,23 @@
-//! What becomes of a window when a queue fails, a key is wrong, or a process is gone: an error that
-//! names the peer, what was done and how it failed, within bounded time, for everybody who depends
-//! on it; and other peers go on.
+//! What becomes of a window when a connection fails, a key is wrong, or a process is gone:
+//! everybody who depends on it gets an error within bounded time, which names the peer, the request
+//! and the reason. Other peers go on.
 
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::verbs::hello::Hello;
+use mpix_rma::transport::rdma::handshake::Handshake;
 
 use crate::carry::{device, net, queues};
 use crate::hub::Hub;
-use crate::requests::{Met, met, meter, poll};
+use crate::request_counts::{Met, met, poll, stats_of};
 use crate::world::*;
 
 type Three = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>);
 
-/// Polls, until something is so.
-#[allow(clippy::disallowed_methods, reason = "a real interface tries for seconds")]
+/// Polls until a condition holds.
+#[allow(clippy::disallowed_methods, reason = "a real device retries for seconds")]
 fn until(w: &mut [Far], what: &str, mut so: impl FnMut(&mut [Far]) -> bool) {
-    // A real interface tries for seconds; the one in memory fails at once.
+    // A real device retries for seconds; the in-memory one fails at once.
     let end = std::time::Instant::now()
         + std::time::Duration::from_secs(if device().is_some() { 30 } else { 5 });
     while !so(w) {
@@ -30,35 +30,35 @@ fn put_of(value: &u64, target: Rank) -> Op {
     Op { origin: Addr(std::ptr::from_ref(value) as usize), ..op(OpKind::Put, target, 8, 8) }
 }
 
-/// Rank 0 puts something to a peer, and waits until it is there.
+/// Rank 0 puts a value to a peer and waits until it is there.
 fn reach(w: &mut [Far], target: Rank) {
     let mut flight = Flight::default();
     let value = 5u64;
     let put = put_of(&value, target);
-    until(w, "no contact", |w| flight.try_post(&mut w[0], &put));
-    until(w, "a put does not end", |w| {
+    until(w, "no connection", |w| flight.try_post(&mut w[0], &put));
+    until(w, "a put does not complete", |w| {
         flight.collect(&mut w[0]);
         flight.open == 0
     });
 }
 
-/// Two processes that have met, of which the second one's memory cannot be reached any more.
-fn met_in_vain() -> Met {
+/// Two connected processes; the second one's memory has become unreachable.
+fn met_unreachable() -> Met {
     let met = met();
-    net(&met.0).lock().unwrap().forget_memory_of(met.1[1].base().0);
+    net(&met.0).lock().unwrap().make_unreachable(met.1[1].base().0);
     met
 }
 
 #[test]
-fn a_queue_that_fails_ends_what_waits_for_it() {
+fn a_failed_connection_ends_its_operations() {
     if device().is_some() {
         return;
     }
-    let (_hub, mut w, _memories, mut flight) = met_in_vain();
+    let (_hub, mut w, _memories, mut flight) = met_unreachable();
     let value = 9u64;
     let put = put_of(&value, 1);
     assert!(flight.try_post(&mut w[0], &put));
-    until(&mut w[..1], "nobody hears of it", |w| w[0].is_broken());
+    until(&mut w[..1], "the failure is not reported", |w| w[0].is_broken());
     assert_eq!(w[0].post(&put, Ticket(77)), Posted::NoResource);
     assert_eq!(w[0].signal(1, Word::Done, 9), Err(NoResource));
     assert!(
@@ -68,30 +68,29 @@ fn a_queue_that_fails_ends_what_waits_for_it() {
     );
 }
 
-/// A process that only waits for the other one hears of it through the host.
+/// A process that only waits learns of the failure through the host.
 #[test]
-fn both_sides_hear_of_a_queue_that_has_failed() {
+fn both_sides_learn_of_a_failed_connection() {
     if device().is_some() {
         return;
     }
-    let (_hub, mut w, _memories, mut flight) = met_in_vain();
+    let (_hub, mut w, _memories, mut flight) = met_unreachable();
     let value = 9u64;
     assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
-    until(&mut w, "one does not hear of it", |w| w.iter().all(Far::is_broken));
+    until(&mut w, "a process does not learn of the failure", |w| w.iter().all(Far::is_broken));
     assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
 }
 
-/// The failure is that of the windows that were there: those that are made later have a queue of
-/// their own.
+/// The failure affects existing windows. Later ones connect anew.
 #[test]
-fn a_queue_that_has_failed_is_made_again_for_later_windows() {
+fn later_windows_reconnect_after_a_failure() {
     if device().is_some() {
         return;
     }
-    let (hub, mut w, _memories, mut flight) = met_in_vain();
+    let (hub, mut w, _memories, mut flight) = met_unreachable();
     let value = 9u64;
     assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
-    until(&mut w, "one does not hear of it", |w| w.iter().all(Far::is_broken));
+    until(&mut w, "a process does not learn of the failure", |w| w.iter().all(Far::is_broken));
     let mut more = vec![vec![0u8; 4096]; 2];
     let mut later = windows_over(&hub, &mut more);
     reach(&mut later, 1);
@@ -99,8 +98,8 @@ fn a_queue_that_has_failed_is_made_again_for_later_windows() {
     assert!(later.iter().all(|window| !window.is_broken()) && w.iter().all(Far::is_broken));
 }
 
-/// Three processes that have met, of which the second one is slow, and has a get to answer; the
-/// third one is gone, and the first one has heard of it.
+/// Three connected processes. The second one is stalled and has gets to serve; the third one is
+/// dead, and the first one knows.
 fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     if device().is_some() || queues().is_some() {
         return None;
@@ -120,14 +119,14 @@ fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     let value = 9u64;
     assert!(flight.try_post(&mut w[0], &put_of(&value, 2)));
     w[0].settle();
-    until(&mut w[..1], "nobody hears of it", |w| w[0].lost().is_some());
+    until(&mut w[..1], "the failure is not reported", |w| w[0].lost().is_some());
     Some((hub, w, memories))
 }
 
-/// Calls return with an error when the buffers are the program's own again: peers that are well go
-/// on with what they were asked.
+/// Calls return with an error only when the buffers are the program's again: live peers still serve
+/// requests.
 #[test]
-fn a_window_ends_when_nothing_of_it_reaches_memory_any_more() {
+fn a_broken_window_ends_when_no_request_reaches_memory() {
     let mut result = vec![0u8; 100_000];
     let Some((hub, mut w, _memories)) = slow_and_gone(&mut result) else { return };
     for _ in 0..10_000 {
@@ -135,7 +134,7 @@ fn a_window_ends_when_nothing_of_it_reaches_memory_any_more() {
     }
     assert!(!w[0].is_broken(), "gets are under way");
     net(&hub).lock().unwrap().stalled = None;
-    until(&mut w[..1], "it does not end", |w| w[0].is_broken());
+    until(&mut w[..1], "timeout", |w| w[0].is_broken());
     result.fill(77);
     for _ in 0..10_000 {
         w[0].poll();
@@ -143,15 +142,15 @@ fn a_window_ends_when_nothing_of_it_reaches_memory_any_more() {
     assert!(result.iter().all(|byte| *byte == 77), "a buffer was written to after the end");
 }
 
-/// ... but not for ever.
+/// ... but not forever.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "it takes seconds")]
-fn a_peer_that_does_not_answer_is_not_waited_for() {
+fn a_peer_that_does_not_answer_is_abandoned() {
     let mut result = vec![0u8; 100_000];
     let Some((hub, mut w, _memories)) = slow_and_gone(&mut result) else { return };
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !w[0].is_broken() {
-        assert!(std::time::Instant::now() < end, "it does not end");
+        assert!(std::time::Instant::now() < end, "timeout");
         w[0].poll();
         std::thread::yield_now();
     }
@@ -163,13 +162,13 @@ fn a_peer_that_does_not_answer_is_not_waited_for() {
     assert!(result.iter().all(|byte| *byte == 77), "a buffer was written to after the end");
 }
 
-/// What is under way when a window goes is not that of those that are made after it.
+/// Completions of a closed window do not reach a later one.
 #[test]
-fn a_window_that_is_gone_takes_its_completions_with_it() {
+fn completions_of_a_closed_window_are_dropped() {
     let mut result = vec![0u8; 100_000];
     let Some((hub, mut w, _memories)) = slow_and_gone(&mut result) else { return };
     w.remove(0).release();
-    // A number is not given out again at once, but would be by then.
+    // A number is not reused at once, but would be by now.
     for _ in 0..16 {
         let mut more = vec![vec![0u8; 64]; 3];
         windows_over(&hub, &mut more).into_iter().for_each(Far::release);
@@ -181,45 +180,45 @@ fn a_window_that_is_gone_takes_its_completions_with_it() {
         later[0].poll();
         assert_eq!(later[0].next_finished(), None);
     }
-    // What is copied, that is. (What an interface stores itself is waited for, before a window is
-    // called broken.)
+    // The part that is copied. (Before a window is called broken, it waits for what a device stores
+    // itself.)
     assert!(
         result[..10_000].iter().all(|byte| *byte == 0),
         "a buffer was written to after the end"
     );
     reach(&mut later[..2], 1);
-    until(&mut later[..2], "it does not come to rest", |w| w[0].is_quiet());
+    until(&mut later[..2], "the window does not become quiet", |w| w[0].is_quiet());
 }
 
-/// Who has asked a peer for nothing hears nothing of its end, unless it asks.
+/// A process without requests in flight notices a dead peer by probing it.
 #[test]
-fn a_process_that_waits_notices_that_its_peer_is_gone() {
+fn a_waiting_process_probes_its_peers() {
     if device().is_some() {
         return;
     }
     let (hub, mut w, _memories, _) = met();
-    let before = meter(&hub, 0);
+    let before = stats_of(&hub, 0);
     drop(w[0].probe());
     until(&mut w, "an answer", |w| w[0].is_quiet());
-    assert_eq!(meter(&hub, 0).posted - before.posted, 1, "one read for a peer that is there");
+    assert_eq!(stats_of(&hub, 0).posted - before.posted, 1, "one read for a peer that is there");
     assert!(!w[0].is_broken());
     net(&hub).lock().unwrap().kill(1);
     for _ in 0..1000 {
         w[0].poll();
     }
     assert!(!w[0].is_broken());
-    assert!(w[0].probe().contains("process 1: queue"), "the log says where it stands");
-    until(&mut w[..1], "it is not noticed", |w| w[0].is_broken());
+    assert!(w[0].probe().contains("process 1: queue pair"), "the log says where it stands");
+    until(&mut w[..1], "the loss is not noticed", |w| w[0].is_broken());
     assert_eq!(w[0].lost().map(|(peer, _)| peer), Some(1));
-    // Nothing more is asked.
+    // No further probes.
     assert_eq!(w[0].probe(), "");
 }
 
-/// Who waits for a process that waits for one that is gone would wait for ever.
+/// A process that waits for one that waits for a dead one would wait forever.
 #[test]
-fn everybody_hears_of_a_process_that_is_gone() {
+fn everybody_learns_of_a_dead_process() {
     let mut memories = vec![vec![0u8; 4096]; 3];
-    // Whose queue was left to others is heard of by the host alone.
+    // With a limit of 1, the connection may be closed, and then only the host notices.
     if device().is_some() || queues().is_some_and(|most| most < 2) {
         return;
     }
@@ -229,7 +228,7 @@ fn everybody_hears_of_a_process_that_is_gone() {
     net(&hub).lock().unwrap().kill(1);
     let _dead = w.remove(1);
     drop(w[0].probe());
-    until(&mut w, "one does not hear of it", |w| w.iter().all(Far::is_broken));
+    until(&mut w, "a process does not learn of the failure", |w| w.iter().all(Far::is_broken));
     assert!(w[0].lost().is_some_and(|(peer, _)| peer == 1));
     assert!(
         w[1].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("process 0 says so")),
@@ -239,11 +238,11 @@ fn everybody_hears_of_a_process_that_is_gone() {
     assert_eq!(w[1].next_refused(), None, "no message was wrong");
 }
 
-/// A key that is not the one of the memory: from a peer that lies, or has taken the memory back.
+/// A wrong key, as if the peer had deregistered the memory.
 fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
-    if let (1, Some(mut hello)) = (sender, Hello::read(bytes)) {
-        hello.memory.rkey ^= 0x5500;
-        *bytes = hello.bytes();
+    if let (1, Some(mut message)) = (sender, Handshake::decode(bytes)) {
+        message.memory.rkey ^= 0x5500;
+        *bytes = message.encode();
     }
 }
 
@@ -255,22 +254,22 @@ fn poisoned() -> Three {
 }
 
 #[test]
-fn a_wrong_key_gives_an_error_in_words() {
+fn a_wrong_key_is_an_error_with_a_reason() {
     for kind in [OpKind::Put, OpKind::Get] {
         let (hub, mut w, memories) = poisoned();
         let mut value = 6u64;
         let at = Addr(&raw mut value as usize);
         let one = Op { origin: at, result: at, ..op(kind, 1, 8, 8) };
         let mut flight = Flight::default();
-        until(&mut w, "no contact", |w| flight.try_post(&mut w[0], &one));
+        until(&mut w, "no connection", |w| flight.try_post(&mut w[0], &one));
         w[0].settle();
-        until(&mut w[..1], "nobody hears of it", |w| w[0].is_broken());
+        until(&mut w[..1], "the failure is not reported", |w| w[0].is_broken());
         let (peer, reason) = w[0].lost().expect("a reason");
         let words = if device().is_some() { "remote access error" } else { "code 10" };
         let what = if kind == OpKind::Put { "a put (RDMA write)" } else { "a get (RDMA read)" };
         assert!(peer == 1 && reason.contains(what) && reason.contains(words), "{reason}");
         assert!(memories[1].iter().all(|byte| *byte == 0), "nothing was written");
-        // Another window of the same processes: what does not concern that peer goes on.
+        // In another window, what does not concern that peer goes on.
         let mut more = vec![vec![0u8; 4096]; 3];
         let mut second = windows_over(&hub, &mut more);
         reach(&mut second, 2);

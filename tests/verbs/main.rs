@@ -1,8 +1,7 @@
-//! The transport over an RDMA interface: the tests of messages once more, with an interface that is
-//! in memory, or a real one.
-//!
-//! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the first); the interface in memory is
-//! late, and makes writes visible as late as it may.
+//! The RDMA transport: the tests of `host_mpi` once more, and its own, over an in-memory or a real
+//! device.
+//! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the best). The in-memory device injects
+//! faults: it delays requests, and makes writes visible as late as it may.
 #![cfg(not(loom))]
 #![allow(clippy::needless_range_loop, reason = "ranks and rounds are numbers first")]
 #![allow(unreachable_pub, dead_code, reason = "a test binary exports nothing")]
@@ -11,17 +10,18 @@
     reason = "tests read and write the buffers that they own"
 )]
 
+mod abi_layout;
+mod atomics;
+mod buffers;
+mod capabilities;
 mod carry;
+mod connection_recycling;
 mod failures;
-mod hellos;
-mod kept;
-mod layout;
-mod net;
-mod notified;
-mod recycle;
-mod reductions;
-mod registrations;
-mod requests;
+mod handshake;
+mod memory_device;
+mod notifications;
+mod registration_cache;
+mod request_counts;
 mod strided;
 
 #[path = "../host_mpi/counters.rs"]

@@ -1,15 +1,15 @@
-//! Derived datatypes by requests: how many, and that each byte comes where it belongs.
+//! Derived datatypes by RDMA: numbers of requests, and that each byte arrives where it belongs.
 
 use std::sync::Arc;
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::datatype::{Block, Layout, Shape, Side};
 
-use crate::carry::{fabrics, net};
-use crate::requests::{Met, drain, meter, poll};
+use crate::carry::{contexts, net};
+use crate::request_counts::{Met, drain, poll, stats_of};
 use crate::world::*;
 
-/// Runs of bytes: where they are, and how long.
+/// Runs of bytes: places and lengths.
 type Places = Vec<(usize, usize)>;
 
 fn side(places: &Places) -> Side {
@@ -18,7 +18,7 @@ fn side(places: &Places) -> Side {
     Side::items(Arc::new(byte.blocks(blocks).unwrap()), 1)
 }
 
-/// So many runs, of which one begins `stride` bytes after the other.
+/// `count` runs of `len` bytes, `stride` bytes apart.
 fn every(count: usize, len: usize, stride: usize) -> Places {
     (0..count).map(|run| (run * stride, len)).collect()
 }
@@ -47,7 +47,7 @@ fn shaped(w: &mut [Far], kind: OpKind, near: (&[u8], &Places), disp: usize, ther
 
 fn post(w: &mut [Far], flight: &mut Flight, op: &Op) {
     for turn in 0.. {
-        assert!(turn < 100_000, "it is not taken");
+        assert!(turn < 100_000, "the operation is refused");
         if flight.try_post(&mut w[0], op) {
             break;
         }
@@ -73,7 +73,7 @@ fn two() -> Met {
 fn each_run_at_the_target_is_a_request() {
     let (hub, mut w, memories, mut flight) = two();
     let one = |len: usize| vec![(40, len)];
-    // The interface in memory gathers 4 runs, scatters 3, and takes 64 KB at a time.
+    // The in-memory device gathers 4 runs, scatters 3, and takes 64 KB at a time.
     let cases: [(&str, Places, Places, [u64; 2]); 9] = [
         ("short runs into one", every(16, 100, 200), one(1600), [1, 1]),
         ("more of them than a buffer has", every(40, 1000, 1100), one(40_000), [3, 3]),
@@ -100,13 +100,14 @@ fn each_run_at_the_target_is_a_request() {
             let mut result = vec![0u8; SIZE];
             let buffer = if kind == OpKind::Put { &mut here } else { &mut result };
             let op = shaped(&mut w, kind, (buffer, &near), 64, &there);
-            let before = meter(&hub, 0);
+            let before = stats_of(&hub, 0);
             post(&mut w, &mut flight, &op);
             w[0].settle();
             drain(&mut w, &mut flight);
-            let after = meter(&hub, 0);
+            let after = stats_of(&hub, 0);
             if crate::carry::device().is_none() {
-                let posted = after.posted - before.posted - (after.covers - before.covers);
+                let posted =
+                    after.posted - before.posted - (after.remote_fences - before.remote_fences);
                 assert_eq!(posted, expect, "{name}: {kind:?}");
             }
             assert!(memories[1] == expected, "{name}: {kind:?}");
@@ -121,23 +122,23 @@ fn each_run_at_the_target_is_a_request() {
 }
 
 #[test]
-fn many_short_runs_go_by_packets() {
+fn many_short_runs_go_as_packets() {
     let (hub, mut w, memories, mut flight) = two();
     let (near, there) = (vec![(0, 16_000)], every(2000, 8, 24));
     let here: Vec<u8> = (0..16_000).map(|_| fastrand::u8(..)).collect();
     let op = shaped(&mut w, OpKind::Put, (&here, &near), 64, &there);
-    let before = meter(&hub, 0).posted;
+    let before = stats_of(&hub, 0).posted;
     post(&mut w, &mut flight, &op);
     w[0].settle();
     drain(&mut w, &mut flight);
-    assert!(meter(&hub, 0).posted - before < 20);
+    assert!(stats_of(&hub, 0).posted - before < 20);
     assert_eq!(gather(&memories[1][64..], &there), here);
     end(&hub, w);
 }
 
-/// A short put is over for its origin when it has been handed over.
+/// A short put is locally complete when it has been posted.
 #[test]
-fn what_is_copied_is_over_at_once() {
+fn a_copied_put_is_locally_complete_at_once() {
     let (hub, mut w, memories, mut flight) = two();
     let (near, there) = (every(20, 100, 200), vec![(0, 2000)]);
     let mut here = vec![5u8; 4000];
@@ -159,7 +160,7 @@ fn what_is_copied_is_over_at_once() {
 }
 
 #[test]
-fn what_waits_for_a_queue_that_fails_is_let_go() {
+fn pending_fragments_release_their_memory_on_failure() {
     if crate::carry::device().is_some() {
         return;
     }
@@ -167,15 +168,15 @@ fn what_waits_for_a_queue_that_fails_is_let_go() {
     for near in [every(20, 2048, 2500), every(160, 256, 300)] {
         let (hub, mut w, _memories, mut flight) = two();
         let there = every(40, 1024, 1500);
-        fabrics(&hub)[0].lock().unwrap().keep_registrations(0);
+        contexts(&hub)[0].lock().unwrap().set_registration_bound(0);
         let before = net(&hub).lock().unwrap().registered();
-        net(&hub).lock().unwrap().forget_memory_of(w[1].base().0);
+        net(&hub).lock().unwrap().make_unreachable(w[1].base().0);
         let here = vec![1u8; 1 << 17];
         let op = shaped(&mut w, OpKind::Put, (&here, &near), 64, &there);
         assert!(flight.try_post(&mut w[0], &op));
         assert_eq!(net(&hub).lock().unwrap().registered() - before, usize::from(near.len() == 20));
         for turn in 0.. {
-            assert!(turn < 1000, "nobody hears of it");
+            assert!(turn < 1000, "the failure is not reported");
             w[0].poll();
             if w[0].is_broken() {
                 break;
@@ -185,7 +186,7 @@ fn what_waits_for_a_queue_that_fails_is_let_go() {
     }
 }
 
-/// Places that lie one after the other in `room` bytes, with `len` bytes of data.
+/// Runs in ascending or descending order within `room` bytes, with `len` bytes of data.
 fn places(rng: &mut fastrand::Rng, len: usize, room: usize) -> Places {
     let scale = [8, 64, 700, 3000, 20_000][rng.usize(0..5)];
     let (mut places, mut at, mut left, mut spare) = (Vec::new(), 0, len, room - len);

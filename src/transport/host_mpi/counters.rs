@@ -37,7 +37,7 @@ impl<C: Courier> MessageWindow<C> {
             let link = self.link_to(rank);
             self.links[link as usize].notified = true;
             if let Some(direct) = self.courier.direct() {
-                direct.announce(rank);
+                direct.announce_notification(rank);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::wire::Packet;
 use crate::engine::{Addr, Rank};
 use crate::transport::Ballot;
-use crate::transport::verbs::Direct;
+use crate::transport::rdma::Endpoint;
 
 /// Which of the two streams of bulk messages of an ordered pair. In each, the n-th that is sent is
 /// the n-th that is received.
@@ -93,13 +93,13 @@ pub trait Courier: Debug {
     /// What reaches the memory of peers without their processors, through the same queues as the
     /// packets, if there is such a thing.
     #[inline]
-    fn direct(&mut self) -> Option<&mut Direct> {
+    fn direct(&mut self) -> Option<&mut Endpoint> {
         None
     }
 
     /// The same, to look at.
     #[inline]
-    fn direct_ref(&self) -> Option<&Direct> {
+    fn direct_ref(&self) -> Option<&Endpoint> {
         None
     }
 }
@@ -165,10 +165,10 @@ impl Courier for Box<dyn Courier> {
     fn release(&mut self, clean: bool) {
         (**self).release(clean);
     }
-    fn direct(&mut self) -> Option<&mut Direct> {
+    fn direct(&mut self) -> Option<&mut Endpoint> {
         (**self).direct()
     }
-    fn direct_ref(&self) -> Option<&Direct> {
+    fn direct_ref(&self) -> Option<&Endpoint> {
         (**self).direct_ref()
     }
 }

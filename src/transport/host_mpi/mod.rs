@@ -273,7 +273,7 @@ impl<C: Courier> MessageWindow<C> {
             self.links[index as usize].flush_or_tell(&mut self.courier);
         }
         if let Some(direct) = self.courier.direct() {
-            direct.settle();
+            direct.fence_puts();
             self.take_straight();
         }
         self.near.settle() || !self.finished.is_empty()

@@ -73,7 +73,7 @@ impl<C: Courier> MessageWindow<C> {
         {
             return None;
         }
-        self.courier.direct()?.put_telling(put, notification.disp as u32, ticket)
+        self.courier.direct()?.put_notified(put, notification.disp as u32, ticket)
     }
 
     /// Starts an accumulate that is the interface's, on whichever process; `None` if it is the
@@ -84,8 +84,8 @@ impl<C: Courier> MessageWindow<C> {
             return None;
         }
         let broken = self.broken;
-        let direct = self.courier.direct().filter(|direct| direct.reduces(op))?;
-        if broken { Some(Posted::NoResource) } else { direct.reduce(op, ticket) }
+        let direct = self.courier.direct().filter(|direct| direct.offloads(op))?;
+        if broken { Some(Posted::NoResource) } else { direct.post_atomic(op, ticket) }
     }
 
     /// A notification of a process of this node, or of this process, is the processor's, and must
@@ -98,7 +98,7 @@ impl<C: Courier> MessageWindow<C> {
     /// Whether the interface has accumulates to `rank` under way.
     #[inline]
     pub(super) fn is_reducing(&self, rank: Rank) -> bool {
-        self.courier.direct_ref().is_some_and(|direct| direct.is_reducing(rank))
+        self.courier.direct_ref().is_some_and(|direct| direct.has_accumulates_in_flight(rank))
     }
 
     /// Raises a word of a peer past the messages; `None` if it has to be one.
@@ -109,7 +109,7 @@ impl<C: Courier> MessageWindow<C> {
         word: Word,
         value: u64,
     ) -> Option<Result<(), NoResource>> {
-        if !self.courier.direct()?.is_able(peer) || self.broken || !self.has_no_messages(peer) {
+        if !self.courier.direct()?.reaches(peer) || self.broken || !self.has_no_messages(peer) {
             return None;
         }
         Some(self.courier.direct()?.signal(peer, word, value))
@@ -139,7 +139,7 @@ impl<C: Courier> MessageWindow<C> {
     #[inline]
     pub(super) fn look_straight(&mut self, word: LockWord) -> Option<u64> {
         let direct = self.courier.direct().filter(|direct| direct.serves_locks())?;
-        Some(direct.look(word))
+        Some(direct.read_lock_word(word))
     }
 
     /// Waits for a moment, or until the interface has something to tell.
@@ -147,7 +147,7 @@ impl<C: Courier> MessageWindow<C> {
     pub fn linger(&self) {
         const LOOKS: u32 = 8;
         if let Some(direct) = self.courier.direct_ref() {
-            let _ = (0..LOOKS).any(|_| direct.stirs());
+            let _ = (0..LOOKS).any(|_| direct.has_completions());
         }
     }
 
@@ -156,7 +156,7 @@ impl<C: Courier> MessageWindow<C> {
     #[inline]
     pub fn hear(&mut self) -> bool {
         let Some(direct) = self.courier.direct() else { return false };
-        if !direct.hear_some() {
+        if !direct.poll_completions() {
             return true;
         }
         self.take_told();
@@ -172,10 +172,10 @@ impl<C: Courier> MessageWindow<C> {
         let mut moved = self.finished.len() + self.answers.len() > before;
         moved |= self.take_told();
         while let Some((peer, reason)) =
-            self.courier.direct().and_then(crate::transport::verbs::Direct::next_lost)
+            self.courier.direct().and_then(crate::transport::rdma::Endpoint::next_lost)
         {
             moved = true;
-            self.lose(peer, &reason);
+            self.lose(peer, &reason.to_string());
         }
         moved
     }
@@ -184,7 +184,7 @@ impl<C: Courier> MessageWindow<C> {
     fn take_told(&mut self) -> bool {
         let mut moved = false;
         while let Some((peer, counter)) =
-            self.courier.direct().and_then(crate::transport::verbs::Direct::next_told)
+            self.courier.direct().and_then(crate::transport::rdma::Endpoint::next_notification)
         {
             moved = true;
             if counter < self.near.counters_of(self.members.place()) {
@@ -205,7 +205,7 @@ impl<C: Courier> MessageWindow<C> {
             return String::new();
         };
         direct.probe();
-        direct.standing()
+        direct.describe_connections()
     }
 
     /// The window has ended for its users when nothing of it reaches their memory any more:
@@ -217,13 +217,13 @@ impl<C: Courier> MessageWindow<C> {
         let Some(direct) = self.courier.direct() else {
             return !std::mem::replace(&mut self.ended, true);
         };
-        if !direct.wind_up() {
+        if !direct.quiesce() {
             // Whoever is gone fails by itself. A peer that has nothing posted for what it is sent
             // may leave it at that for ever.
             if self.ending.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
                 return false;
             }
-            direct.give_up();
+            direct.abort();
         }
         !std::mem::replace(&mut self.ended, true)
     }

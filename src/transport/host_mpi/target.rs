@@ -69,7 +69,7 @@ impl<C: Courier> MessageWindow<C> {
         let met: Vec<Rank> = self
             .courier
             .direct()
-            .map_or_else(Vec::new, |direct| direct.met().chain(mates).collect());
+            .map_or_else(Vec::new, |direct| direct.peers().chain(mates).collect());
         for peer in met.into_iter().filter(|peer| *peer != self.members.me()).collect::<Vec<_>>() {
             self.link_to(peer);
         }

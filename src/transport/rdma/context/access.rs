@@ -1,0 +1,205 @@
+//! Accesses to 8-byte words of peers: lock words, signals, single elements, and flush reads.
+
+use super::super::device::Opcode;
+use super::super::handshake::RemoteAddress;
+use super::{ConnectionId, Context, Held, LocalBuffer, PostFlags, Purpose, Request};
+use crate::engine::{Atomic, LockTicket, NoResource, Stage, Ticket};
+use crate::transport::datatype::Combine;
+
+/// An operation on a word of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum AtomicOp {
+    /// An access to a lock word, or one that the device has.
+    Word(Atomic),
+    /// A reduction of an 8-byte element with this operand.
+    Reduce(Combine, u64),
+}
+
+impl AtomicOp {
+    /// The new value, if the operation must be emulated by a loop of compare-and-swaps: the device
+    /// has no such atomic.
+    fn emulated(self, old: u64) -> Option<u64> {
+        match self {
+            // The word is nearly always 0, which is expected first.
+            AtomicOp::Word(Atomic::Swap(new)) => Some(new),
+            AtomicOp::Word(_) => None,
+            AtomicOp::Reduce(combine, operand) => {
+                let mut new = old;
+                // SAFETY: operand and target are one element of 8 bytes each, of a native datatype.
+                unsafe { combine.apply((&raw const operand).cast(), (&raw mut new).cast(), 8) };
+                Some(new)
+            }
+        }
+    }
+}
+
+/// Who waits for an access.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Requester {
+    Nobody,
+    /// Nobody, but the access must not overtake earlier reads.
+    Signal,
+    Lock(LockTicket),
+    /// An accumulate; the old value goes to this address, unless that is 0.
+    Operation(Ticket, usize),
+}
+
+/// An access in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WordAccess {
+    window: u32,
+    pub(super) conn: ConnectionId,
+    /// The generation of the connection in which it began.
+    generation: u32,
+    pub(super) requester: Requester,
+    word: RemoteAddress,
+    pub(super) op: AtomicOp,
+    /// The value that an emulated operation expects.
+    expected: u64,
+}
+
+impl WordAccess {
+    /// Whether later requests on the connection may take effect before it does.
+    fn is_cas_loop(&self) -> bool {
+        self.is_accumulate() && matches!(self.op, AtomicOp::Reduce(..))
+    }
+
+    fn is_accumulate(&self) -> bool {
+        matches!(self.requester, Requester::Operation(..))
+    }
+}
+
+impl Context {
+    /// Starts an access to a word of a peer. The requester gets its result as an event of `window`.
+    pub(in super::super) fn access(
+        &mut self,
+        conn: ConnectionId,
+        window: u32,
+        requester: Requester,
+        word: RemoteAddress,
+        op: AtomicOp,
+    ) -> Result<(), NoResource> {
+        let Some(buffer) = self.word_buffers.take() else {
+            self.stats.refused += 1;
+            return Err(NoResource);
+        };
+        let generation = self.connections[conn as usize].generation;
+        let access = WordAccess { window, conn, generation, requester, word, op, expected: 0 };
+        self.accesses[buffer as usize] = Some(access);
+        self.post_access(buffer).inspect_err(|_| {
+            self.accesses[buffer as usize] = None;
+            self.word_buffers.give_back(buffer);
+        })?;
+        let connection = &mut self.connections[conn as usize];
+        connection.cas_loops += u32::from(access.is_cas_loop());
+        connection.accumulates += u32::from(access.is_accumulate());
+        Ok(())
+    }
+
+    /// Whether an accumulate may still repeat its compare-and-swap, so that nothing ordered after
+    /// it may be posted.
+    pub(in super::super) fn has_cas_loops(&self, conn: ConnectionId) -> bool {
+        self.connections[conn as usize].cas_loops > 0
+    }
+
+    /// Whether accumulates are in flight.
+    pub(in super::super) fn has_accumulates(&self, conn: ConnectionId) -> bool {
+        self.connections[conn as usize].accumulates > 0
+    }
+
+    /// Repeats an access, now or when there is room.
+    pub(super) fn retry_access(&mut self, buffer: u32) {
+        if self.post_access(buffer).is_ok() {
+            return;
+        }
+        let WordAccess { conn, generation, .. } =
+            self.accesses[buffer as usize].expect("an access in flight");
+        if self.connections[conn as usize].generation == generation {
+            self.retry_queue.push(buffer);
+        } else {
+            // The connection has failed.
+            self.free_access(buffer);
+        }
+    }
+
+    fn post_access(&mut self, buffer: u32) -> Result<(), NoResource> {
+        let WordAccess { window, conn, requester, word, op, expected, .. } =
+            self.accesses[buffer as usize].expect("an access in flight");
+        let opcode = match (op.emulated(expected), op) {
+            (Some(new), _) => Opcode::CompareSwap { expected, new },
+            (_, AtomicOp::Word(Atomic::Add(delta))) => Opcode::FetchAdd(delta),
+            (_, AtomicOp::Word(Atomic::CompareSwap { expected, new })) => {
+                Opcode::CompareSwap { expected, new }
+            }
+            _ => Opcode::Read,
+        };
+        let addr = self.word_buffers.addr(buffer);
+        let lkey = self.word_buffers.lkey();
+        let local = LocalBuffer { addr: addr as usize, len: 8, lkey, segments: &[] };
+        if let AtomicOp::Word(Atomic::Store(value)) = op {
+            // A write, which the read behind it makes visible. Both are posted or none: a write
+            // that is repeated could undo a later one of somebody else.
+            if self.free_slots(conn, window, true) < 2 {
+                self.stats.refused += 1;
+                return Err(NoResource);
+            }
+            // SAFETY: the buffer has 64 bytes, aligned to 64, and belongs to this access, which has
+            // no request in flight.
+            unsafe { addr.cast::<u64>().write(value) };
+            let inline = self.limits.max_inline >= 8;
+            let flags = PostFlags { inline, urgent: true, ..PostFlags::default() };
+            let write = Request { opcode: Opcode::Write, local, remote: word, flags };
+            // SAFETY: the buffer belongs to this access until it is freed. The read behind the
+            // write stores into it only after the write has been executed: a queue keeps its order.
+            unsafe { self.post(conn, window, &write, Purpose::Fragment(Held::Nothing)) }?;
+        }
+        let fence = matches!(requester, Requester::Signal);
+        let flags =
+            PostFlags { signalled: true, remote_fence: true, urgent: true, fence, inline: false };
+        let request = Request { opcode, local, remote: word, flags };
+        // SAFETY: the buffer belongs to this access until it is freed, after the completion.
+        unsafe { self.post(conn, window, &request, Purpose::Access(buffer)) }
+    }
+
+    /// The response of an access has arrived.
+    pub(super) fn finish_access(&mut self, buffer: u32) {
+        let access = self.accesses[buffer as usize].as_mut().expect("an access in flight");
+        // SAFETY: the buffer belongs to this access and is aligned to 64; the device has completed
+        // its request.
+        let old = unsafe { self.word_buffers.addr(buffer).cast::<u64>().read() };
+        if access.op.emulated(old).is_some() && old != access.expected {
+            access.expected = old;
+            self.stats.retries += 1;
+            return self.retry_access(buffer);
+        }
+        let WordAccess { window, requester, .. } = *access;
+        self.free_access(buffer);
+        match requester {
+            Requester::Nobody | Requester::Signal => {}
+            Requester::Lock(ticket) => {
+                if let Some(events) = self.events_of(window) {
+                    events.answers.push_back((ticket, old));
+                }
+            }
+            Requester::Operation(ticket, to) => {
+                if to != 0 && self.open_slot(window).is_some() {
+                    // SAFETY: the application keeps the result buffer valid and untouched until the
+                    // operation is complete [EP-8], which is reported after this.
+                    unsafe { (to as *mut u64).write_unaligned(old) };
+                }
+                self.push_finished(window, ticket, Stage::Remote);
+            }
+        }
+    }
+
+    /// Ends an access that is complete, or abandoned.
+    pub(super) fn free_access(&mut self, buffer: u32) {
+        let Some(access) = self.accesses[buffer as usize].take() else { return };
+        self.word_buffers.give_back(buffer);
+        let connection = &mut self.connections[access.conn as usize];
+        if connection.generation == access.generation {
+            connection.cas_loops -= u32::from(access.is_cas_loop());
+            connection.accumulates -= u32::from(access.is_accumulate());
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Connections: queue pairs are created on demand, connected by a handshake, and disconnected when
+//! others need their place.
+//!
+//! **Disconnecting.** The process that needs the place waits until its requests are complete, and
+//! sends a *disconnect* message. The peer does the same. A queue pair keeps its order, so nothing
+//! arrives after the peer's disconnect, and nothing is in flight once one's own has completed. Then
+//! the queue pair is destroyed, and both sides start the next *generation* of the connection, by
+//! which messages of earlier ones are recognised. The queue pair lives on for some polls: a device
+//! may deliver the peer's disconnect before it acknowledges it, and if nobody acknowledges, the
+//! peer retries for seconds. Addresses of registered memory stay known, so a later connection takes
+//! a handshake only.
+
+use super::super::device::{DeviceError, Opcode, PortAddress};
+use super::super::handshake::{Handshake, ProcessId, RemoteAddress};
+use super::{
+    Batch, Completion, Connection, ConnectionId, Context, Held, NO_WINDOW, PostFlags, Purpose,
+};
+
+/// The immediate of a disconnect message, in place of a window.
+pub(super) const DISCONNECT: u32 = u32::MAX;
+/// Polls after which a needed queue pair is created beyond the limit: a peer that computes does not
+/// answer a disconnect.
+const MAX_WAIT_POLLS: u64 = 1 << 14;
+/// Polls for which a new, unused queue pair is kept.
+const UNUSED_POLLS: u64 = 256;
+/// Polls for which a queue pair waits for the connection to a process with a lower id.
+const YIELD_POLLS: u64 = 1 << 10;
+/// Polls for which a queue pair outlives the peer's disconnect.
+const TIME_WAIT_POLLS: u64 = 64;
+
+/// The state of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) enum ConnectionState {
+    /// There is no queue pair.
+    #[default]
+    Closed,
+    /// The queue pair is not connected.
+    Created,
+    /// The queue pair is connected (RTS), the peer's may not be.
+    Connected,
+    /// Both are connected.
+    Established,
+    /// The connection is being closed.
+    Disconnecting {
+        /// This process has sent its disconnect.
+        sent: bool,
+        /// When the peer's disconnect arrived, in polls.
+        received: Option<u64>,
+    },
+}
+
+/// How many queue pairs the process has, and who needs one.
+#[derive(Debug, Default)]
+pub(super) struct QpQuota {
+    /// Queue pairs, without the loopback.
+    in_use: u32,
+    limit: u32,
+    disconnecting: Vec<ConnectionId>,
+    /// Connections that need a queue pair, and since which poll.
+    waiting: Vec<(ConnectionId, u64)>,
+    /// Polls so far: the clock of this file.
+    pub(super) polls: u64,
+    /// Queue pairs have ever been short.
+    was_short: bool,
+    /// The log has said that the limit is exceeded.
+    warned: bool,
+}
+
+impl QpQuota {
+    pub(super) fn new(limit: u32) -> Self {
+        QpQuota { limit: limit.max(1), ..QpQuota::default() }
+    }
+
+    fn forget(&mut self, conn: ConnectionId) {
+        self.waiting.retain(|(other, _)| *other != conn);
+    }
+}
+
+/// What a handshake message says about the sender's queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct QpStatus {
+    pub(in super::super) generation: u32,
+    /// 0: there is none.
+    pub(in super::super) number: u32,
+    pub(in super::super) connected: bool,
+}
+
+/// What became of a handshake message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum HandshakeOutcome {
+    /// It may be answered.
+    Proceed,
+    /// Try again: the queue pair that it needs, or speaks of, is not there yet.
+    Retry,
+    /// The sender has to create its queue pair first.
+    PeerFirst,
+}
+
+impl Context {
+    /// Limits the queue pairs, beside one to the process itself. The limit is exceeded if peers do
+    /// not answer a disconnect.
+    pub fn set_max_qps(&mut self, limit: u32) {
+        self.quota.limit = limit.clamp(1, self.limits.max_qps.max(1));
+    }
+
+    /// Queue pairs in use, without the one to the process itself.
+    #[must_use]
+    pub fn qps_in_use(&self) -> u32 {
+        self.quota.in_use
+    }
+
+    /// The connection to a process, which may be closed.
+    pub(in super::super) fn connection_to(&mut self, peer: ProcessId) -> ConnectionId {
+        let next = self.connections.len() as u32;
+        let conn = *self.by_process.entry(peer).or_insert(next);
+        if conn == next {
+            let is_higher = self.process > peer;
+            self.connections.push(Connection { is_higher, ..Connection::default() });
+        }
+        conn
+    }
+
+    pub(in super::super) fn connection_state(&self, conn: ConnectionId) -> ConnectionState {
+        self.connections[conn as usize].state
+    }
+
+    pub(in super::super) fn qp_status(&self, conn: ConnectionId) -> QpStatus {
+        let Connection { state, generation, qp_number, .. } = self.connections[conn as usize];
+        let connected = matches!(state, ConnectionState::Connected | ConnectionState::Established);
+        let exists = connected || state == ConnectionState::Created;
+        QpStatus { generation, number: if exists { qp_number } else { 0 }, connected }
+    }
+
+    /// Does for a connection what a handshake message allows.
+    pub(in super::super) fn handle_handshake(
+        &mut self,
+        conn: ConnectionId,
+        message: &Handshake,
+    ) -> Result<HandshakeOutcome, DeviceError> {
+        let needs_qp = message.step.needs_qp();
+        let known = message.generation != Handshake::UNKNOWN;
+        if known && message.generation > self.connections[conn as usize].generation {
+            // The peer has closed the connection, which this process has not noticed yet.
+            if !self.peer_closed(conn, message.generation) {
+                return Ok(HandshakeOutcome::Retry);
+            }
+        }
+        let Connection { state, is_higher, generation, .. } = self.connections[conn as usize];
+        let has_number = known && message.generation == generation && message.qp_number != 0;
+        match state {
+            ConnectionState::Closed
+                if needs_qp && self.quota.was_short && is_higher && message.qp_number == 0 =>
+            {
+                return Ok(HandshakeOutcome::PeerFirst);
+            }
+            // Nothing is left to do; the sender may already be finalizing and never disconnect.
+            ConnectionState::Disconnecting { .. } if has_number && !needs_qp => {
+                return Ok(HandshakeOutcome::Proceed);
+            }
+            _ if !needs_qp && !has_number => self.quota.forget(conn),
+            _ if self.ensure_qp(conn)? => {}
+            _ => return Ok(HandshakeOutcome::Retry),
+        }
+        if has_number {
+            let (number, target) = (message.qp_number, message.flush_target);
+            self.connect_qp(conn, number, &message.address, target)?;
+            if message.connected {
+                self.mark_established(conn);
+            }
+        }
+        Ok(HandshakeOutcome::Proceed)
+    }
+
+    /// Creates the queue pair of a connection if it has none; false if that takes time.
+    fn ensure_qp(&mut self, conn: ConnectionId) -> Result<bool, DeviceError> {
+        match self.connections[conn as usize].state {
+            ConnectionState::Closed => {}
+            ConnectionState::Disconnecting { .. } => return Ok(false),
+            _ => return Ok(true),
+        }
+        let now = self.quota.polls;
+        let since = match self.quota.waiting.iter().find(|(other, _)| *other == conn) {
+            Some((_, since)) => *since,
+            None => {
+                self.quota.waiting.push((conn, now));
+                now
+            }
+        };
+        let is_loopback = self.connections[conn as usize].is_loopback;
+        let too_many = self.quota.in_use >= self.quota.limit && !is_loopback;
+        if too_many && now - since < MAX_WAIT_POLLS {
+            self.make_room();
+            return Ok(false);
+        }
+        if too_many && !std::mem::replace(&mut self.quota.warned, true) {
+            log::info!(
+                "verbs: more than {} queue pairs: peers do not answer disconnect requests",
+                self.quota.limit
+            );
+        }
+        match self.device.create_qp() {
+            Ok((qp, number)) => {
+                self.quota.forget(conn);
+                self.quota.in_use += u32::from(!is_loopback);
+                self.stats.qps_created += 1;
+                let connection = &mut self.connections[conn as usize];
+                (connection.qp, connection.qp_number) = (Some(qp), number);
+                (connection.state, connection.used) = (ConnectionState::Created, now);
+                self.by_qp.insert(qp, conn);
+                Ok(true)
+            }
+            // The memory of queue pairs is locked, as registrations are.
+            Err(_) if self.registrations.evict_all(&mut *self.device) => Ok(false),
+            // The device is exhausted. Lower the limit, and wait for a queue pair of our own.
+            Err(_) if self.quota.in_use > 0 && now - since < MAX_WAIT_POLLS => {
+                self.quota.limit = self.quota.limit.min(self.quota.in_use);
+                self.make_room();
+                Ok(false)
+            }
+            Err(error) => {
+                self.quota.forget(conn);
+                Err(error)
+            }
+        }
+    }
+
+    /// Disconnects as many idle connections as others wait for queue pairs.
+    fn make_room(&mut self) {
+        self.quota.was_short = true;
+        loop {
+            let free = self.quota.limit.saturating_sub(self.quota.in_use) as usize;
+            if free + self.quota.disconnecting.len() >= self.quota.waiting.len() {
+                return;
+            }
+            let candidates =
+                (0..self.connections.len() as u32).filter(|conn| self.can_disconnect(*conn));
+            let Some(oldest) = candidates.min_by_key(|conn| self.connections[*conn as usize].used)
+            else {
+                return;
+            };
+            if self.connections[oldest as usize].state == ConnectionState::Created {
+                // The peer learns of it when it answers.
+                self.close_connection(oldest);
+            } else {
+                self.start_disconnect(oldest, None);
+                self.drive_disconnect(oldest);
+            }
+        }
+    }
+
+    /// Whether a connection may be closed for another one: it is idle and has had time to be used.
+    fn can_disconnect(&self, conn: ConnectionId) -> bool {
+        let connection = &self.connections[conn as usize];
+        if connection.is_loopback || connection.generation >= Handshake::UNKNOWN - 1 {
+            return false;
+        }
+        let age = self.quota.polls - connection.used;
+        match connection.state {
+            ConnectionState::Established => {
+                (connection.posted + connection.received > 0 || age >= UNUSED_POLLS)
+                    && self.is_idle(conn)
+            }
+            // The peer may wait for another one in the same way, and so on. There is no cycle if
+            // each waits for a process with a higher id only, so the others give up soon.
+            ConnectionState::Created => {
+                age >= if connection.is_higher { YIELD_POLLS } else { MAX_WAIT_POLLS / 2 }
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the completion of a last message would imply that nothing is in flight.
+    fn is_idle(&self, conn: ConnectionId) -> bool {
+        let connection = &self.connections[conn as usize];
+        let is_here = |buffer: &u32| {
+            self.accesses[*buffer as usize].as_ref().is_some_and(|access| access.conn == conn)
+        };
+        let is_fragment = |purpose: &Purpose| matches!(purpose, Purpose::Fragment(_));
+        connection.unfenced.is_empty()
+            && connection.in_flight.iter().all(|request| is_fragment(&request.purpose))
+            && !self.retry_queue.iter().any(is_here)
+    }
+
+    fn start_disconnect(&mut self, conn: ConnectionId, received: Option<u64>) {
+        self.connections[conn as usize].state =
+            ConnectionState::Disconnecting { sent: false, received };
+        self.quota.disconnecting.push(conn);
+    }
+
+    /// The peer's disconnect has arrived.
+    pub(super) fn handle_disconnect(&mut self, conn: ConnectionId) {
+        let now = Some(self.quota.polls);
+        match &mut self.connections[conn as usize].state {
+            ConnectionState::Disconnecting { received, .. } => *received = now,
+            ConnectionState::Closed => {}
+            _ => self.start_disconnect(conn, now),
+        }
+    }
+
+    /// Goes on with all connections that are being closed.
+    pub(super) fn drive_disconnects(&mut self) {
+        self.quota.polls += 1;
+        for at in (0..self.quota.disconnecting.len()).rev() {
+            if let Some(conn) = self.quota.disconnecting.get(at) {
+                self.drive_disconnect(*conn);
+            }
+        }
+    }
+
+    fn drive_disconnect(&mut self, conn: ConnectionId) {
+        let ConnectionState::Disconnecting { sent, received } =
+            self.connections[conn as usize].state
+        else {
+            return;
+        };
+        if sent {
+            if received.is_some_and(|since| self.quota.polls - since >= TIME_WAIT_POLLS)
+                && self.is_drained(conn)
+            {
+                self.close_connection(conn);
+            }
+        } else if !self.connections[conn as usize].in_flight.is_empty() {
+            // The disconnect is posted alone, so that its failure loses nothing else: the peer may
+            // destroy its queue pair before it has acknowledged it.
+            self.request_completion(conn, NO_WINDOW);
+        } else if self.is_idle(conn) {
+            let flags = PostFlags { signalled: true, urgent: true, ..PostFlags::default() };
+            let purpose = Purpose::Fragment(Held::Nothing);
+            let opcode = Opcode::SendImm(DISCONNECT);
+            if self.post_empty(conn, NO_WINDOW, opcode, flags, purpose).is_ok() {
+                self.connections[conn as usize].state =
+                    ConnectionState::Disconnecting { sent: true, received };
+            }
+        }
+    }
+
+    /// Both disconnects have arrived, and nothing is in flight.
+    fn is_drained(&self, conn: ConnectionId) -> bool {
+        let connection = &self.connections[conn as usize];
+        let both = matches!(
+            connection.state,
+            ConnectionState::Disconnecting { sent: true, received: Some(_) }
+        );
+        both && connection.in_flight.is_empty()
+    }
+
+    /// The peer is in a later generation: ends this one. False if something is still in flight.
+    fn peer_closed(&mut self, conn: ConnectionId, generation: u32) -> bool {
+        // Its disconnect may have arrived by now.
+        while self.take_batch() != Batch::Empty {}
+        self.drive_disconnects();
+        // Requests to a queue pair that is gone will fail, and end the connection.
+        if !self.connections[conn as usize].in_flight.is_empty() || !self.is_idle(conn) {
+            self.request_completion(conn, NO_WINDOW);
+            return false;
+        }
+        if self.connections[conn as usize].generation < generation {
+            self.close_connection(conn);
+            self.connections[conn as usize].generation = generation;
+        }
+        true
+    }
+
+    /// Destroys the queue pair of a connection without requests, and starts the next generation.
+    pub(super) fn close_connection(&mut self, conn: ConnectionId) {
+        self.destroy_qp(conn);
+        let connection = &mut self.connections[conn as usize];
+        *connection = Connection {
+            generation: connection.generation + 1,
+            is_higher: connection.is_higher,
+            ..Connection::default()
+        };
+    }
+
+    /// Handles a failed request if it was the disconnect, of which the peer knows by now: closes
+    /// the connection and returns true.
+    pub(super) fn disconnect_failed(&mut self, conn: ConnectionId, number: u64) -> bool {
+        let connection = &self.connections[conn as usize];
+        let sent = matches!(connection.state, ConnectionState::Disconnecting { sent: true, .. });
+        let is_disconnect = sent && connection.posted == number;
+        if is_disconnect {
+            self.complete_up_to(conn, number);
+            self.close_connection(conn);
+        }
+        is_disconnect
+    }
+
+    /// Destroys the queue pair of a connection. After this the device accesses no memory of its
+    /// requests.
+    pub(super) fn destroy_qp(&mut self, conn: ConnectionId) {
+        let drained = self.is_drained(conn);
+        let connection = &mut self.connections[conn as usize];
+        let Some(qp) = connection.qp.take() else { return };
+        self.quota.in_use -= u32::from(!connection.is_loopback);
+        self.in_flight -= (connection.posted - connection.completed) as u32;
+        self.device.destroy_qp(qp, drained, &mut self.completions);
+        // A later queue pair may get the same handle. Receives come back in any case.
+        self.completions.retain_mut(|completion| match *completion {
+            Completion::Success(of, _) | Completion::Error(of, ..) => of != qp,
+            Completion::Received { qp: of, receive, .. } if of == qp => {
+                *completion = Completion::ReceiveError(receive, 0);
+                true
+            }
+            _ => true,
+        });
+        self.by_qp.remove(&qp);
+        self.stats.qps_destroyed += 1;
+        self.quota.disconnecting.retain(|other| *other != conn);
+        self.quota.forget(conn);
+    }
+
+    /// Connects a queue pair to the peer's.
+    fn connect_qp(
+        &mut self,
+        conn: ConnectionId,
+        number: u32,
+        address: &PortAddress,
+        flush_target: RemoteAddress,
+    ) -> Result<(), DeviceError> {
+        let connection = &mut self.connections[conn as usize];
+        let (ConnectionState::Created, Some(qp)) = (connection.state, connection.qp) else {
+            return Ok(());
+        };
+        connection.flush_target = flush_target;
+        self.device.connect_qp(qp, number, address)?;
+        connection.state = ConnectionState::Connected;
+        Ok(())
+    }
+
+    /// The connection of this process to itself; `None` if that takes time.
+    pub(in super::super) fn loopback(&mut self) -> Result<Option<ConnectionId>, DeviceError> {
+        let conn = self.connection_to(self.process);
+        if self.connection_state(conn) == ConnectionState::Closed {
+            self.connections[conn as usize].is_loopback = true;
+            if !self.ensure_qp(conn)? {
+                return Ok(None);
+            }
+            let (number, address) = (self.qp_status(conn).number, self.address());
+            // Closed on error: the next caller would find a queue pair that nobody connects.
+            self.connect_qp(conn, number, &address, self.flush_target())
+                .inspect_err(|_| self.close_connection(conn))?;
+            self.mark_established(conn);
+        }
+        Ok(Some(conn))
+    }
+
+    /// The peer's queue pair is connected.
+    pub(super) fn mark_established(&mut self, conn: ConnectionId) {
+        let connection = &mut self.connections[conn as usize];
+        if connection.state == ConnectionState::Connected {
+            connection.state = ConnectionState::Established;
+        }
+    }
+}

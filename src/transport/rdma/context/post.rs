@@ -1,0 +1,278 @@
+//! Posting requests, and remote fences.
+
+use super::super::device::{Opcode, WorkRequest};
+use super::super::handshake::RemoteAddress;
+use super::{
+    AtomicOp, ConnectionError, ConnectionId, ConnectionState, Context, Held, InFlight, LocalBuffer,
+    NO_WINDOW, PostFlags, Purpose, Request, Requester,
+};
+use crate::engine::{Atomic, NoResource, Ticket};
+use crate::transport::copy;
+
+/// Identifies a posted request of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct PostedRequest {
+    generation: u32,
+    number: u64,
+}
+
+/// Slots of each send queue that are reserved for urgent requests.
+const RESERVED_SLOTS: u64 = 4;
+
+impl Context {
+    /// Posts a request for `window`. Its completion acts on the purpose.
+    ///
+    /// If the request is refused, a buffer of the purpose is returned to its pool. A registration
+    /// stays with the caller, who tries again.
+    ///
+    /// # Safety
+    /// Unless the request is inline, its local memory must stay valid and unchanged until the
+    /// request completes. If it writes local memory, nothing else may access that until then.
+    ///
+    /// # Errors
+    /// The send queue or the completion queue is full, the connection is not established, or it
+    /// fails now.
+    pub(in super::super) unsafe fn post(
+        &mut self,
+        conn: ConnectionId,
+        window: u32,
+        request: &Request<'_>,
+        purpose: Purpose,
+    ) -> Result<(), NoResource> {
+        let Request { opcode, local, remote, flags } = *request;
+        let full = self.free_slots(conn, window, flags.urgent) == 0;
+        let connection = &mut self.connections[conn as usize];
+        let fence = flags.fence && connection.last_read > connection.completed;
+        let open = match connection.state {
+            ConnectionState::Established => true,
+            // Procedures that have begun go on until the connection is quiet.
+            ConnectionState::Disconnecting { sent, .. } => !sent && flags.urgent,
+            _ => false,
+        };
+        let (Some(qp), true, false) = (connection.qp, open && (self.limits.fences || !fence), full)
+        else {
+            self.stats.refused += 1;
+            return Err(self.refuse(purpose));
+        };
+        let number = connection.posted + 1;
+        // Signalled at least once per quarter of the queue, so that slots become free.
+        let signalled = flags.signalled
+            || number - connection.last_signalled >= u64::from(self.limits.send_depth) / 4;
+        let work = WorkRequest {
+            opcode,
+            id: number,
+            local: local.addr,
+            len: local.len,
+            lkey: local.lkey,
+            remote: remote.addr,
+            rkey: remote.rkey,
+            signalled,
+            inline: flags.inline,
+            fence,
+        };
+        // SAFETY: the local memory stays valid until the request completes (contract of this
+        // function).
+        if let Err(error) = unsafe { self.device.post_send(qp, &work, local.segments) } {
+            self.fail_connection(conn, &ConnectionError::Device(error));
+            return Err(self.refuse(purpose));
+        }
+        connection.posted = number;
+        connection.used = self.quota.polls;
+        self.stats.posted += 1;
+        self.in_flight += 1;
+        if signalled {
+            connection.last_signalled = number;
+            connection.signalled += 1;
+            self.stats.signalled += 1;
+        }
+        match purpose {
+            Purpose::Get { .. } => connection.last_read = number,
+            Purpose::Put { .. } => connection.last_put = number,
+            _ => {}
+        }
+        if flags.remote_fence {
+            connection.last_remote_fence = number;
+        }
+        self.track(conn, InFlight { number, window, purpose, remote_fence: flags.remote_fence });
+        Ok(())
+    }
+
+    fn track(&mut self, conn: ConnectionId, request: InFlight) {
+        if let Some(slot) = self.slot(request.window) {
+            slot.in_flight += 1;
+        }
+        self.connections[conn as usize].in_flight.push_back(request);
+    }
+
+    /// Posts a request with a copy of `bytes`: inline if they are few, else in a buffer.
+    /// `flags.signalled` holds only if it takes a buffer; `flags.inline` is ignored.
+    pub(in super::super) fn post_bytes(
+        &mut self,
+        conn: ConnectionId,
+        window: u32,
+        (opcode, remote): (Opcode, RemoteAddress),
+        bytes: &[u8],
+        flags: PostFlags,
+        purpose: impl FnOnce(Held) -> Purpose,
+    ) -> Result<(), NoResource> {
+        let len = bytes.len() as u32;
+        let inline = len <= self.limits.max_inline;
+        let (local, held) = if inline {
+            let addr = bytes.as_ptr() as usize;
+            (LocalBuffer { addr, len, ..LocalBuffer::default() }, Held::Nothing)
+        } else {
+            let (buffer, addr, lkey) = self.buffer().ok_or(NoResource)?;
+            assert!(bytes.len() <= super::PACKET, "{len} bytes do not fit into a buffer");
+            // SAFETY: `bytes` is a slice; the buffer is ours alone and has `PACKET` bytes.
+            unsafe { copy(bytes.as_ptr(), addr, bytes.len()) };
+            (LocalBuffer { addr: addr as usize, len, lkey, segments: &[] }, Held::Buffer(buffer))
+        };
+        let flags = PostFlags { inline, signalled: flags.signalled && !inline, ..flags };
+        let request = Request { opcode, local, remote, flags };
+        // SAFETY: inline bytes are copied by the call; a buffer is held by the purpose until the
+        // request completes.
+        unsafe { self.post(conn, window, &request, purpose(held)) }
+    }
+
+    /// Posts a request without data.
+    pub(in super::super) fn post_empty(
+        &mut self,
+        conn: ConnectionId,
+        window: u32,
+        opcode: Opcode,
+        flags: PostFlags,
+        purpose: Purpose,
+    ) -> Result<(), NoResource> {
+        let (local, remote) = (LocalBuffer::default(), RemoteAddress::default());
+        // SAFETY: the request has no local memory.
+        unsafe { self.post(conn, window, &Request { opcode, local, remote, flags }, purpose) }
+    }
+
+    /// Requests of a window that a connection accepts now.
+    pub(super) fn free_slots(&self, conn: ConnectionId, window: u32, urgent: bool) -> u64 {
+        let connection = &self.connections[conn as usize];
+        let slots = u64::from(self.limits.send_depth) - if urgent { 0 } else { RESERVED_SLOTS };
+        slots
+            .saturating_sub(connection.posted - connection.completed)
+            .min(self.free_completions(window, urgent).into())
+    }
+
+    /// Entries of the completion queue for send requests. Unsignalled requests need one as well:
+    /// if their queue pair fails, each of them completes with an error.
+    fn completion_entries(&self) -> u32 {
+        self.limits.cq_depth - self.receive_buffers.len()
+    }
+
+    /// Requests for which the completion queue has room. The last entries are reserved for urgent
+    /// requests and flush reads, which free others.
+    fn free_completions(&self, window: u32, urgent: bool) -> u32 {
+        let all = self.completion_entries();
+        let reserved = match urgent {
+            _ if window == NO_WINDOW => 0,
+            true => all / 8,
+            false => all / 4,
+        };
+        (all - reserved).saturating_sub(self.in_flight)
+    }
+
+    /// If the completion queue is half taken, posts flush reads behind unsignalled requests, so
+    /// that their entries become free.
+    pub(super) fn reclaim_completions(&mut self) {
+        if self.in_flight < self.completion_entries() / 2 {
+            return;
+        }
+        for conn in 0..self.connections.len() as u32 {
+            let connection = &self.connections[conn as usize];
+            if connection.posted > connection.last_signalled {
+                self.post_flush_read(conn, NO_WINDOW);
+            }
+        }
+    }
+
+    /// Whether a request would be accepted, unless the connection fails.
+    pub(in super::super) fn has_slot(&mut self, conn: ConnectionId) -> bool {
+        let free = self.connections[conn as usize].state == ConnectionState::Established
+            && self.free_slots(conn, 0, false) > 0;
+        self.stats.refused += u64::from(!free);
+        free
+    }
+
+    fn refuse(&mut self, purpose: Purpose) -> NoResource {
+        if let Purpose::Put { held: Held::Buffer(buffer), .. }
+        | Purpose::Get { held: Held::Buffer(buffer), .. }
+        | Purpose::Fragment(Held::Buffer(buffer)) = purpose
+        {
+            self.buffers.give_back(buffer);
+        }
+        NoResource
+    }
+
+    /// Makes another put complete with the request that was posted last.
+    pub(in super::super) fn attach_to_last(
+        &mut self,
+        conn: ConnectionId,
+        window: u32,
+        ticket: Ticket,
+    ) {
+        let number = self.connections[conn as usize].posted;
+        let purpose = Purpose::Put { ticket, locally_complete: true, held: Held::Nothing };
+        self.track(conn, InFlight { number, window, purpose, remote_fence: false });
+    }
+
+    /// The last request posted on a connection.
+    pub(in super::super) fn last_posted(&self, conn: ConnectionId) -> PostedRequest {
+        let connection = &self.connections[conn as usize];
+        PostedRequest { generation: connection.generation, number: connection.posted }
+    }
+
+    /// Whether a request is known to be complete.
+    pub(in super::super) fn is_complete(&self, conn: ConnectionId, request: PostedRequest) -> bool {
+        let connection = &self.connections[conn as usize];
+        request.generation != connection.generation || request.number <= connection.completed
+    }
+
+    // Remote fences.
+
+    /// Whether a put was posted without a remote fence behind it.
+    pub(in super::super) fn has_unfenced_puts(&self, conn: ConnectionId) -> bool {
+        let connection = &self.connections[conn as usize];
+        connection.last_put > connection.last_remote_fence
+    }
+
+    /// Posts a remote fence behind the puts so far, if there is none. False if there was no room.
+    pub(in super::super) fn fence_puts(&mut self, conn: ConnectionId, window: u32) -> bool {
+        !self.has_unfenced_puts(conn) || self.post_flush_read(conn, window)
+    }
+
+    /// Makes sure that the completion of all requests so far will be reported.
+    pub(in super::super) fn request_completion(&mut self, conn: ConnectionId, window: u32) {
+        let connection = &self.connections[conn as usize];
+        if connection.posted > connection.last_signalled {
+            self.post_flush_read(conn, window);
+        } else {
+            self.fence_puts(conn, window);
+        }
+    }
+
+    /// Posts a read to learn whether the peer is alive, unless a response is due anyway.
+    pub(in super::super) fn probe(&mut self, conn: ConnectionId, window: u32) {
+        if self.connections[conn as usize].signalled == 0 {
+            self.post_flush_read(conn, window);
+        }
+    }
+
+    /// Posts an 8-byte read behind all requests so far. False if there was no room.
+    fn post_flush_read(&mut self, conn: ConnectionId, window: u32) -> bool {
+        let connection = &self.connections[conn as usize];
+        if !matches!(
+            connection.state,
+            ConnectionState::Established | ConnectionState::Disconnecting { sent: false, .. }
+        ) {
+            return true;
+        }
+        let (target, load) = (connection.flush_target, AtomicOp::Word(Atomic::Load));
+        let posted = self.access(conn, window, Requester::Nobody, target, load).is_ok();
+        self.stats.remote_fences += u64::from(posted);
+        posted
+    }
+}

@@ -1,0 +1,337 @@
+//! The device interface: registered memory, reliable-connected queue pairs, completions.
+//!
+//! [`IbvDevice`](super::ibverbs::IbvDevice) implements it by libibverbs. Tests implement it in
+//! memory, with delays, reordering and failures.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::io;
+
+/// The address of a port, as peers need it to connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortAddress {
+    /// InfiniBand's local identifier (LID); 0 on Ethernet.
+    pub lid: u16,
+    /// Code of the path MTU (`enum ibv_mtu`).
+    pub mtu: u8,
+    /// RDMA reads and atomics that the port serves concurrently on one queue pair.
+    pub depth: u8,
+    /// Global identifier (GID).
+    pub gid: [u8; 16],
+}
+
+/// Sizes and capabilities of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Work requests that one send queue holds.
+    pub send_depth: u32,
+    /// Entries of the completion queue, which all queue pairs share.
+    pub cq_depth: u32,
+    /// Largest inline write, in bytes.
+    pub max_inline: u32,
+    /// Largest message, in bytes.
+    pub max_message: u64,
+    /// Receives that may be posted.
+    pub receive_depth: u32,
+    /// Queue pairs.
+    pub max_qps: u32,
+    /// Local segments that one write gathers, and that one read scatters.
+    pub max_sge: [u32; 2],
+    /// What the device's atomics are atomic with.
+    pub atomics: AtomicCapability,
+    /// Whether the fence flag works. If not, the caller waits for earlier reads itself.
+    pub fences: bool,
+}
+
+/// What a device's atomics are atomic with (`enum ibv_atomic_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicCapability {
+    /// The device has no atomics.
+    None,
+    /// Atomics of the same device.
+    Hca,
+    /// Atomics of the same device and of the processors.
+    Global,
+}
+
+/// Handle of a queue pair. The device may reuse it after the queue pair is destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Qp(pub u32);
+
+/// A memory registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRegion {
+    /// Handle for [`Device::unregister`].
+    pub id: u64,
+    /// Key for this process's work requests.
+    pub lkey: u32,
+    /// Key for peers.
+    pub rkey: u32,
+}
+
+/// The operation of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// RDMA write.
+    Write,
+    /// RDMA write with an immediate, which consumes a receive of the peer.
+    WriteImm(u32),
+    /// RDMA read.
+    Read,
+    /// Send with an immediate.
+    SendImm(u32),
+    /// Adds to an 8-byte word of the peer. The old value arrives in local memory.
+    FetchAdd(u64),
+    /// Stores `new` in an 8-byte word of the peer if it equals `expected`. The old value arrives in
+    /// local memory.
+    CompareSwap {
+        /// The value to compare with.
+        expected: u64,
+        /// The value to store.
+        new: u64,
+    },
+}
+
+/// A work request for a send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkRequest {
+    /// The operation.
+    pub opcode: Opcode,
+    /// Sequence number in the queue, reported by the completion.
+    pub id: u64,
+    /// Local address.
+    pub local: usize,
+    /// Bytes.
+    pub len: u32,
+    /// Key of the local memory; ignored for inline requests.
+    pub lkey: u32,
+    /// Remote address.
+    pub remote: u64,
+    /// Key of the remote memory.
+    pub rkey: u32,
+    /// Generate a completion.
+    pub signalled: bool,
+    /// Copy the local bytes during the call.
+    pub inline: bool,
+    /// Start only after earlier reads and atomics of this queue have completed.
+    pub fence: bool,
+}
+
+/// A contiguous range of local memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalSegment {
+    /// Address of the first byte.
+    pub addr: usize,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// All work requests of a queue pair up to this number are complete.
+    Success(Qp, u64),
+    /// A receive is complete.
+    Received {
+        /// The queue pair that received.
+        qp: Qp,
+        /// The receive, as numbered by [`Device::post_receive`].
+        receive: u32,
+        /// Bytes.
+        len: u32,
+        /// The immediate.
+        imm: u32,
+        /// It belongs to an RDMA write, which left the receive's memory untouched.
+        from_write: bool,
+    },
+    /// A work request failed, and the queue pair with it. The status is for
+    /// [`Device::status_text`].
+    Error(Qp, u64, u32),
+    /// A receive failed, with this status. Its memory is the caller's again.
+    ReceiveError(u32, u32),
+}
+
+/// Why the device, or a call of it, failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// libibverbs cannot be loaded: the loader's text.
+    #[error("{0}")]
+    Library(String),
+    /// libibverbs lacks a function.
+    #[error("libibverbs.so.1 has no {0}")]
+    Symbol(&'static str),
+    /// A call failed with this `errno`.
+    #[error("{call}: {}", io::Error::from_raw_os_error(*errno))]
+    System {
+        /// The call, or what it was to do.
+        call: &'static str,
+        /// The error number.
+        errno: i32,
+    },
+    /// A queue pair could not be created for lack of memory.
+    #[error("{0} (the limit of locked memory, ulimit -l, may be too low)")]
+    QueueMemory(Box<DeviceError>),
+    /// No device exists, or none of the given name.
+    #[error("there is no RDMA device{}{}", if .0.is_empty() { "" } else { " " }, .0)]
+    NoDevice(String),
+    /// Devices exist, but none is usable.
+    #[error("{}", join(.0))]
+    NoUsableDevice(Vec<(String, DeviceError)>),
+    /// The device is neither InfiniBand nor RoCE.
+    #[error("it is neither InfiniBand nor RoCE")]
+    WrongTransport,
+    /// The device has no ports.
+    #[error("it has no ports")]
+    NoPorts,
+    /// A port cannot be used.
+    #[error("port {0} {1}")]
+    Port(u8, PortError),
+    /// A setting is malformed.
+    #[error("{text}: {problem}")]
+    Setting {
+        /// The setting's value.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The completion queue failed, and the device with it.
+    #[error("the device's completion queue has failed")]
+    CompletionQueue,
+    /// Memory could not be registered.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+}
+
+fn join(reasons: &[(String, DeviceError)]) -> String {
+    reasons.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; ")
+}
+
+/// Why a port cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// It cannot be queried: `errno`.
+    #[error("cannot be queried: {}", io::Error::from_raw_os_error(*.0))]
+    Query(i32),
+    /// It is not active.
+    #[error("is not active")]
+    Inactive,
+    /// Its GID table is empty.
+    #[error("has no address")]
+    NoAddress,
+    /// Its GID table has no such index.
+    #[error("has no address with index {0}")]
+    NoAddressAt(u8),
+    /// Its partition key table lacks this key.
+    #[error("has no partition key {0:#06x}")]
+    NoPartitionKey(u16),
+}
+
+/// Why memory was not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    /// The device, or the limit of locked memory, has no room. Fewer registrations may help.
+    #[error("ibv_reg_mr: out of memory, {0} bytes (see ulimit -l)")]
+    OutOfMemory(usize),
+    /// The device refused it.
+    #[error("ibv_reg_mr: {}, {bytes} bytes", io::Error::from_raw_os_error(*errno))]
+    Refused {
+        /// The size of the memory.
+        bytes: usize,
+        /// The error number.
+        errno: i32,
+    },
+    /// The device has no on-demand paging.
+    #[error("the device has no on-demand paging")]
+    NoOnDemandPaging,
+    /// The memory is too large to be locked, and cannot be registered on demand.
+    #[error("more than half of this machine's memory, and {0}")]
+    TooLarge(Box<RegistrationError>),
+}
+
+/// A port of an RDMA device, as one process sees it.
+pub trait Device: Debug + Send {
+    /// Sizes and capabilities.
+    fn limits(&self) -> DeviceLimits;
+
+    /// The port's address.
+    fn address(&self) -> PortAddress;
+
+    /// Device and port, for the log.
+    fn name(&self) -> String;
+
+    /// Registers `len` bytes at `addr` for all accesses.
+    ///
+    /// The pages are locked, or with `on_demand` faulted in by the device when it needs them.
+    ///
+    /// # Safety
+    /// The memory must stay mapped until it is unregistered: the device writes to it.
+    ///
+    /// # Errors
+    /// The device refuses, or memory is short.
+    unsafe fn register(
+        &mut self,
+        addr: usize,
+        len: usize,
+        on_demand: bool,
+    ) -> Result<MemoryRegion, RegistrationError>;
+
+    /// Ends a registration.
+    fn unregister(&mut self, id: u64);
+
+    /// Creates a queue pair. Returns its handle, and its number for peers.
+    ///
+    /// # Errors
+    /// The device has no resources for it.
+    fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError>;
+
+    /// Connects a queue pair to the peer's queue pair `number` at port `to`.
+    ///
+    /// # Errors
+    /// The device refuses the address.
+    fn connect_qp(&mut self, qp: Qp, number: u32, to: &PortAddress) -> Result<(), DeviceError>;
+
+    /// Destroys a queue pair and abandons its work requests.
+    ///
+    /// Appends the completions that are due to `completions`. The caller discards those of this
+    /// queue pair. `drained`: at most an outgoing acknowledgement is outstanding on it.
+    fn destroy_qp(&mut self, qp: Qp, drained: bool, completions: &mut VecDeque<Completion>);
+
+    /// Posts a work request. If the local memory is more than one segment, `segments` lists them;
+    /// all of them have the request's `lkey`.
+    ///
+    /// # Safety
+    /// Unless the request is inline, its local memory must stay valid and unchanged until the
+    /// request completes. If the request writes local memory, nothing else may access it until
+    /// then.
+    ///
+    /// # Errors
+    /// The device refuses; nothing was posted.
+    unsafe fn post_send(
+        &mut self,
+        qp: Qp,
+        request: &WorkRequest,
+        segments: &[LocalSegment],
+    ) -> Result<(), DeviceError>;
+
+    /// Posts receive number `receive` with `len` bytes at `addr`.
+    ///
+    /// # Safety
+    /// The memory must stay valid, and belongs to the device, until the receive completes.
+    ///
+    /// # Errors
+    /// The device refuses; nothing was posted.
+    unsafe fn post_receive(
+        &mut self,
+        receive: u32,
+        addr: usize,
+        len: u32,
+        lkey: u32,
+    ) -> Result<(), DeviceError>;
+
+    /// Polls the completion queue: appends a bounded number of completions, in order for each queue
+    /// pair. Returns whether there may be more.
+    fn poll(&mut self, completions: &mut VecDeque<Completion>) -> bool;
+
+    /// The text of a completion status.
+    fn status_text(&self, status: u32) -> String;
+}

@@ -1,0 +1,111 @@
+//! Accumulates by device atomics, in windows whose accumulates are of single elements.
+//!
+//! Device atomics are not atomic with a processor's, so a location must belong to one of the two,
+//! whoever accesses it. An element of 8 bytes at an address divisible by 8 belongs to the device,
+//! also for the target and its node; everything else belongs to the target's processor. (MPI-4.1
+//! 12.7.1: concurrent accumulates to a location use one datatype.)
+//!
+//! Devices have two atomics. A sum of integers is a fetch-and-add, and so is a fetch, which adds 0.
+//! Every other reduction is a loop of compare-and-swaps, first expecting 0, then what was found.
+//! During the loop, nothing goes to that peer that must be ordered behind it: accumulates keep the
+//! order of their calls [AT-2]; signals, messages and notifications report operations that are done
+//! [FE-2].
+
+use super::super::context::{AtomicOp, Requester};
+use super::super::handshake::RemoteAddress;
+use super::{Endpoint, lock};
+use crate::engine::{Addr, Atomic, NoResource, Op, OpKind, Posted, Rank, Ticket};
+use crate::transport::datatype::Combine;
+use crate::transport::datatype::element::{native, native_extent, native_has, reduction};
+
+/// Never called: native elements are not reduced by the host.
+unsafe fn no_foreign(
+    _: crate::engine::Element,
+    _: crate::engine::Reduction,
+    _: *const u8,
+    _: *mut u8,
+    _: usize,
+) {
+    debug_assert!(false, "the datatype is native");
+}
+
+impl Endpoint {
+    /// Whether the device executes this accumulate, on whatever target.
+    #[inline]
+    pub(crate) fn offloads(&self, op: &Op) -> bool {
+        self.nic_accumulates && op.len == 8 && op.shape.is_none() && atomic_of(op).is_some()
+    }
+
+    /// Posts an accumulate. `None`: the target's processor has to execute it.
+    pub(crate) fn post_atomic(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+        if !self.offloads(op) {
+            return None;
+        }
+        let atomic = atomic_of(op)?;
+        let index = self.peer(op.target);
+        let Some((conn, remote)) = self.connected(index) else { return Some(Posted::NoResource) };
+        let addr = remote.memory.addr.wrapping_add(op.disp);
+        if !remote.has_memory() || addr % 8 != 0 {
+            return None;
+        }
+        let has_result = matches!(op.kind, OpKind::GetAccumulate | OpKind::CompareAndSwap);
+        let requester = Requester::Operation(ticket, if has_result { op.result.0 } else { 0 });
+        let word = RemoteAddress { addr, rkey: remote.memory.rkey };
+        let mut context = lock(&self.context);
+        let posted = match context.has_cas_loops(conn) {
+            true => Err(NoResource),
+            false => context.access(conn, self.window, requester, word, atomic),
+        };
+        Some(match (posted, has_result) {
+            (Err(NoResource), _) => Posted::NoResource,
+            (Ok(()), true) => Posted::Pending,
+            // The operand was copied.
+            (Ok(()), false) => Posted::Local,
+        })
+    }
+
+    /// Whether accumulates by device atomics are in flight to a process, which may be this one.
+    #[must_use]
+    pub fn has_accumulates_in_flight(&self, rank: Rank) -> bool {
+        let conn = self.index.get(&rank).and_then(|index| self.peers[*index as usize].conn);
+        conn.is_some_and(|conn| lock(&self.context).has_accumulates(conn))
+    }
+}
+
+/// The atomic for an accumulate of 8 bytes; `None` if its datatype or operation is not offloaded.
+fn atomic_of(op: &Op) -> Option<AtomicOp> {
+    let operand = |at: Addr| {
+        // SAFETY: the application keeps the 8-byte operands valid until the operation is complete
+        // [EP-8].
+        unsafe { (at.0 as *const u64).read_unaligned() }
+    };
+    if native_extent(op.element) != Some(8) {
+        return None;
+    }
+    match op.kind {
+        OpKind::CompareAndSwap => {
+            let (expected, new) = (operand(op.compare), operand(op.origin));
+            Some(AtomicOp::Word(Atomic::CompareSwap { expected, new }))
+        }
+        OpKind::Accumulate | OpKind::GetAccumulate => {
+            if !native_has(op.element, op.reduction) {
+                return None;
+            }
+            let integer = matches!(op.element, native::I64 | native::U64);
+            Some(match op.reduction {
+                reduction::NO_OP => AtomicOp::Word(Atomic::Add(0)),
+                reduction::SUM if integer => AtomicOp::Word(Atomic::Add(operand(op.origin))),
+                _ => {
+                    let combine = Combine {
+                        element: op.element,
+                        reduction: op.reduction,
+                        extent: 8,
+                        foreign: no_foreign,
+                    };
+                    AtomicOp::Reduce(combine, operand(op.origin))
+                }
+            })
+        }
+        _ => None,
+    }
+}

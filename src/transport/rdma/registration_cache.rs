@@ -1,0 +1,499 @@
+//! The registration cache: memory of the application stays registered after an operation, for the
+//! next one.
+//!
+//! A program may unmap a buffer as soon as its operation is complete, and map other memory at the
+//! same address. A cached registration would then still reach the old pages. Therefore memory is
+//! cached only while it is [monitored](super::monitor): the kernel reports an unmapping before the
+//! call that caused it returns, and each search first takes the reports in. Memory that cannot be
+//! monitored is registered while operations use it, and shared by them.
+//!
+//! The cache is bounded in bytes and entries, with eviction of the least recently used. Everything
+//! unused is evicted if memory cannot be registered otherwise.
+//!
+//! Window memory and the library's own [buffers](super::buffer_pool::BufferPool) have a known life
+//! and are registered once.
+
+use std::collections::BTreeMap;
+
+use super::address_ranges::AddressRanges;
+use super::device::{Device, MemoryRegion, RegistrationError};
+use super::monitor::{Invalidation, InvalidationMonitor};
+
+/// Cached registrations. Monitoring one may split a mapping of the process in three, of which the
+/// kernel allows 65,530.
+const MAX_CACHED: usize = 1024;
+/// An eviction takes one in so many, since it has to sort them all.
+const EVICT_FRACTION: usize = 16;
+/// Registrations that a search inspects.
+const MAX_PROBED: usize = 32;
+/// Ranges remembered as discarded.
+const MAX_DISCARDED_RANGES: usize = 64;
+
+/// What distinguishes a registration from others of the same memory.
+#[derive(Clone, Copy, Debug)]
+struct RegistrationKind {
+    /// It stays when it has no users. Unless on demand, it is monitored.
+    cached: bool,
+    /// It includes pages that no operation has named.
+    holes: bool,
+    /// The device faults pages in, so it cannot be stale, and locks nothing.
+    on_demand: bool,
+}
+
+#[derive(Debug)]
+struct Registration {
+    end: usize,
+    region: MemoryRegion,
+    users: u32,
+    kind: RegistrationKind,
+    /// Its memory was unmapped: it ends with its last user.
+    stale: bool,
+    /// Time of the last use, by `clock`.
+    used: u64,
+}
+
+impl Registration {
+    fn is_monitored(&self) -> bool {
+        self.kind.cached && !self.stale && !self.kind.on_demand
+    }
+}
+
+/// Counters of the registration cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Uses that found a registration.
+    pub hits: u64,
+    /// Uses that had to register.
+    pub misses: u64,
+    /// Registrations evicted to make room.
+    pub evictions: u64,
+    /// Registrations whose memory was unmapped, moved or discarded.
+    pub invalidations: u64,
+}
+
+#[derive(Debug, Default)]
+enum MonitorState {
+    /// It starts with the first memory to monitor.
+    #[default]
+    NotStarted,
+    Unavailable,
+    Running(InvalidationMonitor),
+}
+
+/// Registrations by first byte and handle. They may overlap.
+type Key = (usize, u64);
+
+/// Registrations of application memory.
+#[derive(Debug, Default)]
+pub struct RegistrationCache {
+    registrations: BTreeMap<Key, Registration>,
+    stats: CacheStats,
+    /// Bytes that may be cached, bytes that are, and in how many registrations.
+    bound: u64,
+    bytes: u64,
+    count: usize,
+    /// An upper bound of all lengths.
+    longest: usize,
+    clock: u64,
+    monitor: MonitorState,
+    monitored: AddressRanges,
+    /// A range that is monitored already and about to be registered.
+    pending: Option<(usize, usize)>,
+    /// Ranges whose pages were discarded. The kernel reports that before it happens, so a
+    /// registration made in between may hold the old pages.
+    discarded: AddressRanges,
+    page: usize,
+}
+
+/// Handle of a registration: its first byte, and the device's handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegistrationId(usize, pub u64);
+
+/// The default bound of the cache in bytes: 1/16 of the machine's memory, but at most half of the
+/// locked memory that the process is allowed.
+pub(super) fn default_bound() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one `rlimit`, for which `limit` has room.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0;
+    let locked = if known && limit.rlim_cur != libc::RLIM_INFINITY && !ignores_lock_limit() {
+        limit.rlim_cur / 2
+    } else {
+        u64::MAX
+    };
+    locked.min(machine_memory() / 16)
+}
+
+/// Whether the process may lock any amount of memory (`CAP_IPC_LOCK`).
+fn ignores_lock_limit() -> bool {
+    const IPC_LOCK: u32 = 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    capabilities
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|set| set >> IPC_LOCK & 1 == 1)
+}
+
+/// A number of the system; 0 where unknown.
+fn sysconf(name: i32) -> u64 {
+    // SAFETY: the call takes any number and returns -1 for an unknown one.
+    u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0)
+}
+
+/// The machine's memory in bytes.
+fn machine_memory() -> u64 {
+    sysconf(libc::_SC_PHYS_PAGES) * sysconf(libc::_SC_PAGESIZE)
+}
+
+impl RegistrationCache {
+    /// An empty cache of at most `bound` bytes.
+    #[must_use]
+    pub fn new(bound: u64) -> Self {
+        RegistrationCache {
+            bound,
+            page: usize::try_from(sysconf(libc::_SC_PAGESIZE)).unwrap_or(0).max(4096),
+            ..RegistrationCache::default()
+        }
+    }
+
+    /// Sets the bound in bytes, and evicts what exceeds it. 0 disables the cache.
+    pub fn set_bound(&mut self, device: &mut dyn Device, bound: u64) {
+        self.bound = bound;
+        while (self.bytes > bound || bound == 0) && self.evict(device, EVICT_FRACTION) {}
+    }
+
+    /// Finds or makes a registration of `len` bytes at `addr`, and adds a user to it. `holes`: the
+    /// caller uses parts only, with possibly whole pages between them.
+    ///
+    /// # Safety
+    /// The memory that the caller uses must stay mapped until the registration is
+    /// [released](Self::release).
+    ///
+    /// # Errors
+    /// The memory cannot be registered.
+    pub unsafe fn acquire(
+        &mut self,
+        device: &mut dyn Device,
+        addr: usize,
+        len: usize,
+        holes: bool,
+    ) -> Result<(RegistrationId, MemoryRegion), RegistrationError> {
+        let (start, end) = (addr, addr + len);
+        // Asked before the reports are taken: a change that has ended by now is among them.
+        let settled = match &self.monitor {
+            MonitorState::Running(monitor) => !monitor.is_changing(),
+            _ => true,
+        };
+        self.take_invalidations(device);
+        self.clock += 1;
+        if let Some(key) = self.find(start, end, settled) {
+            let found = self.registrations.get_mut(&key).expect("just found");
+            found.users += 1;
+            found.used = self.clock;
+            self.stats.hits += 1;
+            return Ok((RegistrationId(key.0, key.1), found.region));
+        }
+        self.stats.misses += 1;
+        let (start, end) = self.whole_pages(start, end);
+        // Another owner may discard the holes after it has reported that already.
+        let cache = settled
+            && !(holes && self.discarded.meets(start, end))
+            && self.make_room(device, end - start)
+            && self.monitor(start, end);
+        // An eviction below must not stop the monitoring of this range.
+        self.pending = cache.then_some((start, end));
+        // SAFETY: the caller keeps its memory mapped until the release (contract of this function);
+        // other memory in the same pages is mapped as long. Holes are registered only if mapped,
+        // and no operation accesses them.
+        let registered = unsafe { self.register(device, start, end) };
+        self.pending = None;
+        let (region, on_demand) = registered.inspect_err(|_| self.stop_monitoring(start, end))?;
+        let mut cached = cache;
+        if on_demand {
+            // Needs no monitoring, and no room but an entry.
+            self.stop_monitoring(start, end);
+            cached =
+                self.bound > 0 && (self.count < MAX_CACHED || self.evict(device, EVICT_FRACTION));
+        }
+        Ok((self.insert(start, end, region, RegistrationKind { cached, holes, on_demand }), region))
+    }
+
+    fn whole_pages(&self, start: usize, end: usize) -> (usize, usize) {
+        (start & !(self.page - 1), end.next_multiple_of(self.page))
+    }
+
+    fn find(&self, start: usize, end: usize, settled: bool) -> Option<Key> {
+        let before = self.registrations.range(..=(start, u64::MAX)).rev().take(MAX_PROBED);
+        let mut reaching = before.take_while(|(key, _)| key.0 + self.longest >= end);
+        // A registration that is not cached has users, which keep their memory mapped; but not its
+        // holes.
+        let is_valid = |found: &Registration| match found.kind {
+            RegistrationKind { on_demand: true, .. } => true,
+            RegistrationKind { cached: true, .. } => settled && !found.stale,
+            RegistrationKind { holes, .. } => !holes,
+        };
+        reaching.find(|(_, found)| found.end >= end && is_valid(found)).map(|(key, _)| *key)
+    }
+
+    /// Registers memory whose life the caller knows, apart from all others.
+    ///
+    /// # Safety
+    /// The memory must stay mapped until the registration is released.
+    ///
+    /// # Errors
+    /// The memory cannot be registered.
+    pub unsafe fn add(
+        &mut self,
+        device: &mut dyn Device,
+        start: usize,
+        end: usize,
+    ) -> Result<(RegistrationId, MemoryRegion), RegistrationError> {
+        let (start, end) = self.whole_pages(start, end);
+        // Locking allocates all pages. For a huge window, mostly untouched, that would take memory
+        // from others or kill the process.
+        let too_large = (end - start) as u64 > machine_memory() / 2;
+        // SAFETY: the caller keeps the memory mapped until the release (contract of this function);
+        // other memory in the same pages is mapped as long.
+        let (region, on_demand) = unsafe {
+            if too_large {
+                let region = device.register(start, end - start, true);
+                (region.map_err(|why| RegistrationError::TooLarge(Box::new(why)))?, true)
+            } else {
+                self.register(device, start, end)?
+            }
+        };
+        let kind = RegistrationKind { cached: false, holes: false, on_demand };
+        Ok((self.insert(start, end, region, kind), region))
+    }
+
+    /// Removes a user.
+    pub fn release(&mut self, device: &mut dyn Device, id: RegistrationId) {
+        let Some(found) = self.registrations.get_mut(&(id.0, id.1)) else { return };
+        found.users -= 1;
+        if found.users == 0 && (!found.kind.cached || found.stale) {
+            self.remove(device, (id.0, id.1));
+        }
+    }
+
+    /// Hits, misses, evictions and invalidations so far.
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        self.stats
+    }
+
+    /// Bytes that are monitored, and in how many ranges.
+    #[must_use]
+    pub fn monitored(&self) -> (usize, usize) {
+        (self.monitored.all().map(|(start, end)| end - start).sum(), self.monitored.len())
+    }
+
+    /// Drops stale registrations, so that no unmapped memory stays locked.
+    pub fn drop_stale(&mut self, device: &mut dyn Device) {
+        if matches!(&self.monitor, MonitorState::Running(monitor) if monitor.has_reports()) {
+            self.take_invalidations(device);
+        }
+    }
+
+    /// Evicts everything without users. Returns whether there was anything.
+    pub(super) fn evict_all(&mut self, device: &mut dyn Device) -> bool {
+        self.evict(device, 1)
+    }
+
+    /// Registers memory, with on-demand paging if it cannot be locked; returns whether so.
+    ///
+    /// # Safety
+    /// The memory must stay mapped until it is unregistered, unless nobody accesses it through the
+    /// registration.
+    unsafe fn register(
+        &mut self,
+        device: &mut dyn Device,
+        start: usize,
+        end: usize,
+    ) -> Result<(MemoryRegion, bool), RegistrationError> {
+        let (mut on_demand, mut reason) = (false, None);
+        loop {
+            // SAFETY: the caller keeps the memory mapped until it is unregistered.
+            match unsafe { device.register(start, end - start, on_demand) } {
+                Ok(region) => return Ok((region, on_demand)),
+                Err(why) if on_demand => return Err(reason.unwrap_or(why)),
+                Err(RegistrationError::OutOfMemory(_)) if self.evict(device, 2) => {}
+                Err(why @ RegistrationError::OutOfMemory(_)) => {
+                    (on_demand, reason) = (true, Some(why));
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    fn insert(
+        &mut self,
+        start: usize,
+        end: usize,
+        region: MemoryRegion,
+        kind: RegistrationKind,
+    ) -> RegistrationId {
+        if kind.cached {
+            self.count += 1;
+            self.bytes += if kind.on_demand { 0 } else { (end - start) as u64 };
+        }
+        self.longest = self.longest.max(end - start);
+        let new = Registration { end, region, users: 1, kind, stale: false, used: self.clock };
+        self.registrations.insert((start, region.id), new);
+        RegistrationId(start, region.id)
+    }
+
+    /// Ends a registration without users.
+    fn remove(&mut self, device: &mut dyn Device, key: Key) {
+        let Some(removed) = self.registrations.remove(&key) else { return };
+        device.unregister(removed.region.id);
+        if removed.kind.cached {
+            self.count -= 1;
+            if !removed.kind.on_demand {
+                self.bytes -= (removed.end - key.0) as u64;
+                self.stop_monitoring(key.0, removed.end);
+            }
+        }
+    }
+
+    /// Makes room for `len` bytes more; false if they do not fit.
+    fn make_room(&mut self, device: &mut dyn Device, len: usize) -> bool {
+        let len = len as u64;
+        if len > self.bound {
+            return false;
+        }
+        while self.bytes + len > self.bound || self.count >= MAX_CACHED {
+            if !self.evict(device, EVICT_FRACTION) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Evicts the least recently used 1/`fraction` of the unused registrations, and at least one;
+    /// false if there is none.
+    fn evict(&mut self, device: &mut dyn Device, fraction: usize) -> bool {
+        let unused = self.registrations.iter().filter(|(_, it)| it.kind.cached && it.users == 0);
+        let mut unused: Vec<_> = unused.map(|(key, it)| (it.used, *key)).collect();
+        unused.sort_unstable();
+        let count = (unused.len() / fraction).max(1).min(unused.len());
+        for (_, key) in &unused[..count] {
+            self.stats.evictions += 1;
+            self.remove(device, *key);
+        }
+        count > 0
+    }
+
+    // Monitoring.
+
+    /// Monitors a range; false if it cannot be.
+    fn monitor(&mut self, start: usize, end: usize) -> bool {
+        if matches!(self.monitor, MonitorState::NotStarted) {
+            self.monitor = match InvalidationMonitor::start() {
+                Ok(monitor) => MonitorState::Running(monitor),
+                Err(error) => {
+                    log::info!(
+                        "verbs: the registration cache is off: no userfaultfd to report unmapped \
+                         memory: {error}"
+                    );
+                    MonitorState::Unavailable
+                }
+            };
+        }
+        let MonitorState::Running(monitor) = &self.monitor else { return false };
+        let added = monitor.add(start, end);
+        if matches!(&added, Err(error) if error.raw_os_error() != Some(libc::ENOMEM)) {
+            return false;
+        }
+        // For want of memory, a part may be monitored.
+        self.monitored.add(start, end);
+        let complete = added.is_ok_and(|complete| complete);
+        if !complete {
+            self.stop_monitoring(start, end);
+        }
+        complete
+    }
+
+    /// Stops monitoring a range, but for what cached registrations need.
+    fn stop_monitoring(&mut self, start: usize, end: usize) {
+        let MonitorState::Running(monitor) = &self.monitor else { return };
+        let from = (start.saturating_sub(self.longest), 0);
+        let needed = self
+            .registrations
+            .range(from..(end, 0))
+            .filter(|(_, it)| it.is_monitored() && it.end > start);
+        let mut free = AddressRanges::default();
+        free.add(start, end);
+        needed.for_each(|(key, it)| free.remove(key.0, it.end));
+        self.pending.iter().for_each(|(start, end)| free.remove(*start, *end));
+        for (start, end) in free.all() {
+            for (start, end) in self.monitored.within(start, end) {
+                monitor.remove(start, end);
+            }
+            self.monitored.remove(start, end);
+        }
+    }
+
+    /// Applies the reports of the monitor.
+    fn take_invalidations(&mut self, device: &mut dyn Device) {
+        let MonitorState::Running(monitor) = &mut self.monitor else { return };
+        let reports = monitor.take();
+        if reports.overflowed {
+            self.invalidate(device, 0, usize::MAX);
+            self.discarded.add(0, usize::MAX);
+            return;
+        }
+        if reports.list().is_empty() {
+            return;
+        }
+        let reports = reports.list().to_vec();
+        let mut moved = Vec::new();
+        for report in reports {
+            match report {
+                Invalidation::Unmapped(start, end) => {
+                    self.monitored.remove(start, end);
+                    self.invalidate(device, start, end);
+                }
+                Invalidation::Discarded(start, end) => {
+                    self.discarded.add(start, end);
+                    if self.discarded.len() > MAX_DISCARDED_RANGES {
+                        self.discarded.add(0, usize::MAX);
+                    }
+                    self.invalidate(device, start, end);
+                }
+                Invalidation::Moved { from, to, len } => {
+                    self.invalidate(device, from, from + len);
+                    // The kernel goes on monitoring it at its new place.
+                    self.monitored.add(to, to + len);
+                    moved.push((to, to + len));
+                }
+            }
+        }
+        moved.into_iter().for_each(|(start, end)| self.stop_monitoring(start, end));
+    }
+
+    /// Marks registrations of a range as stale, and removes those without users.
+    fn invalidate(&mut self, device: &mut dyn Device, start: usize, end: usize) {
+        let from = (start.saturating_sub(self.longest), 0);
+        let mut unused = Vec::new();
+        for (key, it) in self.registrations.range_mut(from..(end, 0)) {
+            if it.is_monitored() && it.end > start {
+                it.stale = true;
+                self.stats.invalidations += 1;
+                if it.users == 0 {
+                    unused.push(*key);
+                }
+            }
+        }
+        unused.into_iter().for_each(|key| self.remove(device, key));
+    }
+
+    /// Ends all registrations. To be called before the device is dropped.
+    pub fn end(&mut self, device: &mut dyn Device) {
+        self.take_invalidations(device);
+        let all: Vec<_> = self.registrations.keys().copied().collect();
+        all.into_iter().for_each(|key| self.remove(device, key));
+        if let MonitorState::Running(monitor) = &self.monitor {
+            self.monitored.all().for_each(|(start, end)| monitor.remove(start, end));
+        }
+        self.monitor = MonitorState::Unavailable;
+    }
+}
