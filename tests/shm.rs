@@ -11,7 +11,7 @@
 mod shm_world;
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::Ballot;
+use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
 use shm_world::*;
@@ -234,27 +234,27 @@ fn signal_and_lock_words_are_distinct() {
     });
 }
 
-/// [RQ-5] Each agreement gives every process the highest ballot, round after round.
+/// [RQ-5] Each agreement gives every process the highest proposal, round after round.
 #[test]
-fn agreements_decide_on_the_highest_ballot() {
+fn agreements_decide_on_the_highest_proposal() {
     everywhere(4, 8, |world, mut w| {
         for round in 0..2000u32 {
             let says = |rank: Rank| match round {
                 _ if round % 7 == rank || (round % 11 == 3 && rank.is_multiple_of(2)) => {
-                    Ballot::Objection
+                    Proposal::Objection
                 }
-                _ if round % 5 == rank || round % 13 == rank => Ballot::Busy,
-                _ => Ballot::Ready,
+                _ if round % 5 == rank || round % 13 == rank => Proposal::Busy,
+                _ => Proposal::Ready,
             };
-            assert_eq!(w.verdict(), None, "no decision before this process has cast its ballot");
-            w.vote(says(world.rank));
-            let verdict = loop {
-                match w.verdict() {
-                    Some(verdict) => break verdict,
+            assert_eq!(w.decision(), None, "no decision before this process has proposed");
+            w.propose(says(world.rank));
+            let decision = loop {
+                match w.decision() {
+                    Some(decision) => break decision,
                     None => std::thread::yield_now(),
                 }
             };
-            assert_eq!(Some(verdict), (0..4).map(says).max(), "round {round}");
+            assert_eq!(Some(decision), (0..4).map(says).max(), "round {round}");
         }
     });
 }

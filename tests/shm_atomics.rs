@@ -13,7 +13,7 @@ mod shm_world;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::Ballot;
+use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::{native_has, reduction};
 use shm_world::*;
 
@@ -377,7 +377,7 @@ fn settle_completes_operations_without_polls() {
         let mut memory = vec![0u8; 1 << 20];
         let mut w = world.window(Flavour::Attached, &mut memory);
         if world.rank == 0 {
-            assert!(!w.settle(), "nothing in flight, nothing to collect");
+            assert!(!w.flush_and_poll(), "nothing in flight, nothing to collect");
             let from = bytes(500_000, 1);
             for (disp, len) in [(0, 8), (100, 3000), (10_000, 100_000)] {
                 let origin = Addr(from.as_ptr() as usize);
@@ -391,7 +391,7 @@ fn settle_completes_operations_without_polls() {
                     };
                     open += usize::from(w.post(&op, Ticket(7)) != Posted::Complete);
                 }
-                assert_eq!(w.settle(), open > 0);
+                assert_eq!(w.flush_and_poll(), open > 0);
                 while let Some((ticket, stage)) = w.next_finished() {
                     assert_eq!(ticket, Ticket(7));
                     open -= usize::from(stage == Stage::Remote);
@@ -461,8 +461,8 @@ fn target_and_origins_consume_concurrently() {
             assert!(old.iter().copied().eq(0..COUNT), "each one once, in order");
         }
         if world.rank == 0 {
-            w.vote(Ballot::Ready);
-            while w.verdict().is_none() {
+            w.propose(Proposal::Ready);
+            while w.decision().is_none() {
                 done.store(true, Ordering::Release);
                 std::thread::yield_now();
             }

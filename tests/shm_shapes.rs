@@ -13,7 +13,7 @@ mod shm_world;
 use std::sync::Arc;
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::Ballot;
+use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::datatype::{Block, Layout, Shape, Side};
 use mpix_rma::transport::datatype::{gathered, scatter};
@@ -24,8 +24,8 @@ const WORD: usize = 8;
 
 /// A barrier in which the window polls.
 fn barrier(w: &mut ShmWindow) {
-    w.vote(Ballot::Ready);
-    while w.verdict().is_none() {
+    w.propose(Proposal::Ready);
+    while w.decision().is_none() {
         w.poll();
         std::thread::yield_now();
     }

@@ -56,7 +56,7 @@ fn closing(
         admit(request)?;
         let window = guard.windows.called();
         let outcome = body(window)?;
-        let outcome = window.settle(outcome);
+        let outcome = window.poll_while_moving(outcome);
         // SAFETY: `admit` has checked that `request` is not NULL, so it has room for a request.
         unsafe { deliver(guard, outcome, Scope::Target(target), request) }
     })

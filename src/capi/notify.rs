@@ -7,7 +7,7 @@ use crate::mpi::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_un
 use crate::mpi::error::Fault;
 use crate::mpi::host::exports;
 use crate::mpi::sys::*;
-use crate::mpi::window::vote;
+use crate::mpi::window::any_objection;
 use crate::runtime::progress::{Often, step};
 use crate::runtime::window::Places;
 use crate::runtime::{Guard, Scope, Window, with_port};
@@ -126,7 +126,7 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
                 bases = Some(guard[id].engine.begin_counters());
             }
         }
-        (guard, objected) = vote(guard, id, fault.is_some());
+        (guard, objected) = any_objection(guard, id, fault.is_some());
         if objected {
             break;
         }

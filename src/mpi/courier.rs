@@ -14,9 +14,9 @@ use super::hook;
 use super::private::Private;
 use super::sys::*;
 use crate::engine::{Addr, Rank};
-use crate::transport::Ballot;
-use crate::transport::host_mpi::courier::{Bulk, Courier, Stream};
-use crate::transport::host_mpi::wire::{PACKET, Packet};
+use crate::transport::Proposal;
+use crate::transport::am::channel::{Channel, TransferId, TransferKind};
+use crate::transport::am::wire::{PACKET, Packet};
 
 /// Receives that are posted.
 const POSTED: usize = 8;
@@ -27,8 +27,8 @@ const KEPT: usize = 64;
 
 const PACKETS: c_int = 0;
 
-fn tag(stream: Stream) -> c_int {
-    1 + stream as c_int
+fn tag(kind: TransferKind) -> c_int {
+    1 + kind as c_int
 }
 
 /// What a request of the host is for.
@@ -37,13 +37,13 @@ enum Work {
     /// A receive of any packet.
     Arrival(Packet),
     Sent(Packet),
-    BulkSent(Bulk, usize),
-    BulkReceived(Bulk),
+    DataSent(TransferId, usize),
+    DataReceived(TransferId),
 }
 
 /// One window's messages.
 #[derive(Debug)]
-pub(crate) struct HostCourier {
+pub(crate) struct HostChannel {
     private: Private,
     /// Requests and what they are for. The first is the receive that was posted first.
     requests: Vec<MPI_Request>,
@@ -58,19 +58,19 @@ pub(crate) struct HostCourier {
     /// The last look has found a packet: there are likely more.
     streaming: bool,
     arrived: VecDeque<(Rank, Packet)>,
-    moved: VecDeque<(Bulk, usize)>,
+    moved: VecDeque<(TransferId, usize)>,
     failures: VecDeque<String>,
     spare: Vec<Packet>,
-    vote: Option<Vote>,
+    agreement: Option<Agreement>,
     gather: Option<Gather>,
 }
 
 // SAFETY: the host's handles may be used in any thread; calls are made by one at a time.
-unsafe impl Send for HostCourier {}
+unsafe impl Send for HostChannel {}
 
-/// A vote under way; the host reads and writes the two numbers.
+/// A pending agreement. The host reads the first number and writes the second.
 #[derive(Debug)]
-struct Vote {
+struct Agreement {
     request: MPI_Request,
     numbers: Box<[c_int; 2]>,
 }
@@ -91,10 +91,10 @@ fn blank() -> MPI_Status {
     unsafe { std::mem::zeroed() }
 }
 
-impl HostCourier {
+impl HostChannel {
     /// Takes over a communicator of the window's processes.
     pub(super) fn new(private: Private) -> Self {
-        let mut courier = HostCourier {
+        let mut channel = HostChannel {
             private,
             requests: Vec::new(),
             work: Vec::new(),
@@ -107,13 +107,13 @@ impl HostCourier {
             moved: VecDeque::new(),
             failures: VecDeque::new(),
             spare: Vec::new(),
-            vote: None,
+            agreement: None,
             gather: None,
         };
         for _ in 0..POSTED {
-            courier.post(Packet::new());
+            channel.post(Packet::new());
         }
-        courier
+        channel
     }
 
     fn failed(&mut self, call: &str, code: c_int) {
@@ -231,7 +231,7 @@ impl HostCourier {
         };
         let bytes = self.bytes(status);
         if bytes > packet.bytes.capacity() {
-            return self.give_back(packet);
+            return self.recycle(packet);
         }
         // SAFETY: the host has written so many bytes into the packet, which has room for them.
         unsafe { packet.bytes.set_len(bytes) };
@@ -246,13 +246,13 @@ impl HostCourier {
                 self.sending -= 1;
                 self.keep(packet);
             }
-            Work::BulkSent(bulk, len) => {
+            Work::DataSent(transfer, len) => {
                 self.sending -= 1;
-                self.moved.push_back((bulk, len));
+                self.moved.push_back((transfer, len));
             }
-            Work::BulkReceived(bulk) => {
+            Work::DataReceived(transfer) => {
                 let bytes = if failed { usize::MAX } else { self.bytes(status) };
-                self.moved.push_back((bulk, bytes));
+                self.moved.push_back((transfer, bytes));
             }
         }
     }
@@ -264,8 +264,8 @@ impl HostCourier {
     }
 }
 
-impl Courier for HostCourier {
-    fn packet(&mut self) -> Packet {
+impl Channel for HostChannel {
+    fn empty_packet(&mut self) -> Packet {
         let mut packet = self.spare.pop().unwrap_or_default();
         packet.clear();
         packet
@@ -301,11 +301,11 @@ impl Courier for HostCourier {
         self.arrived.pop_front()
     }
 
-    fn give_back(&mut self, packet: Packet) {
+    fn recycle(&mut self, packet: Packet) {
         self.post(packet);
     }
 
-    fn drive(&mut self) {
+    fn poll(&mut self) {
         if hook::is_restricted() {
             return;
         }
@@ -319,7 +319,14 @@ impl Courier for HostCourier {
         self.streaming = arrived;
     }
 
-    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
+    unsafe fn send_data(
+        &mut self,
+        peer: Rank,
+        kind: TransferKind,
+        from: Addr,
+        len: usize,
+        transfer: TransferId,
+    ) {
         let mut request = MPI_REQUEST_NULL;
         let from = from.0 as *const c_void;
         // SAFETY: the caller's promise.
@@ -329,26 +336,26 @@ impl Courier for HostCourier {
                 len as c_int,
                 MPI_BYTE,
                 peer as c_int,
-                tag(stream),
+                tag(kind),
                 self.private.comm(),
                 &raw mut request,
             )
         };
         if code != MPI_SUCCESS {
-            self.moved.push_back((bulk, usize::MAX));
+            self.moved.push_back((transfer, usize::MAX));
             return self.failed("MPI_Isend", code);
         }
         self.sending += 1;
-        self.add(request, Work::BulkSent(bulk, len));
+        self.add(request, Work::DataSent(transfer, len));
     }
 
-    unsafe fn receive_bulk(
+    unsafe fn receive_data(
         &mut self,
         peer: Rank,
-        stream: Stream,
+        kind: TransferKind,
         to: Addr,
         len: usize,
-        bulk: Bulk,
+        transfer: TransferId,
     ) {
         let mut request = MPI_REQUEST_NULL;
         let to = to.0 as *mut c_void;
@@ -359,25 +366,25 @@ impl Courier for HostCourier {
                 len as c_int,
                 MPI_BYTE,
                 peer as c_int,
-                tag(stream),
+                tag(kind),
                 self.private.comm(),
                 &raw mut request,
             )
         };
         if code != MPI_SUCCESS {
-            self.moved.push_back((bulk, usize::MAX));
+            self.moved.push_back((transfer, usize::MAX));
             return self.failed("MPI_Irecv", code);
         }
-        self.add(request, Work::BulkReceived(bulk));
+        self.add(request, Work::DataReceived(transfer));
     }
 
-    fn next_bulk(&mut self) -> Option<(Bulk, usize)> {
+    fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
         self.moved.pop_front()
     }
 
-    fn cancel_bulks(&mut self) {
+    fn cancel_receives(&mut self) {
         for (request, work) in self.requests.iter_mut().zip(&self.work) {
-            if matches!(work, Work::BulkReceived(..)) {
+            if matches!(work, Work::DataReceived(..)) {
                 // SAFETY: a receive that is pending.
                 unsafe { PMPI_Cancel(&raw mut *request) };
             }
@@ -388,10 +395,11 @@ impl Courier for HostCourier {
         self.failures.pop_front()
     }
 
-    fn vote(&mut self, ballot: Ballot) {
-        debug_assert!(self.vote.is_none(), "a second vote before the verdict on the first");
-        let mut vote = Vote { request: MPI_REQUEST_NULL, numbers: Box::new([ballot as c_int, 0]) };
-        let [mine, all] = &mut *vote.numbers;
+    fn propose(&mut self, proposal: Proposal) {
+        debug_assert!(self.agreement.is_none(), "a second proposal before the decision");
+        let numbers = Box::new([proposal as c_int, 0]);
+        let mut agreement = Agreement { request: MPI_REQUEST_NULL, numbers };
+        let [mine, all] = &mut *agreement.numbers;
         // SAFETY: the two numbers live on the heap until the request is complete, and nobody else
         // uses them.
         let code = unsafe {
@@ -402,41 +410,42 @@ impl Courier for HostCourier {
                 MPI_INT,
                 MPI_MAX,
                 self.private.comm(),
-                &raw mut vote.request,
+                &raw mut agreement.request,
             )
         };
         if code != MPI_SUCCESS {
             self.failed("MPI_Iallreduce", code);
         }
-        self.vote = Some(vote);
+        self.agreement = Some(agreement);
     }
 
-    fn verdict(&mut self) -> Option<Ballot> {
+    fn decision(&mut self) -> Option<Proposal> {
         if hook::is_restricted() {
             return None;
         }
-        let vote = self.vote.as_mut()?;
+        let agreement = self.agreement.as_mut()?;
         let mut flag = 0;
-        // SAFETY: the request is that of the vote, or null after an error.
-        let code = unsafe { PMPI_Test(&raw mut vote.request, &raw mut flag, MPI_STATUS_IGNORE) };
+        // SAFETY: the request is that of the agreement, or null after an error.
+        let code =
+            unsafe { PMPI_Test(&raw mut agreement.request, &raw mut flag, MPI_STATUS_IGNORE) };
         if code == MPI_SUCCESS && flag == 0 {
             return None;
         }
-        let vote = self.vote.take()?;
+        let agreement = self.agreement.take()?;
         if code != MPI_SUCCESS {
             self.failed("MPI_Test", code);
         }
         // SAFETY: written by the host, whose request is complete.
-        let highest = unsafe { std::ptr::read_volatile(&raw const vote.numbers[1]) };
+        let highest = unsafe { std::ptr::read_volatile(&raw const agreement.numbers[1]) };
         Some(
-            [Ballot::Ready, Ballot::Busy]
+            [Proposal::Ready, Proposal::Busy]
                 .into_iter()
-                .find(|ballot| *ballot as c_int == highest)
-                .unwrap_or(Ballot::Objection),
+                .find(|proposal| *proposal as c_int == highest)
+                .unwrap_or(Proposal::Objection),
         )
     }
 
-    fn gather(&mut self, number: u32) {
+    fn start_allgather(&mut self, number: u32) {
         debug_assert!(self.gather.is_none(), "a second exchange before the end of the first");
         let mut size = 0;
         // SAFETY: the communicator is live.
@@ -464,7 +473,7 @@ impl Courier for HostCourier {
         self.gather = Some(gather);
     }
 
-    fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
+    fn finish_allgather(&mut self) -> Option<Result<Vec<u32>, String>> {
         if hook::is_restricted() {
             return None;
         }
@@ -496,7 +505,7 @@ impl Courier for HostCourier {
                 Work::Arrival(packet) => receives.push((request, packet)),
                 // Of a window that has broken: the host may still read it.
                 Work::Sent(packet) => std::mem::forget(packet),
-                Work::BulkSent(..) | Work::BulkReceived(_) => {}
+                Work::DataSent(..) | Work::DataReceived(_) => {}
             }
         }
         for (mut request, packet) in receives {

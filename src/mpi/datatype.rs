@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use super::sys::{self, *};
 use super::table::Table;
 use crate::engine::{Element, Reduction};
+use crate::transport::am::wire::ElementOp;
 use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
-use crate::transport::host_mpi::wire::How;
 
 /// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of
 /// `shim.c`.
@@ -346,8 +346,8 @@ fn native_element(kind: Kind, size: u8) -> Option<Element> {
 }
 
 /// Extent and span of a foreign element that has this reduction, for
-/// [`host_mpi::Settings`](crate::transport::host_mpi::Settings).
-pub(crate) fn foreign(how: How) -> Option<(u8, u8)> {
+/// [`am::Settings`](crate::transport::am::Settings).
+pub(crate) fn foreign(how: ElementOp) -> Option<(u8, u8)> {
     let key = FOREIGN.get()?.get(usize::from(how.element.0.checked_sub(FIRST_FOREIGN)?))?;
     let datatype = predefined(MPI_Datatype::of(*key))?;
     is_defined(how.reduction, datatype).then_some((datatype.extent, datatype.span))

@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 
-use super::courier::HostCourier;
+use super::courier::HostChannel;
 use super::private::{self, OFFER, Offer, Private};
 use super::sys::*;
 use super::transport::{Collectives, Part, Unmade};
@@ -15,9 +15,9 @@ use super::{datatype, drive, verbs};
 use crate::engine::Rank;
 use crate::runtime::Transport;
 use crate::runtime::config::Reach;
-use crate::transport::host_mpi::courier::Courier;
-use crate::transport::host_mpi::members::{Extents, Members, Table};
-use crate::transport::host_mpi::{self, MessageWindow};
+use crate::transport::am::channel::Channel;
+use crate::transport::am::members::{Extents, Members, RankTable};
+use crate::transport::am::{self, MessageWindow};
 use crate::transport::rdma::capabilities::advertise;
 use crate::transport::rdma::{Endpoint, RdmaAmChannel, SharedContext, WindowMemory};
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
@@ -83,7 +83,7 @@ impl Card {
 /// What is needed of the peers that RDMA may reach.
 struct Fabric {
     device: Option<SharedContext>,
-    abilities: Table<u8>,
+    abilities: RankTable<u8>,
 }
 
 /// A window whose processes are finding out whether all have what they need.
@@ -121,8 +121,8 @@ pub(super) fn begin(
     };
     let cards = || bytes.chunks_exact(CARD).map(Card::decode);
     let abilities = match reach {
-        Reach::HostMpi => Table::new([0]),
-        _ => Table::new(cards().map(|card| card.ability.unwrap_or_default())),
+        Reach::HostMpi => RankTable::new([0]),
+        _ => RankTable::new(cards().map(|card| card.ability.unwrap_or_default())),
     };
     // The processes of a node share a segment, whichever way operations go: programs may ask for
     // memory that is allocated, and what is attached to a dynamic window is seen there.
@@ -139,7 +139,7 @@ pub(super) fn begin(
         return Err(Unmade::Unsuitable(SetupError::NotOneNode));
     }
     // What RDMA sends through the host may come later than the end of a window.
-    let keep = abilities == Table::new([0]);
+    let keep = abilities == RankTable::new([0]);
     let private =
         private::make(all, kept, || cards().map(|card| card.offer), keep).map_err(Unmade::Host)?;
     // Where no two processes are on one node, nobody has a communicator of its node to make.
@@ -194,7 +194,7 @@ impl Parts {
                     base: port.base(),
                     bytes: if port.is_dynamic() { 0 } else { part.bytes },
                 };
-                // SAFETY: the memory is the window's, which the courier leaves before it goes.
+                // SAFETY: the memory is the window's, which the channel leaves before it goes.
                 unsafe {
                     verbs::create_endpoint(me, fabric.device.as_ref(), &fabric.abilities, own)
                 }
@@ -247,16 +247,14 @@ impl Pending {
         let Pending { me, settings, private, extents, mates: (mates, near), parts, .. } = self;
         let port = parts.port.expect("every process has one");
         let members = Members::new(me.0, me.1, mates, near);
-        let host = HostCourier::new(private);
-        let courier: Box<dyn Courier> = match parts.direct {
+        let host = HostChannel::new(private);
+        let channel: Box<dyn Channel> = match parts.direct {
             Ok(Some(direct)) => Box::new(RdmaAmChannel::new(host, direct)),
             _ => Box::new(host),
         };
-        let host = host_mpi::Settings {
-            foreign_reduce: settings.foreign_reduce,
-            foreign: datatype::foreign,
-        };
-        MessageWindow::new(courier, members, port, extents, host).into()
+        let host =
+            am::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
+        MessageWindow::new(channel, members, port, extents, host).into()
     }
 }
 

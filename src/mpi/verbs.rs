@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
-use crate::transport::host_mpi::members::Table;
+use crate::transport::am::members::RankTable;
 use crate::transport::rdma::capabilities::plan;
 use crate::transport::rdma::context::Context;
 use crate::transport::rdma::device::DeviceError;
@@ -107,7 +107,7 @@ fn process_id() -> ProcessId {
 pub(super) unsafe fn create_endpoint(
     me: (Rank, u32),
     context: Option<&SharedContext>,
-    capabilities: &Table<u8>,
+    capabilities: &RankTable<u8>,
     own: WindowMemory,
 ) -> Result<Option<Endpoint>, ()> {
     let Some(context) = context else { return Ok(None) };

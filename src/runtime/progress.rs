@@ -310,7 +310,7 @@ pub(crate) fn wait_until(
         patience.pause();
         guard = enter();
         if driven {
-            guard[id].linger();
+            guard[id].spin_briefly();
         }
     }
 }
@@ -350,7 +350,7 @@ impl Often {
             if look(window) {
                 return true;
             }
-            if !window.port.hear() {
+            if !window.port.poll_notifications() {
                 return look(window);
             }
         }

@@ -11,10 +11,10 @@ use std::ffi::CStr;
 
 use super::fast_path::MappedTarget;
 use crate::engine::{Addr, Rank, Shaped};
-use crate::transport::Ballot;
+use crate::transport::Proposal;
+use crate::transport::am::channel::Channel;
+use crate::transport::am::{MessageWindow, OutOfReach};
 use crate::transport::datatype::Shape;
-use crate::transport::host_mpi::courier::Courier;
-use crate::transport::host_mpi::{MessageWindow, OutOfReach};
 use crate::transport::shm::tags::Claimed;
 use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, SystemError};
 
@@ -25,7 +25,7 @@ pub(crate) enum Transport {
     /// All processes are on one node.
     Shm(ShmWindow),
     /// Some are reached by messages.
-    Messages(Box<MessageWindow<Box<dyn Courier>>>),
+    Messages(Box<MessageWindow<dyn Channel>>),
 }
 
 /// Runs `$body` with `$port` bound to the port of a [`Transport`], whichever it is. `$body` is
@@ -157,30 +157,30 @@ impl Transport {
         matches!(self, Transport::Messages(_))
     }
 
-    /// Waits for a moment, or until an interface has something to tell: a look at that alone is a
-    /// small part of one at everything. At once over where there is no interface.
+    /// Polls the RDMA completion queue a few times, until it has an entry. That costs a small part
+    /// of a full poll. Returns at once without RDMA.
     #[inline]
-    pub(crate) fn linger(&self) {
+    pub(crate) fn spin_briefly(&self) {
         if let Transport::Messages(port) = self {
-            port.linger();
+            port.spin_briefly();
         }
     }
 
-    /// Takes in what peers have told past the messages, and nothing else. False if a look at
-    /// everything may find more.
+    /// Polls for notifications that peers send by RDMA, and for nothing else. False if a full poll
+    /// may find more.
     #[inline]
-    pub(crate) fn hear(&mut self) -> bool {
+    pub(crate) fn poll_notifications(&mut self) -> bool {
         match self {
-            Transport::Messages(port) => port.hear(),
+            Transport::Messages(port) => port.poll_notifications(),
             Transport::Shm(_) => true,
         }
     }
 
-    /// Stays with operations that are on their way as long as they move. True if something has
-    /// finished.
+    /// Sends partly filled packets and polls operations in flight until they stop moving. True if
+    /// one has finished.
     #[inline]
-    pub(crate) fn settle(&mut self) -> bool {
-        with_port!(self, port => port.settle())
+    pub(crate) fn flush_and_poll(&mut self) -> bool {
+        with_port!(self, port => port.flush_and_poll())
     }
 
     /// Notification counters of a process.
@@ -253,14 +253,14 @@ impl Transport {
         }
     }
 
-    /// Deposits this process's vote in a nonblocking collective vote.
-    pub(crate) fn vote(&mut self, ballot: Ballot) {
-        with_port!(self, port => port.vote(ballot));
+    /// Starts a nonblocking agreement of all processes with this process's proposal.
+    pub(crate) fn propose(&mut self, proposal: Proposal) {
+        with_port!(self, port => port.propose(proposal));
     }
 
-    /// The verdict, the highest ballot, once all have voted.
-    pub(crate) fn verdict(&mut self) -> Option<Ballot> {
-        with_port!(self, port => port.verdict())
+    /// The highest proposal, once all processes have proposed.
+    pub(crate) fn decision(&mut self) -> Option<Proposal> {
+        with_port!(self, port => port.decision())
     }
 
     /// True if a message of a peer was refused, or one to a peer: what is under way may never end.
@@ -303,8 +303,8 @@ impl Transport {
         }
     }
 
-    /// True if nothing of this process is under way to others, though all its operations are
-    /// complete: asked before the last vote.
+    /// Whether all messages of this process have arrived. Ask before the closing agreement, when all
+    /// operations are complete.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Transport::Shm(_) => true,
@@ -312,15 +312,15 @@ impl Transport {
         }
     }
 
-    /// After the last vote: true when nothing is under way between any processes of the window.
-    pub(crate) fn farewell(&mut self) -> bool {
+    /// After the closing agreement: true once no message of the window is in flight anywhere.
+    pub(crate) fn drain(&mut self) -> bool {
         match self {
             Transport::Shm(_) => true,
-            Transport::Messages(port) => port.farewell(),
+            Transport::Messages(port) => port.drain(),
         }
     }
 
-    /// Ends the window here, after a vote and a farewell.
+    /// Frees local resources after the closing agreement and [`drain`](Self::drain).
     pub(crate) fn release(self) {
         either!(self, port => port.release())
     }
@@ -334,8 +334,8 @@ impl Transport {
     }
 }
 
-impl From<MessageWindow<Box<dyn Courier>>> for Transport {
-    fn from(port: MessageWindow<Box<dyn Courier>>) -> Self {
+impl From<MessageWindow<dyn Channel>> for Transport {
+    fn from(port: MessageWindow<dyn Channel>) -> Self {
         Transport::Messages(Box::new(port))
     }
 }

@@ -1,8 +1,8 @@
-//! Ballots of a collective agreement.
+//! Proposals of a collective agreement.
 
-/// What one process contributes to an agreement. The highest ballot decides.
+/// What one process contributes to an agreement. The highest proposal decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ballot {
+pub enum Proposal {
     /// The process agrees.
     Ready,
     /// The process agrees, but still has operations in flight.
@@ -11,10 +11,10 @@ pub enum Ballot {
     Objection,
 }
 
-impl Ballot {
+impl Proposal {
     /// [`Objection`](Self::Objection) if `objects`, else [`Ready`](Self::Ready).
     #[must_use]
     pub fn unless(objects: bool) -> Self {
-        if objects { Ballot::Objection } else { Ballot::Ready }
+        if objects { Proposal::Objection } else { Proposal::Ready }
     }
 }

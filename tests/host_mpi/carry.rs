@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use mpix_rma::engine::Rank;
 use mpix_rma::transport::shm::ShmWindow;
 
-use crate::hub::{Hub, HubCourier};
+use crate::hub::{Hub, HubChannel};
 
-pub type Carrier = HubCourier;
+pub type Carrier = HubChannel;
 
 /// All messages go through the hub, so they can be counted there.
 pub const ALL_BY_MESSAGES: bool = true;
 
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, _: &ShmWindow, _: Rank) -> Carrier {
-    HubCourier::new(hub, me)
+    HubChannel::new(hub, me)
 }

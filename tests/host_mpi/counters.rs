@@ -1,21 +1,21 @@
 //! Notification counters: raised by messages and by shared memory, behind the data.
 
 use mpix_rma::engine::{self, *};
+use mpix_rma::transport::am::CREDITS;
 use mpix_rma::transport::datatype::element::{native, reduction};
-use mpix_rma::transport::host_mpi::CREDITS;
 use mpix_rma::transport::shm::CounterStep;
 
 use crate::world::*;
 
 /// Posts, driving everybody while there is no room.
-fn post(w: &mut [Far], me: usize, flight: &mut Flight, op: &Op) {
+fn post(w: &mut [Far], me: usize, flight: &mut InFlight, op: &Op) {
     while !flight.try_post(&mut w[me], op) {
         w.iter_mut().for_each(|window| _ = window.poll());
         flight.collect(&mut w[me]);
     }
 }
 
-fn finish(w: &mut [Far], me: usize, flight: &mut Flight) {
+fn finish(w: &mut [Far], me: usize, flight: &mut InFlight) {
     for _ in 0..100_000 {
         if flight.open == 0 {
             return;
@@ -46,7 +46,7 @@ fn a_count_comes_behind_its_data() {
             reduction: reduction::SUM,
             ..op(kind, 1, 100, len)
         };
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         // An earlier one, with a counter of its own, and a bare one behind: all in order.
         w[0].announce_notification(1);
         post(&mut w, 0, &mut flight, &data);
@@ -96,7 +96,7 @@ fn a_notification_travels_with_its_data() {
         let (hub, mut w) = windows(&mut memories, 3);
         assert!(count(&mut w, &[0, 1], None));
         let from = vec![5u8; len];
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         w[0].announce_notification(1);
         while !flight.try_post(
             &mut w[0],
@@ -121,7 +121,7 @@ fn an_announced_notification_may_stay_away() {
         let (hub, mut w) = windows(&mut memories, 4);
         assert!(count(&mut w, &[0, 1], None));
         let from = vec![5u8; len];
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         w[0].announce_notification(1);
         post(
             &mut w,
@@ -237,7 +237,7 @@ fn numbers_of_counters_are_agreed() {
     assert!((0..3).all(|rank| w[0].counters_of(rank) == 0));
     assert!(count(&mut w, &[0, 700, 2], None));
     let raise = |w: &mut [Far], target, index| {
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         for me in 0..3 {
             post(w, me, &mut flight, &op(OpKind::Notify, target, index, 0));
             finish(w, me, &mut flight);
@@ -274,7 +274,7 @@ fn a_million_notifications_for_a_late_target() {
     let mut memories = vec![Vec::new(), vec![0u8; 64]];
     let (hub, mut w) = windows(&mut memories, 1);
     assert!(count(&mut w, &[0, 2], None));
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let (mut posted, mut refused) = (0u64, 0u64);
     for _ in 0..MANY {
         if flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 1, 0)) {

@@ -92,7 +92,7 @@ fn operations_do_what_they_say() {
         let (hub, mut w) = windows(&mut memories, seed);
         for _ in 0..60 {
             let me = rng.u32(0..ranks) as usize;
-            let mut flight = Flight::default();
+            let mut flight = InFlight::default();
             let mut call = call(&mut rng, me as Rank, ranks, &mut model);
             while !flight.try_post(&mut w[me], &call.op) {
                 w.iter_mut().for_each(|window| _ = window.poll());
@@ -124,7 +124,7 @@ fn at1_accumulates_of_one_origin_keep_their_order() {
         let values: Vec<Vec<u8>> = (0..40)
             .map(|round| vec![round as u8 + 1; [8, 100, 20_000, 60_000][rng.usize(0..4)]])
             .collect();
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         for value in &values {
             let op = Op {
                 origin: Addr(value.as_ptr() as usize),
@@ -152,7 +152,7 @@ fn at1_accumulates_of_one_origin_keep_their_order() {
 fn shaped(w: &mut [Far], op: Op, shape: Shape) {
     let shaped = w[0].add_shape(op.target, shape);
     let op = Op { shape: Some(shaped), ..op };
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     while !flight.try_post(&mut w[0], &op) {
         w.iter_mut().for_each(|window| _ = window.poll());
     }
@@ -241,7 +241,7 @@ fn elements_of_the_host_are_reduced_aligned_and_whole() {
     let mut memories = vec![vec![0u8; 4096]; 2];
     let (hub, mut w) = windows(&mut memories, 3);
     let pairs: Vec<(f64, i32)> = (0..100).map(|i| (f64::from(i) + 1.0, i)).collect();
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     // The last pair ends before its extent does.
     let len = 99 * 16 + 12;
     let op = Op {

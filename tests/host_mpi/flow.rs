@@ -1,7 +1,7 @@
 //! Flow control: what a target has not taken out is bounded.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::host_mpi::CREDITS;
+use mpix_rma::transport::am::CREDITS;
 
 use crate::world::*;
 
@@ -10,7 +10,7 @@ fn a_late_target_holds_its_origin_back() {
     const PUTS: u64 = 1_000_000;
     let mut memories = vec![Vec::new(), vec![0u8; 8 * 4096]];
     let (hub, mut w) = windows(&mut memories, 1);
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let (mut posted, mut refused) = (0u64, 0u64);
     let values: Vec<u64> = (0..PUTS).collect();
     let put = |at: u64| Op {
@@ -57,7 +57,7 @@ fn a_late_target_holds_its_origin_back() {
 fn small_puts_share_packets() {
     let mut memories = vec![Vec::new(), vec![0u8; 4096]];
     let (hub, mut w) = windows(&mut memories, 1);
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let value = 5u64;
     for at in 0..300 {
         let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, at, 8) };
@@ -79,7 +79,7 @@ fn everybody_fetches_from_everybody() {
         let ranks = 4u32;
         let mut memories: Vec<Vec<u8>> = (0..ranks).map(|rank| vec![rank as u8; 300_000]).collect();
         let (hub, mut w) = windows(&mut memories, seed);
-        let mut flights: Vec<Flight> = (0..ranks).map(|_| Flight::default()).collect();
+        let mut flights: Vec<InFlight> = (0..ranks).map(|_| InFlight::default()).collect();
         let mut results = vec![vec![9u8; 15_000 * 30]; (ranks * ranks) as usize];
         for round in 0..30usize {
             for me in 0..ranks as usize {

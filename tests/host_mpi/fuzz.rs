@@ -5,13 +5,13 @@
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::am::wire::*;
 use mpix_rma::transport::datatype::element::{native, reduction};
-use mpix_rma::transport::host_mpi::wire::*;
 
 use crate::world::*;
 
-fn how() -> How {
-    How { element: native::U64, reduction: reduction::SUM, extent: 8 }
+fn how() -> ElementOp {
+    ElementOp { element: native::U64, reduction: reduction::SUM, extent: 8 }
 }
 
 /// A packet with one record of each kind.
@@ -22,7 +22,7 @@ fn one_of_each(counted: bool) -> Packet {
     packet.get(Place::flat(0, 24), 4);
     packet.accumulate(Place::flat(16, 8), how()).fill(3);
     packet.fetch(Place::flat(24, 8), how(), 5, true).fill(4);
-    packet.fetch(Place::flat(24, 8), How { reduction: reduction::NO_OP, ..how() }, 6, false);
+    packet.fetch(Place::flat(24, 8), ElementOp { reduction: reduction::NO_OP, ..how() }, 6, false);
     packet.swap(Place::flat(32, 8), 7).fill(5);
     packet.notify(3);
     packet.notify_tagged(9);
@@ -33,8 +33,8 @@ fn one_of_each(counted: bool) -> Packet {
         3,
     );
     packet.access(LockWord::Tail, Atomic::Load, 4);
-    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Id(0) });
-    packet.unattached(Unattached { disp: 5, len: 6, which: Which::Number(1) });
+    packet.unattached(Unattached { disp: 5, len: 6, which: OpRef::Reply(0) });
+    packet.unattached(Unattached { disp: 5, len: 6, which: OpRef::Number(1) });
     packet.seal(Header { ack_wanted: true, counted, taken: 0, done: 0 });
     packet
 }
@@ -65,7 +65,7 @@ fn what_is_written_is_read() {
         reader.next_record(),
         Ok(Some(Record::Fetch(Place::flat(24, 8), how(), 5, &[4; 8])))
     );
-    let no_op = How { reduction: reduction::NO_OP, ..how() };
+    let no_op = ElementOp { reduction: reduction::NO_OP, ..how() };
     assert_eq!(reader.next_record(), Ok(Some(Record::Fetch(Place::flat(24, 8), no_op, 6, &[]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Swap(Place::flat(32, 8), 7, &[5; 16]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Notify(3))));
@@ -79,29 +79,29 @@ fn what_is_written_is_read() {
     assert_eq!(reader.next_record(), Ok(Some(Record::Access(LockWord::Tail, Atomic::Load, 4))));
     assert!(matches!(
         reader.next_record(),
-        Ok(Some(Record::Unattached(Unattached { which: Which::Id(0), .. })))
+        Ok(Some(Record::Unattached(Unattached { which: OpRef::Reply(0), .. })))
     ));
     assert!(matches!(
         reader.next_record(),
-        Ok(Some(Record::Unattached(Unattached { which: Which::Number(1), .. })))
+        Ok(Some(Record::Unattached(Unattached { which: OpRef::Number(1), .. })))
     ));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
-    packet.put_bulk(Place::flat(1, BULK));
-    packet.get_bulk(Place::flat(2, 3));
+    packet.put_rendezvous(Place::flat(1, MAX_TRANSFER));
+    packet.get_rendezvous(Place::flat(2, 3));
     packet.reply(8, 5).fill(6);
     packet.answer(9, 10);
-    packet.farewell();
+    packet.close();
     let undone =
-        [Which::Id(11), Which::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
+        [OpRef::Reply(11), OpRef::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
     undone.into_iter().for_each(|what| packet.unattached(what));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
-    assert_eq!(reader.next_record(), Ok(Some(Record::PutBulk(Place::flat(1, BULK)))));
-    assert_eq!(reader.next_record(), Ok(Some(Record::GetBulk(Place::flat(2, 3)))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::PutRendezvous(Place::flat(1, MAX_TRANSFER)))));
+    assert_eq!(reader.next_record(), Ok(Some(Record::GetRendezvous(Place::flat(2, 3)))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Reply(8, &[6; 5]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Answer(9, 10))));
-    assert_eq!(reader.next_record(), Ok(Some(Record::Farewell)));
+    assert_eq!(reader.next_record(), Ok(Some(Record::Close)));
     for what in undone {
         assert_eq!(reader.next_record(), Ok(Some(Record::Unattached(what))));
     }
@@ -126,8 +126,12 @@ fn every_truncation_is_noticed() {
     assert_eq!(ends, whole);
 }
 
+fn lies_in(place: Place, size: u64) -> bool {
+    place.bounds().is_some_and(|(_, end)| end <= size)
+}
+
 #[test]
-fn places_that_wrap_around_lie_nowhere() {
+fn places_that_overflow_are_outside_every_window() {
     for place in [
         Place::flat(u64::MAX, 1),
         Place::flat(u64::MAX - 7, 8),
@@ -138,13 +142,13 @@ fn places_that_wrap_around_lie_nowhere() {
         Place { disp: 90, len: 8, stride: 8, count: 2 },
         Place { disp: 93, len: 8, stride: -93, count: 2 },
     ] {
-        assert!(!place.lies_in(100), "{place:?}");
+        assert!(!lies_in(place, 100), "{place:?}");
     }
-    assert!(Place { disp: 92, len: 8, stride: -92, count: 2 }.lies_in(100));
+    assert!(lies_in(Place { disp: 92, len: 8, stride: -92, count: 2 }, 100));
 }
 
 /// The first thing that a window of 128 bytes says about a packet.
-fn verdict(packet: &[u8]) -> Option<Malformed> {
+fn refusal_of(packet: &[u8]) -> Option<Malformed> {
     let mut memories = vec![vec![0u8; 128]; 3];
     let (hub, mut w) = windows(&mut memories, 1);
     hub.lock().unwrap().delay = 0;
@@ -170,59 +174,62 @@ fn sealed(write: impl FnOnce(&mut Packet)) -> Vec<u8> {
 #[test]
 fn refusals_name_the_peer_and_the_reason() {
     let outside = |place| sealed(move |packet| packet.put(place).fill(1));
-    assert_eq!(verdict(&outside(Place::flat(121, 8))), Some(Malformed::OutsideWindow));
-    assert_eq!(verdict(&outside(Place::flat(u64::MAX - 3, 8))), Some(Malformed::OutsideWindow));
+    assert_eq!(refusal_of(&outside(Place::flat(121, 8))), Some(Malformed::OutsideWindow));
+    assert_eq!(refusal_of(&outside(Place::flat(u64::MAX - 3, 8))), Some(Malformed::OutsideWindow));
     let strided = Place { disp: 120, len: 8, stride: 8, count: 2 };
-    assert_eq!(verdict(&outside(strided)), Some(Malformed::OutsideWindow));
+    assert_eq!(refusal_of(&outside(strided)), Some(Malformed::OutsideWindow));
     assert_eq!(
-        verdict(&sealed(|packet| packet.get(Place::flat(128, 1), 0))),
+        refusal_of(&sealed(|packet| packet.get(Place::flat(128, 1), 0))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        verdict(&sealed(|packet| packet.put_bulk(Place::flat(0, 129)))),
+        refusal_of(&sealed(|packet| packet.put_rendezvous(Place::flat(0, 129)))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        verdict(&sealed(|packet| packet.get_bulk(Place::flat(1, 128)))),
+        refusal_of(&sealed(|packet| packet.get_rendezvous(Place::flat(1, 128)))),
         Some(Malformed::OutsideWindow)
     );
-    let unknown = How { element: Element(200), ..how() };
+    let unknown = ElementOp { element: Element(200), ..how() };
     assert_eq!(
-        verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 8), unknown).fill(1))),
+        refusal_of(&sealed(|packet| packet.accumulate(Place::flat(0, 8), unknown).fill(1))),
         Some(Malformed::UnknownReduction)
     );
-    let float = How { element: native::F64, reduction: reduction::BXOR, extent: 8 };
+    let float = ElementOp { element: native::F64, reduction: reduction::BXOR, extent: 8 };
     assert_eq!(
-        verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 8), float).fill(1))),
+        refusal_of(&sealed(|packet| packet.accumulate(Place::flat(0, 8), float).fill(1))),
         Some(Malformed::UnknownReduction)
     );
     assert_eq!(
-        verdict(&sealed(|packet| packet.accumulate(Place::flat(0, 9), how()).fill(1))),
+        refusal_of(&sealed(|packet| packet.accumulate(Place::flat(0, 9), how()).fill(1))),
         Some(Malformed::Lengths)
     );
-    assert_eq!(verdict(&sealed(|packet| packet.reply(0, 8).fill(1))), Some(Malformed::NotAsked));
-    assert_eq!(verdict(&sealed(|packet| packet.answer(0, 8))), Some(Malformed::NotAsked));
-    assert_eq!(verdict(&sealed(|packet| packet.notify(0))), Some(Malformed::UnknownCounter));
     assert_eq!(
-        verdict(&sealed(|packet| packet.notify_tagged(1 << 31))),
+        refusal_of(&sealed(|packet| packet.reply(0, 8).fill(1))),
+        Some(Malformed::UnexpectedReply)
+    );
+    assert_eq!(refusal_of(&sealed(|packet| packet.answer(0, 8))), Some(Malformed::UnexpectedReply));
+    assert_eq!(refusal_of(&sealed(|packet| packet.notify(0))), Some(Malformed::UnknownCounter));
+    assert_eq!(
+        refusal_of(&sealed(|packet| packet.notify_tagged(1 << 31))),
         Some(Malformed::UnknownTag)
     );
     let word = LockWord::Grant { target: 3 };
     assert_eq!(
-        verdict(&sealed(|packet| packet.access(word, Atomic::Load, 0))),
+        refusal_of(&sealed(|packet| packet.access(word, Atomic::Load, 0))),
         Some(Malformed::UnknownWord)
     );
     assert_eq!(
-        verdict(&sealed(|packet| packet.access(LockWord::Holders, Atomic::Load, 0))),
+        refusal_of(&sealed(|packet| packet.access(LockWord::Holders, Atomic::Load, 0))),
         Some(Malformed::UnknownWord)
     );
     let mut early = Packet::new();
     early.seal(Header { taken: 1, ..Header::default() });
-    assert_eq!(verdict(&early.bytes), Some(Malformed::NotSent));
+    assert_eq!(refusal_of(&early.bytes), Some(Malformed::NotSent));
     early.seal(Header { done: 1, ..Header::default() });
-    assert_eq!(verdict(&early.bytes), Some(Malformed::NotSent));
-    assert_eq!(verdict(b"hello"), Some(Malformed::NotAPacket));
-    assert_eq!(verdict(&[]), Some(Malformed::NotAPacket));
+    assert_eq!(refusal_of(&early.bytes), Some(Malformed::NotSent));
+    assert_eq!(refusal_of(b"hello"), Some(Malformed::NotAPacket));
+    assert_eq!(refusal_of(&[]), Some(Malformed::NotAPacket));
 }
 
 /// What one packet makes its target do is bounded: by the packet's bytes, and by those that it
@@ -233,14 +240,20 @@ fn a_packet_asks_for_bounded_work() {
     // for minutes.
     for count in [u32::MAX, u32::MAX - 1, PAYLOAD as u32 + 1] {
         let runs = Place { disp: 0, len: 1, stride: 1, count };
-        let no_op = How { element: native::BYTE, reduction: reduction::NO_OP, extent: 1 };
-        assert_eq!(verdict(&sealed(|packet| packet.get(runs, 0))), Some(Malformed::Lengths));
+        let no_op = ElementOp { element: native::BYTE, reduction: reduction::NO_OP, extent: 1 };
+        assert_eq!(refusal_of(&sealed(|packet| packet.get(runs, 0))), Some(Malformed::Lengths));
         assert_eq!(
-            verdict(&sealed(|packet| _ = packet.fetch(runs, no_op, 0, false))),
+            refusal_of(&sealed(|packet| _ = packet.fetch(runs, no_op, 0, false))),
             Some(Malformed::Lengths)
         );
-        assert_eq!(verdict(&sealed(|packet| packet.put_bulk(runs))), Some(Malformed::Lengths));
-        assert_eq!(verdict(&sealed(|packet| packet.get_bulk(runs))), Some(Malformed::Lengths));
+        assert_eq!(
+            refusal_of(&sealed(|packet| packet.put_rendezvous(runs))),
+            Some(Malformed::Lengths)
+        );
+        assert_eq!(
+            refusal_of(&sealed(|packet| packet.get_rendezvous(runs))),
+            Some(Malformed::Lengths)
+        );
     }
     let memory = vec![0u8; PAYLOAD];
     let gets = |number| {
@@ -290,7 +303,7 @@ fn attack(seed: u64) {
     assert!(count(&mut w, &[0, 4], None));
     // Something is under way that replies could be mistaken for.
     let mut results = [0u8; 64];
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let get = Op { result: Addr(results.as_mut_ptr() as usize), ..op(OpKind::Get, 0, 0, 64) };
     flight.try_post(&mut w[1], &get);
     let _ = w[1].atomic(0, LockWord::Tail, Atomic::Load, LockTicket(3));

@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::{Addr, Rank};
-use mpix_rma::transport::Ballot;
-use mpix_rma::transport::host_mpi::courier::{Bulk, Courier, Stream};
-use mpix_rma::transport::host_mpi::wire::Packet;
+use mpix_rma::transport::Proposal;
+use mpix_rma::transport::am::channel::{Channel, TransferId, TransferKind};
+use mpix_rma::transport::am::wire::Packet;
 
 type Pair = (Rank, Rank);
 
@@ -16,7 +16,7 @@ type Pair = (Rank, Rank);
 struct End {
     memory: usize,
     len: usize,
-    bulk: Bulk,
+    transfer: TransferId,
 }
 
 /// What is under way.
@@ -26,9 +26,9 @@ pub struct Hub {
     /// How often something is not delivered yet, in eighths.
     pub delay: u8,
     packets: HashMap<Pair, VecDeque<Vec<u8>>>,
-    bulks: HashMap<(Pair, Stream), (VecDeque<End>, VecDeque<End>)>,
-    moved: HashMap<Rank, VecDeque<(Bulk, usize)>>,
-    votes: Vec<(u32, Ballot)>,
+    transfers: HashMap<(Pair, TransferKind), (VecDeque<End>, VecDeque<End>)>,
+    moved: HashMap<Rank, VecDeque<(TransferId, usize)>>,
+    proposals: Vec<(u32, Proposal)>,
     numbers: Vec<Vec<Option<u32>>>,
     pub ranks: u32,
     /// Packets that were sent.
@@ -46,9 +46,9 @@ impl Hub {
             rng: fastrand::Rng::with_seed(seed),
             delay: 2,
             packets: HashMap::new(),
-            bulks: HashMap::new(),
+            transfers: HashMap::new(),
             moved: HashMap::new(),
-            votes: Vec::new(),
+            proposals: Vec::new(),
             numbers: Vec::new(),
             ranks,
             sent: 0,
@@ -70,15 +70,15 @@ impl Hub {
     /// True if nothing is under way.
     pub fn is_empty(&self) -> bool {
         self.packets.values().all(VecDeque::is_empty)
-            && self.bulks.values().all(|ends| ends.0.is_empty() && ends.1.is_empty())
+            && self.transfers.values().all(|ends| ends.0.is_empty() && ends.1.is_empty())
     }
 
     fn late(&mut self) -> bool {
         self.rng.u8(0..8) < self.delay
     }
 
-    fn meet(&mut self, pair: Pair, stream: Stream) {
-        let ends = self.bulks.entry((pair, stream)).or_default();
+    fn meet(&mut self, pair: Pair, kind: TransferKind) {
+        let ends = self.transfers.entry((pair, kind)).or_default();
         while !ends.0.is_empty() && !ends.1.is_empty() {
             let (sent, wanted) = (ends.0.pop_front().unwrap(), ends.1.pop_front().unwrap());
             if sent.len > 0 && sent.len <= wanted.len {
@@ -92,29 +92,29 @@ impl Hub {
                 };
             }
             let bytes = if sent.len <= wanted.len { sent.len } else { usize::MAX };
-            self.moved.entry(pair.0).or_default().push_back((sent.bulk, sent.len));
-            self.moved.entry(pair.1).or_default().push_back((wanted.bulk, bytes));
+            self.moved.entry(pair.0).or_default().push_back((sent.transfer, sent.len));
+            self.moved.entry(pair.1).or_default().push_back((wanted.transfer, bytes));
         }
     }
 }
 
 /// One process's end.
 #[derive(Debug)]
-pub struct HubCourier {
+pub struct HubChannel {
     pub hub: Arc<Mutex<Hub>>,
     pub me: Rank,
     round: usize,
     gathers: usize,
 }
 
-impl HubCourier {
+impl HubChannel {
     pub fn new(hub: &Arc<Mutex<Hub>>, me: Rank) -> Self {
-        HubCourier { hub: Arc::clone(hub), me, round: 0, gathers: 0 }
+        HubChannel { hub: Arc::clone(hub), me, round: 0, gathers: 0 }
     }
 }
 
-impl Courier for HubCourier {
-    fn packet(&mut self) -> Packet {
+impl Channel for HubChannel {
+    fn empty_packet(&mut self) -> Packet {
         Packet::new()
     }
 
@@ -149,32 +149,47 @@ impl Courier for HubCourier {
         Some((from, Packet { bytes }))
     }
 
-    fn give_back(&mut self, _: Packet) {}
+    fn recycle(&mut self, _: Packet) {}
 
-    fn drive(&mut self) {}
+    fn poll(&mut self) {}
 
-    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
-        let mut hub = self.hub.lock().unwrap();
-        let pair = (self.me, peer);
-        hub.bulks.entry((pair, stream)).or_default().0.push_back(End { memory: from.0, len, bulk });
-        hub.meet(pair, stream);
-    }
-
-    unsafe fn receive_bulk(
+    unsafe fn send_data(
         &mut self,
         peer: Rank,
-        stream: Stream,
+        kind: TransferKind,
+        from: Addr,
+        len: usize,
+        transfer: TransferId,
+    ) {
+        let mut hub = self.hub.lock().unwrap();
+        let pair = (self.me, peer);
+        hub.transfers.entry((pair, kind)).or_default().0.push_back(End {
+            memory: from.0,
+            len,
+            transfer,
+        });
+        hub.meet(pair, kind);
+    }
+
+    unsafe fn receive_data(
+        &mut self,
+        peer: Rank,
+        kind: TransferKind,
         to: Addr,
         len: usize,
-        bulk: Bulk,
+        transfer: TransferId,
     ) {
         let mut hub = self.hub.lock().unwrap();
         let pair = (peer, self.me);
-        hub.bulks.entry((pair, stream)).or_default().1.push_back(End { memory: to.0, len, bulk });
-        hub.meet(pair, stream);
+        hub.transfers.entry((pair, kind)).or_default().1.push_back(End {
+            memory: to.0,
+            len,
+            transfer,
+        });
+        hub.meet(pair, kind);
     }
 
-    fn next_bulk(&mut self) -> Option<(Bulk, usize)> {
+    fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
         let mut hub = self.hub.lock().unwrap();
         if hub.late() {
             return None;
@@ -182,10 +197,10 @@ impl Courier for HubCourier {
         hub.moved.get_mut(&self.me)?.pop_front()
     }
 
-    fn cancel_bulks(&mut self) {
+    fn cancel_receives(&mut self) {
         let mut hub = self.hub.lock().unwrap();
         let me = self.me;
-        for ((pair, _), ends) in &mut hub.bulks {
+        for ((pair, _), ends) in &mut hub.transfers {
             if pair.1 == me {
                 ends.1.clear();
             }
@@ -196,19 +211,19 @@ impl Courier for HubCourier {
         None
     }
 
-    fn vote(&mut self, ballot: Ballot) {
+    fn propose(&mut self, proposal: Proposal) {
         let mut hub = self.hub.lock().unwrap();
-        if hub.votes.len() <= self.round {
-            hub.votes.push((0, Ballot::Ready));
+        if hub.proposals.len() <= self.round {
+            hub.proposals.push((0, Proposal::Ready));
         }
-        let votes = &mut hub.votes[self.round];
-        (votes.0, votes.1) = (votes.0 + 1, votes.1.max(ballot));
+        let proposals = &mut hub.proposals[self.round];
+        (proposals.0, proposals.1) = (proposals.0 + 1, proposals.1.max(proposal));
     }
 
-    fn verdict(&mut self) -> Option<Ballot> {
+    fn decision(&mut self) -> Option<Proposal> {
         let hub = self.hub.lock().unwrap();
-        let (votes, highest) = *hub.votes.get(self.round)?;
-        if votes < hub.ranks {
+        let (proposals, highest) = *hub.proposals.get(self.round)?;
+        if proposals < hub.ranks {
             return None;
         }
         drop(hub);
@@ -216,7 +231,7 @@ impl Courier for HubCourier {
         Some(highest)
     }
 
-    fn gather(&mut self, number: u32) {
+    fn start_allgather(&mut self, number: u32) {
         let mut hub = self.hub.lock().unwrap();
         if hub.numbers.len() <= self.gathers {
             let all = vec![None; hub.ranks as usize];
@@ -225,7 +240,7 @@ impl Courier for HubCourier {
         hub.numbers[self.gathers][self.me as usize] = Some(number);
     }
 
-    fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
+    fn finish_allgather(&mut self) -> Option<Result<Vec<u32>, String>> {
         let hub = self.hub.lock().unwrap();
         let all = hub.numbers[self.gathers].iter().copied().collect::<Option<Vec<u32>>>()?;
         drop(hub);

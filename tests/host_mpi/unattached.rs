@@ -2,15 +2,15 @@
 //! on (MPI-4.1 12.2.4). And what becomes of a window of which a message was refused.
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::am::wire::{Header, Malformed, Packet};
 use mpix_rma::transport::datatype::element::{native, reduction};
-use mpix_rma::transport::host_mpi::wire::{Header, Malformed, Packet};
 
 use crate::world::*;
 
 const LONG: usize = 40_000;
 
 /// Drives both until nothing is open; gives the tickets that were told to have failed.
-fn drive(windows: &mut [Far], flight: &mut Flight) -> Vec<u32> {
+fn drive(windows: &mut [Far], flight: &mut InFlight) -> Vec<u32> {
     let mut failed = Vec::new();
     for _ in 0..10_000 {
         windows.iter_mut().for_each(|window| _ = window.poll());
@@ -52,7 +52,7 @@ fn what_is_not_attached_is_not_touched_and_told() {
         // The middle third is not attached.
         w[1].attach(Addr(start as usize), LONG as u64).unwrap();
         w[1].attach(Addr(start as usize + 2 * LONG), LONG as u64).unwrap();
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         let mut data = vec![1u8; LONG];
         // Right ones between wrong ones.
         for (turn, wrong) in
@@ -108,7 +108,7 @@ fn what_is_not_attached_is_not_touched_and_told() {
 fn a_fault_is_known_when_its_operation_ends() {
     for seed in 1..200 {
         let (hub, mut w) = dynamic_windows(2, seed);
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         let data = [1u8; 64];
         for turn in 0..20 {
             let put = Op { origin: Addr(data.as_ptr() as usize), ..op(OpKind::Put, 1, 64, 64) };
@@ -127,13 +127,13 @@ fn a_fault_is_known_when_its_operation_ends() {
 
 #[test]
 fn invented_faults_are_refused() {
-    use mpix_rma::transport::host_mpi::wire::{Unattached, Which};
+    use mpix_rma::transport::am::wire::{OpRef, Unattached};
     for which in [
-        Which::Id(0),
-        Which::Id(u32::MAX),
-        Which::Number(0),
-        Which::Number(1),
-        Which::Number(u64::MAX),
+        OpRef::Reply(0),
+        OpRef::Reply(u32::MAX),
+        OpRef::Number(0),
+        OpRef::Number(1),
+        OpRef::Number(u64::MAX),
     ] {
         let (hub, mut w) = dynamic_windows(2, 1);
         hub.lock().unwrap().delay = 0;
@@ -143,7 +143,10 @@ fn invented_faults_are_refused() {
         hub.lock().unwrap().inject(1, 0, packet.bytes);
         (0..100).for_each(|_| _ = w[0].poll());
         let refused = w[0].next_refused().expect("it is refused");
-        assert!(matches!(refused.reason, Malformed::NotAsked | Malformed::NotSent), "{refused}");
+        assert!(
+            matches!(refused.reason, Malformed::UnexpectedReply | Malformed::NotSent),
+            "{refused}"
+        );
         assert_eq!((w[0].next_failed(), w[0].take_fault(None)), (None, None));
     }
 }
@@ -163,7 +166,7 @@ fn a_refused_message_ends_the_window_for_all_that_were_met() {
     // Rank 0 has something under way from rank 2; rank 1 waits for a signal of rank 0; rank 3 knows
     // nobody.
     let mut result = vec![0u8; LONG];
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 2, start, LONG) };
     while !flight.try_post(&mut w[0], &get) {}
     while w[0].signal(1, Word::Done, 1).is_err() {}
@@ -185,5 +188,5 @@ fn a_refused_message_ends_the_window_for_all_that_were_met() {
     assert_eq!(w[0].post(&get, Ticket(9)), Posted::NoResource);
     assert_eq!(w[0].signal(1, Word::Done, 2), Err(NoResource));
     assert_eq!(w[0].atomic(1, LockWord::Tail, Atomic::Load, LockTicket(1)), Answer::NoResource);
-    assert!(w[0].farewell());
+    assert!(w[0].drain());
 }

@@ -12,7 +12,7 @@ fn fe2_a_signal_comes_after_the_operations_before_it() {
         let lens = [8usize, 3000, 40_000, 700_000];
         let len = lens[seed as usize % 4];
         let from = vec![7u8; len];
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         let put = Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 100, len) };
         while !flight.try_post(&mut w[0], &put) {
             w.iter_mut().for_each(|window| _ = window.poll());

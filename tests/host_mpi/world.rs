@@ -3,10 +3,10 @@
 use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::Ballot;
-use mpix_rma::transport::host_mpi::members::{Extents, Members};
-use mpix_rma::transport::host_mpi::wire::How;
-use mpix_rma::transport::host_mpi::{MessageWindow, Settings};
+use mpix_rma::transport::Proposal;
+use mpix_rma::transport::am::members::{Extents, Members};
+use mpix_rma::transport::am::wire::ElementOp;
+use mpix_rma::transport::am::{MessageWindow, Settings};
 use mpix_rma::transport::shm::{self, Alone, Bootstrap, CounterStep, Memory, ShmWindow};
 
 use crate::carry::{Carrier, carry};
@@ -101,7 +101,7 @@ pub fn mixed(
         for ((place, me), port) in (0..).zip(mates).zip(ports) {
             let members = Members::new(*me, ranks, mates.clone(), near != Near::Messages);
             windows[*me as usize] = Some(MessageWindow::new(
-                carry(&hub, *me, &port, place),
+                Box::new(carry(&hub, *me, &port, place)),
                 members,
                 port,
                 extents.clone(),
@@ -119,10 +119,10 @@ pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, Count
     for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
         for (me, window) in windows.iter_mut().enumerate() {
             window.make_counters(step, numbers[me]).unwrap();
-            window.vote(Ballot::unless(objects == Some((me, step))));
+            window.propose(Proposal::unless(objects == Some((me, step))));
         }
         for window in windows.iter_mut() {
-            objected = window.verdict().expect("all have voted") == Ballot::Objection;
+            objected = window.decision().expect("all have voted") == Proposal::Objection;
         }
         if objected {
             break;
@@ -155,7 +155,7 @@ pub unsafe fn foreign_reduce(
     }
 }
 
-pub fn foreign(how: How) -> Option<(u8, u8)> {
+pub fn foreign(how: ElementOp) -> Option<(u8, u8)> {
     use mpix_rma::transport::datatype::element::reduction::{MAXLOC, REPLACE};
     (how.element == PAIR && [MAXLOC, REPLACE].contains(&how.reduction)).then_some((16, 12))
 }
@@ -187,7 +187,13 @@ pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far>
                 ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce })
                     .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
-            MessageWindow::new(carry(hub, me, &near, 0), members, near, extents.clone(), settings())
+            MessageWindow::new(
+                Box::new(carry(hub, me, &near, 0)),
+                members,
+                near,
+                extents.clone(),
+                settings(),
+            )
         })
         .collect()
 }
@@ -206,7 +212,13 @@ pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
             .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (0, 1)));
-            MessageWindow::new(carry(&hub, me, &near, 0), members, near, extents, settings())
+            MessageWindow::new(
+                Box::new(carry(&hub, me, &near, 0)),
+                members,
+                near,
+                extents,
+                settings(),
+            )
         })
         .collect();
     (hub, windows)
@@ -225,17 +237,17 @@ pub fn end(hub: &Arc<Mutex<Hub>>, windows: Vec<Far>) {
     }
     for window in &mut windows {
         assert!(window.is_quiet(), "{window:#?}");
-        window.vote(Ballot::Ready);
+        window.propose(Proposal::Ready);
     }
     for window in &mut windows {
-        assert_eq!(window.verdict(), Some(Ballot::Ready));
+        assert_eq!(window.decision(), Some(Proposal::Ready));
     }
     // Who has taken leave is in the host's call, and drives nothing any more.
     let mut staying: Vec<&mut Far> = windows.iter_mut().collect();
     for _ in 0..100_000 {
         staying.retain_mut(|window| {
             window.poll();
-            !window.farewell()
+            !window.drain()
         });
         if staying.is_empty() {
             break;
@@ -268,13 +280,13 @@ pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
 
 /// Operations in flight, each of which must report its stages once.
 #[derive(Default)]
-pub struct Flight {
+pub struct InFlight {
     seen: Vec<(bool, bool)>,
     pub open: usize,
     pub refusals: u64,
 }
 
-impl Flight {
+impl InFlight {
     /// Posts, or says that it was refused.
     pub fn try_post(&mut self, window: &mut Far, op: &Op) -> bool {
         let answer = window.post(op, Ticket(self.seen.len() as u32));
@@ -348,7 +360,13 @@ pub fn windows_inside(
                     .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (size as u64, 1)));
-            MessageWindow::new(carry(&hub, me, &near, 0), members, near, extents, settings())
+            MessageWindow::new(
+                Box::new(carry(&hub, me, &near, 0)),
+                members,
+                near,
+                extents,
+                settings(),
+            )
         })
         .collect();
     (hub, windows)

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::Ballot;
+use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::{FIRST_FOREIGN, native_extent};
 use mpix_rma::transport::shm::*;
 
@@ -262,8 +262,8 @@ pub fn write_own(window: &ShmWindow, disp: usize, bytes: &[u8]) {
 
 /// A barrier in which everybody polls, as processes do that wait in MPI.
 pub fn barrier(window: &mut ShmWindow) {
-    window.vote(Ballot::Ready);
-    while window.verdict().is_none() {
+    window.propose(Proposal::Ready);
+    while window.decision().is_none() {
         window.poll();
         std::thread::yield_now();
     }

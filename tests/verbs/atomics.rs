@@ -29,7 +29,7 @@ fn poll(w: &mut [Far]) {
 
 /// Executes an operation of rank `me` from start to end.
 fn does(w: &mut [Far], me: usize, op: &Op) {
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     for turn in 0.. {
         assert!(turn < 100_000, "timeout");
         if flight.is_empty() {
@@ -179,7 +179,7 @@ fn lk7_accumulates_of_all_are_atomic() {
                 })
                 .collect();
             let mut olds = vec![vec![0u64; ROUNDS]; 3];
-            let mut flights: Vec<Flight> = (0..3).map(|_| Flight::default()).collect();
+            let mut flights: Vec<InFlight> = (0..3).map(|_| InFlight::default()).collect();
             let mut next = [0; 3];
             let before: Vec<u64> = (0..3).map(|rank| posted(&hub, rank)).collect();
             for turn in 0.. {
@@ -252,7 +252,7 @@ fn a_cas_loop_ends_with_its_connection() {
         0,
         &reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::SUM, &one, &mut result),
     );
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     // It expects 0, and finds 1.
     let product = reduce(OpKind::Accumulate, 1, 8, native::U64, reduction::PROD, &ten, &mut result);
     assert!(flight.try_post(&mut w[0], &product));
@@ -310,7 +310,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
         unsafe { std::ptr::write_bytes(w[1].base().0 as *mut u8, 0, 32) };
         assert!(count(&mut w, &[1; 3], None));
         let (ten, one, mut result) = (10u64, 1u64, 99u64);
-        let mut flights = [Flight::default(), Flight::default()];
+        let mut flights = [InFlight::default(), InFlight::default()];
         does(
             &mut w,
             0,

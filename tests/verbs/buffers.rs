@@ -26,11 +26,11 @@ fn buffer(at: usize) -> &'static mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(at as *mut u8, LEN) }
 }
 
-fn transfer(w: &mut [Far], flight: &mut Flight, op: &Op) {
+fn transfer(w: &mut [Far], flight: &mut InFlight, op: &Op) {
     while !flight.try_post(&mut w[0], op) {
         w.iter_mut().for_each(|window| _ = window.poll());
     }
-    w[0].settle();
+    w[0].flush_and_poll();
     drain(w, flight);
 }
 
@@ -101,7 +101,7 @@ fn memory_that_cannot_be_locked_is_still_reached() {
         (net(&hub).lock().unwrap().room, net(&hub).lock().unwrap().paged) = (512 * 1024, paged);
         let mut memories = vec![vec![0u8; 1 << 20]; 2];
         let mut w = windows_over(&hub, &mut memories);
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         let at = map_at(0, 0);
         let large = vec![7u8; 600_000];
         for round in 1..4_u8 {

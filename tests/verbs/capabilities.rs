@@ -1,6 +1,6 @@
 //! Selection of ports, and what the capabilities of a window's processes allow.
 
-use mpix_rma::transport::host_mpi::members::Table;
+use mpix_rma::transport::am::members::RankTable;
 use mpix_rma::transport::rdma::NicAtomics;
 use mpix_rma::transport::rdma::capabilities::plan;
 use mpix_rma::transport::rdma::ibverbs::PortSelection;
@@ -10,21 +10,21 @@ const INFINIBAND: u8 = 0x80;
 
 #[test]
 fn the_least_capable_process_decides_what_atomics_are_used_for() {
-    let plan = |mine: u8, all: &[u8]| plan(mine, &Table::new(all.iter().copied()));
-    assert_eq!(plan(3, &[3, 3, 3]), (Table::new([true]), NicAtomics::LockWordsAndAccumulates));
-    assert_eq!(plan(3, &[3, 2, 3]), (Table::new([true]), NicAtomics::LockWords));
-    assert_eq!(plan(3, &[3, 1, 3]), (Table::new([true]), NicAtomics::Unused));
-    assert_eq!(plan(2, &[2, 0, 2]), (Table::new([true, false, true]), NicAtomics::Unused));
+    let plan = |mine: u8, all: &[u8]| plan(mine, &RankTable::new(all.iter().copied()));
+    assert_eq!(plan(3, &[3, 3, 3]), (RankTable::new([true]), NicAtomics::LockWordsAndAccumulates));
+    assert_eq!(plan(3, &[3, 2, 3]), (RankTable::new([true]), NicAtomics::LockWords));
+    assert_eq!(plan(3, &[3, 1, 3]), (RankTable::new([true]), NicAtomics::Unused));
+    assert_eq!(plan(2, &[2, 0, 2]), (RankTable::new([true, false, true]), NicAtomics::Unused));
 }
 
 #[test]
 fn processes_on_another_kind_of_network_are_not_reached() {
-    let all = Table::new([3, INFINIBAND | 3, INFINIBAND | 2]);
-    assert_eq!(plan(3, &all), (Table::new([true, false, false]), NicAtomics::Unused));
-    let reached = Table::new([false, true, true]);
+    let all = RankTable::new([3, INFINIBAND | 3, INFINIBAND | 2]);
+    assert_eq!(plan(3, &all), (RankTable::new([true, false, false]), NicAtomics::Unused));
+    let reached = RankTable::new([false, true, true]);
     assert_eq!(plan(INFINIBAND | 3, &all), (reached, NicAtomics::Unused));
-    let all = Table::new([INFINIBAND | 3, INFINIBAND | 3]);
-    let reached = Table::new([true]);
+    let all = RankTable::new([INFINIBAND | 3, INFINIBAND | 3]);
+    let reached = RankTable::new([true]);
     assert_eq!(plan(INFINIBAND | 3, &all), (reached, NicAtomics::LockWordsAndAccumulates));
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::Rank;
-use mpix_rma::transport::host_mpi::members::Table;
+use mpix_rma::transport::am::members::RankTable;
 use mpix_rma::transport::rdma::context::Context;
 use mpix_rma::transport::rdma::device::Device;
 use mpix_rma::transport::rdma::handshake::ProcessId;
@@ -13,10 +13,10 @@ use mpix_rma::transport::rdma::ibverbs::PortSelection;
 use mpix_rma::transport::rdma::{Endpoint, NicAtomics, RdmaAmChannel, SharedContext, WindowMemory};
 use mpix_rma::transport::shm::ShmWindow;
 
-use crate::hub::{Hub, HubCourier};
+use crate::hub::{Hub, HubChannel};
 use crate::memory_device::{MemoryDevice, SimulatedNetwork};
 
-pub type Carrier = RdmaAmChannel<HubCourier>;
+pub type Carrier = RdmaAmChannel<HubChannel>;
 
 /// Some messages bypass the hub.
 pub const ALL_BY_MESSAGES: bool = false;
@@ -94,11 +94,11 @@ pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> 
         Endpoint::new(
             &context,
             (me, ranks),
-            Table::new((0..ranks).map(|_| true)),
+            RankTable::new((0..ranks).map(|_| true)),
             NIC_ATOMICS.get(),
             own,
         )
     }
     .expect("words");
-    RdmaAmChannel::new(HubCourier::new(hub, me), direct)
+    RdmaAmChannel::new(HubChannel::new(hub, me), direct)
 }

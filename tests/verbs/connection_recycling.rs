@@ -78,7 +78,7 @@ fn take_turns(most: u32, seed: u64, ack_within: u32) -> u32 {
     net(&hub).lock().unwrap().ack_within = ack_within;
     let planned = plan(seed);
     let mut todo = planned.clone();
-    let mut flights: Vec<Flight> = (0..RANKS).map(|_| Flight::default()).collect();
+    let mut flights: Vec<InFlight> = (0..RANKS).map(|_| InFlight::default()).collect();
     let values: Vec<Vec<u64>> =
         (0..RANKS).map(|me| (0..ROUNDS).map(|round| value(me, round)).collect()).collect();
     let one = 1u64;

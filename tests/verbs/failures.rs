@@ -32,7 +32,7 @@ fn put_of(value: &u64, target: Rank) -> Op {
 
 /// Rank 0 puts a value to a peer and waits until it is there.
 fn reach(w: &mut [Far], target: Rank) {
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let value = 5u64;
     let put = put_of(&value, target);
     until(w, "no connection", |w| flight.try_post(&mut w[0], &put));
@@ -109,7 +109,7 @@ fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     reach(&mut w, 1);
     reach(&mut w, 2);
     net(&hub).lock().unwrap().stalled = Some(1);
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     for (at, len) in [(0, 10_000), (10_000, 90_000)] {
         let get =
             Op { result: Addr(result[at..].as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, len) };
@@ -118,7 +118,7 @@ fn slow_and_gone(result: &mut [u8]) -> Option<Three> {
     net(&hub).lock().unwrap().kill(2);
     let value = 9u64;
     assert!(flight.try_post(&mut w[0], &put_of(&value, 2)));
-    w[0].settle();
+    w[0].flush_and_poll();
     until(&mut w[..1], "the failure is not reported", |w| w[0].lost().is_some());
     Some((hub, w, memories))
 }
@@ -260,9 +260,9 @@ fn a_wrong_key_is_an_error_with_a_reason() {
         let mut value = 6u64;
         let at = Addr(&raw mut value as usize);
         let one = Op { origin: at, result: at, ..op(kind, 1, 8, 8) };
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         until(&mut w, "no connection", |w| flight.try_post(&mut w[0], &one));
-        w[0].settle();
+        w[0].flush_and_poll();
         until(&mut w[..1], "the failure is not reported", |w| w[0].is_broken());
         let (peer, reason) = w[0].lost().expect("a reason");
         let words = if device().is_some() { "remote access error" } else { "code 10" };

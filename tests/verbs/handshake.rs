@@ -71,7 +71,7 @@ fn malformed_handshakes_are_survived() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut memories = vec![vec![0u8; 4096]; 3];
         let (hub, mut w) = windows(&mut memories, seed);
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         let value = 5u64;
         let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
         for _ in 0..rng.usize(1..60) {
@@ -99,7 +99,7 @@ fn lk3_nobody_waits_for_a_peer_that_computes() {
     let mut memories = vec![vec![0u8; 4096]; 3];
     let (hub, mut w) = windows(&mut memories, 3);
     contexts(&hub)[0].lock().unwrap().set_max_qps(1);
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let value = 7u64;
     let origin = Addr(&raw const value as usize);
     let mut reach = |w: &mut Vec<Far>, target: Rank, silent: Option<usize>| {
@@ -140,7 +140,7 @@ fn a_device_without_queue_pairs_is_an_error() {
     let mut memories = vec![vec![0u8; 4096]; 2];
     let (hub, mut w) = windows(&mut memories, 3);
     crate::carry::net(&hub).lock().unwrap().most_queues = 0;
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let value = 7u64;
     let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
     for turn in 0.. {

@@ -126,10 +126,10 @@ fn notified_puts_are_fenced_where_polls_are_rare() {
         }
         // The target learns of it; the origin only takes in completions.
         assert!(
-            (0..1_000_000).any(|_| !w[1].hear()),
+            (0..1_000_000).any(|_| !w[1].poll_notifications()),
             "call {call}: the notification does not arrive"
         );
-        w[0].hear();
+        w[0].poll_notifications();
         if call % 64 == 0 {
             poll(&mut w);
         }
@@ -194,8 +194,8 @@ fn a_counter_needs_no_full_poll() {
         }
         for turn in 0.. {
             assert!(turn < 1_000_000, "round {round}: the notification does not arrive");
-            w[1].linger();
-            if !w[1].hear() && w[1].counter(0) == round {
+            w[1].spin_briefly();
+            if !w[1].poll_notifications() && w[1].counter(0) == round {
                 break;
             }
         }

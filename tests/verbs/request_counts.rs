@@ -30,7 +30,7 @@ pub fn poll(w: &mut [Far]) {
     w.iter_mut().for_each(|window| _ = window.poll());
 }
 
-pub fn drain(w: &mut [Far], flight: &mut Flight) {
+pub fn drain(w: &mut [Far], flight: &mut InFlight) {
     for turn in 0.. {
         assert!(turn < 100_000, "operations do not complete");
         poll(w);
@@ -41,14 +41,14 @@ pub fn drain(w: &mut [Far], flight: &mut Flight) {
     }
 }
 
-pub type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, Flight);
+pub type Met = (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>, InFlight);
 
 /// Two connected processes.
 pub fn met() -> Met {
     let mut memories = vec![vec![0u8; 1 << 20]; 2];
     let (hub, mut w) = windows(&mut memories, 1);
     assert!(count(&mut w, &[1, 1], None));
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let value = 1u64;
     let first = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 0, 8) };
     while !flight.try_post(&mut w[0], &first) {
@@ -70,7 +70,7 @@ fn a_put_is_one_request_and_its_flush_another() {
         let (posted, _, fences) = counted(&hub, || assert!(flight.try_post(&mut w[0], &put)));
         assert_eq!((posted, fences), (pieces, 0), "{len} bytes");
         let (posted, signalled, fences) = counted(&hub, || {
-            w[0].settle();
+            w[0].flush_and_poll();
         });
         assert_eq!((posted, signalled, fences), (1, 1, 1), "{len} bytes: the flush");
         drain(&mut w, &mut flight);
@@ -87,7 +87,7 @@ fn many_puts_have_one_flush() {
     let (posted, signalled, _) =
         counted(&hub, || (0..7).for_each(|at| assert!(flight.try_post(&mut w[0], &put(at)))));
     assert_eq!((posted, signalled), (7, 0), "only the last of a chain is signalled");
-    assert_eq!(counted(&hub, || _ = w[0].settle()), (1, 1, 1));
+    assert_eq!(counted(&hub, || _ = w[0].flush_and_poll()), (1, 1, 1));
     drain(&mut w, &mut flight);
     end(&hub, w);
 }
@@ -111,7 +111,7 @@ fn a_done_is_a_remote_fence_for_its_puts() {
     let requests = counted(&hub, || {
         assert!(flight.try_post(&mut w[0], &put));
         w[0].signal(1, Word::Done, 1).unwrap();
-        w[0].settle();
+        w[0].flush_and_poll();
     });
     assert_eq!(requests, (2, 1, 0), "one write and one signal");
     drain(&mut w, &mut flight);
@@ -148,12 +148,12 @@ fn met_many(
     peers: usize,
     completions: u32,
     memories: &mut Vec<Vec<u8>>,
-) -> (Arc<Mutex<Hub>>, Vec<Far>, Flight) {
+) -> (Arc<Mutex<Hub>>, Vec<Far>, InFlight) {
     *memories = vec![vec![0u8; 4096]; peers + 1];
     COMPLETIONS.set(completions);
     let (hub, mut w) = windows(memories, 3);
     COMPLETIONS.set(256);
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let value = 7u64;
     for peer in 1..=peers as Rank {
         let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, peer, 0, 8) };
@@ -260,7 +260,7 @@ fn windows_share_connections() {
     for seed in 0..40 {
         let mut memories = vec![vec![0u8; 4096]; 2];
         let (hub, mut w) = windows(&mut memories, seed);
-        let mut flights = [Flight::default(), Flight::default()];
+        let mut flights = [InFlight::default(), InFlight::default()];
         let mut more = vec![vec![0u8; 4096]; 2];
         for round in 0..2u64 {
             if round == 1 {
@@ -328,7 +328,7 @@ fn fe2_requests_wait_for_reads_where_fences_do_not_work() {
         }
         drain(&mut w, &mut flight);
         assert!((0..1000).any(|_| w[0].signal(1, Word::Done, round).is_ok()));
-        w[0].settle();
+        w[0].flush_and_poll();
         for turn in 0.. {
             assert!(turn < 100_000, "the signal does not arrive");
             poll(&mut w);
@@ -355,7 +355,7 @@ fn fe2_a_message_does_not_overtake_a_held_put() {
     let mut memories = vec![vec![0u8; 4096]; 4];
     let (hub, mut w) = windows(&mut memories, 2);
     assert!(count(&mut w, &[1; 4], None));
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let from = [6u8; 100];
     let put = |to: Rank, disp: u64, len: usize| Op {
         origin: Addr(from.as_ptr() as usize),
@@ -370,7 +370,7 @@ fn fe2_a_message_does_not_overtake_a_held_put() {
     // Until this is acknowledged, signals are messages.
     let add = Op { extent: 8, element: ELEMENT_U64, reduction: REPLACE, ..put(1, 512, 8) };
     assert!(flight.try_post(&mut w[0], &Op { kind: OpKind::Accumulate, ..add }));
-    w[0].settle();
+    w[0].flush_and_poll();
     for to in [2, 3, 1] {
         // Each takes a buffer.
         while flight.try_post(&mut w[0], &put(to, 1024, 100)) {}
@@ -379,7 +379,7 @@ fn fe2_a_message_does_not_overtake_a_held_put() {
     assert!(flight.try_post(&mut w[0], &put(1, 2048, 100)));
     // The host may be busy.
     assert!((0..1000).any(|_| w[0].signal(1, Word::Done, 1).is_ok()));
-    w[0].settle();
+    w[0].flush_and_poll();
     let base = w[1].base().0;
     for turn in 0.. {
         assert!(turn < 100_000, "timeout");

@@ -45,7 +45,7 @@ fn shaped(w: &mut [Far], kind: OpKind, near: (&[u8], &Places), disp: usize, ther
     Op { origin, result, shape: Some(shaped), ..op(kind, 1, 0, len) }
 }
 
-fn post(w: &mut [Far], flight: &mut Flight, op: &Op) {
+fn post(w: &mut [Far], flight: &mut InFlight, op: &Op) {
     for turn in 0.. {
         assert!(turn < 100_000, "the operation is refused");
         if flight.try_post(&mut w[0], op) {
@@ -61,10 +61,10 @@ const SIZE: usize = 1 << 20;
 fn two() -> Met {
     let mut memories = vec![vec![0u8; SIZE]; 2];
     let (hub, mut w) = windows(&mut memories, 1);
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let first = op(OpKind::Put, 1, 0, 1);
     post(&mut w, &mut flight, &Op { origin: Addr(memories[0].as_ptr() as usize), ..first });
-    w[0].settle();
+    w[0].flush_and_poll();
     drain(&mut w, &mut flight);
     (hub, w, memories, flight)
 }
@@ -102,7 +102,7 @@ fn each_run_at_the_target_is_a_request() {
             let op = shaped(&mut w, kind, (buffer, &near), 64, &there);
             let before = stats_of(&hub, 0);
             post(&mut w, &mut flight, &op);
-            w[0].settle();
+            w[0].flush_and_poll();
             drain(&mut w, &mut flight);
             let after = stats_of(&hub, 0);
             if crate::carry::device().is_none() {
@@ -129,7 +129,7 @@ fn many_short_runs_go_as_packets() {
     let op = shaped(&mut w, OpKind::Put, (&here, &near), 64, &there);
     let before = stats_of(&hub, 0).posted;
     post(&mut w, &mut flight, &op);
-    w[0].settle();
+    w[0].flush_and_poll();
     drain(&mut w, &mut flight);
     assert!(stats_of(&hub, 0).posted - before < 20);
     assert_eq!(gather(&memories[1][64..], &there), here);
@@ -145,7 +145,7 @@ fn a_copied_put_is_locally_complete_at_once() {
     let op = shaped(&mut w, OpKind::Put, (&here, &near), 0, &there);
     assert_eq!(w[0].post(&op, Ticket(1000)), Posted::Local);
     here.fill(6);
-    w[0].settle();
+    w[0].flush_and_poll();
     for turn in 0.. {
         assert!(turn < 100_000);
         poll(&mut w);
@@ -224,7 +224,7 @@ fn every_byte_comes_where_it_belongs() {
             let op = shaped(&mut w, OpKind::Put, (buffer, near), slot * SLOT, there);
             post(&mut w, &mut flight, &op);
         }
-        w[0].settle();
+        w[0].flush_and_poll();
         drain(&mut w, &mut flight);
         assert!(memories[1] == expected, "seed {seed}");
         let results: Vec<Vec<u8>> = plan.iter().map(|_| vec![0; SLOT]).collect();

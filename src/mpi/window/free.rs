@@ -11,7 +11,7 @@ use crate::mpi::sys::*;
 use crate::runtime::notices::look;
 use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Guard, HandleState, HostHandle, Window, WindowId, enter};
-use crate::transport::Ballot;
+use crate::transport::Proposal;
 
 /// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any
 /// process, all of them get `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5]. What is open on
@@ -80,28 +80,28 @@ fn settle(mut guard: Guard, id: WindowId) -> Done {
     // A call that waits for a request objects to nothing: its request ends below, and `discard`
     // lets it leave.
     let objection = ours.waiting != ours.request_waits || (open && !broken);
-    let ballot = match () {
-        () if objection => Ballot::Objection,
-        () if rests(ours) => Ballot::Ready,
-        () => Ballot::Busy,
+    let proposal = match () {
+        () if objection => Proposal::Objection,
+        () if rests(ours) => Proposal::Ready,
+        () => Proposal::Busy,
     };
-    let (mut guard, verdict) = cast(guard, id, ballot);
-    match verdict {
-        Ballot::Objection => {
+    let (mut guard, decision) = agree(guard, id, proposal);
+    match decision {
+        Proposal::Objection => {
             return Err(Fault::new(
                 MPI_ERR_RMA_SYNC,
                 "an epoch is open on this window in some process, or a wait for notifications pending",
             ));
         }
-        Ballot::Busy => {
+        Proposal::Busy => {
             guard = wait_until(guard, id, rests);
             // Others may still need this process (to copy for them, on created windows) until they
             // are quiet too.
-            (guard, _) = cast(guard, id, Ballot::Ready);
+            (guard, _) = agree(guard, id, Proposal::Ready);
         }
-        Ballot::Ready => {}
+        Proposal::Ready => {}
     }
-    guard = wait_until(guard, id, |window| window.port.farewell());
+    guard = wait_until(guard, id, |window| window.port.drain());
     // Whoever waits for one of the last requests has to see that it has ended.
     guard[id].report(&host);
     drop(guard);
@@ -114,21 +114,21 @@ fn rests(window: &mut Window) -> bool {
     window.is_settled() && (window.port.is_broken() || window.port.is_quiet())
 }
 
-/// A collective vote: true if somebody objects. Every process has come to it then.
-pub(crate) fn vote(guard: Guard, id: WindowId, objection: bool) -> (Guard, bool) {
-    let (guard, verdict) = cast(guard, id, Ballot::unless(objection));
-    (guard, verdict == Ballot::Objection)
+/// Collective: whether any process objects. Returns after all have called it.
+pub(crate) fn any_objection(guard: Guard, id: WindowId, objection: bool) -> (Guard, bool) {
+    let (guard, decision) = agree(guard, id, Proposal::unless(objection));
+    (guard, decision == Proposal::Objection)
 }
 
-/// A collective vote: the highest ballot.
-fn cast(mut guard: Guard, id: WindowId, ballot: Ballot) -> (Guard, Ballot) {
-    guard[id].port.vote(ballot);
-    let mut verdict = None;
+/// Collective: the highest proposal.
+fn agree(mut guard: Guard, id: WindowId, proposal: Proposal) -> (Guard, Proposal) {
+    guard[id].port.propose(proposal);
+    let mut decision = None;
     let guard = wait_until(guard, id, |window| {
-        verdict = window.port.verdict();
-        verdict.is_some()
+        decision = window.port.decision();
+        decision.is_some()
     });
-    (guard, verdict.unwrap_or(Ballot::Ready))
+    (guard, decision.unwrap_or(Proposal::Ready))
 }
 
 /// Lets the calls of other threads leave that wait for a request of this window. All requests have

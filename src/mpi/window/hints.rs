@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 
-use super::free::vote;
+use super::free::any_objection;
 use super::votes::wishes;
 use crate::mpi::call::on_window;
 use crate::mpi::error::Fault;
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             };
             // Hosts wait here for all processes; meanwhile each may need the others to make
             // progress.
-            let (mut guard, objected) = vote(guard, id, wishes.is_err());
+            let (mut guard, objected) = any_objection(guard, id, wishes.is_err());
             let wishes = wishes?;
             if objected {
                 return Err(Fault::new(

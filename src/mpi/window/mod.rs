@@ -39,7 +39,7 @@ mod memory;
 mod votes;
 
 pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
-pub(crate) use free::vote;
+pub(crate) use free::any_objection;
 pub(crate) use votes::{BYTES as VOTES_BYTES, Verdict, Votes};
 
 /// What the application asks for.

@@ -350,11 +350,11 @@ impl Window {
         moved
     }
 
-    /// Between two looks of a wait: stays with the interface, unless what is waited for is memory.
+    /// Between two polls of a wait: polls the RDMA completion queue, unless the wait is for memory.
     #[inline]
-    pub(crate) fn linger(&self) {
+    pub(crate) fn spin_briefly(&self) {
         if !self.engine.watches_words() {
-            self.port.linger();
+            self.port.spin_briefly();
         }
     }
 
@@ -413,10 +413,10 @@ impl Window {
     /// long: stays with operations that are on their way as long as they move, so that the *done*
     /// need not wait for the next call [PR-3]. Gives what became of the outcome.
     #[inline]
-    pub(crate) fn settle(&mut self, outcome: Outcome) -> Outcome {
+    pub(crate) fn poll_while_moving(&mut self, outcome: Outcome) -> Outcome {
         let Outcome::Pending(id) = outcome else { return outcome };
         if self.polls {
-            while self.engine.is_pending(id) && self.port.settle() {
+            while self.engine.is_pending(id) && self.port.flush_and_poll() {
                 with_port!(&mut self.port, port => self.engine.progress(port));
             }
         }

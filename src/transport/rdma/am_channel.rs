@@ -1,8 +1,8 @@
 //! The active-message channel of a window: packets as RDMA sends, to peers that the window's
 //! [`Endpoint`] reaches. Everything else goes through the host's channel.
 //!
-//! A packet for a peer that is not connected yet waits here, so that packets keep their order. Bulk
-//! messages, which are streams of their own, and votes go through the host.
+//! A packet for a peer that is not connected yet waits here, so that packets keep their order.
+//! Rendezvous transfers, which are ordered by themselves, and agreements go through the host.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use hashbrown::HashMap;
 use super::endpoint::Endpoint;
 use super::handshake::Handshake;
 use crate::engine::{Addr, Rank};
-use crate::transport::Ballot;
-use crate::transport::host_mpi::courier::{Bulk, Courier, Stream};
-use crate::transport::host_mpi::wire::Packet;
+use crate::transport::Proposal;
+use crate::transport::am::channel::{Channel, TransferId, TransferKind};
+use crate::transport::am::wire::Packet;
 
 /// Waiting packets from which on operations are refused.
 const BUSY_FROM: usize = 64;
@@ -35,12 +35,12 @@ pub struct RdmaAmChannel<H> {
     /// For each packet handed out and not given back, oldest first: whether it came by the host.
     origins: VecDeque<bool>,
     spare: Vec<Packet>,
-    /// Bulk messages in flight.
-    bulks: usize,
+    /// Rendezvous transfers in flight.
+    transfers: usize,
     polls: u32,
 }
 
-impl<H: Courier> RdmaAmChannel<H> {
+impl<H: Channel> RdmaAmChannel<H> {
     /// A channel over `endpoint`, and over `host` for peers that the endpoint does not reach.
     pub fn new(host: H, endpoint: Endpoint) -> Self {
         RdmaAmChannel {
@@ -51,7 +51,7 @@ impl<H: Courier> RdmaAmChannel<H> {
             from_host: VecDeque::new(),
             origins: VecDeque::new(),
             spare: Vec::new(),
-            bulks: 0,
+            transfers: 0,
             polls: 0,
         }
     }
@@ -78,21 +78,21 @@ impl<H: Courier> RdmaAmChannel<H> {
 
     fn send_handshakes(&mut self) {
         while let Some((peer, message)) = self.endpoint.next_handshake() {
-            let mut packet = self.host.packet();
+            let mut packet = self.host.empty_packet();
             packet.bytes.clear();
             packet.bytes.extend(message.encode());
             self.host.send(peer, packet);
         }
     }
 
-    fn drive_host(&mut self) {
+    fn poll_host(&mut self) {
         self.polls = 0;
-        self.host.drive();
+        self.host.poll();
         while let Some((peer, packet)) = self.host.receive() {
             match Handshake::decode(&packet.bytes) {
                 Some(message) => {
                     self.endpoint.receive_handshake(peer, &message);
-                    self.host.give_back(packet);
+                    self.host.recycle(packet);
                 }
                 None => self.from_host.push_back((peer, packet)),
             }
@@ -100,8 +100,8 @@ impl<H: Courier> RdmaAmChannel<H> {
     }
 }
 
-impl<H: Courier> Courier for RdmaAmChannel<H> {
-    fn packet(&mut self) -> Packet {
+impl<H: Channel> Channel for RdmaAmChannel<H> {
+    fn empty_packet(&mut self) -> Packet {
         match self.spare.pop() {
             Some(mut packet) => {
                 packet.clear();
@@ -137,71 +137,78 @@ impl<H: Courier> Courier for RdmaAmChannel<H> {
         Some(received)
     }
 
-    fn give_back(&mut self, packet: Packet) {
+    fn recycle(&mut self, packet: Packet) {
         match self.origins.pop_front() {
             Some(false) => self.endpoint.recycle_packet(packet.bytes),
-            _ => self.host.give_back(packet),
+            _ => self.host.recycle(packet),
         }
     }
 
-    fn drive(&mut self) {
+    fn poll(&mut self) {
         let moved = self.endpoint.poll();
         self.polls += 1;
-        let expected = self.bulks > 0 || self.endpoint.awaits_host();
+        let expected = self.transfers > 0 || self.endpoint.awaits_host();
         if self.polls >= HOST_POLL_INTERVAL || !moved && expected {
-            self.drive_host();
+            self.poll_host();
         }
         self.send_handshakes();
         self.send_waiting();
     }
 
-    unsafe fn send_bulk(&mut self, peer: Rank, stream: Stream, from: Addr, len: usize, bulk: Bulk) {
-        self.bulks += 1;
-        // SAFETY: the caller keeps the memory valid and unchanged until the message is complete.
-        unsafe { self.host.send_bulk(peer, stream, from, len, bulk) }
-    }
-
-    unsafe fn receive_bulk(
+    unsafe fn send_data(
         &mut self,
         peer: Rank,
-        stream: Stream,
-        to: Addr,
+        kind: TransferKind,
+        from: Addr,
         len: usize,
-        bulk: Bulk,
+        transfer: TransferId,
     ) {
-        self.bulks += 1;
-        // SAFETY: the caller keeps the memory valid and unused until the message is complete.
-        unsafe { self.host.receive_bulk(peer, stream, to, len, bulk) }
+        self.transfers += 1;
+        // SAFETY: the caller keeps the memory valid and unchanged until the message is complete.
+        unsafe { self.host.send_data(peer, kind, from, len, transfer) }
     }
 
-    fn next_bulk(&mut self) -> Option<(Bulk, usize)> {
-        let next = self.host.next_bulk()?;
-        self.bulks -= 1;
+    unsafe fn receive_data(
+        &mut self,
+        peer: Rank,
+        kind: TransferKind,
+        to: Addr,
+        len: usize,
+        transfer: TransferId,
+    ) {
+        self.transfers += 1;
+        // SAFETY: the caller keeps the memory valid and unused until the message is complete.
+        unsafe { self.host.receive_data(peer, kind, to, len, transfer) }
+    }
+
+    fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
+        let next = self.host.next_transfer()?;
+        self.transfers -= 1;
         Some(next)
     }
 
-    fn cancel_bulks(&mut self) {
-        self.host.cancel_bulks();
+    fn cancel_receives(&mut self) {
+        self.host.cancel_receives();
     }
 
     fn next_failure(&mut self) -> Option<String> {
         self.host.next_failure()
     }
 
-    fn vote(&mut self, ballot: Ballot) {
-        self.host.vote(ballot);
+    fn propose(&mut self, proposal: Proposal) {
+        self.host.propose(proposal);
     }
 
-    fn verdict(&mut self) -> Option<Ballot> {
-        self.host.verdict()
+    fn decision(&mut self) -> Option<Proposal> {
+        self.host.decision()
     }
 
-    fn gather(&mut self, number: u32) {
-        self.host.gather(number);
+    fn start_allgather(&mut self, number: u32) {
+        self.host.start_allgather(number);
     }
 
-    fn gathered(&mut self) -> Option<Result<Vec<u32>, String>> {
-        self.host.gathered()
+    fn finish_allgather(&mut self) -> Option<Result<Vec<u32>, String>> {
+        self.host.finish_allgather()
     }
 
     fn is_quiet(&mut self) -> bool {
@@ -213,11 +220,11 @@ impl<H: Courier> Courier for RdmaAmChannel<H> {
         self.host.release(clean);
     }
 
-    fn direct(&mut self) -> Option<&mut Endpoint> {
+    fn endpoint_mut(&mut self) -> Option<&mut Endpoint> {
         Some(&mut self.endpoint)
     }
 
-    fn direct_ref(&self) -> Option<&Endpoint> {
+    fn endpoint(&self) -> Option<&Endpoint> {
         Some(&self.endpoint)
     }
 }

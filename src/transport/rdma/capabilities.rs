@@ -2,7 +2,7 @@
 
 use super::device::AtomicCapability;
 use super::endpoint::{NicAtomics, SharedContext, lock};
-use crate::transport::host_mpi::members::Table;
+use crate::transport::am::members::RankTable;
 
 /// Set if the device is on InfiniBand, and not on Ethernet.
 const INFINIBAND: u8 = 0x80;
@@ -24,12 +24,12 @@ pub fn advertise(context: Option<&SharedContext>, single_element: bool) -> u8 {
 
 /// Which processes this one reaches by RDMA, and what the window uses device atomics for.
 #[must_use]
-pub fn plan(mine: u8, capabilities: &Table<u8>) -> (Table<bool>, NicAtomics) {
+pub fn plan(mine: u8, capabilities: &RankTable<u8>) -> (RankTable<bool>, NicAtomics) {
     let level = |other: u8| if (other ^ mine) & INFINIBAND == 0 { other & !INFINIBAND } else { 0 };
     let levels = capabilities.map(level);
     // One process without device atomics moves all lock words to the processors, and all
     // accumulates too [LK-7].
-    let all = |least: u8| levels.map(|level| level >= least) == Table::new([true]);
+    let all = |least: u8| levels.map(|level| level >= least) == RankTable::new([true]);
     let atomics = match () {
         () if all(3) => NicAtomics::LockWordsAndAccumulates,
         () if all(2) => NicAtomics::LockWords,

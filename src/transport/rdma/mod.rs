@@ -1,7 +1,7 @@
 //! RDMA transport: one-sided operations over a device of libibverbs, for peers that shared memory
 //! does not reach.
 //!
-//! A window with a device is a [`MessageWindow`](super::host_mpi::MessageWindow) whose packets
+//! A window with a device is a [`MessageWindow`](super::am::MessageWindow) whose packets
 //! travel as RDMA sends ([`RdmaAmChannel`]). Operations that need no target CPU bypass the packets
 //! and reach the peer's registered memory directly ([`Endpoint`]). The rest (most accumulates, many
 //! short runs of derived datatypes, unregistered memory) go as packets, as without RDMA.

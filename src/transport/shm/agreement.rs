@@ -1,4 +1,4 @@
-//! Nonblocking agreement of a window's processes on the highest of their ballots, in shared words.
+//! Nonblocking agreement of a window's processes on the highest of their proposals, in shared words.
 //!
 //! Rounds alternate between two sets of words. A rank adds its objection or busy mark, if any,
 //! before it counts itself in (release), and reads the sums after all ranks are counted (acquire).
@@ -6,10 +6,10 @@
 //! compares the sums with those of the use before.
 //!
 //! No later round changes a set while somebody still reads it: the next round on the same set needs
-//! every ballot of the round between, which a rank casts only after it has read the decision here.
+//! every proposal of the round between, which a rank makes only after it has read the decision here.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::transport::Ballot;
+use crate::transport::Proposal;
 
 use super::control::Header;
 
@@ -24,28 +24,28 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    /// Casts this process's ballot. Call once per decision.
-    pub(super) fn propose(&mut self, header: &Header, ballot: Ballot) {
-        debug_assert!(!self.pending, "a second ballot before the decision on the first");
+    /// Makes this process's proposal. Call once per decision.
+    pub(super) fn propose(&mut self, header: &Header, proposal: Proposal) {
+        debug_assert!(!self.pending, "a second proposal before the decision on the first");
         let words = &header.agreements[(self.round & 1) as usize].0;
-        match ballot {
-            Ballot::Ready => {}
-            Ballot::Busy => _ = words.busy.fetch_add(1, Relaxed),
-            Ballot::Objection => _ = words.objections.fetch_add(1, Relaxed),
+        match proposal {
+            Proposal::Ready => {}
+            Proposal::Busy => _ = words.busy.fetch_add(1, Relaxed),
+            Proposal::Objection => _ = words.objections.fetch_add(1, Relaxed),
         }
-        words.ballots.fetch_add(1, Release);
+        words.proposals.fetch_add(1, Release);
         self.pending = true;
     }
 
-    /// The highest ballot. `None` until all ranks have proposed, or if this one has not.
-    pub(super) fn decision(&mut self, header: &Header, ranks: u32) -> Option<Ballot> {
+    /// The highest proposal. `None` until all ranks have proposed, or if this one has not.
+    pub(super) fn decision(&mut self, header: &Header, ranks: u32) -> Option<Proposal> {
         if !self.pending {
             return None;
         }
         let parity = (self.round & 1) as usize;
         let words = &header.agreements[parity].0;
         let complete = (self.round / 2 + 1) * u64::from(ranks);
-        if words.ballots.load(Acquire) < complete {
+        if words.proposals.load(Acquire) < complete {
             return None;
         }
         let sums = (words.objections.load(Relaxed), words.busy.load(Relaxed));
@@ -53,9 +53,9 @@ impl Agreement {
         self.round += 1;
         self.pending = false;
         Some(match () {
-            () if sums.0 != before.0 => Ballot::Objection,
-            () if sums.1 != before.1 => Ballot::Busy,
-            () => Ballot::Ready,
+            () if sums.0 != before.0 => Proposal::Objection,
+            () if sums.1 != before.1 => Proposal::Busy,
+            () => Proposal::Ready,
         })
     }
 }

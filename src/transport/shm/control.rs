@@ -44,12 +44,12 @@ impl Header {
     }
 }
 
-/// Sums of the ballots of all rounds that used this set.
+/// Sums of the proposals of all rounds that used this set.
 #[repr(C)]
 pub(super) struct AgreementRound {
-    pub(super) ballots: AtomicU64,
+    pub(super) proposals: AtomicU64,
     pub(super) objections: AtomicU64,
-    /// Ballots of processes with operations in flight.
+    /// Proposals of processes with operations in flight.
     pub(super) busy: AtomicU64,
 }
 

@@ -127,7 +127,7 @@ impl CounterSetup {
     }
 
     /// Third step: maps the segment, whose counters are 0. The caller must use the new counters
-    /// before it casts its ballot. A peer that has seen the last ballot may notify at once, and
+    /// before it makes its proposal. A peer that has seen the last proposal may notify at once, and
     /// this process may apply that notification while it still waits for the decision.
     pub(super) fn map(&self, blocks: ControlBlocks, ranks: u32) -> Result<Counters, SystemError> {
         let overflow = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };

@@ -13,7 +13,7 @@ use std::ffi::CStr;
 
 use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
-use crate::transport::Ballot;
+use crate::transport::Proposal;
 
 use super::copy;
 use super::datatype::{self, Combine, Shape, Shapes};
@@ -75,7 +75,7 @@ pub enum CounterStep {
 ///
 /// Created by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`].
 /// Freed by [`release`](Self::release), or by dropping it, after an agreement
-/// ([`vote`](Self::vote), [`verdict`](Self::verdict)) without objection.
+/// ([`propose`](Self::propose), [`decision`](Self::decision)) without objection.
 #[derive(Debug)]
 pub struct ShmWindow {
     /// The memory of every rank is in the segment.
@@ -169,7 +169,7 @@ impl ShmWindow {
     /// targets that do not poll. About one round trip, bounded. For calls that close an epoch or
     /// start a flush, since the application may compute for long afterwards and the *done* should
     /// not wait for the next call [PR-3]. True if [`Port::next_finished`] has something now.
-    pub fn settle(&mut self) -> bool {
+    pub fn flush_and_poll(&mut self) -> bool {
         self.channels.as_mut().is_some_and(|channels| channels.drive_all())
     }
 
@@ -437,13 +437,13 @@ impl ShmWindow {
         !has_work
     }
 
-    /// Casts this process's ballot of a nonblocking collective agreement.
-    pub fn vote(&mut self, ballot: Ballot) {
-        self.agreement.propose(self.mapped.blocks.header(), ballot);
+    /// Starts a nonblocking agreement of all processes with this process's proposal.
+    pub fn propose(&mut self, proposal: Proposal) {
+        self.agreement.propose(self.mapped.blocks.header(), proposal);
     }
 
-    /// The highest ballot, once every process has cast its own; `None` before.
-    pub fn verdict(&mut self) -> Option<Ballot> {
+    /// The highest proposal, once all processes have proposed; `None` before.
+    pub fn decision(&mut self) -> Option<Proposal> {
         self.agreement.decision(self.mapped.blocks.header(), self.mapped.size)
     }
 

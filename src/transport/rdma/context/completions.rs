@@ -9,9 +9,9 @@ use super::{
     UnfencedPut,
 };
 use crate::engine::{Atomic, Stage};
+use crate::transport::am::wire::PACKET;
 use crate::transport::copy;
 use crate::transport::datatype;
-use crate::transport::host_mpi::wire::PACKET;
 
 /// Batches of completions that one poll takes in.
 const MAX_BATCHES: u32 = 64;

@@ -25,8 +25,8 @@ use super::device::{
 use super::handshake::{ProcessId, RemoteAddress};
 use super::registration_cache::{CacheStats, RegistrationCache, RegistrationId, default_bound};
 use crate::engine::{LockTicket, Stage, Ticket};
+use crate::transport::am::wire::PACKET;
 use crate::transport::datatype::Side;
-use crate::transport::host_mpi::wire::PACKET;
 
 mod access;
 mod completions;

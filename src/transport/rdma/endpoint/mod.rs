@@ -26,8 +26,8 @@ use super::device::{AtomicCapability, Opcode, RegistrationError};
 use super::handshake::{Handshake, RemoteAddress, Step};
 use super::registration_cache::RegistrationId;
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
+use crate::transport::am::members::RankTable;
 use crate::transport::datatype::Shape;
-use crate::transport::host_mpi::members::Table;
 
 mod atomics;
 mod connect;
@@ -156,7 +156,7 @@ pub struct Endpoint {
     me: Rank,
     ranks: u32,
     /// Who is reached by RDMA.
-    reachable: Table<bool>,
+    reachable: RankTable<bool>,
     /// Lock words are accessed by device atomics.
     nic_locks: bool,
     /// Accumulates are of single elements; those of 8 bytes are device atomics.
@@ -212,7 +212,7 @@ impl Endpoint {
     pub unsafe fn new(
         context: &SharedContext,
         (me, ranks): (Rank, u32),
-        reachable: Table<bool>,
+        reachable: RankTable<bool>,
         atomics: NicAtomics,
         own: WindowMemory,
     ) -> Result<Self, RegistrationError> {
@@ -335,7 +335,7 @@ impl Endpoint {
 
     /// Whether something is due from the host: handshakes, or messages of peers without RDMA.
     pub(super) fn awaits_host(&self) -> bool {
-        !self.reachable.is_one() || self.peers.iter().any(|peer| peer.replies_due > 0)
+        !self.reachable.is_uniform() || self.peers.iter().any(|peer| peer.replies_due > 0)
     }
 
     /// The peers that this process has met.

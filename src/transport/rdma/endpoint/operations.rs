@@ -7,8 +7,8 @@ use super::super::device::Opcode;
 use super::super::handshake::RemoteAddress;
 use super::{Endpoint, FragmentedOp, HeldPut, REGISTER_FROM, RemoteWindow, encode_imm, lock};
 use crate::engine::{NoResource, Op, OpKind, Posted, Rank, Stage, Ticket};
+use crate::transport::am::wire::PACKET;
 use crate::transport::copy;
-use crate::transport::host_mpi::wire::PACKET;
 
 impl Endpoint {
     /// Posts a put or get of one run on each side. `None`: it has to be a message.

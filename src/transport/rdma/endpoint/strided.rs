@@ -16,8 +16,8 @@ use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
 use super::{Endpoint, FragmentedOp, REGISTER_FROM, lock};
 use crate::engine::{NoResource, Op, OpKind, Posted, Ticket};
+use crate::transport::am::wire::PACKET;
 use crate::transport::datatype::{self, Shape, Side};
-use crate::transport::host_mpi::wire::PACKET;
 
 /// Requests that always pay.
 const ALWAYS_OFFLOADED: u64 = 16;

@@ -1,113 +1,112 @@
-//! Active messages: how they are written, and read again trusting nothing.
+//! The format of packets: a writer, and a reader that validates its input.
 //!
-//! A packet is a header and records, in the order in which they are to take effect. Numbers have
-//! the byte order of the machine: processes of one job have one. What a reader gives out has been
-//! checked against the packet: every length lies in it, every code is known. Whether a place lies
-//! in the window is for the one to check who has the window ([`Place::lies_in`]).
+//! A packet is a header and records, which take effect in order. Integers are in native byte order,
+//! which all processes of a job share. The reader has checked every length against the packet, and
+//! every code. The caller checks that places lie in the window ([`Place::bounds`]).
 //!
 //! ```text
 //! packet:  magic u32 | flags u32 | packets taken u64 | operations done u64 | records ...
-//! record:  kind u8, three codes u8 | id u32 | payload u32 | runs u32 | numbers u64 ... | payload, padded to 8 bytes
+//! record:  kind u8, three codes u8 | id u32 | payload bytes u32 | runs u32 | u64 ... |
+//!          payload, padded to 8 bytes
 //! ```
 
 use crate::engine::{Atomic, Element, LockWord, Rank, Reduction, Word};
 
-/// Bytes of a packet at most.
+/// Maximum bytes of a packet.
 pub const PACKET: usize = 16 * 1024;
-/// Bytes before the first record.
+/// Bytes of a packet's header.
 pub const HEADER: usize = 24;
-/// Bytes of a record's head.
-const HEAD: usize = 16;
-/// Bytes that an operation needs besides its payload.
-const BESIDES: usize = HEAD + 3 * 8 + 7;
-/// Bytes of payload of one operation at most.
-pub const PAYLOAD: usize = (PACKET - HEADER - BESIDES) & !63;
-/// Bytes that are moved in one message of their own at most: the host's counts are ints.
-pub const BULK: u64 = 1 << 30;
+/// Bytes of a record's header.
+const RECORD_HEADER: usize = 16;
+/// Maximum bytes of an operation's record besides its payload.
+const RECORD_OVERHEAD: usize = RECORD_HEADER + 3 * 8 + 7;
+/// Maximum bytes of payload of one record.
+pub const PAYLOAD: usize = (PACKET - HEADER - RECORD_OVERHEAD) & !63;
+/// Maximum bytes of a rendezvous transfer: the host's counts are ints.
+pub const MAX_TRANSFER: u64 = 1 << 30;
 
 const MAGIC: u32 = 0x7270_6d01;
-/// The sender waits until its operations are done here.
+/// Flag: the sender asks for an acknowledgement.
 const ACK_WANTED: u32 = 1;
-/// The packet was paid for with a credit.
+/// Flag: the packet costs a credit.
 const COUNTED: u32 = 2;
 
 /// What is wrong with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not begin as a packet does.
+    /// The magic number, a flag or the length is wrong.
     #[error("it is not a packet of this version of the library")]
     NotAPacket,
     /// A record ends beyond the packet.
     #[error("it is truncated")]
     Truncated,
-    /// A code is unknown.
+    /// A kind or code is unknown.
     #[error("it has a record of an unknown kind")]
     UnknownKind,
-    /// Numbers of a record contradict each other.
+    /// Lengths in a record contradict each other.
     #[error("the lengths in a record contradict each other")]
     Lengths,
-    /// An operation reaches beyond the window.
-    #[error("an operation reaches beyond the window")]
+    /// An operation accesses memory outside the window.
+    #[error("an operation accesses memory outside the window")]
     OutsideWindow,
-    /// A datatype or reduction is unknown, or the two do not go together.
+    /// A datatype or reduction is unknown, or the datatype does not have the reduction.
     #[error("an operation has an unknown datatype or reduction")]
     UnknownReduction,
-    /// A rank is not one of the window's, or a word is not at home here.
-    #[error("a rank or word is not of this window")]
+    /// A rank is not in the window, or this process does not keep the lock word.
+    #[error("it names a rank or lock word that does not exist")]
     UnknownWord,
     /// This process has no such counter.
-    #[error("it raises a counter that this process does not have")]
+    #[error("invalid notification counter")]
     UnknownCounter,
-    /// It is no tag.
-    #[error("it tells a tag that is none")]
+    /// A tag is negative as an `int`.
+    #[error("invalid tag")]
     UnknownTag,
-    /// A reply to nothing.
-    #[error("it answers a question that was not asked")]
-    NotAsked,
-    /// It reports more than was sent.
-    #[error("it acknowledges what was not sent")]
+    /// A reply or answer without a request.
+    #[error("unexpected reply: no matching request is outstanding")]
+    UnexpectedReply,
+    /// It acknowledges more than was sent.
+    #[error("it acknowledges packets or operations that were not sent")]
     NotSent,
-    /// The peer has sent more than it had credits for.
-    #[error("the peer has sent more than was agreed")]
+    /// The peer exceeds a limit: credits, transfers or bytes of replies.
+    #[error("the peer exceeds the limits of flow control")]
     TooMuch,
-    /// It tells of a process that the window does not have.
-    #[error("it tells of a process that is none")]
+    /// It reports the loss of a rank that is not in the window.
+    #[error("it reports the loss of a rank that does not exist")]
     UnknownProcess,
-    /// The peer has refused what this process has sent.
-    #[error("the peer says that it has refused a message of this process")]
-    RefusedThere,
+    /// The peer has refused a message of this process.
+    #[error("the peer has refused a message of this process")]
+    RefusedByPeer,
 }
 
-/// Bytes of a target's window: `count` runs of `len` bytes, `stride` apart.
+/// Bytes in a target's window: `count` runs of `len` bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Displacement of the first run.
     pub disp: u64,
     /// Bytes of one run.
     pub len: u64,
-    /// From one run to the next.
+    /// Bytes from the start of one run to that of the next.
     pub stride: i64,
-    /// How many.
+    /// Number of runs.
     pub count: u32,
 }
 
 impl Place {
-    /// One run.
+    /// A place of one run.
     #[must_use]
     #[inline]
     pub fn flat(disp: u64, len: u64) -> Self {
         Place { disp, len, stride: 0, count: 1 }
     }
 
-    /// Bytes of all runs. At most 2^64 after a reader has seen it.
+    /// Bytes of all runs, saturating.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.len.saturating_mul(u64::from(self.count))
     }
 
-    /// Displacements of the first byte and of what follows the last; `None` if they pass 64 bits or
-    /// lie before the window.
+    /// Displacements of the first byte and of the end; `None` if they overflow or are negative.
     #[must_use]
     pub fn bounds(&self) -> Option<(u64, u64)> {
         let span = self.stride.checked_mul(i64::from(self.count.max(1)) - 1)?;
@@ -115,110 +114,101 @@ impl Place {
         let (low, high) = (self.disp.min(last), self.disp.max(last));
         Some((low, high.checked_add(self.len)?))
     }
-
-    /// True if all of it lies in a window of `size` bytes.
-    #[must_use]
-    pub fn lies_in(&self, size: u64) -> bool {
-        self.bounds().is_some_and(|(_, end)| end <= size)
-    }
 }
 
-/// What accumulates do to their elements.
+/// The elements of an accumulate and what is done to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct How {
-    /// Datatype.
+pub struct ElementOp {
+    /// Datatype of the elements.
     pub element: Element,
-    /// Reduction.
+    /// Reduction applied to them.
     pub reduction: Reduction,
     /// Bytes from one element to the next.
     pub extent: u8,
 }
 
-/// One record. `id` is the asker's, and comes back in the reply.
+/// One record. Ids are chosen by the requester and returned in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// Stores the payload.
     Put(Place, &'a [u8]),
-    /// Stores a message of its own, the next of its stream.
-    PutBulk(Place),
-    /// Wants bytes in a reply.
+    /// Announces the next put transfer, whose data are stored.
+    PutRendezvous(Place),
+    /// Requests bytes in a reply.
     Get(Place, u32),
-    /// Wants bytes in a message of their own, the next of its stream.
-    GetBulk(Place),
+    /// Requests bytes in the next get transfer.
+    GetRendezvous(Place),
     /// Reduces the payload into the window.
-    Accumulate(Place, How, &'a [u8]),
-    /// The same, and wants what was there. Without payload for no_op.
-    Fetch(Place, How, u32, &'a [u8]),
-    /// Compares and swaps one element: origin and compare, in this order.
+    Accumulate(Place, ElementOp, &'a [u8]),
+    /// Like `Accumulate`, and requests the old bytes in a reply. No payload for a no_op.
+    Fetch(Place, ElementOp, u32, &'a [u8]),
+    /// Compares and swaps one element. The payload is the new value, then the compare value.
     Swap(Place, u32, &'a [u8]),
-    /// What was asked for under this id.
+    /// The reply to the request with this id.
     Reply(u32, &'a [u8]),
-    /// Raises a counter of the receiver, when the sender's operations before it are done; itself
-    /// one of them.
+    /// Raises a counter of the receiver once the sender's operations before it are done. It is an
+    /// operation itself.
     Notify(u32),
-    /// Tells the receiver a tag, in the same way.
+    /// Like `Notify`, a notification with a tag.
     NotifyTagged(u32),
-    /// Raises the word that the sender writes.
+    /// Raises one of the sender's signal words once its operations before it are done.
     Signal(Word, u64),
-    /// Accesses a lock word; the id is the asker's ticket.
+    /// Accesses a lock word of the receiver. The id is the requester's ticket.
     Access(LockWord, Atomic, u32),
-    /// The old value of a lock word.
+    /// The old value of a lock word, with the ticket.
     Answer(u32, u64),
-    /// The sender sends nothing more.
-    Farewell,
-    /// The sender has refused a message of the receiver's, and takes nothing more from it.
+    /// The last record of the sender.
+    Close,
+    /// The sender has refused a message of the receiver and ignores it from now on.
     Refusal,
-    /// The sender cannot reach this process of the window any more, for which it or the receiver
-    /// may wait; it takes nothing more.
+    /// The sender has lost its connection to this rank, so its window has failed. It ignores the
+    /// receiver from now on.
     Lost(Rank),
-    /// An operation of the receiver's was not done, since some of the memory that it reaches is not
-    /// attached to the window.
+    /// An operation of the receiver was not done: its memory is not attached to the window.
     Unattached(Unattached),
 }
 
-/// Of an operation that was not done.
+/// An operation that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unattached {
-    /// First byte that it was to reach.
+    /// Address of its first byte.
     pub disp: u64,
-    /// Bytes from there to the end of what it was to reach.
+    /// Bytes from there to the end of its memory.
     pub len: u64,
-    /// What it was.
-    pub which: Which,
+    /// The operation.
+    pub which: OpRef,
 }
 
-/// Names a record of the receiver's.
+/// Identifies an operation of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// By the id under which a reply is wanted: there will be none.
-    Id(u32),
-    /// By its number among the operations.
+pub enum OpRef {
+    /// By the id of its reply, which will not come.
+    Reply(u32),
+    /// By its number among the receiver's operations.
     Number(u64),
 }
 
 impl Record<'_> {
-    /// Where an operation reaches.
+    /// The memory that an operation accesses.
     #[must_use]
     #[inline]
     pub fn place(&self) -> Option<Place> {
         match *self {
             Record::Put(place, _)
-            | Record::PutBulk(place)
+            | Record::PutRendezvous(place)
             | Record::Get(place, _)
-            | Record::GetBulk(place)
+            | Record::GetRendezvous(place)
             | Record::Accumulate(place, ..)
             | Record::Fetch(place, ..)
             | Record::Swap(place, ..) => Some(place),
             _ => None,
         }
     }
-}
 
-impl Record<'_> {
-    /// Bytes that it wants in a reply.
+    /// Bytes that it requests in a reply.
     #[must_use]
     #[inline]
-    pub fn wants(&self) -> u64 {
+    pub fn reply_bytes(&self) -> u64 {
         match *self {
             Record::Get(place, _) | Record::Fetch(place, ..) | Record::Swap(place, ..) => {
                 place.bytes()
@@ -228,24 +218,24 @@ impl Record<'_> {
     }
 }
 
-/// Everything that stands before the records.
+/// A packet's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The sender waits until its operations are done.
+    /// The sender asks for an acknowledgement.
     pub ack_wanted: bool,
-    /// The packet was paid for with a credit.
+    /// The packet costs a credit.
     pub counted: bool,
-    /// Packets of the receiver's, of those paid for, that the sender has taken out.
+    /// Packets of the receiver that cost a credit and that the sender has received.
     pub taken: u64,
-    /// Operations of the receiver's that are done at the sender.
+    /// The number up to which the receiver's operations are done at the sender.
     pub done: u64,
 }
 
 mod kind {
     pub(super) const PUT: u8 = 1;
-    pub(super) const PUT_BULK: u8 = 2;
+    pub(super) const PUT_RENDEZVOUS: u8 = 2;
     pub(super) const GET: u8 = 3;
-    pub(super) const GET_BULK: u8 = 4;
+    pub(super) const GET_RENDEZVOUS: u8 = 4;
     pub(super) const ACCUMULATE: u8 = 5;
     pub(super) const FETCH: u8 = 6;
     pub(super) const SWAP: u8 = 7;
@@ -253,7 +243,7 @@ mod kind {
     pub(super) const SIGNAL: u8 = 9;
     pub(super) const ACCESS: u8 = 10;
     pub(super) const ANSWER: u8 = 11;
-    pub(super) const FAREWELL: u8 = 12;
+    pub(super) const CLOSE: u8 = 12;
     pub(super) const REFUSAL: u8 = 13;
     pub(super) const NOTIFY: u8 = 14;
     pub(super) const NOTIFY_TAGGED: u8 = 15;
@@ -261,7 +251,7 @@ mod kind {
     pub(super) const LOST: u8 = 17;
 }
 
-/// A packet being written, or one that came in.
+/// A packet being written, or a received one.
 #[derive(Debug, Default)]
 pub struct Packet {
     /// Its bytes; never more than [`PACKET`].
@@ -269,7 +259,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// With room for all that may be written into it.
+    /// An empty packet with full capacity.
     #[must_use]
     pub fn new() -> Self {
         let mut packet = Packet { bytes: Vec::with_capacity(PACKET) };
@@ -277,24 +267,24 @@ impl Packet {
         packet
     }
 
-    /// Without records.
+    /// Removes all records.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.resize(HEADER, 0);
     }
 
-    /// True if nothing was written into it.
+    /// Whether it has no records.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes.len() == HEADER
     }
 
-    /// Bytes of payload that fit into one more record, if it can be had at all.
+    /// Bytes of payload that fit into one more record; `None` if no record fits.
     #[must_use]
     #[inline]
     pub fn room(&self) -> Option<usize> {
-        (PACKET - self.bytes.len()).checked_sub(BESIDES)
+        (PACKET - self.bytes.len()).checked_sub(RECORD_OVERHEAD)
     }
 
     /// Writes the header, when the records are complete.
@@ -309,7 +299,7 @@ impl Packet {
 
     #[inline]
     fn head(&mut self, codes: [u8; 4], id: u32, payload: usize, runs: u32) {
-        let mut head = [0; HEAD];
+        let mut head = [0; RECORD_HEADER];
         head[..4].copy_from_slice(&codes);
         head[4..8].copy_from_slice(&id.to_ne_bytes());
         head[8..12].copy_from_slice(&(payload as u32).to_ne_bytes());
@@ -318,21 +308,20 @@ impl Packet {
     }
 
     #[inline]
-    fn number(&mut self, number: u64) {
+    fn u64(&mut self, number: u64) {
         self.bytes.extend_from_slice(&number.to_ne_bytes());
     }
 
     #[inline]
     fn place(&mut self, place: Place) {
-        self.number(place.disp);
-        self.number(place.len);
+        self.u64(place.disp);
+        self.u64(place.len);
         if place.count != 1 {
-            self.number(place.stride as u64);
+            self.u64(place.stride as u64);
         }
     }
 
-    /// Appends an operation with `payload` bytes, which are zero until they are written through
-    /// what is given back.
+    /// Appends an operation. Returns its payload of `payload` zero bytes, to be filled.
     #[inline]
     fn operation(&mut self, codes: [u8; 4], id: u32, place: Place, payload: usize) -> &mut [u8] {
         debug_assert!(self.room().is_some_and(|room| payload <= room));
@@ -354,9 +343,9 @@ impl Packet {
         self.operation([kind::PUT, 0, 0, 0], 0, place, place.bytes() as usize)
     }
 
-    /// Appends [`Record::PutBulk`].
-    pub fn put_bulk(&mut self, place: Place) {
-        self.operation([kind::PUT_BULK, 0, 0, 0], 0, place, 0);
+    /// Appends [`Record::PutRendezvous`].
+    pub fn put_rendezvous(&mut self, place: Place) {
+        self.operation([kind::PUT_RENDEZVOUS, 0, 0, 0], 0, place, 0);
     }
 
     /// Appends [`Record::Get`].
@@ -364,19 +353,25 @@ impl Packet {
         self.operation([kind::GET, 0, 0, 0], id, place, 0);
     }
 
-    /// Appends [`Record::GetBulk`].
-    pub fn get_bulk(&mut self, place: Place) {
-        self.operation([kind::GET_BULK, 0, 0, 0], 0, place, 0);
+    /// Appends [`Record::GetRendezvous`].
+    pub fn get_rendezvous(&mut self, place: Place) {
+        self.operation([kind::GET_RENDEZVOUS, 0, 0, 0], 0, place, 0);
     }
 
     /// Appends [`Record::Accumulate`].
-    pub fn accumulate(&mut self, place: Place, how: How) -> &mut [u8] {
+    pub fn accumulate(&mut self, place: Place, how: ElementOp) -> &mut [u8] {
         let codes = [kind::ACCUMULATE, how.element.0, how.reduction.0, how.extent];
         self.operation(codes, 0, place, place.bytes() as usize)
     }
 
     /// Appends [`Record::Fetch`].
-    pub fn fetch(&mut self, place: Place, how: How, id: u32, with_payload: bool) -> &mut [u8] {
+    pub fn fetch(
+        &mut self,
+        place: Place,
+        how: ElementOp,
+        id: u32,
+        with_payload: bool,
+    ) -> &mut [u8] {
         let codes = [kind::FETCH, how.element.0, how.reduction.0, how.extent];
         self.operation(codes, id, place, if with_payload { place.bytes() as usize } else { 0 })
     }
@@ -407,33 +402,33 @@ impl Packet {
     /// Appends [`Record::Signal`].
     pub fn signal(&mut self, word: Word, value: u64) {
         self.head([kind::SIGNAL, word as u8, 0, 0], 0, 0, 0);
-        self.number(value);
+        self.u64(value);
     }
 
     /// Appends [`Record::Access`].
     pub fn access(&mut self, word: LockWord, access: Atomic, ticket: u32) {
         let (code, parity, target) = encode_word(word);
-        let (how, one, other) = match access {
+        let (operation, one, other) = match access {
             Atomic::Load => (0, 0, 0),
             Atomic::Store(value) => (1, value, 0),
             Atomic::Swap(value) => (2, value, 0),
             Atomic::Add(delta) => (3, delta, 0),
             Atomic::CompareSwap { expected, new } => (4, expected, new),
         };
-        self.head([kind::ACCESS, code, parity, how], ticket, 0, target);
-        self.number(one);
-        self.number(other);
+        self.head([kind::ACCESS, code, parity, operation], ticket, 0, target);
+        self.u64(one);
+        self.u64(other);
     }
 
     /// Appends [`Record::Answer`].
     pub fn answer(&mut self, ticket: u32, value: u64) {
         self.head([kind::ANSWER, 0, 0, 0], ticket, 0, 0);
-        self.number(value);
+        self.u64(value);
     }
 
-    /// Appends [`Record::Farewell`].
-    pub fn farewell(&mut self) {
-        self.head([kind::FAREWELL, 0, 0, 0], 0, 0, 0);
+    /// Appends [`Record::Close`].
+    pub fn close(&mut self) {
+        self.head([kind::CLOSE, 0, 0, 0], 0, 0, 0);
     }
 
     /// Appends [`Record::Refusal`].
@@ -449,77 +444,70 @@ impl Packet {
     /// Appends [`Record::Unattached`].
     pub fn unattached(&mut self, what: Unattached) {
         let (by, id, number) = match what.which {
-            Which::Id(id) => (0, id, 0),
-            Which::Number(number) => (1, 0, number),
+            OpRef::Reply(id) => (0, id, 0),
+            OpRef::Number(number) => (1, 0, number),
         };
         self.head([kind::UNATTACHED, by, 0, 0], id, 0, 0);
-        self.number(what.disp);
-        self.number(what.len);
-        self.number(number);
+        self.u64(what.disp);
+        self.u64(what.len);
+        self.u64(number);
     }
 }
 
+/// Lock words without parameters, by code.
+const PLAIN_WORDS: [LockWord; 8] = [
+    LockWord::Holders,
+    LockWord::Intent,
+    LockWord::Licensed,
+    LockWord::Licence,
+    LockWord::NextLicensed,
+    LockWord::Tail,
+    LockWord::Readers,
+    LockWord::NextWriter,
+];
+
 fn encode_word(word: LockWord) -> (u8, u8, Rank) {
     match word {
-        LockWord::Holders => (0, 0, 0),
-        LockWord::Intent => (1, 0, 0),
-        LockWord::Licensed => (2, 0, 0),
-        LockWord::Licence => (3, 0, 0),
-        LockWord::NextLicensed => (4, 0, 0),
-        LockWord::Tail => (5, 0, 0),
-        LockWord::Readers => (6, 0, 0),
-        LockWord::NextWriter => (7, 0, 0),
         LockWord::Next { target, parity } => (8, parity & 1, target),
         LockWord::Grant { target } => (9, 0, target),
+        _ => {
+            let code = PLAIN_WORDS.iter().position(|plain| *plain == word);
+            (code.expect("all other words are listed") as u8, 0, 0)
+        }
     }
 }
 
 fn decode_word(code: u8, parity: u8, target: Rank) -> Option<LockWord> {
-    Some(match code {
-        0 => LockWord::Holders,
-        1 => LockWord::Intent,
-        2 => LockWord::Licensed,
-        3 => LockWord::Licence,
-        4 => LockWord::NextLicensed,
-        5 => LockWord::Tail,
-        6 => LockWord::Readers,
-        7 => LockWord::NextWriter,
-        8 if parity <= 1 => LockWord::Next { target, parity },
-        9 => LockWord::Grant { target },
-        _ => return None,
-    })
+    match code {
+        8 if parity <= 1 => Some(LockWord::Next { target, parity }),
+        9 => Some(LockWord::Grant { target }),
+        _ => PLAIN_WORDS.get(usize::from(code)).copied(),
+    }
 }
 
-/// Reads a packet's header, and its records one by one.
+/// Reads the records of a packet.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// The header, and a reader of what follows.
+    /// The header of a packet, and a reader of its records.
     ///
     /// # Errors
-    /// It is no packet.
+    /// The bytes do not start with a valid header.
     pub fn new(bytes: &'a [u8]) -> Result<(Header, Self), Malformed> {
         let mut reader = Reader { rest: bytes };
-        if bytes.len() < HEADER || bytes.len() > PACKET || reader.word()? != MAGIC {
+        if bytes.len() < HEADER || bytes.len() > PACKET || reader.u32()? != MAGIC {
             return Err(Malformed::NotAPacket);
         }
-        let flags = reader.word()?;
+        let flags = reader.u32()?;
         if flags & !(ACK_WANTED | COUNTED) != 0 {
             return Err(Malformed::NotAPacket);
         }
-        let (taken, done) = (reader.number()?, reader.number()?);
-        Ok((
-            Header {
-                ack_wanted: flags & ACK_WANTED != 0,
-                counted: flags & COUNTED != 0,
-                taken,
-                done,
-            },
-            reader,
-        ))
+        let (taken, done) = (reader.u64()?, reader.u64()?);
+        let (ack_wanted, counted) = (flags & ACK_WANTED != 0, flags & COUNTED != 0);
+        Ok((Header { ack_wanted, counted, taken, done }, reader))
     }
 
     #[inline]
@@ -530,19 +518,19 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn word(&mut self) -> Result<u32, Malformed> {
+    fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_ne_bytes(self.take(4)?.try_into().expect("four bytes")))
     }
 
     #[inline]
-    fn number(&mut self) -> Result<u64, Malformed> {
+    fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_ne_bytes(self.take(8)?.try_into().expect("eight bytes")))
     }
 
     #[inline]
     fn place(&mut self, count: u32) -> Result<Place, Malformed> {
-        let (disp, len) = (self.number()?, self.number()?);
-        let stride = if count == 1 { 0 } else { self.number()? as i64 };
+        let (disp, len) = (self.u64()?, self.u64()?);
+        let stride = if count == 1 { 0 } else { self.u64()? as i64 };
         if count == 0 || len == 0 {
             return Err(Malformed::Lengths);
         }
@@ -558,14 +546,14 @@ impl<'a> Reader<'a> {
     /// The next record.
     ///
     /// # Errors
-    /// It is malformed. Nothing can be said of what follows it.
+    /// The record is malformed. The rest of the packet cannot be read.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'a>>, Malformed> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let codes: [u8; 4] = self.take(4)?.try_into().expect("four bytes");
-        let (id, payload, runs) = (self.word()?, self.word()? as usize, self.word()?);
+        let (id, payload, runs) = (self.u32()?, self.u32()? as usize, self.u32()?);
         let [kind, ..] = codes;
         let record = match kind {
             kind::PUT
@@ -573,22 +561,20 @@ impl<'a> Reader<'a> {
             | kind::ACCUMULATE
             | kind::FETCH
             | kind::SWAP
-            | kind::PUT_BULK
-            | kind::GET_BULK => {
-                let place = self.place(runs)?;
-                let data = self.payload(payload)?;
-                operation(codes, id, place, data)?
+            | kind::PUT_RENDEZVOUS
+            | kind::GET_RENDEZVOUS => {
+                operation(codes, id, self.place(runs)?, self.payload(payload)?)?
             }
             kind::REPLY => Record::Reply(id, self.payload(payload)?),
             _ if payload != 0 => return Err(Malformed::Lengths),
             kind::NOTIFY => Record::Notify(id),
             kind::NOTIFY_TAGGED => Record::NotifyTagged(id),
             kind::SIGNAL => {
-                Record::Signal(signal(codes[1]).ok_or(Malformed::UnknownKind)?, self.number()?)
+                Record::Signal(signal(codes[1]).ok_or(Malformed::UnknownKind)?, self.u64()?)
             }
             kind::ACCESS => {
                 let word = decode_word(codes[1], codes[2], runs).ok_or(Malformed::UnknownKind)?;
-                let (one, other) = (self.number()?, self.number()?);
+                let (one, other) = (self.u64()?, self.u64()?);
                 let access = match codes[3] {
                     0 => Atomic::Load,
                     1 => Atomic::Store(one),
@@ -599,15 +585,15 @@ impl<'a> Reader<'a> {
                 };
                 Record::Access(word, access, id)
             }
-            kind::ANSWER => Record::Answer(id, self.number()?),
-            kind::FAREWELL => Record::Farewell,
+            kind::ANSWER => Record::Answer(id, self.u64()?),
+            kind::CLOSE => Record::Close,
             kind::REFUSAL => Record::Refusal,
             kind::LOST => Record::Lost(id),
             kind::UNATTACHED => {
-                let (disp, len, number) = (self.number()?, self.number()?, self.number()?);
+                let (disp, len, number) = (self.u64()?, self.u64()?, self.u64()?);
                 let which = match codes[1] {
-                    0 => Which::Id(id),
-                    1 => Which::Number(number),
+                    0 => OpRef::Reply(id),
+                    1 => OpRef::Number(number),
                     _ => return Err(Malformed::UnknownKind),
                 };
                 Record::Unattached(Unattached { disp, len, which })
@@ -622,11 +608,11 @@ fn signal(code: u8) -> Option<Word> {
     [Word::Grant, Word::Done, Word::Fence].into_iter().find(|word| *word as u8 == code)
 }
 
-/// Puts an operation together if its lengths agree.
+/// The operation with these parts, if its lengths agree.
 #[inline]
 fn operation(codes: [u8; 4], id: u32, place: Place, data: &[u8]) -> Result<Record<'_>, Malformed> {
     let [kind, element, reduction, extent] = codes;
-    let how = How { element: Element(element), reduction: Reduction(reduction), extent };
+    let how = ElementOp { element: Element(element), reduction: Reduction(reduction), extent };
     let (bytes, len) = (place.bytes(), data.len() as u64);
     let small = bytes <= PAYLOAD as u64;
     let (agrees, record) = match kind {
@@ -637,8 +623,10 @@ fn operation(codes: [u8; 4], id: u32, place: Place, data: &[u8]) -> Result<Recor
         kind::SWAP => {
             (place.count == 1 && Some(len) == bytes.checked_mul(2), Record::Swap(place, id, data))
         }
-        kind::PUT_BULK => (len == 0 && place.count == 1 && bytes <= BULK, Record::PutBulk(place)),
-        _ => (len == 0 && place.count == 1 && bytes <= BULK, Record::GetBulk(place)),
+        kind::PUT_RENDEZVOUS => {
+            (len == 0 && place.count == 1 && bytes <= MAX_TRANSFER, Record::PutRendezvous(place))
+        }
+        _ => (len == 0 && place.count == 1 && bytes <= MAX_TRANSFER, Record::GetRendezvous(place)),
     };
     if agrees { Ok(record) } else { Err(Malformed::Lengths) }
 }

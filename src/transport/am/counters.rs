@@ -1,0 +1,87 @@
+//! Notification counters of a window with peers that are reached by messages.
+//!
+//! The counters lie in the segment of their process's node. Node-mates raise them directly; for all
+//! others their process does, when it receives the notification. Both add to the same words [LK-7].
+//! This module keeps the number of counters of every process, to refuse invalid calls early.
+
+use super::MessageWindow;
+use super::channel::Channel;
+use super::members::RankTable;
+use crate::engine::Rank;
+use crate::transport::shm::CounterStep;
+
+/// The number of counters of each process, and the state of a pending change.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    numbers: Option<RankTable<u32>>,
+    /// An allgather of the numbers is pending.
+    gathering: bool,
+    gathered: Option<Result<Vec<u32>, String>>,
+    /// The previous numbers, until the change is agreed.
+    previous: Option<Option<RankTable<u32>>>,
+}
+
+impl<C: Channel + ?Sized> MessageWindow<C> {
+    /// Number of notification counters of a process.
+    #[must_use]
+    #[inline]
+    pub fn counters_of(&self, rank: Rank) -> u32 {
+        self.counters.numbers.as_ref().map_or(0, |numbers| numbers.of(rank))
+    }
+
+    /// Announces that a notification follows the next operation on `rank`, so that both leave
+    /// together.
+    #[inline]
+    pub fn announce_notification(&mut self, rank: Rank) {
+        if self.members.shm_rank(rank).is_none() {
+            let index = self.peer_index(rank);
+            self.peers[index as usize].notification_follows = true;
+            if let Some(endpoint) = self.channel.endpoint_mut() {
+                endpoint.announce_notification(rank);
+            }
+        }
+    }
+
+    /// Collective. Changes the number of counters, in steps with an agreement after each; see
+    /// [`ShmWindow::make_counters`](crate::transport::shm::ShmWindow::make_counters).
+    ///
+    /// # Errors
+    /// Why the counters cannot be allocated.
+    pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
+        match step {
+            CounterStep::Want => {}
+            // Collective: after the first agreement all processes take this step, or none.
+            CounterStep::Create => {
+                self.channel.start_allgather(number);
+                self.counters.gathering = true;
+            }
+            CounterStep::Map => {
+                let gathered = self.counters.gathered.take();
+                let numbers = gathered.unwrap_or_else(|| Err("no allgather was started".into()))?;
+                let previous = self.counters.numbers.replace(RankTable::new(numbers));
+                self.counters.previous = Some(previous);
+            }
+        }
+        self.shm.make_counters(step, number).map_err(|error| error.to_string())
+    }
+
+    /// Ends the change: keeps the new counters if `agreed`, else the previous ones.
+    pub fn counters_made(&mut self, agreed: bool) {
+        self.counters.gathered = None;
+        if let Some(previous) = self.counters.previous.take().filter(|_| !agreed) {
+            self.counters.numbers = previous;
+        }
+        self.shm.counters_made(agreed);
+    }
+
+    /// Whether no allgather is pending. No agreement is decided before.
+    pub(super) fn has_gathered(&mut self) -> bool {
+        if self.counters.gathering
+            && let Some(numbers) = self.channel.finish_allgather()
+        {
+            self.counters.gathering = false;
+            self.counters.gathered = Some(numbers);
+        }
+        !self.counters.gathering
+    }
+}

@@ -1,0 +1,518 @@
+//! The origin side: cuts operations of this process into records and handles the responses.
+
+use std::collections::VecDeque;
+
+use super::channel::{Channel, TransferId, TransferKind};
+use super::peer::{
+    FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_TRANSFERS, MAX_UNACKED, Unacked,
+};
+use super::wire::{ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, Unattached};
+use super::{MessageWindow, OutOfReach};
+use crate::engine::slab::Key;
+use crate::engine::{Addr, Op, OpKind, Posted, Stage, Ticket};
+use crate::transport::copy;
+use crate::transport::datatype::element::reduction;
+use crate::transport::datatype::{self, Shape, whole};
+
+/// Bytes from which a put or get between single runs uses the rendezvous protocol.
+const RENDEZVOUS_THRESHOLD: u64 = 16 * 1024;
+/// Bytes from which an operation is sent at once if nothing else is in flight to its target.
+/// Shorter ones are collected until the process polls or the packet is full, since a message of
+/// their own would cost more than they do.
+const EAGER_FLUSH_THRESHOLD: u64 = 1024;
+/// Rendezvous transfers in flight at most in a window.
+const MAX_TRANSFERS_PER_WINDOW: usize = 64;
+/// Bytes of payload for which no new packet is started: a packet with less room is full.
+const MIN_FRAGMENT: u64 = 512;
+/// Capacity of a peer's list of unacknowledged operations that is kept when it is empty.
+const KEPT_CAPACITY: usize = 256;
+
+/// An operation that awaits replies or transfers.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    ticket: Ticket,
+    /// Index of the target among the window's peers.
+    peer: u32,
+    op: Op,
+    shape: Option<Box<Shape>>,
+    /// Outstanding replies and transfers.
+    awaited: u32,
+    /// All its records are written.
+    all_written: bool,
+    /// The target has acknowledged it.
+    acknowledged: bool,
+}
+
+/// A reply that is due.
+#[derive(Debug)]
+pub(super) struct PendingReply {
+    op: Key,
+    /// Offset of its data in those of the operation, and their length in bytes.
+    at: u64,
+    len: u32,
+}
+
+/// A rendezvous transfer in flight. `len` is in bytes, `peer` an index, and `number` that of the
+/// peer's operation.
+#[derive(Debug)]
+pub(super) enum Transfer {
+    /// Of an operation of this process, whose data begin `at` bytes into those of the operation.
+    Issued { op: Key, at: u64, len: usize },
+    /// Of an operation of a peer.
+    Served { peer: u32, number: u64, len: usize },
+    /// Of a put by a peer to memory that is not attached: received and discarded.
+    Discarded { peer: u32, number: u64, _memory: Vec<u8> },
+}
+
+/// Whether the operation returns data.
+fn has_result(op: &Op) -> bool {
+    !matches!(op.kind, OpKind::Put | OpKind::Accumulate)
+}
+
+impl<C: Channel + ?Sized> MessageWindow<C> {
+    /// Posts an operation as active messages.
+    #[inline]
+    pub(super) fn post_am(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        let index = self.peer_index(op.target);
+        let peer = &mut self.peers[index as usize];
+        if peer.fragmented.is_some() || peer.unacked.len() >= MAX_UNACKED || self.broken {
+            return Posted::NoResource;
+        }
+        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
+            return self.post_notification(index, op, ticket);
+        }
+        if op.shape.is_none() && op.len < EAGER_FLUSH_THRESHOLD && op.kind == OpKind::Put {
+            if op.len == 0 {
+                return Posted::Complete;
+            }
+            if peer.room(&mut *self.channel, op.len as usize).is_none() {
+                self.activate(index);
+                return Posted::NoResource;
+            }
+            let to = peer.request_packet().put(Place::flat(op.disp, op.len));
+            // SAFETY: `to` has `op.len` bytes, in a packet of this library. The origin buffer is
+            // valid for as many until the operation is complete [EP-8].
+            unsafe { copy(op.origin.0 as *const u8, to.as_mut_ptr(), op.len as usize) };
+            peer.issued += 1;
+            peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight: None });
+            self.activate(index);
+            return Posted::Local;
+        }
+        self.post_long(index, op, ticket)
+    }
+
+    /// Appends a notification behind its data, in the same packet if there is room. The packet
+    /// leaves as soon as nothing else is in flight, since the target may be waiting for it.
+    fn post_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+        self.activate(index);
+        let peer = &mut self.peers[index as usize];
+        peer.notification_follows = false;
+        if peer.room(&mut *self.channel, 0).is_none() {
+            return Posted::NoResource;
+        }
+        match op.kind {
+            OpKind::Notify => peer.request_packet().notify(op.disp as u32),
+            _ => peer.request_packet().notify_tagged(op.disp as u32),
+        }
+        peer.issued += 1;
+        peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight: None });
+        if peer.sent == peer.credited || peer.transfers > 0 {
+            peer.flush(&mut *self.channel, true);
+        }
+        Posted::Local
+    }
+
+    #[inline(never)]
+    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+        let peer = &mut self.peers[index as usize];
+        // Refuse now: an operation that was accepted and has no room is not bounded by refusals.
+        if peer.room(&mut *self.channel, 0).is_none() {
+            self.activate(index);
+            return Posted::NoResource;
+        }
+        let (mut op, mut shape) = (*op, None);
+        if let Some(shaped) = op.shape.take() {
+            shape = Some(Box::new(self.shapes.take(shaped)));
+        }
+        if let Some(single) = shape.as_deref().and_then(|shape| as_single_run(&op, shape)) {
+            (op, shape) = (single, None);
+        }
+        if op.len == 0 {
+            return Posted::Complete;
+        }
+        self.peers[index as usize].fragmented =
+            Some(FragmentedOp { op, ticket, shape, at: 0, in_flight: None });
+        let reported = self.finished.len();
+        self.write_fragments(index);
+        let peer = &mut self.peers[index as usize];
+        let is_long = op.len >= EAGER_FLUSH_THRESHOLD || has_result(&op);
+        if is_long && peer.sent == peer.credited && !peer.notification_follows {
+            peer.flush_or_ack(&mut *self.channel);
+        }
+        self.activate(index);
+        // Return local completion instead of reporting it.
+        if self.finished.len() > reported && self.finished.back() == Some(&(ticket, Stage::Local)) {
+            self.finished.pop_back();
+            return Posted::Local;
+        }
+        Posted::Pending
+    }
+
+    /// Writes records of the peer's fragmented operation, as far as there is room. True if any.
+    pub(super) fn write_fragments(&mut self, index: u32) -> bool {
+        let Some(mut op) = self.peers[index as usize].fragmented.take() else { return false };
+        let (first, len) = (op.at, op.op.len);
+        let is_run = op.shape.is_none() && matches!(op.op.kind, OpKind::Put | OpKind::Get);
+        while op.at < len {
+            let written = if is_run && len - op.at >= RENDEZVOUS_THRESHOLD {
+                self.start_transfer(index, &mut op)
+            } else {
+                self.write_fragment(index, &mut op)
+            };
+            if !written {
+                break;
+            }
+        }
+        let moved = op.at != first;
+        if op.at < len {
+            self.peers[index as usize].fragmented = Some(op);
+        } else {
+            self.all_written(index, op);
+        }
+        moved
+    }
+
+    fn all_written(&mut self, index: u32, fragmented: FragmentedOp) {
+        let FragmentedOp { op, ticket, in_flight, shape, .. } = fragmented;
+        let peer = &mut self.peers[index as usize];
+        if !has_result(&op) {
+            peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight });
+        }
+        let Some(key) = in_flight else {
+            // All data were copied into packets.
+            return self.finished.push_back((ticket, Stage::Local));
+        };
+        let in_flight = self.in_flight.get_mut(key).expect("an operation in flight");
+        in_flight.all_written = true;
+        in_flight.shape = shape;
+        if in_flight.awaited == 0 {
+            self.all_arrived(key);
+        }
+    }
+
+    /// All replies and transfers of an operation have arrived.
+    fn all_arrived(&mut self, key: Key) {
+        let op = self.in_flight.take(key).expect("an operation in flight");
+        // The acknowledgement completes a put remotely. It may have come first.
+        let is_remote = has_result(&op.op) || op.acknowledged;
+        let stage = if is_remote { Stage::Remote } else { Stage::Local };
+        self.finished.push_back((op.ticket, stage));
+    }
+
+    /// Counts one more reply or transfer that the operation awaits.
+    fn await_response(&mut self, index: u32, fragmented: &mut FragmentedOp) -> Key {
+        let key = *fragmented.in_flight.get_or_insert_with(|| {
+            self.in_flight.insert(InFlight {
+                ticket: fragmented.ticket,
+                peer: index,
+                op: fragmented.op,
+                shape: None,
+                awaited: 0,
+                all_written: false,
+                acknowledged: false,
+            })
+        });
+        self.in_flight.get_mut(key).expect("an operation in flight").awaited += 1;
+        key
+    }
+
+    /// Announces and starts one rendezvous transfer. False if there is no resource.
+    fn start_transfer(&mut self, index: u32, fragmented: &mut FragmentedOp) -> bool {
+        let peer = &mut self.peers[index as usize];
+        if peer.transfers >= MAX_TRANSFERS
+            || self.transfers.len() >= MAX_TRANSFERS_PER_WINDOW
+            || peer.room(&mut *self.channel, 0).is_none()
+        {
+            return false;
+        }
+        let key = self.await_response(index, fragmented);
+        let (op, at) = (&fragmented.op, fragmented.at);
+        let part = (op.len - at).min(MAX_TRANSFER);
+        let len = part as usize;
+        let id = TransferId(self.transfers.insert(Transfer::Issued { op: key, at, len }).index);
+        let peer = &mut self.peers[index as usize];
+        let place = Place::flat(op.disp + at, part);
+        peer.transfers += 1;
+        peer.issued += 1;
+        if op.kind == OpKind::Put {
+            peer.request_packet().put_rendezvous(place);
+            let from = Addr(op.origin.0 + at as usize);
+            // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
+            // operation is locally complete [EP-8], and that is after the transfer.
+            unsafe { self.channel.send_data(peer.rank, TransferKind::Put, from, len, id) };
+        } else {
+            peer.request_packet().get_rendezvous(place);
+            let to = Addr(op.result.0 + at as usize);
+            // SAFETY: the bytes lie in the result buffer, which nobody else accesses until the
+            // operation is complete [EP-8], and that is after the transfer.
+            unsafe { self.channel.receive_data(peer.rank, TransferKind::Get, to, len, id) };
+        }
+        // Do not keep the announcement until the next poll while the data are in flight. A
+        // notification that follows is sent with it at once.
+        if !peer.notification_follows {
+            peer.flush(&mut *self.channel, false);
+        }
+        fragmented.at += part;
+        true
+    }
+
+    /// Writes one record. False if there is no resource.
+    fn write_fragment(&mut self, index: u32, fragmented: &mut FragmentedOp) -> bool {
+        let peer = &mut self.peers[index as usize];
+        let with_result = has_result(&fragmented.op);
+        if with_result && (peer.replies >= MAX_REPLIES || peer.reply_bytes >= MAX_REPLY_BYTES) {
+            return false;
+        }
+        let least = match fragmented.op.kind {
+            // Not divisible.
+            OpKind::CompareAndSwap => 2 * fragmented.op.len as usize,
+            _ => (fragmented.op.len - fragmented.at).min(MIN_FRAGMENT) as usize,
+        };
+        let Some(room) = peer.room(&mut *self.channel, least) else { return false };
+        let room = if with_result { room.min(PAYLOAD) } else { room };
+        let place = next_place(fragmented, room as u64);
+        let len = place.bytes();
+        let mut id = 0;
+        if with_result {
+            peer.replies += 1;
+            peer.reply_bytes += len;
+            let op = self.await_response(index, fragmented);
+            let reply = PendingReply { op, at: fragmented.at, len: len as u32 };
+            id = self.pending_replies.insert(reply).index;
+        }
+        let peer = &mut self.peers[index as usize];
+        // SAFETY: the operation's buffers are valid until it is complete [EP-8]. `next_place` has
+        // returned a part of the operation for which the packet has room.
+        unsafe { write_record(peer.request_packet(), fragmented, place, id) };
+        peer.issued += 1;
+        fragmented.at += len;
+        true
+    }
+
+    /// Handles the report that the peer has not done an operation, because the memory is not
+    /// attached.
+    #[cold]
+    pub(super) fn unattached(&mut self, index: u32, what: Unattached) -> Result<(), Malformed> {
+        let peer = &self.peers[index as usize];
+        let ticket = match what.which {
+            OpRef::Reply(id) => {
+                let key = self.pending_replies.key_at(id).ok_or(Malformed::UnexpectedReply)?;
+                let PendingReply { op, len, .. } =
+                    *self.pending_replies.get(key).expect("just found");
+                let in_flight = self.in_flight.get(op).expect("an operation in flight");
+                if in_flight.peer != index {
+                    return Err(Malformed::UnexpectedReply);
+                }
+                let ticket = in_flight.ticket;
+                self.reply_arrived(index, key, op, len);
+                ticket
+            }
+            OpRef::Number(number) if number <= peer.done || number > peer.issued => {
+                return Err(Malformed::NotSent);
+            }
+            // The list has the number of an operation's last record.
+            OpRef::Number(number) => {
+                let at = peer.unacked.partition_point(|other| other.number < number);
+                match peer.unacked.get(at) {
+                    Some(unacked) => unacked.ticket,
+                    None => peer.fragmented.as_ref().ok_or(Malformed::NotSent)?.ticket,
+                }
+            }
+        };
+        self.fail_op(index, ticket, what.disp, what.len);
+        Ok(())
+    }
+
+    /// Records that an operation of this process was not done.
+    #[cold]
+    fn fail_op(&mut self, index: u32, ticket: Ticket, disp: u64, len: u64) {
+        let target = self.peers[index as usize].rank;
+        self.failed.push_back(ticket);
+        // The application learns of the first one per target.
+        if self.faults.iter().all(|fault| fault.target != target) {
+            let fault = OutOfReach { target, disp, len };
+            log::error!("{fault}");
+            self.faults.push(fault);
+        }
+    }
+
+    /// Handles a reply.
+    pub(super) fn replied(&mut self, index: u32, id: u32, data: &[u8]) -> Result<(), Malformed> {
+        let key = self.pending_replies.key_at(id).ok_or(Malformed::UnexpectedReply)?;
+        let PendingReply { op, at, len } = *self.pending_replies.get(key).expect("just found");
+        let in_flight = self.in_flight.get(op).expect("an operation in flight");
+        if in_flight.peer != index {
+            return Err(Malformed::UnexpectedReply);
+        }
+        if data.len() != len as usize {
+            return Err(Malformed::Lengths);
+        }
+        // The shape stays with the fragments until all are written.
+        let shape = match &self.peers[index as usize].fragmented {
+            Some(fragmented) if fragmented.in_flight == Some(op) => fragmented.shape.as_deref(),
+            _ => in_flight.shape.as_deref(),
+        };
+        let to = in_flight.op.result.0 as *mut u8;
+        // SAFETY: the result buffer is valid and the library's until the operation is complete
+        // [EP-8]. `at` and `len` were computed from the operation, so they lie in the buffer.
+        unsafe {
+            match shape.and_then(|shape| shape.result.as_ref()) {
+                Some(side) => datatype::unpack(data.as_ptr(), to, side, at, data.len()),
+                None => copy(data.as_ptr(), to.add(at as usize), data.len()),
+            }
+        }
+        self.reply_arrived(index, key, op, len);
+        Ok(())
+    }
+
+    fn reply_arrived(&mut self, index: u32, reply: Key, op: Key, len: u32) {
+        self.pending_replies.remove(reply);
+        let peer = &mut self.peers[index as usize];
+        peer.replies -= 1;
+        peer.reply_bytes -= u64::from(len);
+        self.response_arrived(op);
+    }
+
+    /// Counts a reply or transfer of an operation.
+    fn response_arrived(&mut self, op: Key) {
+        let in_flight = self.in_flight.get_mut(op).expect("an operation in flight");
+        in_flight.awaited -= 1;
+        if in_flight.awaited == 0 && in_flight.all_written {
+            self.all_arrived(op);
+        }
+    }
+
+    /// Handles a completed rendezvous transfer of `bytes` bytes.
+    pub(super) fn transfer_done(&mut self, id: TransferId, bytes: usize) {
+        let Some(key) = self.transfers.key_at(id.0) else { return };
+        let transfer = self.transfers.take(key).expect("just found");
+        if self.broken {
+            return;
+        }
+        match transfer {
+            Transfer::Issued { op: key, at, len } => {
+                let InFlight { peer: index, ref op, ticket, .. } =
+                    *self.in_flight.get(key).expect("an operation in flight");
+                let disp = op.disp + at;
+                if bytes != len {
+                    // The peer sends 0 bytes for a get of memory that is not attached.
+                    if op.kind != OpKind::Get || bytes != 0 {
+                        return self.refuse_from(index, Malformed::Lengths);
+                    }
+                    self.fail_op(index, ticket, disp, len as u64);
+                }
+                self.peers[index as usize].transfers -= 1;
+                self.activate(index);
+                self.response_arrived(key);
+            }
+            Transfer::Served { peer, len, .. } if len != bytes => {
+                self.refuse_from(peer, Malformed::Lengths);
+            }
+            Transfer::Served { peer, number, .. } | Transfer::Discarded { peer, number, .. } => {
+                self.served_op_done(peer, number)
+            }
+        }
+    }
+
+    /// Handles an acknowledgement of the operations up to number `done`.
+    pub(super) fn acknowledged(&mut self, index: u32, done: u64) -> Result<(), Malformed> {
+        let peer = &mut self.peers[index as usize];
+        if done > peer.issued {
+            return Err(Malformed::NotSent);
+        }
+        peer.done = peer.done.max(done);
+        while let Some(Unacked { ticket, in_flight, .. }) =
+            peer.unacked.pop_front_if(|first| first.number <= peer.done)
+        {
+            match in_flight.and_then(|key| self.in_flight.get_mut(key)) {
+                Some(op) => op.acknowledged = true,
+                None => self.finished.push_back((ticket, Stage::Remote)),
+            }
+        }
+        if peer.unacked.is_empty() && peer.unacked.capacity() > KEPT_CAPACITY {
+            peer.unacked = VecDeque::new();
+        }
+        Ok(())
+    }
+}
+
+/// The operation without its shape, if that is a put or get of a single run on each side.
+pub(super) fn as_single_run(op: &Op, shape: &Shape) -> Option<Op> {
+    let disp = u64::try_from(shape.disp.checked_add(shape.target.run()?)?).ok()?;
+    let mut single = Op { disp, ..*op };
+    let (buffer, side) = match op.kind {
+        OpKind::Put => (&mut single.origin, &shape.origin),
+        OpKind::Get => (&mut single.result, &shape.result),
+        _ => return None,
+    };
+    buffer.0 = buffer.0.wrapping_add_signed(side.as_ref()?.run()? as isize);
+    Some(single)
+}
+
+/// The place at the target of the operation's next data: at most `room` bytes, whole elements.
+fn next_place(fragmented: &FragmentedOp, room: u64) -> Place {
+    let op = &fragmented.op;
+    let limit = match op.kind {
+        OpKind::Put | OpKind::Get => room,
+        OpKind::CompareAndSwap => op.len,
+        _ => whole(room as usize, op.extent) as u64,
+    };
+    match &fragmented.shape {
+        None => Place::flat(op.disp + fragmented.at, (op.len - fragmented.at).min(limit)),
+        Some(shape) => {
+            let (_, limit) = shape.part(op, fragmented.at, limit);
+            let runs = shape.target.walk(fragmented.at).next_runs(limit).expect("data are left");
+            Place {
+                disp: (shape.disp + runs.at) as u64,
+                len: runs.len,
+                stride: runs.stride,
+                count: runs.count as u32,
+            }
+        }
+    }
+}
+
+/// Writes the record of the operation's next data.
+///
+/// # Safety
+/// The operation's buffers are valid. `place` has the next bytes of the operation, and the packet
+/// has room for them.
+unsafe fn write_record(packet: &mut Packet, fragmented: &FragmentedOp, place: Place, id: u32) {
+    let op = match &fragmented.shape {
+        Some(shape) => &shape.part(&fragmented.op, fragmented.at, place.bytes()).0,
+        None => &fragmented.op,
+    };
+    let how = ElementOp { element: op.element, reduction: op.reduction, extent: op.extent };
+    let data = match op.kind {
+        OpKind::Put => packet.put(place),
+        OpKind::Get => return packet.get(place, id),
+        OpKind::Accumulate => packet.accumulate(place, how),
+        OpKind::GetAccumulate => packet.fetch(place, how, id, op.reduction != reduction::NO_OP),
+        OpKind::CompareAndSwap => packet.swap(place, id),
+        OpKind::Notify | OpKind::NotifyTagged => unreachable!("a notification has no data"),
+    };
+    let (from, to) = (op.origin.0 as *const u8, data.as_mut_ptr());
+    let len = place.bytes() as usize;
+    // SAFETY: the caller guarantees `len` valid bytes at the operation's offset in its buffers.
+    // `data` has `len` bytes, twice as many for a compare-and-swap, or none for a no_op.
+    unsafe {
+        match fragmented.shape.as_ref().and_then(|shape| shape.origin.as_ref()) {
+            _ if data.is_empty() => {}
+            Some(side) => datatype::pack(from, side, fragmented.at, to, len),
+            None => copy(from.add(fragmented.at as usize), to, len),
+        }
+        if op.kind == OpKind::CompareAndSwap {
+            copy(op.compare.0 as *const u8, to.add(len), len);
+        }
+    }
+}

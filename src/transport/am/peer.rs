@@ -1,0 +1,342 @@
+//! The state of one peer that is reached by active messages.
+//!
+//! Each side counts what it has sent and received and reports the counts in the header of every
+//! packet. Counts only rise.
+//!
+//! - *Credits.* A packet with an operation, a signal or a lock word access costs a credit. At most
+//!   [`CREDITS`] such packets are in flight, since the host buffers them until the target polls.
+//!   Replies cost none: their number is bounded by the requests.
+//! - *Operations* are numbered in the order of their records. The target acknowledges the highest
+//!   number up to which all are done; the origin asks for an acknowledgement when it needs one.
+//! - *Signals* take effect after all operations before them [FE-2]. So do notifications, which are
+//!   operations themselves.
+
+use std::collections::VecDeque;
+
+use super::channel::Channel;
+use super::wire::{Header, Malformed, Packet, Unattached};
+use crate::engine::slab::Key;
+use crate::engine::{Arrival, Op, Rank, Ticket, Word};
+use crate::transport::datatype::Shape;
+
+/// Packets in flight to one peer at most, of those that cost a credit.
+pub const CREDITS: u64 = 32;
+
+/// Operations to one peer at most whose acknowledgement is outstanding.
+pub(super) const MAX_UNACKED: usize = 4096;
+/// Outstanding replies of one peer at most: their bytes, and their number.
+pub(super) const MAX_REPLY_BYTES: u64 = 256 * 1024;
+pub(super) const MAX_REPLIES: u32 = 1024;
+/// Rendezvous transfers with one peer at most that this process has started.
+pub(super) const MAX_TRANSFERS: u32 = 8;
+
+/// A packet that is being filled, or waits for a credit.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) packet: Packet,
+    /// It costs a credit.
+    pub(super) counted: bool,
+}
+
+/// An operation that is being cut into records.
+#[derive(Debug)]
+pub(super) struct FragmentedOp {
+    pub(super) op: Op,
+    pub(super) ticket: Ticket,
+    pub(super) shape: Option<Box<Shape>>,
+    /// Bytes of data in the records so far.
+    pub(super) at: u64,
+    /// Its key among the operations in flight, if it awaits replies or transfers.
+    pub(super) in_flight: Option<Key>,
+}
+
+/// An operation that is complete when the peer has acknowledged this number.
+#[derive(Debug)]
+pub(super) struct Unacked {
+    pub(super) number: u64,
+    pub(super) ticket: Ticket,
+    /// Its transfers, which must be complete as well: until then the host reads the origin buffer.
+    pub(super) in_flight: Option<Key>,
+}
+
+/// An effect that waits until the operations before it are done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deferred {
+    Signal(Word, u64),
+    Notify(u32),
+    NotifyTagged(Arrival),
+}
+
+/// The words that this process keeps for a peer with which it shares no memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PairWords {
+    /// Written by the peer.
+    pub(super) signals: [u64; 3],
+    /// This process's node in the lock queue of the peer.
+    pub(super) next: [u64; 2],
+    pub(super) grant: u64,
+}
+
+/// One peer.
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    pub(super) rank: Rank,
+    pub(super) words: PairWords,
+
+    pub(super) out: Option<Outgoing>,
+    /// Full packets that wait for a credit, oldest first.
+    pub(super) queue: VecDeque<Outgoing>,
+    /// Packets that cost a credit: sent, and received by the peer.
+    pub(super) sent: u64,
+    pub(super) credited: u64,
+    /// `sent` when this process last sent an empty packet to learn `credited`.
+    credits_requested: u64,
+    /// Operations: numbered, done at the peer, and covered by a request for acknowledgement.
+    pub(super) issued: u64,
+    pub(super) done: u64,
+    pub(super) ack_requested: u64,
+    pub(super) unacked: VecDeque<Unacked>,
+    pub(super) fragmented: Option<FragmentedOp>,
+    /// A notification follows the next operation; both leave together.
+    pub(super) notification_follows: bool,
+    /// Rendezvous transfers in flight, outstanding replies, and the bytes of those.
+    pub(super) transfers: u32,
+    pub(super) replies: u32,
+    pub(super) reply_bytes: u64,
+
+    /// Of the peer's packets that cost a credit: received, and reported to the peer.
+    pub(super) taken: u64,
+    pub(super) taken_reported: u64,
+    /// Of the peer's operations: received, and reported as done.
+    pub(super) received: u64,
+    pub(super) done_reported: u64,
+    /// The peer has asked for an acknowledgement of its operations up to this one.
+    pub(super) ack_wanted_up_to: u64,
+    /// Operations of the peer from the first that is not done; the flag says which are.
+    pub(super) unfinished: VecDeque<(u64, bool)>,
+    /// Effects that wait until so many operations are done.
+    pub(super) deferred: VecDeque<(u64, Deferred)>,
+    /// Send the peer an acknowledgement, in an empty packet if need be.
+    pub(super) ack_due: bool,
+    /// Reports of operations that were not done. Sent before any header acknowledges them.
+    unattached: Option<Packet>,
+
+    /// It is in the window's list of peers with work.
+    pub(super) active: bool,
+    /// A message was sent to it or received from it.
+    pub(super) contacted: bool,
+    pub(super) close_received: bool,
+    pub(super) close_sent: bool,
+    /// Messages from it are ignored: one was refused, or the window has failed.
+    pub(super) failed: bool,
+}
+
+impl Peer {
+    pub(super) fn new(rank: Rank) -> Self {
+        Peer { rank, ..Peer::default() }
+    }
+
+    #[inline]
+    fn has_credit(&self) -> bool {
+        self.sent - self.credited < CREDITS
+    }
+
+    /// The number up to which all of the peer's operations are done.
+    #[inline]
+    pub(super) fn complete(&self) -> u64 {
+        self.unfinished.front().map_or(self.received, |(first, _)| first - 1)
+    }
+
+    /// Whether all operations received so far have taken effect, and what was deferred behind them.
+    #[inline]
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.unfinished.is_empty() && self.deferred.is_empty()
+    }
+
+    /// Raises a word that the peer writes.
+    #[inline]
+    pub(super) fn raise(&mut self, word: Word, value: u64) {
+        let place = &mut self.words.signals[word as usize];
+        *place = value.max(*place);
+    }
+
+    /// Records how many packets the peer has received.
+    pub(super) fn credit(&mut self, taken: u64) -> Result<(), Malformed> {
+        if taken > self.sent {
+            return Err(Malformed::NotSent);
+        }
+        self.credited = self.credited.max(taken);
+        Ok(())
+    }
+
+    /// Bytes of payload that one more record may have and be sent without waiting; at least
+    /// `needed`, unless the packet is new. `None`: no credit, or the channel is busy.
+    #[inline]
+    pub(super) fn room(
+        &mut self,
+        channel: &mut (impl Channel + ?Sized),
+        needed: usize,
+    ) -> Option<usize> {
+        if let Some(out) = &self.out {
+            match out.packet.room() {
+                Some(room) if room >= needed && self.queue.is_empty() => return Some(room),
+                _ => self.flush(channel, false),
+            }
+        }
+        if self.out.is_some() || !self.queue.is_empty() || !self.has_credit() || channel.is_busy() {
+            return None;
+        }
+        let packet = channel.empty_packet();
+        let room = packet.room();
+        self.out = Some(Outgoing { packet, counted: false });
+        room
+    }
+
+    /// The packet for a record that costs a credit. Call after [`room`](Self::room) found room.
+    #[inline]
+    pub(super) fn request_packet(&mut self) -> &mut Packet {
+        let out = self.out.as_mut().expect("there is room");
+        out.counted = true;
+        &mut out.packet
+    }
+
+    /// The packet for a reply with `payload` bytes. Replies are never refused.
+    #[inline]
+    pub(super) fn reply_packet(
+        &mut self,
+        channel: &mut (impl Channel + ?Sized),
+        payload: usize,
+    ) -> &mut Packet {
+        if self.out.as_ref().is_some_and(|out| out.packet.room().is_none_or(|room| room < payload))
+        {
+            self.flush(channel, false);
+            // Without a credit it waits.
+            self.queue.extend(self.out.take());
+        }
+        let out = self
+            .out
+            .get_or_insert_with(|| Outgoing { packet: channel.empty_packet(), counted: false });
+        &mut out.packet
+    }
+
+    /// Sends the waiting packets, as far as credits allow. `ask` requests an acknowledgement of the
+    /// operations so far.
+    pub(super) fn flush(&mut self, channel: &mut (impl Channel + ?Sized), ask: bool) {
+        while let Some(first) = self.queue.front() {
+            if first.counted && !self.has_credit() {
+                return;
+            }
+            let first = self.queue.pop_front().expect("just looked at");
+            self.send(channel, first, false);
+        }
+        let may = self
+            .out
+            .as_ref()
+            .is_some_and(|out| !out.packet.is_empty() && (!out.counted || self.has_credit()));
+        if may && let Some(out) = self.out.take() {
+            let ack_wanted = ask && self.ack_requested < self.issued;
+            self.send(channel, out, ack_wanted);
+        }
+    }
+
+    /// Reports to the peer that one of its operations was not done.
+    #[cold]
+    pub(super) fn reject(&mut self, channel: &mut (impl Channel + ?Sized), what: Unattached) {
+        let packet = self.unattached.get_or_insert_with(|| channel.empty_packet());
+        packet.unattached(what);
+        if packet.room().is_none() {
+            self.send_unattached(channel);
+        }
+    }
+
+    /// Sends the reports. The header does not acknowledge the operations yet: the peer handles a
+    /// header before the records behind it.
+    fn send_unattached(&mut self, channel: &mut (impl Channel + ?Sized)) {
+        let Some(mut packet) = self.unattached.take() else { return };
+        packet.seal(Header { taken: self.taken, done: self.done_reported, ..Header::default() });
+        self.taken_reported = self.taken;
+        self.contacted = true;
+        channel.send(self.rank, packet);
+    }
+
+    fn send(&mut self, channel: &mut (impl Channel + ?Sized), mut out: Outgoing, ack_wanted: bool) {
+        self.send_unattached(channel);
+        if ack_wanted {
+            self.ack_requested = self.issued;
+        }
+        let header =
+            Header { ack_wanted, counted: out.counted, taken: self.taken, done: self.complete() };
+        (self.taken_reported, self.done_reported) = (header.taken, header.done);
+        self.ack_due = false;
+        self.sent += u64::from(out.counted);
+        self.contacted = true;
+        out.packet.seal(header);
+        channel.send(self.rank, out.packet);
+    }
+
+    fn send_empty(&mut self, channel: &mut (impl Channel + ?Sized), ack_wanted: bool) {
+        let packet = channel.empty_packet();
+        self.send(channel, Outgoing { packet, counted: false }, ack_wanted);
+    }
+
+    /// Sends the waiting packets. Sends an empty one if none is waiting and an acknowledgement is
+    /// due or needed.
+    pub(super) fn flush_or_ack(&mut self, channel: &mut (impl Channel + ?Sized)) {
+        let ask = self.unacked.back().is_some_and(|last| last.number > self.ack_requested);
+        self.flush(channel, ask);
+        let owes = self.ack_due
+            || self.unattached.is_some()
+            || self.taken - self.taken_reported >= CREDITS / 2
+            || self.ack_wanted_up_to > self.done_reported && self.complete() > self.done_reported;
+        let asks =
+            ask && self.ack_requested < self.issued && self.out.is_none() && self.queue.is_empty();
+        // Nothing may follow a close. All processes were quiet before it, so nothing is missing.
+        if (owes || asks) && !self.close_sent {
+            self.send_empty(channel, asks);
+        }
+    }
+
+    /// Asks the peer how many packets it has received, though no operation waits for an answer.
+    pub(super) fn request_credits(&mut self, channel: &mut (impl Channel + ?Sized)) {
+        self.flush(channel, false);
+        if self.out.is_none() && self.queue.is_empty() && self.credits_requested < self.sent {
+            self.credits_requested = self.sent;
+            self.send_empty(channel, true);
+        }
+    }
+
+    /// Tells the peer, once, that this process ignores its messages from now on: one was refused,
+    /// or process `lost` cannot be reached.
+    #[cold]
+    pub(super) fn fail(&mut self, channel: &mut (impl Channel + ?Sized), lost: Option<Rank>) {
+        if !std::mem::replace(&mut self.failed, true) {
+            let mut packet = channel.empty_packet();
+            match lost {
+                Some(rank) => packet.lost(rank),
+                None => packet.refusal(),
+            }
+            self.queue.clear();
+            self.out = None;
+            self.send(channel, Outgoing { packet, counted: false }, false);
+        }
+    }
+
+    /// Whether the next poll has nothing to do for this peer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.out.is_none()
+            && self.queue.is_empty()
+            && self.fragmented.is_none()
+            && !self.ack_due
+            && self.unattached.is_none()
+            && self.unacked.back().is_none_or(|last| last.number <= self.ack_requested)
+    }
+
+    /// Whether the peer has confirmed that all messages of this process have arrived.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_idle()
+            && self.unacked.is_empty()
+            && self.replies == 0
+            && self.transfers == 0
+            && self.sent == self.credited
+    }
+}
