@@ -303,8 +303,8 @@ impl Transport {
         }
     }
 
-    /// Whether all messages of this process have arrived. Ask before the closing agreement, when all
-    /// operations are complete.
+    /// Whether all messages of this process have arrived. Ask before the closing agreement, when
+    /// all operations are complete.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Transport::Shm(_) => true,

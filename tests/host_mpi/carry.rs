@@ -1,4 +1,4 @@
-//! What carries the messages of these tests: nothing but the hub.
+//! The channel of these tests: the hub carries all messages.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use crate::hub::{Hub, HubChannel};
 
 pub type Carrier = HubChannel;
 
-/// All messages go through the hub, so they can be counted there.
+/// Whether all messages go through the hub, where they can be counted.
 pub const ALL_BY_MESSAGES: bool = true;
 
 pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, _: &ShmWindow, _: Rank) -> Carrier {

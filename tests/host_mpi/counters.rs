@@ -1,4 +1,4 @@
-//! Notification counters: raised by messages and by shared memory, behind the data.
+//! Notification counters: raised by messages and shared memory, behind the data.
 
 use mpix_rma::engine::{self, *};
 use mpix_rma::transport::am::CREDITS;
@@ -7,7 +7,7 @@ use mpix_rma::transport::shm::CounterStep;
 
 use crate::world::*;
 
-/// Posts, driving everybody while there is no room.
+/// Posts an operation; polls all processes while there is no resource.
 fn post(w: &mut [Far], me: usize, flight: &mut InFlight, op: &Op) {
     while !flight.try_post(&mut w[me], op) {
         w.iter_mut().for_each(|window| _ = window.poll());
@@ -26,7 +26,7 @@ fn finish(w: &mut [Far], me: usize, flight: &mut InFlight) {
     panic!("it does not end");
 }
 
-/// The count is there: so is the data, of every kind and size. In packets, in bulk, divided.
+/// When a counter is raised, the data of the operation before are there: every kind and size.
 #[test]
 fn a_count_comes_behind_its_data() {
     const SIZE: usize = 1 << 20;
@@ -47,7 +47,7 @@ fn a_count_comes_behind_its_data() {
             ..op(kind, 1, 100, len)
         };
         let mut flight = InFlight::default();
-        // An earlier one, with a counter of its own, and a bare one behind: all in order.
+        // An operation with its notification, then one that follows no operation: both in order.
         w[0].announce_notification(1);
         post(&mut w, 0, &mut flight, &data);
         post(&mut w, 0, &mut flight, &op(OpKind::Notify, 1, 2, 0));
@@ -71,7 +71,7 @@ fn a_count_comes_behind_its_data() {
             there.iter().all(|byte| *byte == expected),
             "seed {seed}: {kind:?} of {len} bytes comes after its notification"
         );
-        // For a get: the memory has been read, and may be written.
+        // After a get, the memory has been read and may be written.
         there.fill(99);
         finish(&mut w, 0, &mut flight);
         if matches!(kind, OpKind::Get | OpKind::GetAccumulate) {
@@ -85,7 +85,7 @@ fn a_count_comes_behind_its_data() {
     }
 }
 
-/// What fits goes in one packet with its notification, and leaves without a poll.
+/// Data and notification share a packet if they fit, and are sent without a poll.
 #[test]
 fn a_notification_travels_with_its_data() {
     if !crate::carry::ALL_BY_MESSAGES {
@@ -113,9 +113,9 @@ fn a_notification_travels_with_its_data() {
     }
 }
 
-/// An operation that announces a notification which then does not come is not held back for ever.
+/// An announced notification that never follows does not delay its operation for ever.
 #[test]
-fn an_announced_notification_may_stay_away() {
+fn an_announced_notification_need_not_follow() {
     for len in [8usize, 5000, 40_000] {
         let mut memories = vec![vec![0u8; 1 << 20]; 2];
         let (hub, mut w) = windows(&mut memories, 4);
@@ -134,10 +134,10 @@ fn an_announced_notification_may_stay_away() {
     }
 }
 
-/// [LK-7] Near peers raise a counter by an atomic addition, far ones through its process: one word,
-/// no count lost or doubled, whichever way the near ones go, also between resets.
+/// [LK-7] Node-mates raise a counter by an atomic addition, all others through its process. No
+/// count is lost or doubled, also between resets.
 #[test]
-fn near_and_far_peers_raise_one_counter() {
+fn node_mates_and_remote_peers_raise_one_counter() {
     let nodes: [Vec<Vec<Rank>>; 4] = [
         vec![vec![0, 1], vec![2, 3]],
         vec![vec![0, 2], vec![1, 3]],
@@ -167,7 +167,7 @@ fn near_and_far_peers_raise_one_counter() {
         }
         assert!(count(&mut ports, &[2, 2, 2, 2], None));
         let cells: Vec<u64> = (0..200).map(|turn| turn + 1).collect();
-        // Rank by rank: the last value that each has put there, and the counts that were taken.
+        // Per rank and counter: the notifications sent to it, and the counts that resets returned.
         let (mut sent, mut taken) = ([[0u64; 4]; 4], [[0u64; 2]; 4]);
         for me in 0..4 {
             engines[me].lock_all(&mut ports[me], Assert::default()).unwrap();
@@ -212,7 +212,7 @@ fn near_and_far_peers_raise_one_counter() {
                 break;
             }
         }
-        // What has come is taken in by a look.
+        // One more poll handles what has arrived.
         engines.iter_mut().zip(&mut ports).for_each(|(engine, port)| _ = engine.progress(port));
         for me in 0..4 {
             for which in 0..2 {
@@ -228,8 +228,8 @@ fn near_and_far_peers_raise_one_counter() {
     }
 }
 
-/// Numbers are agreed: different ones, none, fewer and more again; counts that stay are kept. An
-/// objection at any step leaves all as it was.
+/// The numbers of counters are agreed. A change sets all counters to 0; an objection at any step
+/// leaves them unchanged.
 #[test]
 fn numbers_of_counters_are_agreed() {
     let mut memories = vec![vec![0u8; 64]; 3];
@@ -267,7 +267,7 @@ fn numbers_of_counters_are_agreed() {
     end(&hub, w);
 }
 
-/// A target that does not look: what waits for it is bounded, and nothing is lost.
+/// Packets to a target that does not poll are bounded, and no notification is lost.
 #[test]
 fn a_million_notifications_for_a_late_target() {
     const MANY: u64 = 1_000_000;

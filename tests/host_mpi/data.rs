@@ -1,4 +1,4 @@
-//! Operations of every kind and size, in any order, against a model of the memory.
+//! Operations of every kind and size in random order, compared with a model of the memory.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::world::*;
 
 const SIZE: usize = 256 * 1024;
 
-/// One operation with the buffers that it uses.
+/// One operation with its buffers and the expected result.
 struct Call {
     op: Op,
     origin: Vec<u8>,
@@ -19,7 +19,7 @@ struct Call {
     compare: Vec<u8>,
 }
 
-/// Makes an operation of `me` on its own stretch of a target's memory, and does it on the model.
+/// A random operation of `me` on its own part of a target's memory. Applies it to the model.
 fn call(rng: &mut fastrand::Rng, me: Rank, ranks: u32, model: &mut [Vec<u8>]) -> Call {
     let target = rng.u32(0..ranks);
     let own = SIZE / ranks as usize;
@@ -148,7 +148,7 @@ fn at1_accumulates_of_one_origin_keep_their_order() {
     }
 }
 
-/// Runs one shaped operation to its end.
+/// Completes one shaped operation.
 fn shaped(w: &mut [Far], op: Op, shape: Shape) {
     let shaped = w[0].add_shape(op.target, shape);
     let op = Op { shape: Some(shaped), ..op };
@@ -166,7 +166,7 @@ fn shaped(w: &mut [Far], op: Op, shape: Shape) {
 fn strided_data_arrive_where_they_belong() {
     const BLOCKS: u64 = 9000;
     let word = Arc::new(word_layout());
-    // Every second word at the target, in reverse order from a negative stride; every third here.
+    // Every second word at the target, in reverse order; every third word at the origin.
     let there = Arc::new(word.repeated(BLOCKS, -16).unwrap());
     let here = Arc::new(word.repeated(BLOCKS, 24).unwrap());
     let base = 16 * (BLOCKS as i64 - 1);
@@ -231,7 +231,7 @@ fn strided_data_arrive_where_they_belong() {
     }
 }
 
-/// Eight bytes, one word.
+/// The layout of one word of 8 bytes.
 fn word_layout() -> Layout {
     Layout::element(8, 8).expect("a word")
 }
@@ -242,7 +242,7 @@ fn elements_of_the_host_are_reduced_aligned_and_whole() {
     let (hub, mut w) = windows(&mut memories, 3);
     let pairs: Vec<(f64, i32)> = (0..100).map(|i| (f64::from(i) + 1.0, i)).collect();
     let mut flight = InFlight::default();
-    // The last pair ends before its extent does.
+    // The last pair has no padding.
     let len = 99 * 16 + 12;
     let op = Op {
         origin: Addr(pairs.as_ptr() as usize),

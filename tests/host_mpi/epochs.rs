@@ -1,4 +1,4 @@
-//! The engine on windows that are reached by messages, several processes in one thread.
+//! The engine on windows of active messages, with several processes in one thread.
 
 use mpix_rma::engine::{self, *};
 
@@ -22,7 +22,7 @@ impl Process {
     }
 }
 
-/// Drives everybody until the outcomes are complete.
+/// Polls all processes until the outcomes are complete.
 fn finish(processes: &mut [Process], outcomes: &[(usize, Outcome)]) {
     for _ in 0..200_000 {
         let pending = outcomes.iter().any(|(at, outcome)| match outcome {
@@ -110,7 +110,7 @@ fn fences() {
     }
 }
 
-/// [LK-1, LK-7] Reading and writing a counter under an exclusive lock, from everywhere at once.
+/// [LK-1, LK-7] All processes read and write one counter under an exclusive lock.
 #[test]
 fn exclusive_locks_exclude() {
     for seed in 0..40 {
@@ -120,7 +120,7 @@ fn exclusive_locks_exclude() {
         let mut p = Process::all(windows);
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut left = vec![25u32; ranks];
-        // Per process: where it is in its transaction, and the outcome that it waits for.
+        // Per process: the stage of its transaction, and the outcome that it waits for.
         let mut stage = vec![0u8; ranks];
         let mut outcome = vec![Outcome::Complete; ranks];
         let mut read = vec![0u64; ranks];

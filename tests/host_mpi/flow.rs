@@ -1,4 +1,4 @@
-//! Flow control: what a target has not taken out is bounded.
+//! Flow control: packets in flight to a target that does not poll are bounded.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::am::CREDITS;
@@ -17,7 +17,7 @@ fn a_late_target_holds_its_origin_back() {
         origin: Addr(&raw const values[at as usize] as usize),
         ..op(OpKind::Put, 1, at % 4096 * 8, 8)
     };
-    // The target does nothing.
+    // The target does not poll.
     for _ in 0..PUTS {
         if flight.try_post(&mut w[0], &put(posted)) {
             posted += 1;
@@ -33,7 +33,7 @@ fn a_late_target_holds_its_origin_back() {
         "packets of the host: {}",
         hub.lock().unwrap().waiting_for(1)
     );
-    // It comes back.
+    // Now it polls.
     while posted < PUTS || flight.open > 0 {
         if posted == PUTS || !flight.try_post(&mut w[0], &put(posted)) {
             w.iter_mut().for_each(|window| _ = window.poll());
@@ -67,12 +67,12 @@ fn small_puts_share_packets() {
         w.iter_mut().for_each(|window| _ = window.poll());
         flight.collect(&mut w[0]);
     }
-    // One with the puts, one with the acknowledgement.
+    // Mainly one with the puts and one with the acknowledgement.
     assert!(hub.lock().unwrap().sent <= 4, "{} packets", hub.lock().unwrap().sent);
     end(&hub, w);
 }
 
-/// Gets of more than their target may send at once, from all sides.
+/// All processes get more from all others than a target may send at once.
 #[test]
 fn everybody_fetches_from_everybody() {
     for seed in 0..5 {

@@ -1,5 +1,5 @@
-//! Messages that are not what they should be: refused with the peer's name, and nothing outside the
-//! window is touched.
+//! Malformed messages. They are refused with the peer's rank, and memory outside the window stays
+//! unchanged.
 //!
 //! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test host_mpi fuzz -- --nocapture`; to
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
@@ -115,7 +115,7 @@ fn every_truncation_is_noticed() {
     for len in 0..packet.bytes.len() {
         match records(&packet.bytes[..len]) {
             Err(Malformed::Truncated | Malformed::NotAPacket) => {}
-            // Between two records nothing is missing that could be known.
+            // A cut between two records cannot be noticed.
             Ok(fewer) => {
                 assert!(fewer < whole, "{len} bytes");
                 ends += 1;
@@ -147,7 +147,7 @@ fn places_that_overflow_are_outside_every_window() {
     assert!(lies_in(Place { disp: 92, len: 8, stride: -92, count: 2 }, 100));
 }
 
-/// The first thing that a window of 128 bytes says about a packet.
+/// The reason for which a window of 128 bytes refuses a packet.
 fn refusal_of(packet: &[u8]) -> Option<Malformed> {
     let mut memories = vec![vec![0u8; 128]; 3];
     let (hub, mut w) = windows(&mut memories, 1);
@@ -232,12 +232,10 @@ fn refusals_name_the_peer_and_the_reason() {
     assert_eq!(refusal_of(&[]), Some(Malformed::NotAPacket));
 }
 
-/// What one packet makes its target do is bounded: by the packet's bytes, and by those that it
-/// wants in replies.
+/// The work that one packet can ask for is bounded by its bytes and by the bytes of the replies.
 #[test]
 fn a_packet_asks_for_bounded_work() {
-    // Runs are no more than bytes of payload. A target that walked through so many would be busy
-    // for minutes.
+    // There are no more runs than bytes of payload. Walking through 2^32 runs would take minutes.
     for count in [u32::MAX, u32::MAX - 1, PAYLOAD as u32 + 1] {
         let runs = Place { disp: 0, len: 1, stride: 1, count };
         let no_op = ElementOp { element: native::BYTE, reduction: reduction::NO_OP, extent: 1 };
@@ -269,13 +267,13 @@ fn a_packet_asks_for_bounded_work() {
         w[1].poll();
         w[1].next_refused().map(|refused| refused.reason)
     };
-    // Origins never have more than 256 KiB and one record under way.
+    // An origin has at most 256 KiB and one record outstanding.
     assert_eq!(gets(16), None);
     assert_eq!(gets(300), Some(Malformed::TooMuch));
 }
 
-/// Random bytes, and packets that were right once: the victim neither panics nor touches what is
-/// not its window's.
+/// Random bytes, and valid packets with changed bytes. The target neither panics nor changes memory
+/// outside its window.
 #[test]
 fn fuzz() {
     let only = std::env::var("MPIX_FUZZ_SEED")
@@ -288,7 +286,8 @@ fn fuzz() {
         let result = std::panic::catch_unwind(|| attack(seed));
         assert!(
             result.is_ok(),
-            "seed {seed}; replay: MPIX_FUZZ_SEED={seed} cargo test --test host_mpi fuzz -- --nocapture"
+            "seed {seed}; replay: MPIX_FUZZ_SEED={seed} \
+             cargo test --test host_mpi fuzz -- --nocapture"
         );
     }
 }
@@ -297,11 +296,11 @@ fn attack(seed: u64) {
     const WINDOW: usize = 256;
     const FENCE: usize = 4096;
     let mut rng = fastrand::Rng::with_seed(seed);
-    // The window lies in the middle of memory that must stay as it is.
+    // The window lies between memory that must stay unchanged.
     let mut memories: Vec<Vec<u8>> = vec![vec![0xA5; WINDOW + 2 * FENCE]; 2];
     let (hub, mut w) = windows_inside(&mut memories, FENCE, WINDOW, seed);
     assert!(count(&mut w, &[0, 4], None));
-    // Something is under way that replies could be mistaken for.
+    // Requests are outstanding, so that forged replies may match them.
     let mut results = [0u8; 64];
     let mut flight = InFlight::default();
     let get = Op { result: Addr(results.as_mut_ptr() as usize), ..op(OpKind::Get, 0, 0, 64) };
@@ -312,7 +311,7 @@ fn attack(seed: u64) {
         let bytes = match rng.u8(0..4) {
             0 => (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect(),
             1 => {
-                // A good header, then anything.
+                // A valid header, then random bytes.
                 let mut bytes = one_of_each(true).bytes[..HEADER].to_vec();
                 bytes.extend(
                     (0..rng.usize(0..300))
@@ -339,7 +338,7 @@ fn attack(seed: u64) {
     }
 }
 
-/// A good packet with some bytes changed.
+/// A valid packet with some bytes changed.
 fn mutated(rng: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = one_of_each(rng.bool()).bytes;
     for _ in 0..rng.usize(1..6) {

@@ -1,5 +1,5 @@
-//! Couriers between windows in one process: messages go through memory, late and in any order that
-//! MPI allows.
+//! Channels between windows in one process. Messages are delivered in memory, with delays, and in
+//! any order that MPI allows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use mpix_rma::transport::am::wire::Packet;
 
 type Pair = (Rank, Rank);
 
-/// One end of a bulk message.
+/// One end of a rendezvous transfer.
 #[derive(Debug)]
 struct End {
     memory: usize,
@@ -19,11 +19,11 @@ struct End {
     transfer: TransferId,
 }
 
-/// What is under way.
+/// Everything in flight between the processes.
 #[derive(Debug)]
 pub struct Hub {
     rng: fastrand::Rng,
-    /// How often something is not delivered yet, in eighths.
+    /// Probability that a delivery is delayed, in eighths.
     pub delay: u8,
     packets: HashMap<Pair, VecDeque<Vec<u8>>>,
     transfers: HashMap<(Pair, TransferKind), (VecDeque<End>, VecDeque<End>)>,
@@ -31,12 +31,12 @@ pub struct Hub {
     proposals: Vec<(u32, Proposal)>,
     numbers: Vec<Vec<Option<u32>>>,
     pub ranks: u32,
-    /// Packets that were sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Changes packets on their way.
+    /// Modifies packets before delivery.
     pub tamper: Option<fn(Rank, &mut Vec<u8>)>,
-    /// What else the processes share, for what does not go through here alone.
-    #[allow(dead_code, reason = "some tests have nothing else")]
+    /// State that the processes share beside the hub: in-memory devices and their network.
+    #[allow(dead_code, reason = "only tests with RDMA use it")]
     pub beside: Option<Box<dyn std::any::Any + Send>>,
 }
 
@@ -57,32 +57,34 @@ impl Hub {
         }))
     }
 
-    /// A packet, whatever it holds.
+    /// Queues a packet with any content.
     pub fn inject(&mut self, from: Rank, to: Rank, bytes: Vec<u8>) {
         self.packets.entry((from, to)).or_default().push_back(bytes);
     }
 
-    /// Packets that wait for a process.
+    /// Number of packets queued for a process.
     pub fn waiting_for(&self, rank: Rank) -> usize {
         self.packets.iter().filter(|(pair, _)| pair.1 == rank).map(|(_, queue)| queue.len()).sum()
     }
 
-    /// True if nothing is under way.
+    /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.packets.values().all(VecDeque::is_empty)
             && self.transfers.values().all(|ends| ends.0.is_empty() && ends.1.is_empty())
     }
 
-    fn late(&mut self) -> bool {
+    fn is_delayed(&mut self) -> bool {
         self.rng.u8(0..8) < self.delay
     }
 
-    fn meet(&mut self, pair: Pair, kind: TransferKind) {
+    /// Matches sends with receives in order, and copies.
+    fn match_transfers(&mut self, pair: Pair, kind: TransferKind) {
         let ends = self.transfers.entry((pair, kind)).or_default();
         while !ends.0.is_empty() && !ends.1.is_empty() {
             let (sent, wanted) = (ends.0.pop_front().unwrap(), ends.1.pop_front().unwrap());
             if sent.len > 0 && sent.len <= wanted.len {
-                // SAFETY: both memories are valid until the messages are told to have moved.
+                // SAFETY: both ends stay valid until `next_transfer` has returned them, and the
+                // receiver has room for `sent.len` bytes.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         sent.memory as *const u8,
@@ -98,7 +100,7 @@ impl Hub {
     }
 }
 
-/// One process's end.
+/// The channel of one process.
 #[derive(Debug)]
 pub struct HubChannel {
     pub hub: Arc<Mutex<Hub>>,
@@ -134,7 +136,7 @@ impl Channel for HubChannel {
 
     fn receive(&mut self) -> Option<(Rank, Packet)> {
         let mut hub = self.hub.lock().unwrap();
-        if hub.late() {
+        if hub.is_delayed() {
             return None;
         }
         let mut from: Vec<Rank> = hub
@@ -168,7 +170,7 @@ impl Channel for HubChannel {
             len,
             transfer,
         });
-        hub.meet(pair, kind);
+        hub.match_transfers(pair, kind);
     }
 
     unsafe fn receive_data(
@@ -186,12 +188,12 @@ impl Channel for HubChannel {
             len,
             transfer,
         });
-        hub.meet(pair, kind);
+        hub.match_transfers(pair, kind);
     }
 
     fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
         let mut hub = self.hub.lock().unwrap();
-        if hub.late() {
+        if hub.is_delayed() {
             return None;
         }
         hub.moved.get_mut(&self.me)?.pop_front()

@@ -1,5 +1,5 @@
-//! The transport over messages, with the processes of a window in one thread or in several, and
-//! messages that go through memory.
+//! The active-message transport. One thread or several run all processes of a window, and messages
+//! are delivered in memory.
 #![cfg(not(loom))]
 #![allow(clippy::needless_range_loop, reason = "ranks and rounds are numbers first")]
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]

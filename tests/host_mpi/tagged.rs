@@ -1,17 +1,16 @@
-//! Tagged notifications: by messages and by shared memory in one window, behind the data, in the
+//! Tagged notifications by messages and shared memory in one window: behind their data, and in the
 //! order of each origin.
 
 use mpix_rma::engine::{self, *};
 
 use crate::world::*;
 
-/// Notifications of each pair, and bytes of each of their puts at most.
+/// Notifications per pair of processes, and maximum bytes of the put before each.
 const EACH: usize = 12;
 const ROOM: usize = 20_000;
 
-/// Everybody puts into places of its own and tells which; whoever is told finds the data there.
-/// None is lost, none comes twice, those of one origin keep their order, and all have the right
-/// source, whichever way they go.
+/// Each process puts data and notifies the target with their number. The data are there when the
+/// notification arrives. None is lost or doubled, and those of one origin keep their order.
 #[test]
 fn tags_come_in_order_behind_their_data() {
     let nodes: [Vec<Vec<Rank>>; 4] = [
@@ -37,7 +36,7 @@ fn tags_come_in_order_behind_their_data() {
         let data: Vec<Vec<u8>> = (0..EACH).map(|number| vec![number as u8 + 1; ROOM]).collect();
         let mut sent = [[0usize; 4]; 4];
         let mut lens = vec![[[0usize; EACH]; 4]; 4];
-        // From each origin, and from any.
+        // Per process, one expectation for each source.
         let mut expectations: Vec<Vec<ExpectationId>> = Vec::new();
         for (me, engine) in engines.iter_mut().enumerate() {
             engine.lock_all(&mut ports[me], Assert::default()).unwrap();
@@ -95,7 +94,7 @@ fn tags_come_in_order_behind_their_data() {
                     };
                     assert!(
                         there.iter().all(|byte| *byte == number as u8 + 1),
-                        "seed {seed}, {near:?}: told before the data"
+                        "seed {seed}, {near:?}: notified before the data"
                     );
                     taken[who][source] += 1;
                     engines[who].make_idle(id);
@@ -103,15 +102,17 @@ fn tags_come_in_order_behind_their_data() {
                 }
             }
             let is_over = |me: usize| {
-                matches!(outcomes[me], Some(Outcome::Complete))
-                    || matches!(outcomes[me], Some(Outcome::Pending(id)) if !engines[me].is_pending(id))
+                outcomes[me].is_some_and(|outcome| match outcome {
+                    Outcome::Complete => true,
+                    Outcome::Pending(id) => !engines[me].is_pending(id),
+                })
             };
             if taken == [[EACH; 4]; 4] && (0..4).all(is_over) {
                 break;
             }
         }
         for (me, engine) in engines.iter().enumerate() {
-            assert_eq!(engine.unexpected(), 0, "seed {seed}: rank {me} was told too often");
+            assert_eq!(engine.unexpected(), 0, "seed {seed}: rank {me} was notified too often");
         }
         end(&hub, ports);
     }

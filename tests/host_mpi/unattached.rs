@@ -1,5 +1,5 @@
-//! Dynamic windows: what is not attached is not touched, the origin hears of it, and all else goes
-//! on (MPI-4.1 12.2.4). And what becomes of a window of which a message was refused.
+//! Dynamic windows: operations on memory that is not attached change nothing and fail at the
+//! origin, and all others go on (MPI-4.1 12.2.4). Also: how a window fails after a refused message.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::am::wire::{Header, Malformed, Packet};
@@ -9,7 +9,7 @@ use crate::world::*;
 
 const LONG: usize = 40_000;
 
-/// Drives both until nothing is open; gives the tickets that were told to have failed.
+/// Polls both windows until nothing is in flight. Returns the tickets of failed operations.
 fn drive(windows: &mut [Far], flight: &mut InFlight) -> Vec<u32> {
     let mut failed = Vec::new();
     for _ in 0..10_000 {
@@ -25,7 +25,7 @@ fn drive(windows: &mut [Far], flight: &mut InFlight) -> Vec<u32> {
     panic!("operations never end: {:#?}", windows[0]);
 }
 
-/// One operation of each kind and way, on `at`.
+/// One operation of each kind and protocol on the memory at `at`.
 fn each(at: u64, data: &mut [u8]) -> Vec<Op> {
     let mut all = Vec::new();
     let buffer = Addr(data.as_mut_ptr() as usize);
@@ -44,7 +44,7 @@ fn each(at: u64, data: &mut [u8]) -> Vec<Op> {
 }
 
 #[test]
-fn what_is_not_attached_is_not_touched_and_told() {
+fn operations_on_unattached_memory_fail_and_change_nothing() {
     for seed in 1..40 {
         let (hub, mut w) = dynamic_windows(2, seed);
         let mut memory = vec![0u8; 3 * LONG];
@@ -54,7 +54,7 @@ fn what_is_not_attached_is_not_touched_and_told() {
         w[1].attach(Addr(start as usize + 2 * LONG), LONG as u64).unwrap();
         let mut flight = InFlight::default();
         let mut data = vec![1u8; LONG];
-        // Right ones between wrong ones.
+        // Each invalid operation is followed by a valid one.
         for (turn, wrong) in
             each(start + LONG as u64 - 1 + seed % 2, &mut data).into_iter().enumerate()
         {
@@ -92,7 +92,7 @@ fn what_is_not_attached_is_not_touched_and_told() {
                 assert!(buffers[0].iter().all(|byte| *byte == 7), "a result of nothing");
             }
         }
-        // The window is as it was: a right operation, and the end without anything under way.
+        // The window still works: a valid operation, and a drain with nothing in flight.
         let put = Op { origin: Addr(data.as_ptr() as usize), ..op(OpKind::Put, 1, start + 8, 100) };
         while !flight.try_post(&mut w[0], &put) {
             w[0].poll();
@@ -103,7 +103,7 @@ fn what_is_not_attached_is_not_touched_and_told() {
     }
 }
 
-/// Faults are told before the acknowledgement of what comes after them, however packets meet.
+/// A fault is reported before its operation is acknowledged, however packets cross.
 #[test]
 fn a_fault_is_known_when_its_operation_ends() {
     for seed in 1..200 {
@@ -115,7 +115,7 @@ fn a_fault_is_known_when_its_operation_ends() {
             while !flight.try_post(&mut w[0], &put) {
                 w.iter_mut().for_each(|window| _ = window.poll());
             }
-            // The target has operations of its own, whose packets carry acknowledgements.
+            // Packets of the target carry acknowledgements too.
             let _ = w[1].signal(0, Word::Done, turn + 1);
             let failed = drive(&mut w, &mut flight);
             assert_eq!(failed, [turn as u32], "seed {seed}");
@@ -151,8 +151,8 @@ fn invented_faults_are_refused() {
     }
 }
 
-/// All that this process has met hear that it takes nothing more, whoever sent what was refused;
-/// and nothing of what was under way touches its memory any more.
+/// A process that refuses a message tells all contacted peers, not only the sender. Operations in
+/// flight no longer access its memory.
 #[test]
 fn a_refused_message_ends_the_window_for_all_that_were_met() {
     if !crate::carry::ALL_BY_MESSAGES {
@@ -163,8 +163,8 @@ fn a_refused_message_ends_the_window_for_all_that_were_met() {
     let mut memory = vec![5u8; 2 * LONG];
     let start = memory.as_ptr() as u64;
     w[2].attach(Addr(start as usize), 2 * LONG as u64).unwrap();
-    // Rank 0 has something under way from rank 2; rank 1 waits for a signal of rank 0; rank 3 knows
-    // nobody.
+    // Rank 0 has a get from rank 2 in flight. Rank 1 waits for a signal of rank 0. Rank 3 has
+    // contacted nobody.
     let mut result = vec![0u8; LONG];
     let mut flight = InFlight::default();
     let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 2, start, LONG) };
@@ -181,10 +181,10 @@ fn a_refused_message_ends_the_window_for_all_that_were_met() {
     for _ in 0..20 {
         w.iter_mut().for_each(|window| _ = window.poll());
     }
-    assert!(w.iter().all(Far::is_broken), "everybody who could wait for it hears of it");
-    assert!(result.iter().all(|byte| *byte == 0), "the caller's memory is its own again");
+    assert!(w.iter().all(Far::is_broken), "all peers that may wait for rank 0 learn of it");
+    assert!(result.iter().all(|byte| *byte == 0), "a cancelled get has changed memory");
     memory.fill(0);
-    // Nothing begins any more, and the end does not wait.
+    // New operations are refused, and the drain does not wait.
     assert_eq!(w[0].post(&get, Ticket(9)), Posted::NoResource);
     assert_eq!(w[0].signal(1, Word::Done, 2), Err(NoResource));
     assert_eq!(w[0].atomic(1, LockWord::Tail, Atomic::Load, LockTicket(1)), Answer::NoResource);

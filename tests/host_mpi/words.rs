@@ -1,4 +1,4 @@
-//! Signals and lock words between processes that share no memory.
+//! Signals and lock words between processes of different nodes.
 
 use mpix_rma::engine::*;
 
@@ -60,7 +60,7 @@ fn signals_to_oneself_and_of_every_word_arrive() {
     end(&hub, w);
 }
 
-/// Makes an access and waits for its answer.
+/// Accesses a lock word and waits for the answer.
 fn access(w: &mut [Far], me: usize, home: Rank, word: LockWord, access: Atomic) -> u64 {
     loop {
         match w[me].atomic(home, word, access, LockTicket(77)) {

@@ -1,4 +1,4 @@
-//! Windows of several processes, driven in turn by one thread.
+//! Windows of several processes, polled in turn by one thread.
 
 use std::sync::{Arc, Barrier, Mutex};
 
@@ -12,9 +12,10 @@ use mpix_rma::transport::shm::{self, Alone, Bootstrap, CounterStep, Memory, ShmW
 use crate::carry::{Carrier, carry};
 use crate::hub::Hub;
 
+/// A window under test.
 pub type Far = MessageWindow<Carrier>;
 
-/// Set-up of the processes of a node, each in a thread as long as it takes.
+/// The bootstrap of the processes of a node, each in a thread of its own.
 struct Together {
     rank: Rank,
     barrier: Arc<Barrier>,
@@ -45,21 +46,21 @@ impl Bootstrap for Together {
     }
 }
 
-/// How the processes of a node reach each other.
+/// How operations between the processes of a node are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
-    /// By load and store, on memory that the window has allocated.
+    /// By load and store, in memory that the window has allocated.
     Allocated,
-    /// By cross-memory attach, or active copying, on memory of their own.
+    /// By cross-memory attach or by channels, in memory of the application.
     Created {
-        /// Cross-memory attach.
+        /// Use cross-memory attach.
         cma: bool,
     },
-    /// By messages, though they share their words.
+    /// By messages, though the processes share a segment.
     Messages,
 }
 
-/// A window of `size` bytes per process; `nodes` has the ranks of each node, rising.
+/// A window over `memories`, one per process. `nodes` lists the ranks of each node, rising.
 pub fn mixed(
     nodes: &[Vec<Rank>],
     memories: &mut [Vec<u8>],
@@ -112,8 +113,8 @@ pub fn mixed(
     (hub, windows.into_iter().map(|window| window.expect("each rank is on a node")).collect())
 }
 
-/// Gives the processes so many counters each; `objects` says who cannot, and at which step. True if
-/// they have them.
+/// Changes the number of counters of each process. `objects`: the process that fails, and the step.
+/// Returns whether the change was agreed.
 pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, CounterStep)>) -> bool {
     let mut objected = false;
     for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
@@ -122,7 +123,7 @@ pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, Count
             window.propose(Proposal::unless(objects == Some((me, step))));
         }
         for window in windows.iter_mut() {
-            objected = window.decision().expect("all have voted") == Proposal::Objection;
+            objected = window.decision().expect("all have proposed") == Proposal::Objection;
         }
         if objected {
             break;
@@ -132,7 +133,7 @@ pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, Count
     !objected
 }
 
-/// A foreign datatype as `MPI_DOUBLE_INT` is: 16 bytes from one to the next, 12 of them used.
+/// A foreign datatype like `MPI_DOUBLE_INT`: an extent of 16 bytes, 12 of them data.
 pub const PAIR: Element = Element(mpix_rma::transport::datatype::element::FIRST_FOREIGN + 1);
 
 pub unsafe fn foreign_reduce(
@@ -144,7 +145,7 @@ pub unsafe fn foreign_reduce(
 ) {
     use mpix_rma::transport::datatype::element::reduction::MAXLOC;
     assert_eq!((element, reduction), (PAIR, MAXLOC));
-    assert_eq!(input as usize % 8, 0, "the host wants its elements aligned");
+    assert_eq!(input as usize % 8, 0, "the host requires aligned elements");
     for i in 0..count {
         unsafe {
             let (a, b) = (inout.add(16 * i), input.add(16 * i));
@@ -164,15 +165,14 @@ pub fn settings() -> Settings {
     Settings { foreign_reduce, foreign }
 }
 
-/// A window of which all processes are reached by messages, each with memory of its own in
-/// `memories`.
+/// A window over `memories` in which all processes are on different nodes.
 pub fn windows(memories: &mut [Vec<u8>], seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let hub = Hub::new(memories.len() as u32, seed);
     let windows = windows_over(&hub, memories);
     (hub, windows)
 }
 
-/// One more window of the same processes.
+/// Another window of the same processes.
 pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far> {
     let ranks = memories.len() as u32;
     let extents = Extents::new(memories.iter().map(|memory| (memory.len() as u64, 1)));
@@ -198,7 +198,7 @@ pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far>
         .collect()
 }
 
-/// Dynamic windows, without memory as yet.
+/// Dynamic windows without attached memory.
 pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let hub = Hub::new(ranks, seed);
     let windows = (0..ranks)
@@ -224,11 +224,11 @@ pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     (hub, windows)
 }
 
-/// Tears all of them down, and sees to it that nothing is left.
+/// Frees all windows, and checks that nothing is in flight.
 pub fn end(hub: &Arc<Mutex<Hub>>, windows: Vec<Far>) {
     let mut windows = windows;
     for _ in 0..100_000 {
-        // All are asked, so that all ask their peers.
+        // Ask all: the question makes each process ask its peers.
         let quiet = windows.iter_mut().filter_map(|window| window.is_quiet().then_some(())).count();
         if quiet == windows.len() {
             break;
@@ -242,7 +242,7 @@ pub fn end(hub: &Arc<Mutex<Hub>>, windows: Vec<Far>) {
     for window in &mut windows {
         assert_eq!(window.decision(), Some(Proposal::Ready));
     }
-    // Who has taken leave is in the host's call, and drives nothing any more.
+    // A process that has drained its window is in a call of the host, and polls no more.
     let mut staying: Vec<&mut Far> = windows.iter_mut().collect();
     for _ in 0..100_000 {
         staying.retain_mut(|window| {
@@ -253,15 +253,15 @@ pub fn end(hub: &Arc<Mutex<Hub>>, windows: Vec<Far>) {
             break;
         }
     }
-    assert!(staying.is_empty(), "those who stay wait for those who went: {staying:#?}");
+    assert!(staying.is_empty(), "windows that never drain: {staying:#?}");
     for window in &mut windows {
         assert_eq!(window.next_refused(), None);
     }
-    assert!(hub.lock().unwrap().is_empty(), "messages are under way after the end");
+    assert!(hub.lock().unwrap().is_empty(), "messages are in flight after the drain");
     windows.into_iter().for_each(Far::release);
 }
 
-/// An operation without buffers.
+/// An operation without buffers, to be completed by the caller.
 pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
     Op {
         origin: Addr(0),
@@ -278,7 +278,7 @@ pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
     }
 }
 
-/// Operations in flight, each of which must report its stages once.
+/// Operations in flight. Each must report each stage once.
 #[derive(Default)]
 pub struct InFlight {
     seen: Vec<(bool, bool)>,
@@ -287,20 +287,20 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Posts, or says that it was refused.
+    /// Posts an operation. False if it was refused.
     pub fn try_post(&mut self, window: &mut Far, op: &Op) -> bool {
         let answer = window.post(op, Ticket(self.seen.len() as u32));
-        self.heed(answer)
+        self.record(answer)
     }
 
-    /// As [`try_post`](Self::try_post), of a put and the notification behind it as one.
-    #[allow(dead_code, reason = "messages have no such thing")]
+    /// As [`try_post`](Self::try_post), for a put and the notification behind it.
+    #[allow(dead_code, reason = "only RDMA posts both as one")]
     pub fn try_post_notified(&mut self, window: &mut Far, put: &Op, notification: &Op) -> bool {
         let answer = window.post_notified(put, notification, Ticket(self.seen.len() as u32));
-        answer.is_some_and(|answer| self.heed(answer))
+        answer.is_some_and(|answer| self.record(answer))
     }
 
-    fn heed(&mut self, answer: Posted) -> bool {
+    fn record(&mut self, answer: Posted) -> bool {
         let seen = match answer {
             Posted::Complete => (true, true),
             Posted::Local => (true, false),
@@ -330,8 +330,8 @@ impl InFlight {
         }
     }
 
-    /// Nothing was posted.
-    #[allow(dead_code, reason = "some tests do not ask")]
+    /// Whether nothing was posted.
+    #[allow(dead_code, reason = "not all tests use it")]
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
