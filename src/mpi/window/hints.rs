@@ -6,11 +6,11 @@ use std::ffi::c_int;
 
 use super::free::vote;
 use super::votes::wishes;
-use crate::mpi::call::on_window;
-use crate::mpi::error::Fault;
-use crate::mpi::host::exports;
-use crate::mpi::info::{self, ForHost};
-use crate::mpi::sys::*;
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::rma::call::on_window;
+use crate::mpi::window::info::{self, ForHost};
 
 /// Changes the hints of a window. Collective.
 ///

@@ -19,12 +19,15 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::error::{Fault, Place, raise};
-use super::info::ForHost;
-use super::sys::*;
-use super::transport::{self, Collectives, Unmade};
-use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
+use crate::mpi::abi::error::{Fault, Place, raise};
+use crate::mpi::abi::sys::*;
+use crate::mpi::bootstrap::{self, Collectives, Unmade};
+use crate::mpi::datatype;
+use crate::mpi::init;
+use crate::mpi::progress::drive;
+use crate::mpi::progress::hook;
+use crate::mpi::window::info::ForHost;
 use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
@@ -35,6 +38,7 @@ mod attributes;
 mod constructors;
 mod free;
 mod hints;
+pub(crate) mod info;
 mod memory;
 mod votes;
 
@@ -167,7 +171,7 @@ fn create(wanted: &Wanted) -> Made {
     let votes =
         Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
     let hints = wishes.hints();
-    let part = transport::Part {
+    let part = bootstrap::Part {
         memory: wanted.memory(&hints),
         bytes: if wanted.flavor == MPI_WIN_FLAVOR_DYNAMIC { 0 } else { wanted.size as u64 },
         disp_unit: wanted.disp_unit as u32,
@@ -175,7 +179,7 @@ fn create(wanted: &Wanted) -> Made {
     };
     let mut all = Collectives::over(wanted.comm, rank, size, votes, part);
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let begun = transport::make(&mut all, shared);
+    let begun = bootstrap::make(&mut all, shared);
     all.votes().warn(wanted.call);
     let begun = match begun {
         Ok(begun) => begun,
@@ -235,7 +239,7 @@ fn create(wanted: &Wanted) -> Made {
 /// What the host needs to drive windows is there, or can be made.
 fn has_comm() -> bool {
     #[cfg(mpi_sessions)]
-    return init::has_world() || super::session::settle();
+    return init::has_world() || crate::mpi::init::session::settle();
     #[cfg(not(mpi_sessions))]
     return init::has_world();
 }

@@ -9,11 +9,12 @@
 use std::ffi::c_int;
 
 use super::has_comm;
-use crate::mpi::error::Fault;
-use crate::mpi::info::{self, Unreadable, Wishes};
-use crate::mpi::sys::*;
-use crate::mpi::transport::Gathering;
-use crate::mpi::{drive, hook};
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::sys::*;
+use crate::mpi::bootstrap::Gathering;
+use crate::mpi::progress::drive;
+use crate::mpi::progress::hook;
+use crate::mpi::window::info::{self, Unreadable, Wishes};
 use crate::runtime::config::{Reach, Serve, Settings};
 use crate::runtime::progress;
 
@@ -55,7 +56,7 @@ impl Verdict {
 impl Votes {
     /// Those of this process: for a wrong argument, the wishes of its info object, and a unit that
     /// fits.
-    pub(super) fn new(
+    pub(crate) fn new(
         fault: Option<&Fault>,
         wishes: &Wishes,
         settings: &Settings,
@@ -111,7 +112,7 @@ impl Votes {
     }
 
     /// Says what differs between processes.
-    pub(super) fn warn(self, call: &str) {
+    pub(crate) fn warn(self, call: &str) {
         let [_, refused, claimed, highest, lowest, ..] = self.0;
         if refused != 0 && claimed != 0 {
             log::warn!(
@@ -130,7 +131,7 @@ impl Votes {
 ///
 /// # Safety
 /// `info` is an info object, or null.
-pub(super) unsafe fn wishes(info: MPI_Info) -> Result<Wishes, Fault> {
+pub(crate) unsafe fn wishes(info: MPI_Info) -> Result<Wishes, Fault> {
     // SAFETY: the caller's promise.
     unsafe { info::read(info) }.map_err(|unreadable| match unreadable {
         Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),

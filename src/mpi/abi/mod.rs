@@ -1,0 +1,15 @@
+//! The host's interface: types, functions and constants, and what is said in its terms.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `sys`, `shim.c` | the host's types, functions and constants |
+//! | `host` | how the host's functions are reached; both names of each exported call |
+//! | `error` | error classes, codes and handlers |
+//! | `table` | a table of predefined handles |
+//! | `fortran` | what Fortran needs beyond `PMPI_*` |
+
+pub(crate) mod error;
+mod fortran;
+pub(crate) mod host;
+pub(crate) mod sys;
+pub(crate) mod table;

@@ -1,0 +1,588 @@
+//! The info keys of a window: `mpix_rma`, the four reorder flags [AC-1], and the standard's
+//! (MPI-4.1 12.2).
+//!
+//! A wrong value of a key of ours is an error. The standard's keys are hints: a value that they do
+//! not take is passed over, as by both hosts.
+//!
+//! A reorder flag has four spellings: ours, the paper's, and the paper's abbreviation with and
+//! without our prefix. The short ones exist because Open MPI takes keys of at most 35 characters;
+//! there, `MPI_Info_set` and its kin are interposed to put the long spellings away under the short
+//! one, so that programs may use any on every host.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use crate::engine::ReorderFlags;
+use crate::mpi::abi::sys::*;
+use crate::runtime::Hints;
+use crate::runtime::config::Reach;
+
+/// A key of ours, and what is said of a wrong value: the texts of errors are fixed for the life of
+/// the process.
+struct Key {
+    name: &'static CStr,
+    wrong: &'static str,
+}
+
+macro_rules! key {
+    ($name:literal) => {
+        key!($name, $name)
+    };
+    ($name:literal, $words:expr) => {
+        Key {
+            name: match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a key has no zero in it"),
+            },
+            wrong: concat!("info key ", $words, " takes true, false, 1 or 0"),
+        }
+    };
+}
+
+/// Which windows are ours.
+static SERVE: Key = key!("mpix_rma");
+
+/// Whether operations that are copies take the fast path.
+static FAST_PATH: Key = key!("mpix_rma_fast_path");
+
+/// How peers are reached.
+static TRANSPORT: Key = Key {
+    name: c"mpix_rma_transport",
+    wrong: "info key mpix_rma_transport takes auto, shm, host_mpi or verbs",
+};
+
+/// Notification counters that a process will ask for at most.
+static MAX_COUNTERS: Key = Key {
+    name: c"mpi_assert_max_num_notify",
+    wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not negative",
+};
+
+/// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of
+/// `read`.
+static FLAGS: [[Key; 4]; 4] = [
+    [
+        key!("mpix_win_access_after_access_reorder"),
+        key!("MPI_WIN_ACCESS_AFTER_ACCESS_REORDER"),
+        key!(
+            "mpix_a_a_a_r",
+            "mpix_a_a_a_r (mpix_win_access_after_access_reorder, MPI_WIN_ACCESS_AFTER_ACCESS_REORDER)"
+        ),
+        key!("A_A_A_R"),
+    ],
+    [
+        key!("mpix_win_access_after_exposure_reorder"),
+        key!("MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER"),
+        key!(
+            "mpix_a_a_e_r",
+            "mpix_a_a_e_r (mpix_win_access_after_exposure_reorder, MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER)"
+        ),
+        key!("A_A_E_R"),
+    ],
+    [
+        key!("mpix_win_exposure_after_exposure_reorder"),
+        key!("MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER"),
+        key!(
+            "mpix_e_a_e_r",
+            "mpix_e_a_e_r (mpix_win_exposure_after_exposure_reorder, MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER)"
+        ),
+        key!("E_A_E_R"),
+    ],
+    [
+        key!("mpix_win_exposure_after_access_reorder"),
+        key!("MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER"),
+        key!(
+            "mpix_e_a_a_r",
+            "mpix_e_a_a_r (mpix_win_exposure_after_access_reorder, MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER)"
+        ),
+        key!("E_A_A_R"),
+    ],
+];
+/// Place of the spelling that every host can hold.
+const SHORT: usize = 2;
+
+/// What an info object asks of us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// `mpix_rma`
+    pub(crate) serve: Option<bool>,
+    /// `mpix_rma_transport`
+    pub(crate) reach: Option<Reach>,
+    /// `mpix_rma_fast_path`
+    pub(crate) fast_path: Option<bool>,
+    /// The reorder flags.
+    pub(crate) flags: ReorderFlags,
+    /// `mpi_assert_max_num_notify`; kept from the window's beginning, as an assertion is.
+    pub(crate) max_counters: Option<u32>,
+    /// The standard's keys.
+    pub(crate) asked: Asked,
+}
+
+/// The standard's keys, as far as an info object has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    no_locks: Option<bool>,
+    ordering: Option<u8>,
+    same_op: Option<bool>,
+    same_size: Option<bool>,
+    same_disp_unit: Option<bool>,
+    noncontig: Option<bool>,
+    granularity: Option<u64>,
+    alignment: Option<u64>,
+    single: Option<bool>,
+}
+
+impl Wishes {
+    /// The hints of a new window.
+    pub(crate) fn hints(&self) -> Hints {
+        let mut hints = Hints {
+            flags: self.flags,
+            max_counters: self.max_counters.unwrap_or(0),
+            fast_path: self.fast_path.unwrap_or(true),
+            ..Hints::default()
+        };
+        hints.alignment = self.asked.alignment.unwrap_or(hints.alignment);
+        hints.single = self.asked.single.unwrap_or(hints.single);
+        self.asked.change(&mut hints);
+        hints
+    }
+}
+
+impl Asked {
+    /// Changes what may be changed at any time.
+    pub(crate) fn change(&self, hints: &mut Hints) {
+        let Asked {
+            no_locks,
+            ordering,
+            same_op,
+            same_size,
+            same_disp_unit,
+            noncontig,
+            granularity,
+            ..
+        } = *self;
+        hints.no_locks = no_locks.unwrap_or(hints.no_locks);
+        hints.ordering = ordering.unwrap_or(hints.ordering);
+        hints.same_op = same_op.unwrap_or(hints.same_op);
+        hints.same_size = same_size.unwrap_or(hints.same_size);
+        hints.same_disp_unit = same_disp_unit.unwrap_or(hints.same_disp_unit);
+        hints.noncontig = noncontig.unwrap_or(hints.noncontig);
+        hints.granularity = granularity.unwrap_or(hints.granularity);
+    }
+}
+
+/// Why the keys cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// A key of ours has a value that it does not take; the words name the key.
+    Value(&'static str),
+    /// The host does not take the info object; its error handler has heard of it.
+    Object,
+}
+
+/// Reads the keys of ours.
+///
+/// # Safety
+/// `info` is an info object of the application or `MPI_INFO_NULL`.
+pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
+    if info == MPI_INFO_NULL {
+        return Ok(Wishes::default());
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        let serve = value(info, &SERVE, parse)?;
+        let reach = value(info, &TRANSPORT, parse_reach)?;
+        let fast_path = value(info, &FAST_PATH, parse)?;
+        let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
+        let mut flags = [false; 4];
+        for (flag, on) in FLAGS.iter().zip(&mut flags) {
+            for spelling in flag {
+                // A host that has no room for the key cannot hold it either.
+                if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+                    *on |= value(info, spelling, parse)?.unwrap_or(false);
+                }
+            }
+        }
+        let [
+            access_after_access,
+            access_after_exposure,
+            exposure_after_exposure,
+            exposure_after_access,
+        ] = flags;
+        Ok(Wishes {
+            serve,
+            reach,
+            fast_path,
+            flags: ReorderFlags {
+                access_after_access,
+                access_after_exposure,
+                exposure_after_exposure,
+                exposure_after_access,
+            },
+            max_counters,
+            asked: asked(info)?,
+        })
+    }
+}
+
+/// # Safety
+/// `info` is an info object, not null.
+unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
+    // SAFETY: as the caller says.
+    let value = |name| unsafe { text(info, name) };
+    Ok(Asked {
+        no_locks: value(NO_LOCKS)?.and_then(truth),
+        ordering: value(ORDERING)?.and_then(|words| ordering(words.get())),
+        same_op: value(OPS)?.and_then(|word| match word.get() {
+            b"same_op" => Some(true),
+            b"same_op_no_op" => Some(false),
+            _ => None,
+        }),
+        same_size: value(SAME_SIZE)?.and_then(truth),
+        same_disp_unit: value(SAME_DISP_UNIT)?.and_then(truth),
+        noncontig: value(NONCONTIG)?.and_then(truth),
+        granularity: value(GRANULARITY)?.and_then(number),
+        alignment: value(ALIGNMENT)?
+            .and_then(number)
+            .filter(|bytes| bytes.is_power_of_two() && *bytes <= ALIGNMENT_MOST),
+        single: value(SINGLE)?.and_then(truth),
+    })
+}
+
+/// Puts what is in force for a window into an info object of the host, beside the host's own keys.
+///
+/// # Safety
+/// `info` is an info object, not null.
+pub(crate) unsafe fn write(
+    info: MPI_Info,
+    hints: &Hints,
+    alignment: u64,
+    progress: &CStr,
+) -> c_int {
+    let word = |value: bool| if value { c"true" } else { c"false" };
+    let ordering = CString::new(names(hints.ordering)).unwrap_or_default();
+    let decimal = |value: u64| CString::new(value.to_string()).unwrap_or_default();
+    let (granularity, alignment) = (decimal(hints.granularity), decimal(alignment));
+    let max_counters = decimal(hints.max_counters.into());
+    let ReorderFlags {
+        access_after_access,
+        access_after_exposure,
+        exposure_after_exposure,
+        exposure_after_access,
+    } = hints.flags;
+    let flags = [
+        access_after_access,
+        access_after_exposure,
+        exposure_after_exposure,
+        exposure_after_access,
+    ];
+    let standard = [
+        (NO_LOCKS, word(hints.no_locks)),
+        (ORDERING, ordering.as_c_str()),
+        (OPS, if hints.same_op { c"same_op" } else { c"same_op_no_op" }),
+        (SAME_SIZE, word(hints.same_size)),
+        (SAME_DISP_UNIT, word(hints.same_disp_unit)),
+        (NONCONTIG, word(hints.noncontig)),
+        (GRANULARITY, &granularity),
+        (ALIGNMENT, &alignment),
+        (SERVE.name, c"true"),
+        (FAST_PATH.name, word(hints.fast_path)),
+        (SINGLE, word(hints.single)),
+        (PROGRESS, progress),
+        (MAX_COUNTERS.name, &max_counters),
+    ];
+    let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (in_reach(flag).name, word(on)));
+    for (key, value) in standard.into_iter().chain(flags) {
+        // SAFETY: as the caller says; both are C strings.
+        let status = unsafe { PMPI_Info_set(info, key.as_ptr(), value.as_ptr()) };
+        if status != MPI_SUCCESS {
+            return status;
+        }
+    }
+    MPI_SUCCESS
+}
+
+/// The spelling of a flag under which this host can hold it.
+fn in_reach(flag: &'static [Key; 4]) -> &'static Key {
+    if flag[0].name.to_bytes().len() < MPI_MAX_INFO_KEY as usize { &flag[0] } else { &flag[SHORT] }
+}
+
+/// An info object without the standard's keys, for the host's window behind a handle of ours. The
+/// hosts do things with them that help nobody there, up to refusing the window.
+pub(crate) struct ForHost {
+    info: MPI_Info,
+    made: bool,
+}
+
+impl ForHost {
+    /// # Safety
+    /// `info` is an info object of the application or `MPI_INFO_NULL`, and stays so.
+    pub(crate) unsafe fn of(info: MPI_Info) -> Self {
+        let mut ours = Self { info, made: false };
+        if info == MPI_INFO_NULL {
+            return ours;
+        }
+        for key in
+            [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT]
+        {
+            let (mut length, mut flag) = (0, 0);
+            // SAFETY: as the caller says; the places are ours, and so is the duplicate.
+            unsafe {
+                let found =
+                    PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag)
+                        == MPI_SUCCESS
+                        && flag != 0;
+                if found && !ours.made {
+                    ours.made = PMPI_Info_dup(info, &raw mut ours.info) == MPI_SUCCESS;
+                }
+                if found && ours.made {
+                    PMPI_Info_delete(ours.info, key.as_ptr());
+                }
+            }
+        }
+        ours
+    }
+
+    /// The info object, as long as this lives.
+    pub(crate) fn get(&self) -> MPI_Info {
+        self.info
+    }
+}
+
+impl Drop for ForHost {
+    fn drop(&mut self) {
+        if self.made {
+            // SAFETY: made by `of`, and nobody else's.
+            unsafe { PMPI_Info_free(&raw mut self.info) };
+        }
+    }
+}
+
+const NO_LOCKS: &CStr = c"no_locks";
+const ORDERING: &CStr = c"accumulate_ordering";
+const OPS: &CStr = c"accumulate_ops";
+const SAME_SIZE: &CStr = c"same_size";
+const SAME_DISP_UNIT: &CStr = c"same_disp_unit";
+const NONCONTIG: &CStr = c"alloc_shared_noncontig";
+const GRANULARITY: &CStr = c"mpi_accumulate_granularity";
+/// Of Open MPI.
+const SINGLE: &CStr = c"acc_single_intrinsic";
+const ALIGNMENT: &CStr = c"mpi_minimum_memory_alignment";
+/// What progresses without calls of the target; read-only.
+const PROGRESS: &CStr = c"mpix_rma_progress";
+/// Larger alignments are passed over: nothing asks for them but a mistake.
+const ALIGNMENT_MOST: u64 = 1 << 40;
+
+/// The orderings of accumulates, in the order in which both hosts name them.
+const ORDERINGS: [&str; 4] = ["rar", "raw", "war", "waw"];
+
+/// The orderings that a list of words names; `none` names none of them.
+fn ordering(words: &[u8]) -> Option<u8> {
+    if words == b"none" {
+        return Some(0);
+    }
+    let mut bits = 0;
+    for word in words.split(|byte| *byte == b',') {
+        let at = ORDERINGS.iter().position(|name| name.as_bytes() == word.trim_ascii())?;
+        bits |= 1 << at;
+    }
+    Some(bits)
+}
+
+/// The words of a set of orderings.
+fn names(ordering: u8) -> String {
+    let named: Vec<_> = ORDERINGS
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| ordering & 1 << at != 0)
+        .map(|(_, name)| *name)
+        .collect();
+    if named.is_empty() { "none".into() } else { named.join(",") }
+}
+
+fn truth(value: Text) -> Option<bool> {
+    match value.get() {
+        b"true" => Some(true),
+        b"false" => Some(false),
+        _ => None,
+    }
+}
+
+fn number(value: Text) -> Option<u64> {
+    std::str::from_utf8(value.get()).ok()?.parse().ok()
+}
+
+/// A value of a standard key. None that means something is longer.
+#[derive(Clone, Copy)]
+struct Text([c_char; TEXT + 1]);
+const TEXT: usize = 63;
+
+impl Text {
+    fn get(&self) -> &[u8] {
+        // SAFETY: the host terminates what it writes, and the last place stays 0 in any case.
+        unsafe { CStr::from_ptr(self.0.as_ptr()) }.to_bytes().trim_ascii()
+    }
+}
+
+/// # Safety
+/// `info` is an info object, not null.
+unsafe fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> {
+    let mut text = Text([0; TEXT + 1]);
+    let mut flag = 0;
+    // SAFETY: as the caller says; `text` has room for as much as is asked for, and the terminator.
+    let status = unsafe {
+        PMPI_Info_get(info, name.as_ptr(), TEXT as c_int, text.0.as_mut_ptr(), &raw mut flag)
+    };
+    if status != MPI_SUCCESS {
+        return Err(Unreadable::Object);
+    }
+    Ok((flag != 0).then_some(text))
+}
+
+/// Longest value that is read; every valid one is shorter.
+const VALUE_MOST: usize = 15;
+
+/// # Safety
+/// `info` is an info object, not null.
+unsafe fn value<T>(
+    info: MPI_Info,
+    key: &Key,
+    parse: fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, Unreadable> {
+    let mut text = [0 as c_char; VALUE_MOST + 1];
+    let (mut length, mut flag) = (0, 0);
+    // SAFETY: as the caller says.
+    if unsafe { PMPI_Info_get_valuelen(info, key.name.as_ptr(), &raw mut length, &raw mut flag) }
+        != MPI_SUCCESS
+    {
+        return Err(Unreadable::Object);
+    }
+    if flag == 0 {
+        return Ok(None);
+    }
+    if length > VALUE_MOST as c_int {
+        return Err(Unreadable::Value(key.wrong));
+    }
+    // SAFETY: `text` has room for the length that is given, and the terminator.
+    let status = unsafe {
+        PMPI_Info_get(
+            info,
+            key.name.as_ptr(),
+            VALUE_MOST as c_int,
+            text.as_mut_ptr(),
+            &raw mut flag,
+        )
+    };
+    if status != MPI_SUCCESS || flag == 0 {
+        return Err(Unreadable::Object);
+    }
+    // SAFETY: the host terminates the value; the last place was 0 before in any case.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+    parse(text.to_bytes()).map(Some).ok_or(Unreadable::Value(key.wrong))
+}
+
+fn parse(text: &[u8]) -> Option<bool> {
+    let text = text.trim_ascii();
+    if text.eq_ignore_ascii_case(b"true") || text == b"1" {
+        Some(true)
+    } else if text.eq_ignore_ascii_case(b"false") || text == b"0" {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+fn parse_reach(text: &[u8]) -> Option<Reach> {
+    let words: [&[u8]; 4] = [b"auto", b"shm", b"host_mpi", b"verbs"];
+    let place = words.iter().position(|word| word.eq_ignore_ascii_case(text.trim_ascii()))?;
+    i64::try_from(place).ok().map(Reach::of)
+}
+
+fn parse_counters(text: &[u8]) -> Option<u32> {
+    let number: c_int = std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()?;
+    u32::try_from(number).ok()
+}
+
+/// The spelling under which the host can hold a key: the short one where a key of ours is too long
+/// for it.
+///
+/// # Safety
+/// `key` is null or a C string.
+#[cfg(mpi_host = "openmpi")]
+unsafe fn tractable(key: *const c_char) -> *const c_char {
+    if key.is_null() {
+        return key;
+    }
+    // SAFETY: as the caller says.
+    let text = unsafe { CStr::from_ptr(key) };
+    if text.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+        return key;
+    }
+    let flag = FLAGS.iter().find(|flag| flag.iter().any(|spelling| spelling.name == text));
+    flag.map_or(key, |flag| in_reach(flag).name.as_ptr())
+}
+
+/// Interposes a call that takes a key.
+#[cfg(mpi_host = "openmpi")]
+macro_rules! keyed {
+    ($($name:ident => $host:ident($key:ident $(, $arg:ident: $type:ty)*);)*) => {$(
+        /// Takes keys of ours that are too long for the host.
+        ///
+        /// # Safety
+        /// As MPI says of the call.
+        #[inline(never)]
+        pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
+            // SAFETY: the application's arguments, passed on.
+            crate::mpi::abi::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })
+        }
+        crate::mpi::abi::host::exports! { $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*); }
+    )*};
+}
+
+#[cfg(mpi_host = "openmpi")]
+keyed! {
+    MPI_Info_set => PMPI_Info_set(key, value: *const c_char);
+    MPI_Info_get => PMPI_Info_get(key, valuelen: c_int, value: *mut c_char, flag: *mut c_int);
+    MPI_Info_get_valuelen => PMPI_Info_get_valuelen(key, valuelen: *mut c_int, flag: *mut c_int);
+    MPI_Info_delete => PMPI_Info_delete(key);
+}
+
+#[cfg(all(mpi_host = "openmpi", mpi_info_get_string))]
+keyed! {
+    MPI_Info_get_string => PMPI_Info_get_string(key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orderings_are_lists_of_four_words() {
+        assert_eq!(ordering(b"rar,raw,war,waw"), Some(15));
+        assert_eq!(ordering(b"waw, rar"), Some(9));
+        assert_eq!(ordering(b"none"), Some(0));
+        assert_eq!(ordering(b"rar,none"), None);
+        assert_eq!(ordering(b"war,wow"), None);
+        assert_eq!(names(9), "rar,waw");
+        assert_eq!(names(15), "rar,raw,war,waw");
+        assert_eq!(names(0), "none");
+    }
+
+    #[test]
+    fn values_are_true_false_1_0_and_nothing_else() {
+        assert_eq!(parse(b"true"), Some(true));
+        assert_eq!(parse(b"1"), Some(true));
+        assert_eq!(parse(b"false"), Some(false));
+        assert_eq!(parse(b"0"), Some(false));
+        assert_eq!(parse(b"yes"), None);
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse_reach(b"auto"), Some(Reach::Auto));
+        assert_eq!(parse_reach(b"shm"), Some(Reach::Shm));
+        assert_eq!(parse_reach(b"Host_MPI"), Some(Reach::HostMpi));
+        assert_eq!(parse_reach(b"verbs"), Some(Reach::Verbs));
+        assert_eq!(parse_reach(b"tcp"), None);
+        assert_eq!(parse_counters(b" 12"), Some(12));
+        assert_eq!(parse_counters(b"0"), Some(0));
+        assert_eq!(parse_counters(b"-1"), None);
+        assert_eq!(parse_counters(b"3000000000"), None);
+        assert_eq!(parse_counters(b"many"), None);
+    }
+}
