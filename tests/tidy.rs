@@ -250,9 +250,9 @@ fn arrows_point_one_way() {
         &readers,
     );
     report(
-        "only src/mpi/init/mod.rs reads the environment",
+        "only src/mpi/abi/world.rs reads the environment",
         "settings stand in one table (src/runtime/config.rs) and are agreed over all processes at MPI_Init",
-        &mentioned("src", &["src/mpi/init/mod.rs"], &["env::var", "env::var_os", "env::vars"]),
+        &mentioned("src", &["src/mpi/abi/world.rs"], &["env::var", "env::var_os", "env::vars"]),
     );
 }
 

@@ -3,9 +3,10 @@
 //!
 //! | folder | what it does |
 //! |---|---|
-//! | `abi` | the host's types, functions and constants; errors; what Fortran needs beyond `PMPI_*` |
+//! | `abi` | the host's types, functions and constants; errors |
 //! | `init` | `MPI_Init*`, `MPI_Finalize` and MPI sessions: settings and agreements |
-//! | `window` | constructors, attributes, info keys, `MPI_Win_free` |
+//! | `window` | constructors, attributes, `MPI_Win_free`; what Fortran needs beyond `PMPI_*` |
+//! | `info` | info keys of windows |
 //! | `bootstrap` | chooses and makes the transport of a window |
 //! | `rma` | the interposed synchronization and communication calls, and their notifying forms |
 //! | `datatype` | predefined and derived datatypes: reductions, layouts |
@@ -20,6 +21,7 @@
 pub(crate) mod abi;
 mod bootstrap;
 mod datatype;
+mod info;
 mod init;
 mod progress;
 pub(crate) mod request;

@@ -6,10 +6,12 @@
 //! | `host` | how the host's functions are reached; both names of each exported call |
 //! | `error` | error classes, codes and handlers |
 //! | `table` | a table of predefined handles |
-//! | `fortran` | what Fortran needs beyond `PMPI_*` |
+//! | `status` | the empty status |
+//! | `world` | `MPI_COMM_WORLD`, and the environment |
 
 pub(crate) mod error;
-mod fortran;
 pub(crate) mod host;
+pub(crate) mod status;
 pub(crate) mod sys;
 pub(crate) mod table;
+pub(crate) mod world;

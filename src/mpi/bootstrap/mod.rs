@@ -8,13 +8,15 @@ pub(crate) mod host_channel;
 pub(crate) mod messages;
 pub(crate) mod private;
 pub(crate) mod rdma;
+mod votes;
+
+pub(crate) use votes::{BYTES as VOTES_BYTES, Verdict, Votes};
 
 use std::ffi::c_int;
 
 use crate::engine::Rank;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
-use crate::mpi::window::{VOTES_BYTES, Verdict, Votes};
 use crate::runtime::Transport;
 use crate::runtime::config::Reach;
 use crate::runtime::progress::Patience;

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::mpi::abi::sys::*;
+use crate::mpi::abi::world;
 use crate::mpi::bootstrap::Collectives;
-use crate::mpi::init;
 use crate::mpi::progress::drive;
 
 /// Communicators that a process keeps, those in use among them.
@@ -144,7 +144,7 @@ pub(crate) fn make<I: Iterator<Item = Offer>>(
         }
         kept => put_back(kept),
     }
-    let name = if keep && init::within_world(all.comm()) { Offer::name(offers()) } else { 0 };
+    let name = if keep && world::within_world(all.comm()) { Offer::name(offers()) } else { 0 };
     if !all.may_block() {
         // SAFETY: the communicator is live, and all of its processes come here.
         unsafe { drive::assemble(all.comm()) }?;

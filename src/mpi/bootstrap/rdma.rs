@@ -69,7 +69,7 @@ pub(crate) fn open_context(required: bool) -> Option<SharedContext> {
 
 /// The value of a setting, unless it is empty.
 fn setting(name: &str) -> Option<String> {
-    crate::mpi::init::look_up(name)
+    crate::mpi::abi::world::look_up(name)
         .map(|text| text.trim().to_owned())
         .filter(|text| !text.is_empty())
 }
@@ -84,7 +84,7 @@ fn open(device: &str) -> Result<Context, DeviceError> {
         })?);
     }
     let mut context = Context::new(Box::new(IbvDevice::open(&selection)?), process_id())?;
-    if let Some(text) = crate::mpi::init::look_up("MPIX_RMA_IB_CACHE") {
+    if let Some(text) = crate::mpi::abi::world::look_up("MPIX_RMA_IB_CACHE") {
         match text.trim().parse::<u64>() {
             Ok(mebibytes) => context.set_registration_bound(mebibytes.saturating_mul(1 << 20)),
             Err(_) => log::warn!("MPIX_RMA_IB_CACHE={text}: invalid number of MiB"),

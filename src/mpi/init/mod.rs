@@ -6,13 +6,11 @@ pub(crate) mod session;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use smallvec::SmallVec;
 
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
+use crate::mpi::abi::world;
 use crate::mpi::bootstrap::private;
 use crate::mpi::datatype;
 use crate::mpi::datatype::derived;
@@ -30,7 +28,7 @@ use crate::runtime::{enter, progress, thread};
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     boundary("MPI_Init", || {
-        if Settings::read(look_up).0.progress_thread() {
+        if Settings::read(world::look_up).0.progress_thread() {
             let mut provided = 0;
             // SAFETY: as below. [PR-2] The thread of the library completes requests of the host.
             return start_after(unsafe {
@@ -56,7 +54,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
 ) -> c_int {
     boundary("MPI_Init_thread", || {
         // MPI allows a host to provide more than what is required. [PR-2]
-        let required = if Settings::read(look_up).0.progress_thread() {
+        let required = if Settings::read(world::look_up).0.progress_thread() {
             MPI_THREAD_MULTIPLE
         } else {
             required
@@ -71,10 +69,6 @@ exports! {
     MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char);
     MPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int);
     MPI_Finalize();
-}
-
-pub(crate) fn look_up(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }
 
 fn start_after(code: c_int) -> c_int {
@@ -93,7 +87,7 @@ const AGREED: usize = config::COUNT + 2;
 /// # Safety
 /// MPI is initialised, and no other thread is in this library or in MPI.
 unsafe fn start() {
-    let (mine, complaints) = Settings::read(look_up);
+    let (mine, complaints) = Settings::read(world::look_up);
     let rank = rank_of(MPI_COMM_WORLD);
     let mut level = 0;
     // SAFETY: MPI is initialised.
@@ -124,7 +118,7 @@ unsafe fn start() {
     // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve
     // best. Sessions that were opened before could not know what other processes say.
     drive::agree(loops && (settings.serve() != Serve::Off || sessions));
-    WORLD.store(true, Ordering::Release);
+    world::begin();
     set_up(settings, level);
     if rank == 0 {
         log::info!(
@@ -133,44 +127,6 @@ unsafe fn start() {
             env!("MPIX_RMA_HOST"),
             hook::describe()
         );
-    }
-}
-
-/// MPI was initialised by `MPI_Init`, and is not finalised yet.
-static WORLD: AtomicBool = AtomicBool::new(false);
-
-/// True between `MPI_Init` and `MPI_Finalize`, when all processes have agreed on the settings.
-pub(crate) fn has_world() -> bool {
-    WORLD.load(Ordering::Acquire)
-}
-
-/// The host says that all processes of `MPI_COMM_WORLD` are on one node.
-static ONE_NODE: AtomicBool = AtomicBool::new(false);
-
-/// True if the host knows of one node only. The same in all processes of `MPI_COMM_WORLD`.
-pub(crate) fn on_one_node() -> bool {
-    ONE_NODE.load(Ordering::Acquire)
-}
-
-/// True if `MPI_COMM_WORLD` has all processes of `comm`. The same in all of them.
-pub(crate) fn within_world(comm: MPI_Comm) -> bool {
-    if !has_world() {
-        return false;
-    }
-    let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
-    // SAFETY: the communicators are live, the groups are given back, and both lists have `size`
-    // entries.
-    unsafe {
-        PMPI_Comm_group(comm, &raw mut group);
-        PMPI_Comm_group(MPI_COMM_WORLD, &raw mut world);
-        PMPI_Group_size(group, &raw mut size);
-        let own: SmallVec<[c_int; 64]> = (0..size).collect();
-        let mut there: SmallVec<[c_int; 64]> = SmallVec::from_elem(MPI_UNDEFINED, own.len());
-        let status =
-            PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
-        PMPI_Group_free(&raw mut group);
-        PMPI_Group_free(&raw mut world);
-        status == MPI_SUCCESS && !there.contains(&MPI_UNDEFINED)
     }
 }
 
@@ -195,7 +151,7 @@ fn set_up(settings: Settings, level: c_int) {
 /// Starts us without `MPI_Init`, in one process alone: this one of so many.
 #[cfg(mpi_sessions)]
 pub(crate) fn start_alone(rank: c_int, size: c_int) {
-    let (settings, complaints) = Settings::read(look_up);
+    let (settings, complaints) = Settings::read(world::look_up);
     start_log(rank, &settings);
     if rank == 0 {
         for complaint in &complaints {
@@ -212,7 +168,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     // Launchers tell how many there are on this node.
     let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"]
         .iter()
-        .find_map(|name| look_up(name)?.parse().ok());
+        .find_map(|name| world::look_up(name)?.parse().ok());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
     request::set_most(settings.max_requests());
@@ -264,7 +220,7 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
         *number = value as c_int;
     }
     numbers[AGREED - 2] = c_int::from(sessions(true));
-    let sends = mine.reach().is_far() || (mine.reach() == Reach::Auto && !on_one_node());
+    let sends = mine.reach().is_far() || (mine.reach() == Reach::Auto && !world::on_one_node());
     numbers[AGREED - 1] = c_int::from(!hook::exists() || (sends && !hook::takes_messages()));
     let mut ends = [0 as c_int; 2 * AGREED];
     for (at, number) in numbers.iter().enumerate() {
@@ -346,7 +302,7 @@ fn is_crowded() -> bool {
         PMPI_Comm_size(node, &raw mut ranks);
         let mut all = 0;
         PMPI_Comm_size(MPI_COMM_WORLD, &raw mut all);
-        ONE_NODE.store(ranks == all, Ordering::Release);
+        world::set_on_one_node(ranks == all);
         PMPI_Allreduce(
             MPI_IN_PLACE,
             (&raw mut cores).cast(),
@@ -402,7 +358,7 @@ fn finish() {
     // drive us. SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
     private::close();
-    WORLD.store(false, Ordering::Release);
+    world::end();
     derived::release();
     #[cfg(mpi_sessions)]
     if sessions(false) {

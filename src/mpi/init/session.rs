@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
+use crate::mpi::abi::world;
 use crate::mpi::init;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
@@ -89,11 +90,11 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut MPI_Session) -> c_in
     boundary("MPI_Session_finalize", || {
         let mut sessions = sessions();
         if sessions.open == 1 {
-            if !init::has_world() {
+            if !world::has_world() {
                 init::finish_alone();
             }
             if let Some((mut own, mut comm)) = sessions.own.take() {
-                if !init::has_world() {
+                if !world::has_world() {
                     hook::use_comm(None);
                     request::use_comm(None);
                 }

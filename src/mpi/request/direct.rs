@@ -9,6 +9,7 @@
 use std::ffi::c_int;
 
 use crate::engine::RequestId;
+use crate::mpi::abi::status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
 use crate::runtime::progress::{step, wait_until};
@@ -94,7 +95,7 @@ pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
         if request.is_null() || !wait_at(request) {
             return None;
         }
-        request::fill_empty(status);
+        status::fill_empty(status);
     }
     Some(MPI_SUCCESS)
 }
@@ -132,7 +133,7 @@ pub(crate) unsafe fn test(
         }
         flag.write(c_int::from(ended));
         if ended {
-            request::fill_empty(status);
+            status::fill_empty(status);
         }
     }
     Some(MPI_SUCCESS)
@@ -166,7 +167,7 @@ pub(crate) unsafe fn wait_all(
     }
     if statuses != MPI_STATUSES_IGNORE {
         // SAFETY: the application gives a status for each request.
-        (0..len).for_each(|at| unsafe { request::fill_empty(statuses.add(at)) });
+        (0..len).for_each(|at| unsafe { status::fill_empty(statuses.add(at)) });
     }
     Some(MPI_SUCCESS)
 }

@@ -27,6 +27,7 @@ use hashbrown::HashMap;
 use crate::engine::RequestId;
 use crate::engine::slab::{Key, Slab};
 use crate::mpi::abi::error::{Fault, code_of};
+use crate::mpi::abi::status::empty;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::runtime::registry::HandleHasher;
@@ -357,17 +358,6 @@ pub(crate) fn give_spare_back() {
     }
 }
 
-/// Fills the status of a request that has ended, unless it is ignored.
-///
-/// # Safety
-/// `status` is a place for a status, or MPI_STATUS_IGNORE.
-pub(crate) unsafe fn fill_empty(status: *mut MPI_Status) {
-    if status != MPI_STATUS_IGNORE && status != MPI_STATUSES_IGNORE {
-        // SAFETY: the caller's promise.
-        unsafe { empty(status) };
-    }
-}
-
 /// The status of a request of ours: MPI's empty status, and its error. Hosts may ask more than
 /// once.
 unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int {
@@ -414,20 +404,6 @@ pub(crate) unsafe fn set_errors(statuses: *mut MPI_Status, count: c_int, list: b
                 }
             }
         }
-    }
-}
-
-/// Makes a status MPI's empty one, but for its error.
-///
-/// # Safety
-/// `status` is a place for a status.
-unsafe fn empty(status: *mut MPI_Status) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        PMPI_Status_set_elements(status, MPI_BYTE, 0);
-        PMPI_Status_set_cancelled(status, 0);
-        (*status).MPI_SOURCE = MPI_ANY_SOURCE;
-        (*status).MPI_TAG = MPI_ANY_TAG;
     }
 }
 

@@ -1,13 +1,13 @@
 //! Completion calls of the host's requests and of ours that are generalized requests. Those of
-//! persistent ones are answered before (`mpi::completion`).
+//! persistent ones are answered before (`request/completion.rs`).
 
 use std::ffi::c_int;
 
 use super::{driven, interpose};
+use crate::mpi::abi::status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
-use crate::mpi::request;
 use crate::runtime::progress::{may_be_told, must_drive, nothing_lives, sweep_from_hook};
 
 /// `MPI_Waitall` drives once for so many requests in its list between two looks at all of them:
@@ -108,7 +108,7 @@ unsafe fn test_any(
     unsafe {
         let code = PMPI_Testany(count, requests, index, flag, status);
         if code == MPI_SUCCESS && *flag != 0 && *index == MPI_UNDEFINED {
-            request::fill_empty(status);
+            status::fill_empty(status);
         }
         code
     }

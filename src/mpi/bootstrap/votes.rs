@@ -8,13 +8,11 @@
 
 use std::ffi::c_int;
 
-use super::has_comm;
+use super::Gathering;
 use crate::mpi::abi::error::Fault;
-use crate::mpi::abi::sys::*;
-use crate::mpi::bootstrap::Gathering;
+use crate::mpi::info::Wishes;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
-use crate::mpi::window::info::{self, Unreadable, Wishes};
 use crate::runtime::config::{Reach, Serve, Settings};
 use crate::runtime::progress;
 
@@ -54,17 +52,17 @@ impl Verdict {
 }
 
 impl Votes {
-    /// Those of this process: for a wrong argument, the wishes of its info object, and a unit that
-    /// fits.
+    /// Those of this process: for a wrong argument, and the wishes of its info object. `can_serve`
+    /// is asked where the window would be ours.
     pub(crate) fn new(
         fault: Option<&Fault>,
         wishes: &Wishes,
         settings: &Settings,
-        fits: bool,
+        can_serve: impl FnOnce() -> bool,
     ) -> Self {
         let served = settings.serve() != Serve::Off
             && wishes.serve.unwrap_or(settings.serve() == Serve::All);
-        let ours = served && fits && has_comm();
+        let ours = served && can_serve();
         // The settings of processes that were started apart may differ.
         let reach = wishes.reach.unwrap_or(settings.reach()) as c_int;
         let class = fault.map_or(0, |fault| fault.class);
@@ -125,16 +123,4 @@ impl Votes {
             );
         }
     }
-}
-
-/// The wishes of an info object.
-///
-/// # Safety
-/// `info` is an info object, or null.
-pub(crate) unsafe fn wishes(info: MPI_Info) -> Result<Wishes, Fault> {
-    // SAFETY: the caller's promise.
-    unsafe { info::read(info) }.map_err(|unreadable| match unreadable {
-        Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
-        Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),
-    })
 }
