@@ -235,7 +235,7 @@ fn arrows_point_one_way() {
     );
     let mut readers = Vec::new();
     for folder in ["src/engine", "src/transport", "src/runtime", "src/sync"] {
-        readers.extend(mentioned(folder, &[], &["mpi::sys", "bindings"]));
+        readers.extend(mentioned(folder, &[], &["abi::sys", "bindings"]));
         for source in sources(folder) {
             for (number, line) in
                 source.code.iter().enumerate().filter(|(_, line)| line.contains("PMPI_"))
@@ -250,9 +250,9 @@ fn arrows_point_one_way() {
         &readers,
     );
     report(
-        "only src/mpi/init.rs reads the environment",
+        "only src/mpi/abi/world.rs reads the environment",
         "settings stand in one table (src/runtime/config.rs) and are agreed over all processes at MPI_Init",
-        &mentioned("src", &["src/mpi/init.rs"], &["env::var", "env::var_os", "env::vars"]),
+        &mentioned("src", &["src/mpi/abi/world.rs"], &["env::var", "env::var_os", "env::vars"]),
     );
 }
 
@@ -326,7 +326,7 @@ fn nothing_is_unfinished() {
             let mut printed = mentioned("src", &[], &["println!", "print!"]);
             printed.extend(mentioned(
                 "src",
-                &["src/mpi/error.rs", "src/mpi/host.rs"],
+                &["src/mpi/abi/error.rs", "src/mpi/abi/host.rs"],
                 &["eprintln!", "eprint!"],
             ));
             printed

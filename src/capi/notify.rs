@@ -3,10 +3,10 @@
 use std::ffi::c_int;
 
 use crate::engine::{Notified, Outcome};
-use crate::mpi::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
-use crate::mpi::error::Fault;
-use crate::mpi::host::exports;
-use crate::mpi::sys::*;
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::rma::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
 use crate::mpi::window::vote;
 use crate::runtime::progress::{Often, step};
 use crate::runtime::window::Places;
