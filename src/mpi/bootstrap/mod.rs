@@ -19,7 +19,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::runtime::Transport;
 use crate::runtime::config::Reach;
-use crate::runtime::progress::Patience;
+use crate::runtime::progress::Backoff;
 use crate::transport::shm::{self, Bootstrap, Memory, SetupError, ShmWindow};
 use messages::{CARD, Card, Pending};
 use private::Private;
@@ -170,10 +170,10 @@ impl Bootstrap for Collectives {
     }
     fn wait(&mut self, done: &mut dyn FnMut() -> bool) {
         if self.may_block() {
-            let mut patience = Patience::new();
+            let mut backoff = Backoff::new();
             while !done() {
-                patience.round();
-                patience.pause();
+                backoff.round();
+                backoff.pause();
             }
         } else {
             drive::until(|| done().then_some(()));

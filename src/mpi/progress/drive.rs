@@ -14,7 +14,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 #[cfg(mpi_host = "mpich")]
 use crate::runtime::process::multiple;
-use crate::runtime::progress::{Patience, sweep_from_hook};
+use crate::runtime::progress::{Backoff, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
 use crate::runtime::progress::{crowded, may_be_told, must_drive};
 
@@ -46,18 +46,18 @@ pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     // Test calls of the host run the poll functions of all our requests; this loop does their work
     // once.
     let looping = Looping(hook::set_looping(true));
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     loop {
         if let Some(result) = look() {
             drop(looping);
             return result;
         }
         let moved = sweep_from_hook();
-        if patience.round() {
+        if backoff.round() {
             hook::poke();
         }
         if !moved {
-            patience.pause();
+            backoff.pause();
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::direct::wait_for_request;
 use crate::runtime::notices::{NotStarted, State, look};
-use crate::runtime::progress::{Often, step};
+use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
 /// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host
@@ -143,9 +143,9 @@ unsafe fn at(request: *mut MPI_Request) -> Option<MPI_Request> {
 fn wait_for(request: MPI_Request) {
     let guard = enter();
     let Some((window, id)) = guard.notices.waits_on(request.key()) else { return };
-    let mut often = Often::default();
+    let mut focused = FocusedPoll::default();
     drop(wait_for_request(guard, window, |window| {
-        often.look(window, |window| {
+        focused.look(window, |window| {
             look(window);
             !matches!(window.engine.expectation_state(id), ExpectationState::Waiting(_))
         }) || window.port.is_broken()
@@ -173,9 +173,9 @@ pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
     if guard[window].engine.expectation_state(id) == ExpectationState::Idle {
         return None;
     }
-    let (mut met, mut often) = (None, Often::default());
+    let (mut met, mut focused) = (None, FocusedPoll::default());
     drop(wait_for_request(guard, window, |window| {
-        often.look(window, |window| {
+        focused.look(window, |window| {
             look(window);
             let ExpectationState::Met(arrival) = window.engine.expectation_state(id) else {
                 return false;
