@@ -1,5 +1,6 @@
-//! Puts and gets that are copies: the short way through, for one thread and for many at once
-//! (`runtime::shortcut`).
+//! Puts and gets that are copies. They leave nothing behind in the engine, so they need not go
+//! through it: an epoch that is open and granted, with nothing queued, on memory that this process
+//! has mapped. With many threads they do not enter the runtime either (`runtime/fast_path.rs`).
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -1,4 +1,6 @@
-//! The house rules, each with its reason in the message. ``docs/ARCHITECTURE.md` has the picture.
+//! The house rules, each with its reason in the message. `docs/ARCHITECTURE.md` has the picture.
+
+mod parts;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -256,166 +258,6 @@ fn arrows_point_one_way() {
     );
 }
 
-/// The parts of the library, lowest first, and what each uses. A part may use only what stands above
-/// it, so there is no circle; `transport` and `mpi` stand for what their `mod.rs` exports.
-const PARTS: &[(&str, &[&str])] = &[
-    ("sync", &[]),
-    ("engine", &[]),
-    ("transport/copy", &[]),
-    ("transport/agreement", &[]),
-    ("transport", &[]),
-    ("transport/datatype", &["engine", "transport/copy"]),
-    ("transport/sim", &["engine", "transport/datatype"]),
-    ("transport/shm", &["engine", "sync", "transport", "transport/copy", "transport/datatype"]),
-    (
-        "transport/host_mpi",
-        &[
-            "engine",
-            "transport",
-            "transport/copy",
-            "transport/datatype",
-            "transport/rdma",
-            "transport/shm",
-        ],
-    ),
-    (
-        "transport/rdma",
-        &[
-            "engine",
-            "sync",
-            "transport",
-            "transport/copy",
-            "transport/datatype",
-            "transport/host_mpi",
-        ],
-    ),
-    (
-        "runtime",
-        &[
-            "engine",
-            "sync",
-            "transport",
-            "transport/datatype",
-            "transport/host_mpi",
-            "transport/shm",
-        ],
-    ),
-    ("sim", &["engine", "transport/datatype", "transport/sim"]),
-    ("mpi", &[]),
-    ("mpi/abi", &["engine"]),
-    ("mpi/info", &["engine", "mpi/abi", "runtime"]),
-    ("mpi/progress", &["mpi/abi", "runtime"]),
-    ("mpi/request", &["engine", "mpi", "mpi/abi", "mpi/progress", "runtime"]),
-    (
-        "mpi/datatype",
-        &["engine", "mpi/abi", "mpi/request", "transport/datatype", "transport/host_mpi"],
-    ),
-    (
-        "mpi/rma",
-        &[
-            "engine",
-            "mpi/abi",
-            "mpi/datatype",
-            "mpi/request",
-            "runtime",
-            "transport/copy",
-            "transport/datatype",
-            "transport/shm",
-        ],
-    ),
-    (
-        "mpi/bootstrap",
-        &[
-            "engine",
-            "mpi/abi",
-            "mpi/datatype",
-            "mpi/info",
-            "mpi/progress",
-            "runtime",
-            "transport",
-            "transport/host_mpi",
-            "transport/rdma",
-            "transport/shm",
-        ],
-    ),
-    (
-        "mpi/init",
-        &["mpi/abi", "mpi/bootstrap", "mpi/datatype", "mpi/progress", "mpi/request", "runtime"],
-    ),
-    (
-        "mpi/window",
-        &[
-            "engine",
-            "mpi/abi",
-            "mpi/bootstrap",
-            "mpi/datatype",
-            "mpi/info",
-            "mpi/init",
-            "mpi/progress",
-            "mpi/request",
-            "mpi/rma",
-            "runtime",
-            "transport",
-            "transport/shm",
-        ],
-    ),
-    (
-        "capi",
-        &["engine", "mpi/abi", "mpi/request", "mpi/rma", "mpi/window", "runtime", "transport/shm"],
-    ),
-];
-
-/// Parts that still use each other: RDMA sends carry active messages, which know RDMA.
-const CIRCLE: [&str; 2] = ["transport/host_mpi", "transport/rdma"];
-
-/// The part that `words` (a file below `src`, or a path of modules) belong to.
-fn part_of(words: &[&str]) -> Option<&'static str> {
-    let known = |name: &str| PARTS.iter().map(|part| part.0).find(|part| *part == name);
-    match words {
-        [first, second, ..] => known(&format!("{first}/{second}")).or_else(|| known(first)),
-        [first] => known(first),
-        [] => None,
-    }
-}
-
-#[test]
-fn parts_use_what_stands_above_them() {
-    let place = |name: &str| PARTS.iter().position(|part| part.0 == name);
-    let mut found = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
-    for source in sources("src") {
-        let inside = source.path.trim_start_matches("src/").trim_end_matches(".rs");
-        let Some(from) = part_of(&inside.split('/').collect::<Vec<_>>()) else { continue };
-        for (number, line) in source.code.iter().enumerate() {
-            for path in line.split("crate::").skip(1) {
-                let end = path.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
-                let words: Vec<&str> = path[..end.unwrap_or(path.len())].split("::").collect();
-                let Some(to) = part_of(&words).filter(|to| *to != from) else { continue };
-                seen.insert((from, to));
-                let allowed = PARTS.iter().any(|part| part.0 == from && part.1.contains(&to));
-                if !allowed {
-                    found.push(format!("{}:{}: {from} uses {to}", source.path, number + 1));
-                }
-            }
-        }
-    }
-    for (name, uses) in PARTS {
-        for used in *uses {
-            if !seen.contains(&(*name, *used)) {
-                found.push(format!("{name} no longer uses {used}: take it out of the table"));
-            }
-            if place(used) >= place(name) && !(CIRCLE.contains(name) && CIRCLE.contains(used)) {
-                found.push(format!("{name} stands above {used} in the table, and uses it"));
-            }
-        }
-    }
-    report(
-        "each part of src uses what PARTS in tests/tidy.rs says",
-        "a reader may learn the parts one after the other, and each can be tested without those below",
-        &found,
-    );
-}
-
 #[test]
 fn files_are_short() {
     let mut found = Vec::new();
@@ -465,7 +307,7 @@ fn nothing_is_unfinished() {
     for folder in ["src", "tests", "microbench", "mpix-headers"] {
         for path in files(folder, &["rs", "c", "h", "cpp", "py", "sh"])
             .iter()
-            .filter(|path| *path != "tests/tidy.rs")
+            .filter(|path| *path != "tests/tidy/main.rs")
         {
             for (number, line) in read(path).lines().enumerate() {
                 if ["TODO", "FIXME", "XXX"].iter().any(|word| mentions(line, word)) {
@@ -496,7 +338,7 @@ fn nothing_is_unfinished() {
 
 #[test]
 fn tests_do_not_sleep() {
-    let mut found = mentioned("tests", &["tests/tidy.rs"], &["thread::sleep", "sleep"]);
+    let mut found = mentioned("tests", &["tests/tidy/main.rs"], &["thread::sleep", "sleep"]);
     for path in files("tests", &["c", "cpp", "h"]) {
         for (number, line) in read(&path).lines().enumerate() {
             if ["sleep", "usleep", "nanosleep", "alarm"]
@@ -564,7 +406,7 @@ fn rules_are_cited_where_they_are_kept_and_tested() {
     ] {
         for path in files(folder, endings)
             .iter()
-            .filter(|path| !["tests/tidy.rs", "docs/SPEC.md"].contains(&path.as_str()))
+            .filter(|path| !["tests/tidy/main.rs", "docs/SPEC.md"].contains(&path.as_str()))
         {
             for id in cited_rules(&read(path), &families) {
                 if !stated.contains(&id) {
