@@ -51,7 +51,7 @@ mod host {
         for variable in ["MPICC", "PATH", "LIBCLANG_PATH"] {
             println!("cargo::rerun-if-env-changed={variable}");
         }
-        println!("cargo::rerun-if-changed=src/mpi/shim.c");
+        println!("cargo::rerun-if-changed=src/mpi/abi/shim.c");
         let mut reasons = Vec::new();
         let Some((wrapper, flags)) = probe(&mut reasons) else { give_up(&reasons) };
         let bindings = match bind(&flags) {
@@ -86,7 +86,7 @@ mod host {
         fs::write(out.join("bindings.rs"), through_places(&bindings)).expect("OUT_DIR is writable");
 
         let mut shim = cc::Build::new();
-        shim.file("src/mpi/shim.c").includes(&flags.includes).pic(true).warnings(false);
+        shim.file("src/mpi/abi/shim.c").includes(&flags.includes).pic(true).warnings(false);
         for flag in &flags.compiler {
             shim.flag(flag);
         }
@@ -260,7 +260,7 @@ mod host {
         }
     }
 
-    /// Makes the functions of the bindings ones that look up the host's (`src/mpi/host.rs`). Those
+    /// Makes the functions of the bindings ones that look up the host's (`src/mpi/abi/host.rs`). Those
     /// with a variable list of arguments cannot be passed on, and are left out.
     fn through_places(bindings: &str) -> String {
         let mut text = String::new();

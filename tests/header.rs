@@ -188,7 +188,7 @@ fn each_call_taken_over_has_both_names() {
 
 /// A tool that defines `MPI_Put` and calls `PMPI_Put` must not be called again by the latter, nor
 /// must our own calls come back to us: no name of MPI is looked up by the dynamic linker but the
-/// one that ties us to the host (`src/mpi/host.rs`).
+/// one that ties us to the host (`src/mpi/abi/host.rs`).
 #[test]
 fn no_call_goes_by_a_name_that_others_may_define() {
     for library in built() {

@@ -14,11 +14,11 @@ mod tagged;
 use std::ffi::c_int;
 
 use crate::engine::Outcome;
-use crate::mpi::call::{Done, admit, deliver, deliver_complete, on_our_window, place_for};
-use crate::mpi::error::boundary;
-use crate::mpi::host::exports;
-use crate::mpi::sync::{self, Checked};
-use crate::mpi::sys::*;
+use crate::mpi::abi::error::boundary;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::rma::call::{Done, admit, deliver, deliver_complete, on_our_window, place_for};
+use crate::mpi::rma::sync::{self, Checked};
 use crate::runtime::{Scope, Window};
 
 /// A call that opens an epoch, to the processes of `group` if it takes one: its request is born

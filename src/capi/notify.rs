@@ -3,12 +3,12 @@
 use std::ffi::c_int;
 
 use crate::engine::{Notified, Outcome};
-use crate::mpi::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
-use crate::mpi::error::Fault;
-use crate::mpi::host::exports;
-use crate::mpi::sys::*;
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::rma::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
 use crate::mpi::window::any_objection;
-use crate::runtime::progress::{Often, step};
+use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::window::Places;
 use crate::runtime::{Guard, Scope, Window, with_port};
 use crate::transport::shm::CounterStep;
@@ -59,9 +59,9 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
 /// Waits, blocking. The counters are all that is looked at until they have not moved for a while.
 fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     let id = guard.windows.called_id();
-    let (mut found, mut often) = (None, Often::default());
+    let (mut found, mut focused) = (None, FocusedPoll::default());
     drop(wait_unless_broken(guard, id, |window| {
-        often.look(window, |window| {
+        focused.look(window, |window| {
             found = look(window, range);
             found.is_some()
         })

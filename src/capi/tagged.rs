@@ -3,12 +3,12 @@
 use std::ffi::c_int;
 
 use crate::engine::{Arrival, Wanted};
-use crate::mpi::call::{Done, nothing_yet, on_our_window, place_for, wait_unless_broken};
-use crate::mpi::error::Fault;
-use crate::mpi::host::exports;
-use crate::mpi::persistent;
-use crate::mpi::sys::*;
-use crate::mpi::tagged::tag_of;
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::request::persistent;
+use crate::mpi::rma::call::{Done, nothing_yet, on_our_window, place_for, wait_unless_broken};
+use crate::mpi::rma::tagged::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
 /// Which notifications are wanted; nothing for those of `MPI_PROC_NULL`.

@@ -11,8 +11,9 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use super::sys::*;
 use crate::engine::ReorderFlags;
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::sys::*;
 use crate::runtime::Hints;
 use crate::runtime::config::Reach;
 
@@ -531,9 +532,9 @@ macro_rules! keyed {
         #[inline(never)]
         pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
             // SAFETY: the application's arguments, passed on.
-            super::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })
+            crate::mpi::abi::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })
         }
-        super::host::exports! { $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*); }
+        crate::mpi::abi::host::exports! { $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*); }
     )*};
 }
 
@@ -548,6 +549,18 @@ keyed! {
 #[cfg(all(mpi_host = "openmpi", mpi_info_get_string))]
 keyed! {
     MPI_Info_get_string => PMPI_Info_get_string(key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
+}
+
+/// The wishes of an info object.
+///
+/// # Safety
+/// `info` is an info object, or null.
+pub(crate) unsafe fn wishes(info: MPI_Info) -> Result<Wishes, Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { read(info) }.map_err(|unreadable| match unreadable {
+        Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
+        Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Persistent requests that wait for tagged notifications.
 //!
 //! The host's request under which the application knows one is a token: it is never started, and
-//! all completion calls on it are answered here (`mpi::persistent`). A table by handle; where it is
+//! all completion calls on it are answered here (`mpi/request/persistent`). A table by handle; where it is
 //! empty, nobody asks.
 
 use std::hash::BuildHasherDefault;

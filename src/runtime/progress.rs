@@ -221,15 +221,15 @@ pub(crate) fn must_drive() -> bool {
     }
 }
 
-/// How a waiting call passes the time: it spins, then gives the CPU away at every look [PR-4].
-pub(crate) struct Patience {
+/// How a waiting call passes the time: it spins, then yields the CPU at every look [PR-4].
+pub(crate) struct Backoff {
     looks: u32,
     spins: u32,
     /// In [`WAITING`].
     counted: bool,
 }
 
-impl Drop for Patience {
+impl Drop for Backoff {
     fn drop(&mut self) {
         if self.counted {
             WAITING.fetch_sub(1, Ordering::Relaxed);
@@ -246,7 +246,7 @@ const EAGER: u32 = 128;
 /// Threads of this process that wait, under `MPI_THREAD_MULTIPLE`.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-impl Patience {
+impl Backoff {
     pub(crate) fn new() -> Self {
         let counted = multiple();
         // One thread that spins drives for all of them; more would take the cores of those that
@@ -290,7 +290,7 @@ pub(crate) fn wait_until(
         return guard;
     }
     window.waiting += 1;
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     loop {
         let window = &mut guard[id];
         window.advance(&host);
@@ -299,7 +299,7 @@ pub(crate) fn wait_until(
             return guard;
         }
         let driven = window.port.drives_host();
-        let round = patience.round();
+        let round = backoff.round();
         if round {
             sweep(&mut guard);
         }
@@ -307,7 +307,7 @@ pub(crate) fn wait_until(
         if round && !driven {
             (host.poke)();
         }
-        patience.pause();
+        backoff.pause();
         guard = enter();
         if driven {
             guard[id].spin_briefly();
@@ -324,15 +324,14 @@ pub(crate) fn step(mut guard: Guard) {
     poke();
 }
 
-/// Looks at one thing alone, which peers have told, between two looks at everything: it is what a
-/// blocking wait is for. Without pauses, which take longer on some processors than a notification
-/// takes to come.
+/// Polls the one thing that a blocking call waits for, between two rounds of general progress. It
+/// does not pause: on some processors a pause takes longer than a notification takes to arrive.
 #[derive(Debug, Default)]
-pub(crate) struct Often {
+pub(crate) struct FocusedPoll {
     rounds: u32,
 }
 
-impl Often {
+impl FocusedPoll {
     /// One round of such looks. True if one has found it.
     pub(crate) fn look(
         &mut self,

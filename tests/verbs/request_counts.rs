@@ -1,4 +1,4 @@
-//! How many requests each call takes (docs/design/verbs.md), and windows that share connections.
+//! How many requests each call takes (docs/design/rdma.md), and windows that share connections.
 
 use std::sync::{Arc, Mutex};
 

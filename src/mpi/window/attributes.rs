@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::mpi::error::boundary;
-use crate::mpi::host::exports;
-use crate::mpi::sys::*;
+use crate::mpi::abi::error::boundary;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
 use crate::runtime::{HandleState, HostHandle, enter};
 
 /// Keys of our own, as `mpix_notify.h` has them: numbers that neither host gives out.

@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_void};
 
 use super::{Made, Wanted, create, leave_to_host};
-use crate::mpi::error::boundary;
-use crate::mpi::host::exports;
-use crate::mpi::sys::*;
+use crate::mpi::abi::error::boundary;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
 
 /// # Safety
 /// `win` is null or the application's place for a window.

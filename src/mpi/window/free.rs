@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 
-use crate::mpi::call::Done;
-use crate::mpi::error::{Fault, Place, boundary, raise};
-use crate::mpi::hook;
-use crate::mpi::host::exports;
+use crate::mpi::abi::error::{Fault, Place, boundary, raise};
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::progress::hook;
 use crate::mpi::request;
-use crate::mpi::sys::*;
+use crate::mpi::rma::call::Done;
 use crate::runtime::notices::look;
 use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Guard, HandleState, HostHandle, Window, WindowId, enter};

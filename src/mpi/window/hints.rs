@@ -5,12 +5,11 @@
 use std::ffi::c_int;
 
 use super::free::any_objection;
-use super::votes::wishes;
-use crate::mpi::call::on_window;
-use crate::mpi::error::Fault;
-use crate::mpi::host::exports;
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
 use crate::mpi::info::{self, ForHost};
-use crate::mpi::sys::*;
+use crate::mpi::rma::call::on_window;
 
 /// Changes the hints of a window. Collective.
 ///
@@ -29,7 +28,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                 Err(Fault::new(MPI_ERR_INFO, "info is MPI_INFO_NULL"))
             } else {
                 // SAFETY: the info object is the application's, and not null.
-                unsafe { wishes(info) }
+                unsafe { info::wishes(info) }
             };
             // Hosts wait here for all processes; meanwhile each may need the others to make
             // progress.

@@ -3,11 +3,11 @@
 use std::ffi::{c_int, c_void};
 
 use crate::engine::Addr;
-use crate::mpi::args;
-use crate::mpi::call::{Done, on_window};
-use crate::mpi::error::Fault;
-use crate::mpi::host::exports;
-use crate::mpi::sys::*;
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::rma::args;
+use crate::mpi::rma::call::{Done, on_window};
 use crate::runtime::Window;
 use crate::transport::shm::AttachError;
 

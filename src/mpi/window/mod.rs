@@ -3,7 +3,6 @@
 //! | module | what it does |
 //! |---|---|
 //! | `constructors` | the constructors as programs call them |
-//! | `votes` | what its processes agree on first |
 //! | `memory` | `MPI_Win_shared_query`, and memory that is attached to dynamic windows |
 //! | `attributes`, `hints` | what can be asked of a window, and its info keys |
 //! | `free` | its end |
@@ -19,12 +18,16 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::error::{Fault, Place, raise};
-use super::info::ForHost;
-use super::sys::*;
-use super::transport::{self, Collectives, Unmade};
-use super::{datatype, drive, hook, init};
 use crate::engine::{self, Addr, Rank};
+use crate::mpi::abi::error::{Fault, Place, raise};
+use crate::mpi::abi::sys::*;
+use crate::mpi::abi::world;
+use crate::mpi::bootstrap::{self, Collectives, Unmade, Votes};
+use crate::mpi::datatype;
+use crate::mpi::info;
+use crate::mpi::info::ForHost;
+use crate::mpi::progress::drive;
+use crate::mpi::progress::hook;
 use crate::runtime::config::{Serve, Settings};
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
@@ -33,14 +36,13 @@ use crate::transport::shm::{self, COUNTERS_APART, Memory};
 
 mod attributes;
 mod constructors;
+mod fortran;
 mod free;
 mod hints;
 mod memory;
-mod votes;
 
 pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 pub(crate) use free::any_objection;
-pub(crate) use votes::{BYTES as VOTES_BYTES, Verdict, Votes};
 
 /// What the application asks for.
 struct Wanted {
@@ -139,7 +141,7 @@ fn settings() -> Option<Settings> {
 fn create(wanted: &Wanted) -> Made {
     let Some(settings) = settings() else { return Made::Host };
     // Without MPI_Init the others may have another setting: it is asked for below.
-    if settings.serve() == Serve::Off && init::has_world() {
+    if settings.serve() == Serve::Off && world::has_world() {
         return Made::Host;
     }
     if wanted.comm == MPI_COMM_NULL {
@@ -161,13 +163,13 @@ fn create(wanted: &Wanted) -> Made {
         PMPI_Comm_size(wanted.comm, &raw mut size);
     }
     // SAFETY: the info object is the application's.
-    let wishes = unsafe { votes::wishes(wanted.info) };
+    let wishes = unsafe { info::wishes(wanted.info) };
     let fault = wanted.fault().or(wishes.as_ref().err().copied());
     let wishes = wishes.unwrap_or_default();
-    let votes =
-        Votes::new(fault.as_ref(), &wishes, &settings, c_int::try_from(wanted.disp_unit).is_ok());
+    let can_serve = || c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
+    let votes = Votes::new(fault.as_ref(), &wishes, &settings, can_serve);
     let hints = wishes.hints();
-    let part = transport::Part {
+    let part = bootstrap::Part {
         memory: wanted.memory(&hints),
         bytes: if wanted.flavor == MPI_WIN_FLAVOR_DYNAMIC { 0 } else { wanted.size as u64 },
         disp_unit: wanted.disp_unit as u32,
@@ -175,7 +177,7 @@ fn create(wanted: &Wanted) -> Made {
     };
     let mut all = Collectives::over(wanted.comm, rank, size, votes, part);
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let begun = transport::make(&mut all, shared);
+    let begun = bootstrap::make(&mut all, shared);
     all.votes().warn(wanted.call);
     let begun = match begun {
         Ok(begun) => begun,
@@ -235,9 +237,9 @@ fn create(wanted: &Wanted) -> Made {
 /// What the host needs to drive windows is there, or can be made.
 fn has_comm() -> bool {
     #[cfg(mpi_sessions)]
-    return init::has_world() || super::session::settle();
+    return world::has_world() || crate::mpi::init::session::settle();
     #[cfg(not(mpi_sessions))]
-    return init::has_world();
+    return world::has_world();
 }
 
 /// The host's window that is the handle of ours. The address that the host gives for the memory of
@@ -274,7 +276,7 @@ fn host_window(wanted: &Wanted, by_memory: bool, many: bool) -> (MPI_Win, c_int)
 /// at once. But it refuses where it knows of several nodes, even if we do not. The same in all
 /// processes.
 fn may_share(comm: MPI_Comm) -> bool {
-    cfg!(mpi_host = "openmpi") && init::on_one_node() && init::within_world(comm)
+    cfg!(mpi_host = "openmpi") && world::on_one_node() && world::within_world(comm)
 }
 
 /// Calls the host's constructor, and notes its window.

@@ -18,7 +18,7 @@
 //! | `buffer_pool` | registered bounce buffers |
 //! | [`capabilities`] | what the devices of a window's processes have in common |
 //!
-//! `docs/design/verbs.md` counts the work requests and round trips of each call.
+//! `docs/design/rdma.md` counts the work requests and round trips of each call.
 
 mod address_ranges;
 mod am_channel;

@@ -1,0 +1,243 @@
+//! Errors: MPI error codes with words of our own, delivered through the error handler of the
+//! window.
+//!
+//! A [`Fault`] is an MPI error class and a text that names the argument. Its error code is made by
+//! `MPI_Add_error_code` once per (class, call, text) and kept; the texts are fixed, so their number
+//! is bounded, and what varies (ranks, sizes) goes to the log. Hosts give no usable text for a code
+//! that belongs to a predefined class, so `MPI_Error_string` is interposed and answers for our
+//! codes; `MPI_Error_class` needs no help.
+
+use std::ffi::{CString, c_char, c_int};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use crate::engine::SyncError;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+
+/// A wrong call, or one that cannot be served. Nothing was changed by it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    /// MPI error class.
+    pub(crate) class: c_int,
+    /// What is wrong, naming the argument.
+    pub(crate) text: &'static str,
+}
+
+impl Fault {
+    #[cold]
+    pub(crate) fn new(class: c_int, text: &'static str) -> Self {
+        Self { class, text }
+    }
+
+    #[cold]
+    pub(crate) fn unattached() -> Self {
+        Self::new(
+            MPI_ERR_RMA_RANGE,
+            "an operation reached memory that its target has not attached; standard error names both",
+        )
+    }
+
+    /// Of what waits in a window that is broken; `why`: a peer cannot be reached any more.
+    #[cold]
+    pub(crate) fn broken(why: Option<&'static str>) -> Self {
+        match why {
+            Some(text) => Self::new(MPI_ERR_OTHER, text),
+            None => Self::new(
+                MPI_ERR_INTERN,
+                "a malformed message was refused; standard error names the peer",
+            ),
+        }
+    }
+}
+
+impl From<SyncError> for Fault {
+    #[cold]
+    fn from(error: SyncError) -> Self {
+        // Each text stands here once more because a fault's text is fixed for the life of the
+        // process.
+        let (class, text) = match error {
+            SyncError::NoAccessEpoch => {
+                (MPI_ERR_RMA_SYNC, "no access epoch is open for this target")
+            }
+            SyncError::NotStarted => {
+                (MPI_ERR_RMA_SYNC, "no access epoch is open (start was not called)")
+            }
+            SyncError::NotPosted => {
+                (MPI_ERR_RMA_SYNC, "no exposure epoch is open (post was not called)")
+            }
+            SyncError::NotLocked => (MPI_ERR_RMA_SYNC, "the target is not locked"),
+            SyncError::NoPassiveEpoch => {
+                (MPI_ERR_RMA_SYNC, "no passive-target epoch is open for this target")
+            }
+            SyncError::AlreadyLocked => {
+                (MPI_ERR_RMA_SYNC, "the target is already locked by this process")
+            }
+            SyncError::AccessOpen => (MPI_ERR_RMA_SYNC, "an access epoch is already open"),
+            SyncError::ExposureOpen => (MPI_ERR_RMA_SYNC, "an exposure epoch is already open"),
+            SyncError::FenceOpen => (MPI_ERR_RMA_SYNC, "a fence epoch with operations is open"),
+        };
+        Self { class, text }
+    }
+}
+
+/// Whose error handler hears of a fault.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// The window's.
+    Window(MPI_Win),
+    /// The communicator's.
+    Communicator(MPI_Comm),
+    /// Nobody's in particular: that of `MPI_COMM_WORLD`, as both hosts do for an invalid handle.
+    World,
+}
+
+struct Code {
+    class: c_int,
+    call: &'static str,
+    text: &'static str,
+    code: c_int,
+}
+
+static CODES: Mutex<Vec<Code>> = Mutex::new(Vec::new());
+
+/// The error code of a fault of `call`.
+pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
+    let mut codes = CODES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let known = codes
+        .iter()
+        .find(|code| code.class == fault.class && code.call == call && code.text == fault.text);
+    if let Some(known) = known {
+        return known.code;
+    }
+    let mut code = fault.class;
+    // SAFETY: MPI is initialised (there is a window or communicator); `code` is a place for an int.
+    let status = unsafe { PMPI_Add_error_code(fault.class, &raw mut code) };
+    if status != MPI_SUCCESS {
+        // A class is a valid code of itself; only the words are lost.
+        return fault.class;
+    }
+    codes.push(Code { class: fault.class, call, text: fault.text, code });
+    code
+}
+
+/// Delivers a fault through an error handler and gives the error code that the call returns. Not to
+/// be called with the runtime's guard held: the handler is the application's.
+#[cold]
+#[inline(never)]
+pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
+    let code = code_of(call, fault);
+    log::debug!("{call}: {} (error class {})", fault.text, fault.class);
+    let mut told = code;
+    if is_fatal(place) {
+        // The host ends the job with its own words: those of the class, since it has none for the
+        // code.
+        eprintln!("mpix-rma: {}", Words { call, text: fault.text });
+        told = fault.class;
+    }
+    // SAFETY: the handles come from the application's call and name live objects (`call.rs` checks
+    // windows); a handler gets the object and the code alone.
+    unsafe {
+        match place {
+            Place::Window(window) => PMPI_Win_call_errhandler(window, told),
+            Place::Communicator(comm) => PMPI_Comm_call_errhandler(comm, told),
+            Place::World => PMPI_Comm_call_errhandler(MPI_COMM_WORLD, told),
+        };
+    }
+    code
+}
+
+struct Words {
+    call: &'static str,
+    text: &'static str,
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.call, self.text)
+    }
+}
+
+fn is_fatal(place: Place) -> bool {
+    let mut handler = MPI_ERRORS_ARE_FATAL;
+    // SAFETY: as in `raise`; the handler that is returned is a reference that is given back.
+    unsafe {
+        let status = match place {
+            Place::Window(window) => PMPI_Win_get_errhandler(window, &raw mut handler),
+            Place::Communicator(comm) => PMPI_Comm_get_errhandler(comm, &raw mut handler),
+            Place::World => PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &raw mut handler),
+        };
+        if status != MPI_SUCCESS {
+            return true;
+        }
+        let fatal = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT;
+        PMPI_Errhandler_free(&raw mut handler);
+        fatal
+    }
+}
+
+/// The boundary of every exported function: a panic becomes `MPI_ERR_INTERN` instead of unwinding
+/// into C.
+#[inline(always)]
+pub(crate) fn boundary(call: &'static str, body: impl FnOnce() -> c_int) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(code) => code,
+        Err(_) => panicked(call),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(call: &'static str) -> c_int {
+    // The panic's own words are on standard error already.
+    log::error!("{call}: an internal error of mpix-rma; please report it");
+    raise(
+        call,
+        Place::World,
+        Fault::new(MPI_ERR_INTERN, "an internal error of mpix-rma; please report it"),
+    )
+}
+
+/// Answers for our own codes, and passes all others on.
+///
+/// # Safety
+/// As MPI says: `string` has room for `MPI_MAX_ERROR_STRING` characters.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Error_string(
+    errorcode: c_int,
+    string: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
+    boundary("MPI_Error_string", || {
+        let words = {
+            let codes = CODES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            codes
+                .iter()
+                .find(|code| code.code == errorcode)
+                .map(|code| Words { call: code.call, text: code.text }.to_string())
+        };
+        let words = words
+            .filter(|_| !string.is_null() && !resultlen.is_null())
+            .and_then(|words| CString::new(words).ok());
+        let Some(words) = words else {
+            // SAFETY: the arguments are the application's, passed on.
+            return unsafe { PMPI_Error_string(errorcode, string, resultlen) };
+        };
+        let bytes = words.as_bytes();
+        let most = (MPI_MAX_ERROR_STRING as usize).saturating_sub(1);
+        let length = bytes.len().min(most);
+        // SAFETY: MPI gives `string` room for MPI_MAX_ERROR_STRING characters; `length` + 1 are
+        // written.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), string, length);
+            string.add(length).write(0);
+            resultlen.write(length as c_int);
+        }
+        MPI_SUCCESS
+    })
+}
+
+exports! {
+    MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int);
+}

@@ -1,0 +1,17 @@
+//! The host's interface: types, functions and constants, and what is said in its terms.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `sys`, `shim.c` | the host's types, functions and constants |
+//! | `host` | how the host's functions are reached; both names of each exported call |
+//! | `error` | error classes, codes and handlers |
+//! | `table` | a table of predefined handles |
+//! | `status` | the empty status |
+//! | `world` | `MPI_COMM_WORLD`, and the environment |
+
+pub(crate) mod error;
+pub(crate) mod host;
+pub(crate) mod status;
+pub(crate) mod sys;
+pub(crate) mod table;
+pub(crate) mod world;

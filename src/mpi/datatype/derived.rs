@@ -1,0 +1,196 @@
+//! Derived datatypes as communication calls need them: flattened once, and kept as an attribute of
+//! the datatype.
+//!
+//! A layout is shared: an operation that is recorded keeps it, whatever becomes of the datatype.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::sys::*;
+use crate::mpi::datatype::flatten::{Elements, View, element, flatten};
+use crate::mpi::datatype::{Predefined, predefined};
+use crate::mpi::request::comm_in_use;
+use crate::transport::datatype::Layout;
+
+/// What communication calls need to know of a datatype.
+#[derive(Debug)]
+pub(crate) struct Datatype {
+    /// Where its data lie.
+    pub(crate) data: Arc<Layout>,
+    /// Where its elements lie; the same but for pairs with padding inside.
+    pub(crate) units: Arc<Layout>,
+    pub(crate) elements: Elements,
+}
+
+impl Datatype {
+    fn new(
+        (data, elements): (Layout, Elements),
+        units: impl FnOnce() -> Result<Layout, Fault>,
+    ) -> Result<Self, Fault> {
+        let data = Arc::new(data);
+        let units = match elements {
+            Elements::Alike(predefined) if predefined.size != predefined.span => Arc::new(units()?),
+            _ => Arc::clone(&data),
+        };
+        Ok(Datatype { data, units, elements })
+    }
+}
+
+/// The key of the attribute, as a number that is one more; 0 while there is none.
+static KEY: AtomicI64 = AtomicI64::new(0);
+
+fn key() -> c_int {
+    KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int
+}
+
+/// Makes what is needed from the first derived datatype on.
+fn prepare() {
+    if KEY.load(Ordering::Relaxed) == 0 {
+        let mut key = MPI_KEYVAL_INVALID;
+        // SAFETY: the callbacks live as long as the library; the place is ours.
+        let status = unsafe {
+            PMPI_Type_create_keyval(
+                Some(on_copy),
+                Some(on_delete),
+                &raw mut key,
+                std::ptr::null_mut(),
+            )
+        };
+        if status == MPI_SUCCESS {
+            KEY.store(i64::from(key) + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Gives back what [`prepare`] made, before MPI ends.
+pub(crate) fn release() {
+    // SAFETY: made by `prepare`, and not used any more. Attributes that are still there are the
+    // host's to delete.
+    unsafe {
+        if KEY.load(Ordering::Relaxed) != 0 {
+            let mut key = key();
+            PMPI_Type_free_keyval(&raw mut key);
+            KEY.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A duplicate is the same datatype.
+unsafe extern "C" fn on_copy(
+    _: MPI_Datatype,
+    _: c_int,
+    _: *mut c_void,
+    value: *mut c_void,
+    copy: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the attribute's value is one of `keep`, alive; the host gives places for the copy and
+    // the flag.
+    unsafe {
+        Arc::increment_strong_count(value.cast::<Datatype>().cast_const());
+        copy.cast::<*mut c_void>().write(value);
+        flag.write(1);
+    }
+    MPI_SUCCESS
+}
+
+unsafe extern "C" fn on_delete(
+    _: MPI_Datatype,
+    _: c_int,
+    value: *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: each attribute holds one reference, and is deleted once.
+    unsafe { Arc::decrement_strong_count(value.cast::<Datatype>().cast_const()) };
+    MPI_SUCCESS
+}
+
+/// What is known of a datatype that is not null. It may be used until the call that has got it
+/// returns: MPI forbids freeing it meanwhile.
+///
+/// # Errors
+/// It is not committed, or the host does not tell how it was made.
+pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
+    if let Some(predefined) = predefined(datatype) {
+        return Ok(known_predefined(predefined));
+    }
+    if !is_datatype(datatype) {
+        return Err(Fault::new(MPI_ERR_TYPE, "a datatype is invalid or has been freed"));
+    }
+    if KEY.load(Ordering::Relaxed) == 0 {
+        return keep(datatype);
+    }
+    let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
+    // SAFETY: the handle is a datatype; the places are ours.
+    let status =
+        unsafe { PMPI_Type_get_attr(datatype, key(), (&raw mut value).cast(), &raw mut found) };
+    if status == MPI_SUCCESS && found != 0 && !value.is_null() {
+        // SAFETY: the value is one of `keep`, alive as long as the datatype.
+        return Ok(unsafe { &*value.cast::<Datatype>() });
+    }
+    keep(datatype)
+}
+
+/// Flattens a datatype and keeps the result with it.
+#[cold]
+fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
+    prepare();
+    if !is_committed(datatype) {
+        return Err(Fault::new(MPI_ERR_TYPE, "a datatype is not committed"));
+    }
+    let made =
+        Datatype::new(flatten(datatype, View::Data)?, || Ok(flatten(datatype, View::Elements)?.0))?;
+    let value = Arc::into_raw(Arc::new(made));
+    // Without a key the host refuses, and the layout is never given back: no host was seen to have
+    // none. SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference.
+    // Calls on our windows hold the runtime's guard, so no other thread keeps the same datatype at
+    // the same time.
+    let status = unsafe { PMPI_Type_set_attr(datatype, key(), value.cast_mut().cast()) };
+    if status != MPI_SUCCESS {
+        log::debug!("a layout could not be kept as an attribute (error {status})");
+    }
+    // SAFETY: a reference is held by the attribute, or by nobody, and then it is never given back.
+    Ok(unsafe { &*value })
+}
+
+/// True unless the host says that the datatype is not committed: asked by packing nothing.
+fn is_committed(datatype: MPI_Datatype) -> bool {
+    let (mut nothing, mut position) = ([0u8; 16], 0);
+    let place = nothing.as_mut_ptr().cast::<c_void>();
+    // SAFETY: no data are packed; there is a window, so there is a communicator, and errors return
+    // in it.
+    unsafe {
+        PMPI_Pack(place, 0, datatype, place, 0, &raw mut position, comm_in_use()) == MPI_SUCCESS
+    }
+}
+
+/// True unless the host says that this is no datatype: asked on a communicator in which errors
+/// return, but not again for the one that was asked about last. MPICH raises the errors of calls
+/// without a communicator on `MPI_COMM_WORLD`, whose handler is the application's; Open MPI cannot
+/// tell.
+#[inline]
+fn is_datatype(datatype: MPI_Datatype) -> bool {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    if cfg!(mpi_host = "openmpi") || LAST.load(Ordering::Relaxed) == datatype.key() {
+        return true;
+    }
+    let mut size = 0;
+    // SAFETY: as in `is_committed`.
+    let known = unsafe { PMPI_Pack_size(0, datatype, comm_in_use(), &raw mut size) } == MPI_SUCCESS;
+    if known {
+        LAST.store(datatype.key(), Ordering::Relaxed);
+    }
+    known
+}
+
+/// A predefined datatype, as a derived one.
+fn known_predefined(predefined: &'static Predefined) -> &'static Datatype {
+    static KNOWN: [OnceLock<Datatype>; 256] = [const { OnceLock::new() }; 256];
+    KNOWN[usize::from(predefined.element.0)].get_or_init(|| {
+        let data = (element(predefined, View::Data), Elements::Alike(predefined));
+        Datatype::new(data, || Ok(element(predefined, View::Elements)))
+            .expect("a predefined datatype has a layout")
+    })
+}

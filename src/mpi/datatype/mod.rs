@@ -1,0 +1,400 @@
+//! Predefined datatypes and reductions: what the host calls them, and what they are to us.
+//!
+//! Integers and the common floating-point types are reduced by our own arithmetic
+//! (`transport::datatype::element::native`); everything else (long double, complex, logical, pairs
+//! …) is a foreign code, reduced by the host through `MPI_Reduce_local`. The codes follow the order
+//! of `shim.c`, the same in every process of a job. Derived datatypes are not in the table
+//! (`derived`).
+
+pub(crate) mod constructor;
+pub(crate) mod derived;
+pub(crate) mod flatten;
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+use crate::engine::{Element, Reduction};
+use crate::mpi::abi::sys::{self, *};
+use crate::mpi::abi::table::Table;
+use crate::transport::am::wire::ElementOp;
+use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
+
+/// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of
+/// `shim.c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Signed,
+    Unsigned,
+    Floating,
+    Complex,
+    Logical,
+    Byte,
+    Character,
+    Pair,
+}
+
+impl Kind {
+    fn of(code: c_int) -> Self {
+        [
+            Self::Signed,
+            Self::Unsigned,
+            Self::Floating,
+            Self::Complex,
+            Self::Logical,
+            Self::Byte,
+            Self::Character,
+            Self::Pair,
+        ][code as usize]
+    }
+}
+
+/// A predefined datatype.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Predefined {
+    pub(crate) kind: Kind,
+    pub(crate) element: Element,
+    /// Bytes of data.
+    pub(crate) size: u8,
+    /// Bytes from one element to the next.
+    pub(crate) extent: u8,
+    /// Bytes from the first to the last of one element: less than the extent of a pair with padding
+    /// at its end.
+    pub(crate) span: u8,
+    /// Reductions that MPI defines for it and the host cannot carry out: a bit for each code.
+    lacking: u16,
+}
+
+impl Predefined {
+    /// Bytes from the first to the last of `count` elements. `None` if that passes 64 bits.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, count: u64) -> Option<u64> {
+        if count == 0 {
+            return Some(0);
+        }
+        (count - 1).checked_mul(u64::from(self.extent))?.checked_add(u64::from(self.span))
+    }
+
+    /// True if the host can carry out a reduction that is defined for it.
+    #[inline(always)]
+    pub(crate) fn has(&self, op: Reduction) -> bool {
+        self.lacking & 1 << op.0 == 0
+    }
+
+    /// True if there is no padding in it or between elements.
+    #[inline(always)]
+    pub(crate) fn is_dense(&self) -> bool {
+        self.size == self.extent
+    }
+}
+
+static TYPES: Table<Predefined, 512> = Table::new(Predefined {
+    kind: Kind::Byte,
+    element: native::BYTE,
+    size: 1,
+    extent: 1,
+    span: 1,
+    lacking: 0,
+});
+static REDUCTIONS: Table<Reduction, 64> = Table::new(reduction::REPLACE);
+/// The host's handles of foreign codes, from [`FIRST_FOREIGN`] on, as numbers.
+static FOREIGN: OnceLock<Vec<u64>> = OnceLock::new();
+
+/// What a datatype is, unless it is derived, null or not a datatype.
+#[inline(always)]
+pub(crate) fn predefined(datatype: MPI_Datatype) -> Option<&'static Predefined> {
+    TYPES.get(datatype.key())
+}
+
+/// What a reduction is, unless it is user-defined, null or not an operation.
+#[inline(always)]
+pub(crate) fn reduction_of(op: MPI_Op) -> Option<Reduction> {
+    REDUCTIONS.get(op.key()).copied()
+}
+
+/// What a datatype of `MPI_Type_create_f90_real` and its like stands for.
+pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined> {
+    let kind = match combiner {
+        combiner if combiner == MPI_COMBINER_F90_REAL => Kind::Floating,
+        combiner if combiner == MPI_COMBINER_F90_COMPLEX => Kind::Complex,
+        _ => Kind::Signed,
+    };
+    // SAFETY: the shim exports this many entries.
+    let listed = unsafe {
+        std::slice::from_raw_parts(
+            &raw const sys::mpix_f90_types as *const ListedType,
+            mpix_f90_types_len,
+        )
+    };
+    let mut known = listed
+        .iter()
+        .filter(|entry| Kind::of(entry.kind) == kind)
+        .filter_map(|entry| predefined(entry.handle));
+    known.find(|datatype| u64::from(datatype.size) == size)
+}
+
+/// True if MPI defines the reduction for such a datatype (MPI-4.1 section 6.9.2). Where both hosts
+/// allow more than the standard, so do we: logical reductions of Fortran and multi-language
+/// integers, and `MPI_CHAR` as an integer.
+pub(crate) fn is_defined(op: Reduction, datatype: &Predefined) -> bool {
+    is_defined_for(op, datatype.kind)
+}
+
+fn is_defined_for(op: Reduction, kind: Kind) -> bool {
+    use Kind::{Byte, Complex, Floating, Logical, Pair, Signed, Unsigned};
+    match op {
+        reduction::REPLACE | reduction::NO_OP => true,
+        reduction::SUM | reduction::PROD => matches!(kind, Signed | Unsigned | Floating | Complex),
+        reduction::MIN | reduction::MAX => matches!(kind, Signed | Unsigned | Floating),
+        reduction::LAND | reduction::LOR | reduction::LXOR => {
+            matches!(kind, Signed | Unsigned | Logical)
+        }
+        reduction::BAND | reduction::BOR | reduction::BXOR => {
+            matches!(kind, Signed | Unsigned | Byte)
+        }
+        reduction::MINLOC | reduction::MAXLOC => kind == Pair,
+        _ => false,
+    }
+}
+
+/// True if `MPI_Compare_and_swap` is defined for such a datatype (MPI-4.1 section 12.3.4).
+pub(crate) fn is_comparable(datatype: &Predefined) -> bool {
+    matches!(datatype.kind, Kind::Signed | Kind::Unsigned | Kind::Logical | Kind::Byte)
+}
+
+/// Reads the tables of `shim.c`, and asks the host for sizes and for what it can reduce. Names that
+/// this host does not have are left out. `world`: there is an `MPI_COMM_WORLD`.
+///
+/// # Safety
+/// Only while MPI is being initialised, after `PMPI_Init` or `PMPI_Session_init`.
+pub(crate) unsafe fn fill(world: bool) {
+    let mut foreign = Vec::new();
+    // SAFETY: the shim exports this many entries.
+    let listed = unsafe {
+        std::slice::from_raw_parts(&raw const sys::mpix_types as *const ListedType, mpix_types_len)
+    };
+    let judge = if world { Judge::new() } else { Judge::blind() };
+    for entry in listed {
+        // SAFETY: MPI is initialised and the handle is one of its names.
+        let Some((size, extent, span)) = (unsafe { measure(entry.handle) }) else { continue };
+        let kind = Kind::of(entry.kind);
+        let (element, lacking) = match native_element(kind, size) {
+            Some(element) if size == extent => (element, 0),
+            _ => (Element(FIRST_FOREIGN + foreign.len() as u8), judge.lacking(entry, kind)),
+        };
+        let datatype = Predefined { kind, element, size, extent, span, lacking };
+        // SAFETY: as the caller says, nobody else is here.
+        let added = unsafe { TYPES.insert(entry.handle.key(), datatype) };
+        if added && element.0 >= FIRST_FOREIGN {
+            foreign.push(entry.handle.key());
+        }
+    }
+    // SAFETY: the shim exports this many entries.
+    let listed = unsafe {
+        std::slice::from_raw_parts(&raw const sys::mpix_ops as *const MPI_Op, mpix_ops_len)
+    };
+    for (code, op) in listed.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { REDUCTIONS.insert(op.key(), Reduction(code as u8)) };
+    }
+    let _ = FOREIGN.set(foreign);
+}
+
+/// Finds out which reductions the host can carry out, while errors of the host are returned and
+/// reach no handler of the application's, which has not got control yet.
+///
+/// The host is asked to reduce no elements: it checks the pair of datatype and operation, and
+/// executes nothing. A host that does not check (Open MPI with `mpi_param_check` 0) is not asked
+/// more, since it would jump through a null pointer.
+struct Judge {
+    /// The handlers that `MPI_COMM_WORLD` and `MPI_COMM_SELF` had: hosts differ in which of them
+    /// they ask.
+    handlers: Option<[MPI_Errhandler; 2]>,
+    checks: bool,
+}
+
+impl Judge {
+    fn new() -> Self {
+        let mut handlers = [MPI_ERRORS_ARE_FATAL; 2];
+        for (comm, handler) in Self::comms().into_iter().zip(&mut handlers) {
+            // SAFETY: MPI is initialised, so there are these communicators; the place is ours.
+            unsafe {
+                PMPI_Comm_get_errhandler(comm, handler);
+                PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+            }
+        }
+        // The location of a number that has none: no host can do that.
+        Judge { handlers: Some(handlers), checks: !accepts(MPI_INT, reduction::MAXLOC) }
+    }
+
+    /// Without `MPI_COMM_WORLD` an error may end the job, so the host is asked nothing.
+    fn blind() -> Self {
+        Judge { handlers: None, checks: false }
+    }
+
+    fn comms() -> [MPI_Comm; 2] {
+        [MPI_COMM_WORLD, MPI_COMM_SELF]
+    }
+
+    /// The reductions that are defined for a datatype and that the host lacks: a bit for each code.
+    fn lacking(&self, entry: &ListedType, kind: Kind) -> u16 {
+        let computed = (reduction::SUM.0..mpix_ops_len as u8)
+            .map(Reduction)
+            .filter(|op| is_defined_for(*op, kind));
+        let adds = entry.quad == 0 || (self.checks && adds_quads(entry.handle));
+        let lacks = |op: &Reduction| !adds || (self.checks && !accepts(entry.handle, *op));
+        computed.filter(lacks).fold(0, |mask, op| mask | 1 << op.0)
+    }
+}
+
+impl Drop for Judge {
+    fn drop(&mut self) {
+        for (comm, mut handler) in
+            Self::comms().into_iter().zip(self.handlers.into_iter().flatten())
+        {
+            // SAFETY: as in `new`; the reference to the handler is given back.
+            unsafe {
+                PMPI_Comm_set_errhandler(comm, handler);
+                PMPI_Errhandler_free(&raw mut handler);
+            }
+        }
+    }
+}
+
+/// The host's handle of a reduction.
+fn handle_of(op: Reduction) -> MPI_Op {
+    // SAFETY: the shim exports `mpix_ops_len` entries, numbered by these codes; every code comes
+    // from that list.
+    unsafe { *(&raw const sys::mpix_ops as *const MPI_Op).add(usize::from(op.0)) }
+}
+
+/// True if the host takes a reduction of such elements.
+fn accepts(datatype: MPI_Datatype, op: Reduction) -> bool {
+    let (input, mut inout) = ([0u128; 2], [0u128; 2]);
+    // SAFETY: no element is read or written.
+    unsafe {
+        PMPI_Reduce_local(
+            input.as_ptr().cast(),
+            inout.as_mut_ptr().cast(),
+            0,
+            datatype,
+            handle_of(op),
+        ) == MPI_SUCCESS
+    }
+}
+
+/// True if 1 and 2 make 3. Hosts that take `REAL*16` for the `long double` of x86 report success
+/// and leave the sum as it was.
+fn adds_quads(datatype: MPI_Datatype) -> bool {
+    // Numbers of IEEE 754 with 128 bits: the exponent above 112 bits of fraction.
+    let [one, two, three] = [0x3fff_0000u128, 0x4000_0000, 0x4000_8000].map(|top| top << 96);
+    let (input, mut inout) = ([one; 2], [two; 2]);
+    if !accepts(datatype, reduction::SUM) {
+        return false;
+    }
+    // SAFETY: both have room for a complex number of two such parts.
+    let status = unsafe {
+        PMPI_Reduce_local(
+            input.as_ptr().cast(),
+            inout.as_mut_ptr().cast(),
+            1,
+            datatype,
+            handle_of(reduction::SUM),
+        )
+    };
+    status == MPI_SUCCESS && inout[0] == three
+}
+
+/// Size, extent and span of a predefined datatype, or nothing if this host does not have it.
+///
+/// # Safety
+/// MPI is initialised.
+unsafe fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
+    if datatype == MPI_DATATYPE_NULL {
+        return None;
+    }
+    let (mut size, mut least, mut extent, mut start, mut span) = (0, 0, 0, 0, 0);
+    // SAFETY: the handle is not null and the places are ours.
+    let asked = unsafe {
+        [
+            PMPI_Type_size(datatype, &raw mut size),
+            PMPI_Type_get_extent(datatype, &raw mut least, &raw mut extent),
+            PMPI_Type_get_true_extent(datatype, &raw mut start, &raw mut span),
+        ]
+    };
+    if asked.iter().any(|status| *status != MPI_SUCCESS) || size <= 0 || start != 0 {
+        return None;
+    }
+    // Wider ones than the engine's records carry (none is known) are treated as if they were
+    // derived.
+    let extent = u8::try_from(extent).ok().filter(|extent| *extent <= 32)?;
+    Some((u8::try_from(size).ok()?, extent, u8::try_from(span).ok()?))
+}
+
+fn native_element(kind: Kind, size: u8) -> Option<Element> {
+    Some(match (kind, size) {
+        (Kind::Signed, 1) => native::I8,
+        (Kind::Signed, 2) => native::I16,
+        (Kind::Signed, 4) => native::I32,
+        (Kind::Signed, 8) => native::I64,
+        // Wide characters are only ever moved, whole.
+        (Kind::Unsigned, 1) => native::U8,
+        (Kind::Unsigned | Kind::Character, 2) => native::U16,
+        (Kind::Unsigned | Kind::Character, 4) => native::U32,
+        (Kind::Unsigned, 8) => native::U64,
+        (Kind::Floating, 4) => native::F32,
+        (Kind::Floating, 8) => native::F64,
+        (Kind::Byte | Kind::Character, 1) => native::BYTE,
+        _ => return None,
+    })
+}
+
+/// Extent and span of a foreign element that has this reduction, for
+/// [`am::Settings`](crate::transport::am::Settings).
+pub(crate) fn foreign(how: ElementOp) -> Option<(u8, u8)> {
+    let key = FOREIGN.get()?.get(usize::from(how.element.0.checked_sub(FIRST_FOREIGN)?))?;
+    let datatype = predefined(MPI_Datatype::of(*key))?;
+    is_defined(how.reduction, datatype).then_some((datatype.extent, datatype.span))
+}
+
+/// `inout = inout (op) input` by the host, for
+/// [`ForeignReduce`](crate::transport::datatype::element::ForeignReduce).
+///
+/// # Safety
+/// Both pointers are valid for `count` elements of the datatype and do not overlap.
+pub(crate) unsafe fn reduce(
+    element: Element,
+    op: Reduction,
+    input: *const u8,
+    inout: *mut u8,
+    count: usize,
+) {
+    let handle = FOREIGN
+        .get()
+        .and_then(|foreign| foreign.get(usize::from(element.0.wrapping_sub(FIRST_FOREIGN))));
+    let Some(datatype) = handle.map(|key| MPI_Datatype::of(*key)) else {
+        log::error!("no host datatype has code {}", element.0);
+        return;
+    };
+    let extent = predefined(datatype).map_or(0, |datatype| usize::from(datatype.extent));
+    let op = handle_of(op);
+    let mut done = 0;
+    while done < count {
+        let part = (count - done).min(c_int::MAX as usize);
+        // SAFETY: within the caller's `count` elements.
+        let status = unsafe {
+            PMPI_Reduce_local(
+                input.add(done * extent).cast(),
+                inout.add(done * extent).cast(),
+                part as c_int,
+                datatype,
+                op,
+            )
+        };
+        if status != MPI_SUCCESS {
+            log::error!("MPI_Reduce_local failed with {status}");
+            return;
+        }
+        done += part;
+    }
+}

@@ -1,0 +1,408 @@
+//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and the end of what is
+//! left.
+
+#[cfg(mpi_sessions)]
+pub(crate) mod session;
+
+use std::ffi::{c_char, c_int, c_void};
+use std::io::Write;
+
+use crate::mpi::abi::error::boundary;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::abi::world;
+use crate::mpi::bootstrap::private;
+use crate::mpi::datatype;
+use crate::mpi::datatype::derived;
+use crate::mpi::progress::drive;
+use crate::mpi::progress::hook;
+use crate::mpi::request;
+use crate::runtime::config::{self, Reach, Serve, Settings};
+use crate::runtime::process::{self, Host};
+use crate::runtime::{enter, progress, thread};
+
+/// Starts MPI, then us.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    boundary("MPI_Init", || {
+        if Settings::read(world::look_up).0.progress_thread() {
+            let mut provided = 0;
+            // SAFETY: as below. [PR-2] The thread of the library completes requests of the host.
+            return start_after(unsafe {
+                PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &raw mut provided)
+            });
+        }
+        // SAFETY: the application's arguments, passed on.
+        let code = unsafe { PMPI_Init(argc, argv) };
+        start_after(code)
+    })
+}
+
+/// Starts MPI, then us.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Init_thread(
+    argc: *mut c_int,
+    argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    boundary("MPI_Init_thread", || {
+        // MPI allows a host to provide more than what is required. [PR-2]
+        let required = if Settings::read(world::look_up).0.progress_thread() {
+            MPI_THREAD_MULTIPLE
+        } else {
+            required
+        };
+        // SAFETY: the application's arguments, passed on.
+        let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
+        start_after(code)
+    })
+}
+
+exports! {
+    MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char);
+    MPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int);
+    MPI_Finalize();
+}
+
+fn start_after(code: c_int) -> c_int {
+    if code == MPI_SUCCESS {
+        // SAFETY: MPI has just been initialised by this thread, and no other may call before this
+        // one returns.
+        unsafe { start() };
+    }
+    code
+}
+
+/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a
+/// hook that does all, and the same with their sign changed, so that one maximum tells both ends.
+const AGREED: usize = config::COUNT + 2;
+
+/// # Safety
+/// MPI is initialised, and no other thread is in this library or in MPI.
+unsafe fn start() {
+    let (mine, complaints) = Settings::read(world::look_up);
+    let rank = rank_of(MPI_COMM_WORLD);
+    let mut level = 0;
+    // SAFETY: MPI is initialised.
+    unsafe { PMPI_Query_thread(&raw mut level) };
+    process::set_multiple(level == MPI_THREAD_MULTIPLE);
+    progress::set_crowded(is_crowded());
+    let (settings, [loops, sessions], differing) = agree(mine);
+    start_log(rank, &settings);
+    if rank == 0 {
+        for complaint in &complaints {
+            log::warn!("{complaint}");
+        }
+        if differing {
+            log::warn!(
+                "the MPIX_RMA settings differ between processes; those of rank 0 of MPI_COMM_WORLD are used"
+            );
+        }
+    }
+    // SAFETY: MPI is initialised.
+    unsafe { datatype::fill(true) };
+    request::set_most(settings.max_requests());
+    crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
+    if settings.serve() != Serve::Off {
+        let own = private::open_own();
+        hook::use_comm(Some(own));
+        request::use_comm(Some(own));
+    }
+    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve
+    // best. Sessions that were opened before could not know what other processes say.
+    drive::agree(loops && (settings.serve() != Serve::Off || sessions));
+    world::begin();
+    set_up(settings, level);
+    if rank == 0 {
+        log::info!(
+            "mpix-rma {} on {}; driven by {}",
+            env!("CARGO_PKG_VERSION"),
+            env!("MPIX_RMA_HOST"),
+            hook::describe()
+        );
+    }
+}
+
+/// True if settings have been read.
+#[cfg(mpi_sessions)]
+pub(crate) fn is_started() -> bool {
+    enter().settings.is_some()
+}
+
+/// Gives the runtime what it needs, once.
+fn set_up(settings: Settings, level: c_int) {
+    let mut guard = enter();
+    let again = guard.settings.is_some();
+    guard.host = Host { poke: hook::poke, complete: request::complete };
+    guard.settings = Some(settings);
+    drop(guard);
+    if settings.progress_thread() && settings.serve() != Serve::Off && !again {
+        start_thread(level);
+    }
+}
+
+/// Starts us without `MPI_Init`, in one process alone: this one of so many.
+#[cfg(mpi_sessions)]
+pub(crate) fn start_alone(rank: c_int, size: c_int) {
+    let (settings, complaints) = Settings::read(world::look_up);
+    start_log(rank, &settings);
+    if rank == 0 {
+        for complaint in &complaints {
+            log::warn!("{complaint}");
+        }
+    }
+    let mut level = 0;
+    // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
+    unsafe {
+        PMPI_Query_thread(&raw mut level);
+        datatype::fill(false);
+    }
+    process::set_multiple(level == MPI_THREAD_MULTIPLE);
+    // Launchers tell how many there are on this node.
+    let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"]
+        .iter()
+        .find_map(|name| world::look_up(name)?.parse().ok());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    progress::set_crowded(here.unwrap_or(size as usize) > cores);
+    request::set_most(settings.max_requests());
+    crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
+    // Where there is nobody else, nothing of ours waits for anybody.
+    let sends = settings.reach() != Reach::Shm;
+    drive::agree((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
+    set_up(settings, level);
+    if rank == 0 {
+        log::info!(
+            "mpix-rma {} on {}; driven by {}",
+            env!("CARGO_PKG_VERSION"),
+            env!("MPIX_RMA_HOST"),
+            hook::describe()
+        );
+    }
+}
+
+/// Ends us in a process that has no `MPI_Finalize` to come to.
+#[cfg(mpi_sessions)]
+pub(crate) fn finish_alone() {
+    complete_rest("MPI_Session_finalize");
+    request::give_spare_back();
+    derived::release();
+    thread::stop();
+    hook::see_off();
+    enter().settings = None;
+    crate::mpi::bootstrap::rdma::close();
+    drive::agree(false);
+}
+
+/// True if a session of the application is open, or was `ever`.
+#[cfg(mpi_sessions)]
+fn sessions(ever: bool) -> bool {
+    if ever { crate::mpi::init::session::ever() } else { crate::mpi::init::session::is_open() }
+}
+
+/// This host has no sessions.
+#[cfg(not(mpi_sessions))]
+fn sessions(_: bool) -> bool {
+    false
+}
+
+/// Settings of rank 0; whether calls are to be made in their nonblocking form, and whether there
+/// are sessions; and whether settings differed.
+fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
+    let mut numbers = [0 as c_int; AGREED];
+    for (number, value) in numbers.iter_mut().zip(mine.0) {
+        *number = value as c_int;
+    }
+    numbers[AGREED - 2] = c_int::from(sessions(true));
+    let sends = mine.reach().is_far() || (mine.reach() == Reach::Auto && !world::on_one_node());
+    numbers[AGREED - 1] = c_int::from(!hook::exists() || (sends && !hook::takes_messages()));
+    let mut ends = [0 as c_int; 2 * AGREED];
+    for (at, number) in numbers.iter().enumerate() {
+        ends[at] = *number;
+        ends[AGREED + at] = -*number;
+    }
+    // The agreement is not made yet: this goes to the host in its blocking form, everywhere.
+    // SAFETY: MPI is initialised; the buffers are as long as said.
+    unsafe {
+        PMPI_Allreduce(
+            MPI_IN_PLACE,
+            ends.as_mut_ptr().cast::<c_void>(),
+            ends.len() as c_int,
+            MPI_INT,
+            MPI_MAX,
+            MPI_COMM_WORLD,
+        );
+    }
+    // One process without such a hook is enough: all of them then have to use the same form.
+    let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
+    let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
+    if differing {
+        // SAFETY: as above; every process has seen the same maxima and comes here.
+        unsafe {
+            PMPI_Bcast(
+                numbers.as_mut_ptr().cast::<c_void>(),
+                AGREED as c_int,
+                MPI_INT,
+                0,
+                MPI_COMM_WORLD,
+            );
+        }
+    }
+    let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
+    (settings, [loops, sessions], differing)
+}
+
+/// [PR-2]
+fn start_thread(level: c_int) {
+    if level != MPI_THREAD_MULTIPLE {
+        log::warn!(
+            "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this process, which goes on without"
+        );
+    } else if let Err(error) = thread::start() {
+        log::warn!(
+            "MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on without"
+        );
+    }
+}
+
+fn rank_of(comm: MPI_Comm) -> c_int {
+    let mut rank = 0;
+    // SAFETY: MPI is initialised and `comm` is one of its own.
+    unsafe { PMPI_Comm_rank(comm, &raw mut rank) };
+    rank
+}
+
+/// True if the ranks of this node outnumber the cores that they may run on, taken together.
+fn is_crowded() -> bool {
+    let mut node = MPI_COMM_NULL;
+    let mut ranks = 1;
+    // SAFETY: an all-zero set of CPUs is an empty one.
+    let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: MPI is initialised, and every process comes here; the set is reduced as the ints of
+    // which it consists.
+    unsafe {
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores);
+        if PMPI_Comm_split_type(
+            MPI_COMM_WORLD,
+            MPI_COMM_TYPE_SHARED,
+            0,
+            MPI_INFO_NULL,
+            &raw mut node,
+        ) != MPI_SUCCESS
+            || node == MPI_COMM_NULL
+        {
+            return false;
+        }
+        PMPI_Comm_size(node, &raw mut ranks);
+        let mut all = 0;
+        PMPI_Comm_size(MPI_COMM_WORLD, &raw mut all);
+        world::set_on_one_node(ranks == all);
+        PMPI_Allreduce(
+            MPI_IN_PLACE,
+            (&raw mut cores).cast(),
+            (size_of::<libc::cpu_set_t>() / size_of::<c_int>()) as c_int,
+            MPI_INT,
+            MPI_BOR,
+            node,
+        );
+        PMPI_Comm_free(&raw mut node);
+        ranks > libc::CPU_COUNT(&cores)
+    }
+}
+
+/// Each line carries the rank: launchers mix the standard errors of all processes.
+fn start_log(rank: c_int, settings: &Settings) {
+    let started = env_logger::Builder::new()
+        .filter_level(settings.log())
+        .target(env_logger::Target::Stderr)
+        .format(move |out, record| {
+            writeln!(
+                out,
+                "mpix-rma [{rank}] {}: {}",
+                record.level().as_str().to_lowercase(),
+                record.args()
+            )
+        })
+        .try_init();
+    // Only an application in Rust that has a logger already comes here; ours then goes to it.
+    drop(started);
+}
+
+/// Completes what is left [RQ-2], then ends MPI.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Finalize() -> c_int {
+    boundary("MPI_Finalize", || {
+        finish();
+        // SAFETY: the application ends MPI.
+        unsafe { PMPI_Finalize() }
+    })
+}
+
+fn finish() {
+    let started = enter().settings.is_some_and(|settings| settings.serve() != Serve::Off);
+    if !started {
+        return;
+    }
+    complete_rest("MPI_Finalize");
+    request::give_spare_back();
+    // Others may need this process until they have come here too. The host's own Finalize would not
+    // drive us. SAFETY: MPI is not finalised yet.
+    unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
+    private::close();
+    world::end();
+    derived::release();
+    #[cfg(mpi_sessions)]
+    if sessions(false) {
+        // The rest of the program goes on with what does not end now, on the communicator of a
+        // session.
+        hook::use_comm(None);
+        request::use_comm(None);
+        crate::mpi::init::session::settle();
+        private::close_own();
+        return;
+    }
+    thread::stop();
+    hook::see_off();
+    hook::use_comm(None);
+    // The delete functions of attributes run in the host's MPI_Finalize, and may still use a window
+    // that is not freed.
+    request::use_comm(Some(MPI_COMM_SELF));
+    private::close_own();
+    enter().settings = None;
+    crate::mpi::bootstrap::rdma::close();
+    drive::agree(false);
+    // Whoever looks for what does not end finds here whose it is.
+    log::info!("finalised; the host's own MPI_Finalize follows");
+}
+
+/// Completes what is closed [RQ-2].
+fn complete_rest(call: &str) {
+    if !progress::nothing_lives() {
+        let epochs_open = {
+            let mut guard = enter();
+            let engines = guard.windows.iter_mut().map(|window| &window.engine);
+            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters()).count()
+        };
+        if epochs_open != 0 {
+            log::warn!(
+                "{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned"
+            );
+        }
+        // Closed epochs and freed requests end here. An open epoch may hold back others for ever,
+        // so with one open nothing is waited for.
+        while epochs_open == 0 && !progress::all_quiet() {
+            progress::sweep_from_hook();
+            hook::poke();
+            std::thread::yield_now();
+        }
+    }
+}

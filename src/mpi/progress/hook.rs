@@ -1,0 +1,285 @@
+//! How the host and we drive each other's progress [PR-1].
+//!
+//! | host | what drives us in its calls | how a waiting call of ours drives the host |
+//! |---|---|---|
+//! | Open MPI | `opal_progress_register` | `opal_progress` |
+//! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
+//! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
+//!
+//! A hook is on while windows live. It runs inside calls of the host, so it never waits, never
+//! enters the runtime twice, and under `MPI_THREAD_MULTIPLE` never makes progress of the host
+//! itself: MPICH 5 ends the job for that. So messages are not taken in there, and a job that sends
+//! any waits in loops of its own (`drive`). All these functions are looked up at run time, so one
+//! build serves every version of a family.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::panic::catch_unwind;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::mpi::abi::host;
+use crate::mpi::abi::sys::*;
+use crate::runtime::process::multiple;
+use crate::runtime::progress;
+
+type OpalCallback = unsafe extern "C" fn() -> c_int;
+type OpalRegister = unsafe extern "C" fn(OpalCallback) -> c_int;
+type AsyncPoll = unsafe extern "C" fn(*mut c_void) -> c_int;
+type AsyncStart = unsafe extern "C" fn(AsyncPoll, *mut c_void, c_int) -> c_int;
+type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
+type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+type GrequestPoll = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
+type GrequestWait = unsafe extern "C" fn(c_int, *mut *mut c_void, f64, *mut MPI_Status) -> c_int;
+/// `MPIX_Grequest_start` of MPICH.
+pub(crate) type GrequestStart = unsafe extern "C" fn(
+    Query,
+    Free,
+    Cancel,
+    GrequestPoll,
+    GrequestWait,
+    *mut c_void,
+    *mut MPI_Request,
+) -> c_int;
+
+/// Optional functions that this host has.
+#[derive(Default)]
+struct Optional {
+    opal_register: Option<OpalRegister>,
+    opal_unregister: Option<OpalRegister>,
+    opal_progress: Option<unsafe extern "C" fn()>,
+    async_start: Option<AsyncStart>,
+    stream_progress: Option<unsafe extern "C" fn(c_int) -> c_int>,
+    grequest_start: Option<GrequestStart>,
+}
+
+static OPTIONAL: OnceLock<Optional> = OnceLock::new();
+
+/// `MPIX_STREAM_NULL` of every MPICH that has streams.
+const STREAM_NULL: c_int = 0x3c00_0000;
+/// What an async hook returns to be called again, and to be dropped.
+const ASYNC_AGAIN: c_int = 0;
+const ASYNC_DONE: c_int = 1;
+
+/// A function of the host, if it has one of this name.
+///
+/// # Safety
+/// `F` is the type of that function.
+unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
+    assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
+    let address = host::find(name)?;
+    // SAFETY: the caller names the type; function pointers are as wide as object pointers on every
+    // platform with dlsym.
+    Some(unsafe { std::mem::transmute_copy(&address) })
+}
+
+fn optional() -> &'static Optional {
+    OPTIONAL.get_or_init(|| {
+        // SAFETY: the types are those of the hosts' headers.
+        unsafe {
+            Optional {
+                opal_register: resolve(c"opal_progress_register"),
+                opal_unregister: resolve(c"opal_progress_unregister"),
+                opal_progress: resolve(c"opal_progress"),
+                async_start: resolve(c"MPIX_Async_start"),
+                stream_progress: resolve(c"MPIX_Stream_progress"),
+                grequest_start: resolve(c"MPIX_Grequest_start"),
+            }
+        }
+    })
+}
+
+/// `MPIX_Grequest_start` together with our poll and wait functions, where they are what drives
+/// pending requests.
+pub(crate) fn polled_requests() -> Option<(GrequestStart, GrequestPoll, GrequestWait)> {
+    if exists() {
+        return None;
+    }
+    optional()
+        .grequest_start
+        .map(|start| (start, poll_request as GrequestPoll, wait_requests as GrequestWait))
+}
+
+/// True if the host has a progress hook.
+pub(crate) fn exists() -> bool {
+    let optional = optional();
+    optional.async_start.is_some()
+        || (optional.opal_register.is_some() && optional.opal_unregister.is_some())
+}
+
+/// True if the host's hook may drive the host, so that messages of ours are taken in inside all of
+/// its calls.
+pub(crate) fn takes_messages() -> bool {
+    exists() && !(optional().async_start.is_some() && multiple())
+}
+
+/// What drives us, for the log.
+pub(crate) fn describe() -> &'static str {
+    let optional = optional();
+    if optional.opal_register.is_some() {
+        "opal_progress_register"
+    } else if optional.async_start.is_some() {
+        "MPIX_Async_start"
+    } else if optional.grequest_start.is_some() {
+        "interposed calls and MPIX_Grequest_start"
+    } else {
+        "interposed calls"
+    }
+}
+
+const OFF: u8 = 0;
+const ON: u8 = 1;
+/// The async hook is to return "done" at its next call.
+const LEAVING: u8 = 2;
+static HOOK: AtomicU8 = AtomicU8::new(OFF);
+
+/// Turns the hook on: the first window lives. Called without the guard.
+pub(crate) fn turn_on() {
+    let optional = optional();
+    if let Some(register) = optional.opal_register {
+        if HOOK.swap(ON, Ordering::AcqRel) == OFF {
+            // SAFETY: a function of the host with our callback, which lives as long as the process.
+            unsafe { register(opal_hook) };
+        }
+    } else if let Some(start) = optional.async_start {
+        // A hook that was told to leave and has not yet been called simply stays.
+        if HOOK.swap(ON, Ordering::AcqRel) == OFF {
+            // SAFETY: as above.
+            let status = unsafe { start(async_hook, std::ptr::null_mut(), STREAM_NULL) };
+            if status != MPI_SUCCESS {
+                HOOK.store(OFF, Ordering::Release);
+                log::error!(
+                    "MPIX_Async_start failed with {status}: requests complete only in calls of this library"
+                );
+            }
+        }
+    }
+}
+
+/// Turns the hook off: no window lives. An async hook leaves at its next call.
+pub(crate) fn turn_off() {
+    let optional = optional();
+    if let Some(unregister) = optional.opal_unregister {
+        if HOOK.swap(OFF, Ordering::AcqRel) == ON {
+            // SAFETY: it was registered by `turn_on`.
+            unsafe { unregister(opal_hook) };
+        }
+    } else if optional.async_start.is_some() {
+        let _ = HOOK.compare_exchange(ON, LEAVING, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// Before `MPI_Finalize`, which waits for ever for an async hook that stays.
+pub(crate) fn see_off() {
+    turn_off();
+    while HOOK.load(Ordering::Acquire) == LEAVING {
+        poke();
+    }
+}
+
+unsafe extern "C" fn opal_hook() -> c_int {
+    c_int::from(catch_unwind(progress::sweep_from_hook).unwrap_or(false))
+}
+
+thread_local! {
+    /// This thread is inside a call of the host that must not make progress.
+    static RESTRICTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True where the host's progress must not be driven: inside its hooks and poll functions.
+pub(crate) fn is_restricted() -> bool {
+    RESTRICTED.get()
+}
+
+/// A sweep that does not call on the host's progress.
+fn restricted_sweep() {
+    let before = RESTRICTED.replace(true);
+    let _ = catch_unwind(progress::sweep_from_hook);
+    RESTRICTED.set(before);
+}
+
+unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
+    if HOOK.compare_exchange(LEAVING, OFF, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        return ASYNC_DONE;
+    }
+    if multiple() {
+        restricted_sweep();
+    } else {
+        let _ = catch_unwind(progress::sweep_from_hook);
+    }
+    ASYNC_AGAIN
+}
+
+/// A loop of ours (`blocking`) is driving already: the poll functions of its requests have nothing
+/// to add.
+static LOOPING: AtomicBool = AtomicBool::new(false);
+
+/// Marks that this process is inside a loop that drives everything; gives the mark before.
+pub(crate) fn set_looping(looping: bool) -> bool {
+    LOOPING.swap(looping, Ordering::Relaxed)
+}
+
+/// Called by MPICH's Test calls, with its own locks held: one sweep, no call into the host.
+unsafe extern "C" fn poll_request(_: *mut c_void, _: *mut MPI_Status) -> c_int {
+    if !LOOPING.load(Ordering::Relaxed) {
+        restricted_sweep();
+    }
+    MPI_SUCCESS
+}
+
+/// Called by MPICH's Wait calls, which make no progress of their own around it: one step of both,
+/// then back.
+unsafe extern "C" fn wait_requests(
+    _: c_int,
+    _: *mut *mut c_void,
+    _: f64,
+    _: *mut MPI_Status,
+) -> c_int {
+    let _ = catch_unwind(|| {
+        if !progress::sweep_from_hook() {
+            poke();
+            std::thread::yield_now();
+        }
+    });
+    MPI_SUCCESS
+}
+
+/// Drives the host's progress. Never called from inside a hook.
+pub(crate) fn poke() {
+    let optional = optional();
+    if let Some(progress) = optional.opal_progress {
+        // SAFETY: a function of the host without arguments.
+        unsafe { progress() };
+    } else if let Some(progress) = optional.stream_progress {
+        // SAFETY: the null stream stands for all of the host's progress.
+        unsafe { progress(STREAM_NULL) };
+    } else {
+        let mut flag = 0;
+        let comm = POKED.load(Ordering::Relaxed);
+        if comm == NOWHERE {
+            return;
+        }
+        // A look for messages that nobody sends; it makes the host look everywhere.
+        // SAFETY: the communicator lives until `use_comm` says otherwise.
+        unsafe {
+            PMPI_Iprobe(
+                MPI_ANY_SOURCE,
+                MPI_ANY_TAG,
+                MPI_Comm::of(comm),
+                &raw mut flag,
+                MPI_STATUS_IGNORE,
+            )
+        };
+    }
+}
+
+/// The communicator on which a host without a function for it is poked.
+static POKED: AtomicU64 = AtomicU64::new(NOWHERE);
+/// There is no communicator: without `MPI_Init`, as long as there is no window.
+const NOWHERE: u64 = 0;
+
+/// Pokes the host on this communicator, which lives until another one is named.
+pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
+    POKED.store(comm.map_or(NOWHERE, MPI_Comm::key), Ordering::Relaxed);
+}

@@ -1,0 +1,19 @@
+//! The interposed one-sided calls.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `call` | what all calls on a window have in common: finding it, waiting, errors, requests |
+//! | `sync` | calls that open, close and flush epochs |
+//! | `communication` | put, get, accumulate and their kin |
+//! | `notify`, `tagged` | their notifying forms |
+//! | `fast_path` | puts and gets that are copies |
+//! | `args`, `shaped` | checked arguments: of predefined datatypes, and of derived ones |
+
+pub(crate) mod args;
+pub(crate) mod call;
+pub(crate) mod communication;
+pub(crate) mod fast_path;
+pub(crate) mod notify;
+pub(crate) mod shaped;
+pub(crate) mod sync;
+pub(crate) mod tagged;

@@ -1,0 +1,440 @@
+//! Synchronisation calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` do, and the interposed
+//! blocking forms.
+//!
+//! The functions of its first part check arguments and call the engine. Both forms share them, and
+//! may be mixed in one epoch [EP-2].
+
+use std::ffi::c_int;
+use std::sync::atomic::{Ordering, fence as memory_fence};
+
+use smallvec::SmallVec;
+
+use crate::engine::{self, Assert, LockHeld, LockMode, Outcome};
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::exports;
+use crate::mpi::abi::sys::*;
+use crate::mpi::rma::args;
+use crate::mpi::rma::call::{Done, block, nothing_yet, on_window, wait_unless_broken};
+use crate::runtime::process::multiple;
+use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::registry::is_left_to_host;
+use crate::runtime::{Guard, HostHandle, Window, with_port};
+
+/// What a call of the engine comes to.
+pub(crate) type Checked<T> = Result<T, Fault>;
+
+/// The engine's view of an assertion, if all its bits are among those that the call takes.
+#[inline(always)]
+fn assertion(assert: c_int, allowed: c_int) -> Checked<Assert> {
+    if assert & !allowed != 0 {
+        return Err(Fault::new(MPI_ERR_ASSERT, "assert has bits that this call does not take"));
+    }
+    Ok(Assert {
+        nocheck: assert & MPI_MODE_NOCHECK != 0,
+        noprecede: assert & MPI_MODE_NOPRECEDE != 0,
+        nosucceed: assert & MPI_MODE_NOSUCCEED != 0,
+    })
+}
+
+const OUTSIDE: &str = "rank is outside the window's group";
+
+/// Asks the host whether a group is valid, before the guard is taken: the host raises the error on
+/// a handler of the application's. Gives the host's error code if it is not.
+pub(crate) fn invalid_group(group: Option<MPI_Group>) -> Option<c_int> {
+    let group = group.filter(|group| *group != MPI_GROUP_NULL)?;
+    let mut size = 0;
+    // SAFETY: the handle is the application's; the host checks it.
+    let code = unsafe { PMPI_Group_size(group, &raw mut size) };
+    (code != MPI_SUCCESS).then_some(code)
+}
+
+/// Window ranks of the processes of a group that is valid or null.
+fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> {
+    if group == MPI_GROUP_NULL {
+        return Err(Fault::new(MPI_ERR_GROUP, "group is MPI_GROUP_NULL"));
+    }
+    let mut size = 0;
+    // SAFETY: the handle is that of a group (`invalid_group`).
+    if unsafe { PMPI_Group_size(group, &raw mut size) } != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_GROUP, "group is not a group"));
+    }
+    if size == 0 {
+        return Ok(SmallVec::new());
+    }
+    let own: SmallVec<[c_int; 16]> = (0..size).collect();
+    let mut there: SmallVec<[c_int; 16]> = SmallVec::from_elem(MPI_UNDEFINED, size as usize);
+    let all = group_of(window)?;
+    // SAFETY: both lists have `size` entries.
+    let status =
+        unsafe { PMPI_Group_translate_ranks(group, size, own.as_ptr(), all, there.as_mut_ptr()) };
+    if status != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_GROUP, "group cannot be compared with the window's group"));
+    }
+    there
+        .into_iter()
+        .map(|rank| u32::try_from(rank).ok().filter(|rank| *rank < window.size))
+        .map(|rank| {
+            rank.ok_or_else(|| {
+                Fault::new(MPI_ERR_GROUP, "group has a process outside the window's group")
+            })
+        })
+        .collect()
+}
+
+/// The window's group, kept until the window is freed.
+fn group_of(window: &mut Window) -> Checked<MPI_Group> {
+    if let Some(group) = window.group {
+        return Ok(MPI_Group::of(group.0));
+    }
+    let mut group = MPI_GROUP_NULL;
+    // SAFETY: the handle is that of a live window of the host.
+    if unsafe { PMPI_Win_get_group(MPI_Win::of(window.handle.0), &raw mut group) } != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_INTERN, "the host does not give the window's group"));
+    }
+    window.group = Some(HostHandle(group.key()));
+    Ok(group)
+}
+
+/// `MPI_Win_post`.
+pub(crate) fn post(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+    let assert = assertion(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
+    let group = ranks(window, group)?;
+    Ok(with_port!(&mut window.port, port => window.engine.post(port, &group, assert))?)
+}
+
+/// `MPI_Win_start`.
+pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+    window.close_fast_path();
+    let assert = assertion(assert, MPI_MODE_NOCHECK)?;
+    let group = ranks(window, group)?;
+    Ok(with_port!(&mut window.port, port => window.engine.start(port, &group, assert))?)
+}
+
+/// `MPI_Win_fence`.
+#[inline(always)]
+pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
+    window.close_fast_path();
+    let assert = assertion(
+        assert,
+        MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED,
+    )?;
+    Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
+}
+
+/// An application that has said `no_locks` contradicts itself by locking. It is served, as by both
+/// hosts.
+#[inline(always)]
+fn note_lock(window: &mut Window, call: &str) {
+    if window.hints.no_locks && !window.warned_of_locks {
+        warn_of_lock(window, call);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn warn_of_lock(window: &mut Window, call: &str) {
+    window.warned_of_locks = true;
+    let handle = window.handle.0;
+    log::warn!(
+        "{call}: window {handle:#x} has the info key no_locks=true; it is locked all the same"
+    );
+}
+
+/// `MPI_Win_lock`, without waiting, on behalf of `call`. Nothing for `MPI_PROC_NULL`.
+#[inline(always)]
+pub(crate) fn lock(
+    window: &mut Window,
+    call: &str,
+    kind: c_int,
+    rank: c_int,
+    assert: c_int,
+) -> Checked<Option<u32>> {
+    window.close_fast_path();
+    let mode = if kind == MPI_LOCK_SHARED {
+        LockMode::Shared
+    } else if kind == MPI_LOCK_EXCLUSIVE {
+        LockMode::Exclusive
+    } else {
+        return Err(Fault::new(
+            MPI_ERR_LOCKTYPE,
+            "lock_type is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE",
+        ));
+    };
+    let assert = assertion(assert, MPI_MODE_NOCHECK)?;
+    let Some(rank) = args::rank(window, rank, OUTSIDE)? else { return Ok(None) };
+    with_port!(&mut window.port, port => window.engine.lock(port, mode, rank, assert))?;
+    note_lock(window, call);
+    Ok(Some(rank))
+}
+
+/// `MPI_Win_lock_all`, without waiting, on behalf of `call`.
+#[inline(always)]
+pub(crate) fn lock_all(window: &mut Window, call: &str, assert: c_int) -> Done {
+    window.close_fast_path();
+    let assert = assertion(assert, MPI_MODE_NOCHECK)?;
+    with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?;
+    note_lock(window, call);
+    Ok(())
+}
+
+/// `MPI_Win_unlock`.
+#[inline(always)]
+pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
+    window.close_fast_path();
+    match args::rank(window, rank, OUTSIDE)? {
+        Some(rank) => Ok(with_port!(&mut window.port, port => window.engine.unlock(port, rank))?),
+        None => Ok(Outcome::Complete),
+    }
+}
+
+/// `MPI_Win_complete`.
+#[inline(always)]
+pub(crate) fn complete(window: &mut Window) -> Checked<Outcome> {
+    window.close_fast_path();
+    Ok(with_port!(&mut window.port, port => window.engine.complete(port))?)
+}
+
+/// `MPI_Win_wait`.
+#[inline(always)]
+pub(crate) fn wait(window: &mut Window) -> Checked<Outcome> {
+    Ok(with_port!(&mut window.port, port => window.engine.wait(port))?)
+}
+
+/// `MPI_Win_unlock_all`.
+#[inline(always)]
+pub(crate) fn unlock_all(window: &mut Window) -> Checked<Outcome> {
+    window.close_fast_path();
+    Ok(with_port!(&mut window.port, port => window.engine.unlock_all(port))?)
+}
+
+/// `MPI_Win_flush` and `MPI_Win_flush_local`.
+#[inline(always)]
+pub(crate) fn flush(window: &mut Window, rank: c_int, local: bool) -> Checked<Outcome> {
+    match args::rank(window, rank, OUTSIDE)? {
+        Some(rank) => flush_some(window, Some(rank), local),
+        None => Ok(Outcome::Complete),
+    }
+}
+
+/// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
+#[inline(always)]
+pub(crate) fn flush_all(window: &mut Window, local: bool) -> Checked<Outcome> {
+    flush_some(window, None, local)
+}
+
+#[inline(always)]
+fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Outcome> {
+    Ok(with_port!(&mut window.port, port => {
+        if local { window.engine.flush_local(port, rank)? } else { window.engine.flush(port, rank)? }
+    }))
+}
+
+/// A call that completes no operation of this process.
+pub(crate) const NOWHERE: Option<u32> = Some(u32::MAX);
+
+/// A call that closes or flushes, in its blocking form; `target`: it completes operations to this
+/// process only.
+#[inline(always)]
+fn blocking(
+    call: &'static str,
+    window: MPI_Win,
+    target: Option<u32>,
+    body: impl FnOnce(&mut Window) -> Checked<Outcome>,
+    host: impl FnOnce() -> c_int,
+) -> c_int {
+    on_window(call, window, |guard| block(guard, target, body), host)
+}
+
+/// A call that opens an epoch, to the processes of `group` if it takes one, and never waits.
+#[inline(always)]
+fn opening(
+    call: &'static str,
+    window: MPI_Win,
+    group: Option<MPI_Group>,
+    body: impl FnOnce(&mut Window) -> Done,
+    host: impl FnOnce() -> c_int,
+) -> c_int {
+    if !is_left_to_host(HostHandle(window.key()))
+        && let Some(code) = invalid_group(group)
+    {
+        return code;
+    }
+    on_window(call, window, |mut guard| body(guard.windows.called()), host)
+}
+
+/// Interposes one blocking call on a window.
+macro_rules! interpose {
+    ($($(#[$doc:meta])* $name:ident => $host:ident($($arg:ident: $type:ty),*) as $form:ident($target:expr, $body:expr);)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As MPI says of the call.
+        #[inline(never)]
+        pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win) -> c_int {
+            // SAFETY: the application's arguments, passed on.
+            $form(stringify!($name), win, $target, $body, || unsafe { $host($($arg,)* win) })
+        }
+        exports! { $name($($arg: $type,)* win: MPI_Win); }
+    )*};
+}
+
+interpose! {
+    /// Opens an exposure epoch [EP-1].
+    MPI_Win_post => PMPI_Win_post(group: MPI_Group, assert: c_int)
+        as opening(Some(group), |window| post(window, group, assert));
+    /// Opens an access epoch [EP-1].
+    MPI_Win_start => PMPI_Win_start(group: MPI_Group, assert: c_int)
+        as opening(Some(group), |window| start(window, group, assert));
+    /// Closes the access epoch.
+    MPI_Win_complete => PMPI_Win_complete() as blocking(None, complete);
+    /// Closes the exposure epoch.
+    MPI_Win_wait => PMPI_Win_wait() as blocking(NOWHERE, wait);
+    /// Closes a fence epoch and opens the next.
+    MPI_Win_fence => PMPI_Win_fence(assert: c_int) as blocking(None, |window| fence(window, assert));
+    /// Releases the lock of a target.
+    MPI_Win_unlock => PMPI_Win_unlock(rank: c_int) as blocking(Some(rank as u32), |window| unlock(window, rank));
+    /// Releases the locks of all targets.
+    MPI_Win_unlock_all => PMPI_Win_unlock_all() as blocking(None, unlock_all);
+    /// Completes the operations to a target, there too.
+    MPI_Win_flush => PMPI_Win_flush(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, false));
+    /// Completes the operations to a target, here.
+    MPI_Win_flush_local => PMPI_Win_flush_local(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, true));
+    /// Completes all operations, at their targets too.
+    MPI_Win_flush_all => PMPI_Win_flush_all() as blocking(None, |window| flush_all(window, false));
+    /// Completes all operations here.
+    MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(None, |window| flush_all(window, true));
+}
+
+/// Waits until every open lock is held, where a blocking lock call must [EP-10].
+#[inline(always)]
+fn wait_for_earlier_locks(mut guard: Guard) -> Guard {
+    if engine::earlier_locks_first(multiple()) && guard.windows.awaiting_lock().is_some() {
+        wait_for_locks(guard)
+    } else {
+        guard
+    }
+}
+
+#[inline(never)]
+fn wait_for_locks(mut guard: Guard) -> Guard {
+    let called = guard.windows.called_id();
+    while let Some(id) = guard.windows.awaiting_lock() {
+        guard = wait_until(guard, id, |window| !window.awaits_open_lock());
+        guard.windows.call_again(called);
+    }
+    guard
+}
+
+/// Locks a target. [`LockHeld::after_lock`] says whether it returns before the lock is held [EP-1].
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Win_lock(
+    lock_type: c_int,
+    rank: c_int,
+    assert: c_int,
+    win: MPI_Win,
+) -> c_int {
+    on_window(
+        "MPI_Win_lock",
+        win,
+        |guard| {
+            let mut guard = wait_for_earlier_locks(guard);
+            let window = guard.windows.called();
+            let Some(target) = lock(window, "MPI_Win_lock", lock_type, rank, assert)? else {
+                return Ok(());
+            };
+            if let Some(held) =
+                LockHeld::after_lock(target, window.port.load_store(target), multiple())
+            {
+                let id = guard.windows.called_id();
+                drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
+            }
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_lock(lock_type, rank, assert, win) },
+    )
+}
+
+/// Locks all targets. Returns when the locks are held, since this process is one of the targets
+/// [EP-1].
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
+    on_window(
+        "MPI_Win_lock_all",
+        win,
+        |guard| {
+            let mut guard = wait_for_earlier_locks(guard);
+            lock_all(guard.windows.called(), "MPI_Win_lock_all", assert)?;
+            let held = LockHeld::after_lock_all();
+            let id = guard.windows.called_id();
+            drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_lock_all(assert, win) },
+    )
+}
+
+/// Tells whether the exposure epoch is over, and closes it then [RQ-4].
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
+    on_window(
+        "MPI_Win_test",
+        win,
+        |mut guard| {
+            if flag.is_null() {
+                return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
+            }
+            let window = guard.windows.called();
+            let over = with_port!(&mut window.port, port => window.engine.test(port))?;
+            if !over {
+                if window.port.is_broken() {
+                    // What `MPI_Win_wait` leaves behind then: nothing is open, and nobody waits.
+                    _ = wait(window)?;
+                }
+                nothing_yet(guard)?;
+            }
+            // SAFETY: checked above; MPI gives it room for an int.
+            unsafe { flag.write(c_int::from(over)) };
+            Ok(())
+        },
+        // SAFETY: the application's arguments, passed on.
+        || unsafe { PMPI_Win_test(win, flag) },
+    )
+}
+
+/// Orders this process's loads and stores of window memory against those of others.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
+    on_window(
+        "MPI_Win_sync",
+        win,
+        |mut guard| {
+            memory_fence(Ordering::SeqCst);
+            // A program may poll memory with nothing but this call [PR-1].
+            sweep(&mut guard);
+            Ok(())
+        },
+        // SAFETY: the application's argument, passed on.
+        || unsafe { PMPI_Win_sync(win) },
+    )
+}
+
+exports! {
+    MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win);
+    MPI_Win_lock_all(assert: c_int, win: MPI_Win);
+    MPI_Win_test(win: MPI_Win, flag: *mut c_int);
+    MPI_Win_sync(win: MPI_Win);
+}
