@@ -51,8 +51,12 @@ impl Awaited {
 pub(crate) fn wait_for_request(
     mut guard: Guard,
     id: WindowId,
-    done: impl FnMut(&mut Window) -> bool,
+    mut done: impl FnMut(&mut Window) -> bool,
 ) -> Guard {
+    // Most often it has ended already, and the guard is not given up.
+    if done(&mut guard[id]) {
+        return guard;
+    }
     guard[id].request_waits += 1;
     let mut guard = wait_until(guard, id, done);
     guard[id].request_waits -= 1;
