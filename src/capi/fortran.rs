@@ -38,8 +38,8 @@ mod handles {
     macro_rules! converted {
         ($($name:ident($from:ty) -> $to:ty = $host:ident;)*) => {$(
             pub(super) unsafe fn $name(handle: $from) -> $to {
-                // SAFETY: the host answers a wrong number with a handle that is none; what it has
-                // made has a number.
+                // SAFETY: the host accepts any integer: it converts an invalid one to an invalid
+                // handle.
                 unsafe { $host(handle) }
             }
         )*};

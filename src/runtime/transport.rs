@@ -189,8 +189,7 @@ impl Transport {
         either!(self, port => port.counters_of(rank))
     }
 
-    /// A counter of a process that is raised by load and store, right behind operations that are so
-    /// too.
+    /// A counter of `rank` that this process raises itself, if puts to `rank` are copies.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         match self {
@@ -199,8 +198,8 @@ impl Transport {
         }
     }
 
-    /// A place for a tagged notification that is told by load and store, to be published right
-    /// behind an operation that is so too.
+    /// Claims a place in the tag ring of `rank`, if puts to `rank` are copies. The caller publishes
+    /// the notification after the copy.
     #[inline(always)]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         match self {

@@ -397,8 +397,8 @@ fn complete_rest(call: &str) {
                 "{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned"
             );
         }
-        // Closed epochs and freed requests end here. An open epoch may hold back others for ever,
-        // so with one open nothing is waited for.
+        // Complete closed epochs and freed requests. An open epoch can block later ones forever, so
+        // do not wait if there is one.
         while epochs_open == 0 && !progress::all_quiet() {
             progress::sweep_from_hook();
             hook::poke();

@@ -148,8 +148,8 @@ pub(crate) fn nothing_yet(mut guard: Guard) -> Done {
     Ok(())
 }
 
-/// Operations on memory that was not attached are told by the first call that completes them
-/// (MPI-4.1 12.2.4).
+/// Fails if an operation reached memory that its target has not attached. The first call that
+/// completes such an operation reports it (MPI-4.1 12.2.4).
 #[inline(always)]
 fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     match window.port.take_fault(target) {

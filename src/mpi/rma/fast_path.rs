@@ -34,7 +34,7 @@ pub(crate) unsafe fn transfer(
     origin: Buffer,
     target: Target,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are those of the application's call.
     unsafe {
         if multiple() {
             copy_among(window, kind, origin, target)
@@ -152,7 +152,7 @@ pub(crate) unsafe fn not_notified(_: MPI_Win, _: OpKind, _: Buffer, _: Target, _
     false
 }
 
-/// Of many threads: by the shortcut that the window has opened to the target, if it has.
+/// Under `MPI_THREAD_MULTIPLE`: by the fast path that the window has opened to the target, if any.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -165,7 +165,8 @@ unsafe fn copy_among(window: MPI_Win, kind: OpKind, origin: Buffer, target: Targ
     if calls.is_multiple_of(CALLS_PER_ENTRY) {
         return None;
     }
-    // SAFETY: the caller's promise; the window has opened the place.
+    // SAFETY: the arguments are those of the application's call, and the window has opened the fast
+    // path to memory that its port has mapped.
     unsafe { carry(kind, origin, target, place, len) }
 }
 
@@ -249,7 +250,7 @@ fn reach(origin: Buffer, target: Target, place: MappedTarget, len: u64) -> Optio
 #[inline(always)]
 unsafe fn move_bytes(kind: OpKind, origin: Buffer, there: *mut u8, len: u64) {
     let here = origin.address.cast::<u8>();
-    // SAFETY: the caller's promise.
+    // SAFETY: both sides are valid for `len` bytes (contract of this function).
     unsafe {
         match kind {
             OpKind::Put => copy(here, there, len as usize),

@@ -365,9 +365,8 @@ impl Window {
         self.looks += LOOKS_OF_A_TEST;
     }
 
-    /// Has the peers asked now and then, while this window waits, whether they are still there:
-    /// also while others keep it busy, who may do so for ever. Says in the log, once, what a wait
-    /// in which nothing moves waits for [EP-10].
+    /// While this window waits, probes its peers periodically, even under load. Logs once what a
+    /// stalled wait is waiting for [EP-10].
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
     fn look_at_clock(&mut self) {

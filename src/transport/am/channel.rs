@@ -32,7 +32,8 @@ pub trait Channel: Debug {
     /// Sends a packet to `peer`. Never refuses.
     fn send(&mut self, peer: Rank, packet: Packet);
 
-    /// Whether so many packets are in flight that new operations should be refused for now.
+    /// Whether the limit of packets in flight is reached. New operations then get
+    /// [`Posted::NoResource`](crate::engine::Posted::NoResource).
     fn is_busy(&self) -> bool;
 
     /// The next received packet and its sender. [Recycle](Self::recycle) it after use.

@@ -46,9 +46,9 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         true
     }
 
-    /// Refuses a message. Neither the rest of it nor later messages of the peer can be trusted, and
-    /// processes that wait for this peer may wait for ever, as may those that wait for them. So the
-    /// window fails, for all peers of this process.
+    /// Refuses a message and fails the window for all peers of this process. Neither the rest of
+    /// the message nor later ones can be trusted. Waits for this peer may never end, and waits for
+    /// processes that wait for it.
     #[cold]
     pub(super) fn refuse(&mut self, peer: Rank, reason: Malformed) {
         self.fail_window();
