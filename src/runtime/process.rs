@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::config::Settings;
+use super::network::Network;
 use super::notices::Notices;
 use super::registry::Registry;
 use super::window::{Ending, HostRequest, Window, WindowId};
@@ -31,8 +32,19 @@ pub(crate) struct State {
     pub(crate) host_seen: Option<Instant>,
     /// Looks at values since a sweep.
     pub(crate) polls: u32,
+    /// What windows share to reach other nodes.
+    pub(crate) network: Network,
     /// Persistent requests for tagged notifications.
     pub(crate) notices: Notices,
+}
+
+impl State {
+    /// Polls what windows share to reach other nodes, and attends those that something has arrived
+    /// for. True if anything has.
+    pub(crate) fn poll_network(&mut self) -> bool {
+        let State { network, windows, .. } = self;
+        network.poll(|cookie| windows.attend(WindowId::of_word(cookie)))
+    }
 }
 
 struct Process {
@@ -58,6 +70,7 @@ static PROCESS: Process = Process {
         settings: None,
         host_seen: None,
         polls: 0,
+        network: Network::new(),
         notices: Notices::new(),
     }),
 };

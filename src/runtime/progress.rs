@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
 use super::registry::{Attended, nothing_attended};
 use super::window::{Window, WindowId};
+use crate::transport::am::context::any_in_use;
 use crate::transport::shm;
 
 /// Windows that we serve: read by hooks and waits without entering.
@@ -68,46 +69,6 @@ pub(crate) fn crowded() -> bool {
     CROWDED.load(Ordering::Relaxed)
 }
 
-/// Windows with messages that one sweep looks at: each look drives the host, which on a busy
-/// machine gives the core away then. The next sweep goes on with the next ones.
-const FAR_PER_SWEEP: usize = 8;
-/// Windows with messages that the last sweep has met, and which of them it looks at first.
-static FAR: AtomicUsize = AtomicUsize::new(0);
-static FAR_NEXT: AtomicUsize = AtomicUsize::new(0);
-
-/// The turn of windows with messages in one sweep.
-struct Turns {
-    all: usize,
-    first: usize,
-    met: usize,
-}
-
-impl Turns {
-    fn begin() -> Self {
-        let all = FAR.load(Ordering::Relaxed);
-        let first = if all > FAR_PER_SWEEP { FAR_NEXT.load(Ordering::Relaxed) % all } else { 0 };
-        Turns { all, first, met: 0 }
-    }
-
-    /// Meets one. True if it is its turn.
-    fn next(&mut self) -> bool {
-        let at = self.met;
-        self.met += 1;
-        // What is new since the last sweep is looked at.
-        self.all <= FAR_PER_SWEEP
-            || at >= self.all
-            || (at + self.all - self.first) % self.all < FAR_PER_SWEEP
-    }
-
-    fn end(self) {
-        if self.met == 0 && self.all == 0 {
-            return;
-        }
-        FAR.store(self.met, Ordering::Relaxed);
-        FAR_NEXT.store(self.first + FAR_PER_SWEEP, Ordering::Relaxed);
-    }
-}
-
 /// One bounded sweep over every window that waits for something. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
     sweep_some(state, true)
@@ -117,25 +78,24 @@ pub(crate) fn sweep(state: &mut State) -> bool {
 /// microsecond, as much as thirty puts to memory of this node.
 const BETWEEN_LOOKS_AT_HOST: Duration = Duration::from_micros(20);
 
-/// A sweep after some calls that did not wait. Windows whose messages go through the host have
-/// their turn in it now and then.
+/// A sweep after some calls that did not wait. It polls the network now and then.
 #[allow(clippy::disallowed_methods, reason = "only to bound what the host's progress costs")]
 #[inline(never)]
 pub(crate) fn sweep_between_calls(state: &mut State) {
-    let mut far = FAR.load(Ordering::Relaxed) == 0;
-    if !far {
+    let mut polls = false;
+    if any_in_use() {
         let now = Instant::now();
-        far = state.host_seen.is_none_or(|seen| now - seen >= BETWEEN_LOOKS_AT_HOST);
-        if far {
+        polls = state.host_seen.is_none_or(|seen| now - seen >= BETWEEN_LOOKS_AT_HOST);
+        if polls {
             state.host_seen = Some(now);
         }
     }
-    sweep_some(state, far);
+    sweep_some(state, polls);
 }
 
-/// A sweep. `far`: over windows that drive the host, too.
-fn sweep_some(state: &mut State, far: bool) -> bool {
-    let (mut at, mut any) = (0, false);
+/// A sweep; whether the network is polled as well.
+fn sweep_some(state: &mut State, with_network: bool) -> bool {
+    let mut any = with_network && any_in_use() && state.poll_network();
     let host = state.host;
     if shm::is_rung() {
         state.windows.attend_rung();
@@ -143,24 +103,17 @@ fn sweep_some(state: &mut State, far: bool) -> bool {
     if must_check() {
         any |= state.windows.check_next(&host);
     }
-    let mut turns = Turns::begin();
+    let mut at = 0;
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { window, moved } => {
-                if !window.port.drives_host() || (far && turns.next()) {
-                    any |= window.advance(&host);
-                }
-                any |= moved;
+                any |= window.advance(&host) | moved;
                 at += 1;
             }
             Attended::Idle { moved } => any |= moved,
-            Attended::End => break,
+            Attended::End => return any,
         }
     }
-    if far {
-        turns.end();
-    }
-    any
 }
 
 /// Idle sweeps that follow one in which something moved, and sweeps at most, before the host gets
@@ -170,15 +123,21 @@ const AT_MOST: u32 = 64;
 /// Idle sweeps that are still to follow, over the hook's calls.
 static EXPECTANT: AtomicU32 = AtomicU32::new(0);
 
+/// Whether no window is to be visited, no doorbell was rung and there is no network to poll.
+#[inline]
+fn nothing_to_look_at() -> bool {
+    nothing_attended() && !shm::is_rung() && !any_in_use()
+}
+
 /// What a hook of the host calls: a sweep, unless somebody is inside already. One that moves
 /// something is followed by more: a peer that has just been answered asks again sooner than the
 /// host's own progress takes. True if anything moved.
 pub(crate) fn sweep_from_hook() -> bool {
-    if nothing_attended() && !shm::is_rung() && !must_check() {
+    if nothing_to_look_at() && !must_check() {
         return false;
     }
     let Some(mut guard) = try_enter() else { return false };
-    if nothing_attended() && !shm::is_rung() {
+    if nothing_to_look_at() {
         let host = guard.host;
         return guard.windows.check_next(&host);
     }
@@ -205,7 +164,7 @@ pub(crate) fn must_drive() -> bool {
     if nothing_lives() {
         return false;
     }
-    if multiple() {
+    if multiple() || any_in_use() {
         return true;
     }
     let mut guard = enter();
@@ -292,24 +251,27 @@ pub(crate) fn wait_until(
     window.waiting += 1;
     let mut backoff = Backoff::new();
     loop {
+        let by_network = guard[id].port.uses_network();
+        if by_network {
+            guard.poll_network();
+        }
         let window = &mut guard[id];
         window.advance(&host);
         if done(window) {
             window.waiting -= 1;
             return guard;
         }
-        let driven = window.port.drives_host();
         let round = backoff.round();
         if round {
             sweep(&mut guard);
         }
         drop(guard);
-        if round && !driven {
+        if round && !by_network {
             (host.poke)();
         }
         backoff.pause();
         guard = enter();
-        if driven {
+        if by_network {
             guard[id].spin_briefly();
         }
     }
@@ -343,8 +305,11 @@ impl FocusedPoll {
         // few hundred of them.
         const EAGER_ROUNDS: u32 = 4;
         self.rounds = self.rounds.saturating_add(1);
-        let looks =
-            if window.port.drives_host() && self.rounds > EAGER_ROUNDS { LOOKS / 8 } else { LOOKS };
+        let looks = if window.port.uses_network() && self.rounds > EAGER_ROUNDS {
+            LOOKS / 8
+        } else {
+            LOOKS
+        };
         for _ in 0..looks {
             if look(window) {
                 return true;
@@ -365,31 +330,4 @@ pub(crate) fn all_quiet() -> bool {
         window.report(&host);
         window.is_settled()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_window_with_messages_has_its_turn() {
-        for all in [1, FAR_PER_SWEEP, FAR_PER_SWEEP + 1, 3 * FAR_PER_SWEEP + 5] {
-            let mut looks = vec![0; all];
-            // The first sweep counts them.
-            for sweep in 0..2 * all {
-                let mut turns = Turns::begin();
-                let served: Vec<bool> = (0..all).map(|_| turns.next()).collect();
-                turns.end();
-                if sweep > 0 {
-                    assert!(served.iter().filter(|served| **served).count() <= FAR_PER_SWEEP);
-                    looks
-                        .iter_mut()
-                        .zip(served)
-                        .for_each(|(looks, served)| *looks += usize::from(served));
-                }
-            }
-            let (least, most) = (looks.iter().min().unwrap(), looks.iter().max().unwrap());
-            assert!(*least > 0 && most - least <= 2, "{all} windows: {looks:?}");
-        }
-    }
 }

@@ -274,6 +274,9 @@ impl Registry {
         let (handle, number) = (window.handle, window.port.number());
         self.shared += usize::from(window.size > 1);
         let id = self.windows.insert(window);
+        if let Some(window) = self.windows.get_mut(id) {
+            window.port.set_cookie(id.word());
+        }
         self.set(handle, HandleState::Ours(id));
         if let Some(number) = number {
             self.by_doorbell.entry(slot(number)).or_default().push(id);

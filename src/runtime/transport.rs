@@ -151,9 +151,9 @@ impl Transport {
         either!(self, port => port.needs_polling())
     }
 
-    /// True if a sweep over the window drives the host as well.
+    /// True if some peers are reached by messages or RDMA, whose contexts all windows share.
     #[inline]
-    pub(crate) fn drives_host(&self) -> bool {
+    pub(crate) fn uses_network(&self) -> bool {
         matches!(self, Transport::Messages(_))
     }
 
@@ -228,28 +228,25 @@ impl Transport {
 
     /// The window's number at this process's doorbell; see [`ShmWindow::number`].
     pub(crate) fn number(&self) -> Option<u32> {
-        match self {
-            Transport::Shm(port) => port.number(),
-            Transport::Messages(_) => None,
+        either!(self, port => port.number())
+    }
+
+    /// Has this `cookie` reported when something arrives for the window by messages or RDMA.
+    pub(crate) fn set_cookie(&mut self, cookie: u64) {
+        if let Transport::Messages(port) = self {
+            port.set_cookie(cookie);
         }
     }
 
     /// Whether the window is armed; see [`ShmWindow::is_armed`].
     #[inline]
     pub(crate) fn is_armed(&self) -> bool {
-        match self {
-            Transport::Shm(port) => port.is_armed(),
-            Transport::Messages(_) => false,
-        }
+        either!(self, port => port.is_armed())
     }
 
-    /// Arms the window where that is possible; see [`ShmWindow::arm`]. Messages come without a
-    /// doorbell.
+    /// Arms the window where that is possible; see [`ShmWindow::arm`].
     pub(crate) fn arm(&mut self) -> bool {
-        match self {
-            Transport::Shm(port) => port.arm(),
-            Transport::Messages(port) => !port.needs_polling(),
-        }
+        with_port!(self, port => port.arm())
     }
 
     /// Starts a nonblocking agreement of all processes with this process's proposal.

@@ -5,6 +5,7 @@
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::am::channel::MAX_TAGS;
 use mpix_rma::transport::am::wire::*;
 use mpix_rma::transport::datatype::element::{native, reduction};
 
@@ -87,8 +88,8 @@ fn what_is_written_is_read() {
     ));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
-    packet.put_rendezvous(Place::flat(1, MAX_TRANSFER));
-    packet.get_rendezvous(Place::flat(2, 3));
+    packet.put_rendezvous(Place::flat(1, MAX_TRANSFER), 7);
+    packet.get_rendezvous(Place::flat(2, 3), 8);
     packet.reply(8, 5).fill(6);
     packet.answer(9, 10);
     packet.close();
@@ -97,8 +98,11 @@ fn what_is_written_is_read() {
     undone.into_iter().for_each(|what| packet.unattached(what));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
-    assert_eq!(reader.next_record(), Ok(Some(Record::PutRendezvous(Place::flat(1, MAX_TRANSFER)))));
-    assert_eq!(reader.next_record(), Ok(Some(Record::GetRendezvous(Place::flat(2, 3)))));
+    assert_eq!(
+        reader.next_record(),
+        Ok(Some(Record::PutRendezvous(Place::flat(1, MAX_TRANSFER), 7)))
+    );
+    assert_eq!(reader.next_record(), Ok(Some(Record::GetRendezvous(Place::flat(2, 3), 8))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Reply(8, &[6; 5]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Answer(9, 10))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Close)));
@@ -183,12 +187,16 @@ fn refusals_name_the_peer_and_the_reason() {
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.put_rendezvous(Place::flat(0, 129)))),
+        refusal_of(&sealed(|packet| packet.put_rendezvous(Place::flat(0, 129), 0))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.get_rendezvous(Place::flat(1, 128)))),
+        refusal_of(&sealed(|packet| packet.get_rendezvous(Place::flat(1, 128), 0))),
         Some(Malformed::OutsideWindow)
+    );
+    assert_eq!(
+        refusal_of(&sealed(|packet| packet.put_rendezvous(Place::flat(0, 8), MAX_TAGS))),
+        Some(Malformed::InvalidTransferTag)
     );
     let unknown = ElementOp { element: Element(200), ..how() };
     assert_eq!(
@@ -245,11 +253,11 @@ fn a_packet_asks_for_bounded_work() {
             Some(Malformed::Lengths)
         );
         assert_eq!(
-            refusal_of(&sealed(|packet| packet.put_rendezvous(runs))),
+            refusal_of(&sealed(|packet| packet.put_rendezvous(runs, 0))),
             Some(Malformed::Lengths)
         );
         assert_eq!(
-            refusal_of(&sealed(|packet| packet.get_rendezvous(runs))),
+            refusal_of(&sealed(|packet| packet.get_rendezvous(runs, 0))),
             Some(Malformed::Lengths)
         );
     }

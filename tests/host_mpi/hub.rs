@@ -1,12 +1,12 @@
 //! Channels between windows in one process. Messages are delivered in memory, with delays, and in
 //! any order that MPI allows.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::{Addr, Rank};
 use mpix_rma::transport::Proposal;
-use mpix_rma::transport::am::channel::{Channel, TransferId, TransferKind};
+use mpix_rma::transport::am::channel::{Channel, TransferId, TransferTag};
 use mpix_rma::transport::am::wire::Packet;
 
 type Pair = (Rank, Rank);
@@ -26,7 +26,7 @@ pub struct Hub {
     /// Probability that a delivery is delayed, in eighths.
     pub delay: u8,
     packets: HashMap<Pair, VecDeque<Vec<u8>>>,
-    transfers: HashMap<(Pair, TransferKind), (VecDeque<End>, VecDeque<End>)>,
+    transfers: HashMap<(Pair, TransferTag), (VecDeque<End>, VecDeque<End>)>,
     moved: HashMap<Rank, VecDeque<(TransferId, usize)>>,
     proposals: Vec<(u32, Proposal)>,
     numbers: Vec<Vec<Option<u32>>>,
@@ -78,8 +78,8 @@ impl Hub {
     }
 
     /// Matches sends with receives in order, and copies.
-    fn match_transfers(&mut self, pair: Pair, kind: TransferKind) {
-        let ends = self.transfers.entry((pair, kind)).or_default();
+    fn match_transfers(&mut self, pair: Pair, tag: TransferTag) {
+        let ends = self.transfers.entry((pair, tag)).or_default();
         while !ends.0.is_empty() && !ends.1.is_empty() {
             let (sent, wanted) = (ends.0.pop_front().unwrap(), ends.1.pop_front().unwrap());
             if sent.len > 0 && sent.len <= wanted.len {
@@ -107,11 +107,38 @@ pub struct HubChannel {
     pub me: Rank,
     round: usize,
     gathers: usize,
+    /// Tags in use.
+    tags: HashSet<u32>,
+    /// Polls what a process's windows share, and says whether that has moved anything.
+    pub shared: Option<Shared>,
+    /// As the runtime does it, the host is polled now and then, or when messages are due and
+    /// nothing else has moved.
+    expects: bool,
+    polls: u32,
+    delivers: bool,
+}
+
+pub struct Shared(pub Box<dyn FnMut() -> bool + Send>);
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
 }
 
 impl HubChannel {
     pub fn new(hub: &Arc<Mutex<Hub>>, me: Rank) -> Self {
-        HubChannel { hub: Arc::clone(hub), me, round: 0, gathers: 0 }
+        HubChannel {
+            hub: Arc::clone(hub),
+            me,
+            round: 0,
+            gathers: 0,
+            tags: HashSet::new(),
+            shared: None,
+            expects: true,
+            polls: 0,
+            delivers: true,
+        }
     }
 }
 
@@ -136,7 +163,7 @@ impl Channel for HubChannel {
 
     fn receive(&mut self) -> Option<(Rank, Packet)> {
         let mut hub = self.hub.lock().unwrap();
-        if hub.is_delayed() {
+        if !self.delivers || hub.is_delayed() {
             return None;
         }
         let mut from: Vec<Rank> = hub
@@ -153,47 +180,64 @@ impl Channel for HubChannel {
 
     fn recycle(&mut self, _: Packet) {}
 
-    fn poll(&mut self) {}
+    fn poll(&mut self) {
+        let Some(shared) = &mut self.shared else { return };
+        let moved = (shared.0)();
+        self.polls += 1;
+        self.delivers = self.polls >= 64 || (!moved && self.expects);
+        if self.delivers {
+            self.polls = 0;
+        }
+    }
+
+    /// Few, so that they are used again often.
+    fn take_tag(&mut self) -> Option<u32> {
+        (0..12).find(|tag| self.tags.insert(*tag))
+    }
+
+    fn return_tag(&mut self, number: u32) {
+        assert!(self.tags.remove(&number), "the tag is in use");
+    }
 
     unsafe fn send_data(
         &mut self,
         peer: Rank,
-        kind: TransferKind,
+        tag: TransferTag,
         from: Addr,
         len: usize,
         transfer: TransferId,
     ) {
         let mut hub = self.hub.lock().unwrap();
         let pair = (self.me, peer);
-        hub.transfers.entry((pair, kind)).or_default().0.push_back(End {
+        hub.transfers.entry((pair, tag)).or_default().0.push_back(End {
             memory: from.0,
             len,
             transfer,
         });
-        hub.match_transfers(pair, kind);
+        hub.match_transfers(pair, tag);
     }
 
     unsafe fn receive_data(
         &mut self,
         peer: Rank,
-        kind: TransferKind,
+        tag: TransferTag,
         to: Addr,
         len: usize,
         transfer: TransferId,
     ) {
         let mut hub = self.hub.lock().unwrap();
         let pair = (peer, self.me);
-        hub.transfers.entry((pair, kind)).or_default().1.push_back(End {
+        hub.transfers.entry((pair, tag)).or_default().1.push_back(End {
             memory: to.0,
             len,
             transfer,
         });
-        hub.match_transfers(pair, kind);
+        hub.match_transfers(pair, tag);
     }
 
     fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
         let mut hub = self.hub.lock().unwrap();
-        if hub.is_delayed() {
+        if !self.delivers || hub.is_delayed() {
             return None;
         }
         hub.moved.get_mut(&self.me)?.pop_front()
@@ -207,10 +251,6 @@ impl Channel for HubChannel {
                 ends.1.clear();
             }
         }
-    }
-
-    fn next_failure(&mut self) -> Option<String> {
-        None
     }
 
     fn propose(&mut self, proposal: Proposal) {
@@ -242,17 +282,27 @@ impl Channel for HubChannel {
         hub.numbers[self.gathers][self.me as usize] = Some(number);
     }
 
-    fn finish_allgather(&mut self) -> Option<Result<Vec<u32>, String>> {
+    fn finish_allgather(&mut self) -> Option<Vec<u32>> {
         let hub = self.hub.lock().unwrap();
         let all = hub.numbers[self.gathers].iter().copied().collect::<Option<Vec<u32>>>()?;
         drop(hub);
         self.gathers += 1;
-        Some(Ok(all))
+        Some(all)
     }
 
     fn is_quiet(&mut self) -> bool {
         true
     }
 
-    fn release(&mut self, _: bool) {}
+    fn is_idle(&self) -> bool {
+        self.hub.lock().unwrap().waiting_for(self.me) == 0
+    }
+
+    fn expect(&mut self, expects: bool) {
+        self.expects = expects;
+    }
+
+    fn set_cookie(&mut self, _: u64) {}
+
+    fn release(&mut self) {}
 }

@@ -9,6 +9,7 @@
 )]
 
 mod carry;
+mod contexts;
 mod counters;
 mod data;
 mod epochs;

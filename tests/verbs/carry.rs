@@ -13,7 +13,7 @@ use mpix_rma::transport::rdma::ibverbs::PortSelection;
 use mpix_rma::transport::rdma::{Endpoint, NicAtomics, RdmaAmChannel, SharedContext, WindowMemory};
 use mpix_rma::transport::shm::ShmWindow;
 
-use crate::hub::{Hub, HubChannel};
+use crate::hub::{Hub, HubChannel, Shared};
 use crate::memory_device::{MemoryDevice, SimulatedNetwork};
 
 pub type Carrier = RdmaAmChannel<HubChannel>;
@@ -100,5 +100,7 @@ pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> 
         )
     }
     .expect("words");
-    RdmaAmChannel::new(HubChannel::new(hub, me), direct)
+    let mut host = HubChannel::new(hub, me);
+    host.shared = Some(Shared(Box::new(move || context.lock().unwrap().poll())));
+    RdmaAmChannel::new(host, direct)
 }

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::am::wire::ENVELOPE;
 use mpix_rma::transport::rdma::handshake::Handshake;
 
 use crate::carry::{device, net, queues};
@@ -240,9 +241,9 @@ fn everybody_learns_of_a_dead_process() {
 
 /// A wrong key, as if the peer had deregistered the memory.
 fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
-    if let (1, Some(mut message)) = (sender, Handshake::decode(bytes)) {
+    if let (1, Some(mut message)) = (sender, Handshake::decode(&bytes[ENVELOPE..])) {
         message.memory.rkey ^= 0x5500;
-        *bytes = message.encode();
+        bytes.splice(ENVELOPE.., message.encode());
     }
 }
 

@@ -3,6 +3,7 @@
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::am::wire::{Content, Packet};
 use mpix_rma::transport::rdma::device::PortAddress;
 use mpix_rma::transport::rdma::handshake::{Handshake, LEN, ProcessId, RemoteAddress, Step};
 
@@ -53,7 +54,9 @@ fn malformed(rng: &mut fastrand::Rng) -> Vec<u8> {
         1 => bytes[4..].iter_mut().for_each(|byte| *byte = rng.u8(..)),
         _ => {}
     }
-    bytes
+    let mut packet = Packet::new().holding(Content::Handshake);
+    packet.bytes.extend(bytes);
+    packet.bytes
 }
 
 /// Whatever arrives, this process survives. It may lose the sender, and says so.

@@ -1,34 +1,34 @@
 //! Windows some of whose peers are reached by messages or RDMA: how they are made.
 //!
 //! Between nodes each round of messages costs more than all else. So there are few: what the
-//! processes have to know of each other comes with the first gather of all, their communicator is a
-//! kept one where there is one ([`private`]), and whether all have what they need is found out
-//! while the host makes the window that is the handle.
+//! processes have to know of each other comes with the first gather of all, their channel is one
+//! over the context of the job where they have it ([`channel`]), and whether all have what they need
+//! is found out while the host makes the window that is the handle.
 
 use std::ffi::c_int;
 
 use crate::engine::Rank;
 use crate::mpi::abi::sys::*;
-use crate::mpi::bootstrap::host_channel::HostChannel;
-use crate::mpi::bootstrap::private::{self, OFFER, Offer, Private};
+use crate::mpi::bootstrap::channel::{self, PORT_CARD, PortCard, ReservedPort};
 use crate::mpi::bootstrap::rdma;
 use crate::mpi::bootstrap::{Collectives, Part, Unmade};
 use crate::mpi::datatype;
 use crate::mpi::progress::drive;
-use crate::runtime::Transport;
 use crate::runtime::config::Reach;
+use crate::runtime::{Transport, enter};
 use crate::transport::am::channel::Channel;
 use crate::transport::am::members::{Extents, Members, RankTable};
+use crate::transport::am::window_channel::WindowChannel;
 use crate::transport::am::{self, MessageWindow};
 use crate::transport::rdma::capabilities::advertise;
 use crate::transport::rdma::{Endpoint, RdmaAmChannel, SharedContext, WindowMemory};
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, SetupError, ShmWindow};
 
 /// Bytes of a card.
-pub(crate) const CARD: usize = 24 + 8 + 4 + 4 + OFFER;
+pub(crate) const CARD: usize = 24 + 8 + 4 + 4 + PORT_CARD;
 
-/// What a process tells of itself: its node, its memory, what RDMA it has, and the communicator
-/// that it has kept.
+/// What a process tells of itself: its node, its memory, what RDMA it has, and its port for
+/// messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Card {
     /// Zeros if the process does not know its node.
@@ -37,18 +37,18 @@ pub(crate) struct Card {
     disp_unit: u32,
     /// `None`: nobody has looked for a device yet.
     ability: Option<u8>,
-    offer: Offer,
+    port: PortCard,
 }
 
 impl Card {
     /// What this process knows without looking for a device.
-    pub(crate) fn new(part: &Part, offer: Offer) -> Self {
+    pub(crate) fn new(part: &Part, port: PortCard) -> Self {
         Card {
             node: shm::node().unwrap_or_default(),
             bytes: part.bytes,
             disp_unit: part.disp_unit,
             ability: rdma::opened().map(|fabric| advertise(fabric.as_ref(), part.single)),
-            offer,
+            port,
         }
     }
 
@@ -61,7 +61,7 @@ impl Card {
         bytes[32..36].copy_from_slice(&self.disp_unit.to_ne_bytes());
         bytes[36] = self.ability.unwrap_or_default();
         bytes[37] = self.ability.is_some().into();
-        self.offer.encode(&mut bytes[40..]);
+        self.port.encode(&mut bytes[40..]);
         bytes
     }
 
@@ -73,7 +73,7 @@ impl Card {
             bytes: word(24),
             disp_unit: u32::from_ne_bytes(bytes[32..36].try_into().expect("four bytes")),
             ability: (bytes[37] != 0).then_some(bytes[36]),
-            offer: Offer::decode(&bytes[40..]),
+            port: PortCard::decode(&bytes[40..]),
         }
     }
 
@@ -93,13 +93,12 @@ pub(crate) struct Pending {
     me: (Rank, u32),
     part: Part,
     settings: shm::Settings,
-    private: Private,
+    channel: WindowChannel,
     extents: Extents,
     fabric: Fabric,
     /// Who shares this process's node, and whether they reach each other through its memory.
     mates: (Vec<Rank>, bool),
     parts: Parts,
-    agreement: Agreement,
 }
 
 /// What may not be had: memory, and RDMA.
@@ -116,10 +115,10 @@ pub(crate) fn begin(
     reach: Reach,
     settings: shm::Settings,
 ) -> Result<Pending, Unmade> {
-    let (bytes, kept) = all.take_cards();
+    let (bytes, reserved) = all.take_cards();
     let (bytes, device) = match reach {
         Reach::HostMpi => (bytes, None),
-        _ => with_devices(all, &part, reach, bytes),
+        _ => with_devices(all, &part, reach, bytes, reserved.as_ref()),
     };
     let cards = || bytes.chunks_exact(CARD).map(Card::decode);
     let abilities = match reach {
@@ -137,32 +136,29 @@ pub(crate) fn begin(
         .map(|(rank, _)| rank)
         .collect();
     if shares && mates.len() != all.size() as usize {
-        private::put_back(kept);
         return Err(Unmade::Unsuitable(SetupError::NotOneNode));
     }
-    // What RDMA sends through the host may come later than the end of a window.
-    let keep = abilities == RankTable::new([0]);
-    let private =
-        private::make(all, kept, || cards().map(|card| card.offer), keep).map_err(Unmade::Host)?;
+    let mut channel =
+        channel::open(all, reserved, || cards().map(|card| card.port)).map_err(Unmade::Host)?;
     // Where no two processes are on one node, nobody has a communicator of its node to make.
     let mut nodes: Vec<[u64; 3]> =
         cards().filter(Card::knows_its_node).map(|card| card.node).collect();
     nodes.sort_unstable();
     let port = if nodes.windows(2).any(|two| two[0] == two[1]) {
-        node_window(all, private.comm(), &mates, part, settings)
+        node_window(all, &mates, part, settings)
     } else {
         alone_window(part, settings)
     };
     if let Some(code) = all.failed() {
-        private.end(false);
+        channel::give_up(channel);
         return Err(Unmade::Host(code));
     }
     let extents = Extents::new(cards().map(|card| (card.bytes, card.disp_unit)));
     let (me, fabric) = ((all.rank(), all.size()), Fabric { device, abilities });
     let parts = Parts::of(port, me, &part, &fabric);
-    let agreement = Agreement::begin(&parts, private.comm());
+    propose(&mut channel, Lack::of(&parts));
     let mates = (mates, reach == Reach::Auto);
-    Ok(Pending { me, part, settings, private, extents, fabric, mates, parts, agreement })
+    Ok(Pending { me, part, settings, channel, extents, fabric, mates, parts })
 }
 
 /// The cards with what RDMA everybody has, and this process's device. One more gather, if some
@@ -172,15 +168,15 @@ fn with_devices(
     part: &Part,
     reach: Reach,
     cards: Vec<u8>,
+    reserved: Option<&ReservedPort>,
 ) -> (Vec<u8>, Option<SharedContext>) {
     if cards.chunks_exact(CARD).all(|card| Card::decode(card).ability.is_some()) {
         return (cards, rdma::opened().flatten());
     }
     let device = rdma::open_context(reach == Reach::Verbs);
-    // The offer was made already, and stands.
-    let offer = Card::decode(&cards[CARD * all.rank() as usize..]).offer;
+    let port = ReservedPort::card(reserved);
     let mine =
-        Card { ability: Some(advertise(device.as_ref(), part.single)), ..Card::new(part, offer) };
+        Card { ability: Some(advertise(device.as_ref(), part.single)), ..Card::new(part, port) };
     let mut everybody = vec![0; cards.len()];
     all.allgather(&mine.encode(), &mut everybody);
     (everybody, device)
@@ -212,92 +208,87 @@ impl Parts {
     }
 }
 
+/// What some process lacks, worst last. What counts is the worst of all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Lack {
+    Nothing,
+    /// RDMA, which it should have.
+    Rdma,
+    Memory,
+}
+
+impl Lack {
+    fn of(parts: &Parts) -> Self {
+        match parts {
+            Parts { port: None, .. } => Lack::Memory,
+            Parts { direct: Err(()), .. } => Lack::Rdma,
+            _ => Lack::Nothing,
+        }
+    }
+}
+
+/// Begins to find out what some process lacks.
+fn propose(channel: &mut WindowChannel, lack: Lack) {
+    // The context is used under the guard only.
+    let _guard = enter();
+    channel.propose_value(lack as u32);
+}
+
+/// Waits until it is known.
+fn agree(all: &mut Collectives, channel: &mut WindowChannel) -> Lack {
+    let mut decided = None;
+    all.wait(&mut || {
+        let mut guard = enter();
+        guard.poll_network();
+        decided = channel.decided_value();
+        decided.is_some()
+    });
+    match decided {
+        Some(0) => Lack::Nothing,
+        Some(1) => Lack::Rdma,
+        _ => Lack::Memory,
+    }
+}
+
 impl Pending {
     /// Waits until all know that all have what they need; what some process lacks, all do without.
     ///
     /// # Errors
     /// No process has a transport, for the same reason.
-    pub(crate) fn finish(mut self, all: &Collectives) -> Result<Transport, Unmade> {
-        let mut lacking = self.agreement.end(all);
-        if let Ok([true, _]) = lacking
-            && !matches!(self.part.memory, Memory::Share { .. })
-        {
+    pub(crate) fn finish(mut self, all: &mut Collectives) -> Result<Transport, Unmade> {
+        let mut lack = agree(all, &mut self.channel);
+        if lack == Lack::Memory && !matches!(self.part.memory, Memory::Share { .. }) {
             // What fails on one node is done without on all of them.
             self.mates = (vec![self.me.0], false);
             self.parts.leave();
             let port = alone_window(self.part, self.settings);
             self.parts = Parts::of(port, self.me, &self.part, &self.fabric);
-            lacking = Agreement::begin(&self.parts, self.private.comm()).end(all);
+            propose(&mut self.channel, Lack::of(&self.parts));
+            lack = agree(all, &mut self.channel);
         }
-        let failed = match lacking {
-            Ok([false, refused]) => return Ok(self.assemble(refused)),
-            Ok([true, _]) => Unmade::Unsuitable(SetupError::NoMemory),
-            Err(code) => Unmade::Host(code),
-        };
-        self.parts.leave();
-        self.private.end(false);
-        Err(failed)
-    }
-
-    /// The window; without RDMA if that was refused anywhere.
-    fn assemble(mut self, refused: bool) -> Transport {
-        if refused {
+        if lack == Lack::Memory {
+            self.parts.leave();
+            channel::give_up(self.channel);
+            return Err(Unmade::Unsuitable(SetupError::NoMemory));
+        }
+        if lack == Lack::Rdma {
             self.parts.leave();
         }
-        let Pending { me, settings, private, extents, mates: (mates, near), parts, .. } = self;
+        Ok(self.assemble())
+    }
+
+    fn assemble(self) -> Transport {
+        let Pending { me, settings, channel, extents, mates: (mates, near), parts, .. } = self;
         let port = parts.port.expect("every process has one");
         let members = Members::new(me.0, me.1, mates, near);
-        let host = HostChannel::new(private);
         let channel: Box<dyn Channel> = match parts.direct {
-            Ok(Some(direct)) => Box::new(RdmaAmChannel::new(host, direct)),
-            _ => Box::new(host),
+            Ok(Some(direct)) => Box::new(RdmaAmChannel::new(channel, direct)),
+            _ => Box::new(channel),
         };
         let host =
             am::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
         MessageWindow::new(channel, members, port, extents, host).into()
-    }
-}
-
-/// Finding out whether some process lacks memory, or RDMA that it should have.
-struct Agreement {
-    request: MPI_Request,
-    code: c_int,
-    /// This process's two answers, and those of all.
-    numbers: Box<[c_int; 4]>,
-}
-
-impl Agreement {
-    fn begin(parts: &Parts, comm: MPI_Comm) -> Self {
-        let numbers =
-            Box::new([c_int::from(parts.port.is_none()), c_int::from(parts.direct.is_err()), 0, 0]);
-        let mut agreement = Agreement { request: MPI_REQUEST_NULL, code: MPI_SUCCESS, numbers };
-        let (mine, all) = agreement.numbers.split_at_mut(2);
-        let (mine, all) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
-        // SAFETY: the numbers live on the heap until the request is complete, and nobody else uses
-        // them.
-        agreement.code = unsafe {
-            PMPI_Iallreduce(mine, all, 2, MPI_INT, MPI_MAX, comm, &raw mut agreement.request)
-        };
-        agreement
-    }
-
-    /// What somebody lacks, or the host's error.
-    fn end(&mut self, all: &Collectives) -> Result<[bool; 2], c_int> {
-        if self.code == MPI_SUCCESS {
-            // SAFETY: the request was made at the beginning.
-            self.code = unsafe {
-                if all.may_block() {
-                    PMPI_Wait(&raw mut self.request, MPI_STATUS_IGNORE)
-                } else {
-                    drive::wait(&raw mut self.request, MPI_STATUS_IGNORE)
-                }
-            };
-        }
-        if self.code != MPI_SUCCESS {
-            return Err(self.code);
-        }
-        // SAFETY: written by the host, whose request is complete.
-        Ok([2, 3].map(|at| unsafe { std::ptr::read_volatile(&raw const self.numbers[at]) } != 0))
     }
 }
 
@@ -311,18 +302,17 @@ fn alone_window(part: Part, settings: shm::Settings) -> Option<ShmWindow> {
 /// The window of the processes of this node.
 fn node_window(
     all: &Collectives,
-    comm: MPI_Comm,
     mates: &[Rank],
     part: Part,
     settings: shm::Settings,
 ) -> Option<ShmWindow> {
     let mut node = MPI_COMM_NULL;
-    // SAFETY: the communicator is the window's own, and all of its processes come here.
+    // SAFETY: the communicator is live, and all of its processes come here.
     let code = unsafe {
         if !all.may_block() {
-            drive::assemble(comm).ok()?;
+            drive::assemble(all.comm()).ok()?;
         }
-        PMPI_Comm_split(comm, mates[0] as c_int, all.rank() as c_int, &raw mut node)
+        PMPI_Comm_split(all.comm(), mates[0] as c_int, all.rank() as c_int, &raw mut node)
     };
     if code != MPI_SUCCESS {
         return None;

@@ -4,12 +4,14 @@
 //! Everything here is collective over the window's communicator, and comes to the same answer in
 //! every process.
 
-pub(crate) mod host_channel;
+mod channel;
+pub(crate) mod communicators;
+mod host_carrier;
 pub(crate) mod messages;
-pub(crate) mod private;
 pub(crate) mod rdma;
 mod votes;
 
+pub(crate) use channel::open_job;
 pub(crate) use votes::{BYTES as VOTES_BYTES, Verdict, Votes};
 
 use std::ffi::c_int;
@@ -21,8 +23,8 @@ use crate::runtime::Transport;
 use crate::runtime::config::Reach;
 use crate::runtime::progress::Backoff;
 use crate::transport::shm::{self, Bootstrap, Memory, SetupError, ShmWindow};
+use channel::ReservedPort;
 use messages::{CARD, Card, Pending};
-use private::Private;
 
 /// How the processes of a new window wait for each other; the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +53,8 @@ pub(crate) struct Collectives {
     /// What peers that this one sends messages to have to know of each process, as the first gather
     /// has brought it.
     cards: Vec<u8>,
-    /// The kept communicator that this process has offered with it.
-    offered: Option<Private>,
+    /// This process's port for messages.
+    port: Option<ReservedPort>,
 }
 
 impl Collectives {
@@ -69,7 +71,7 @@ impl Collectives {
             failed: None,
             part,
             cards: Vec::new(),
-            offered: None,
+            port: None,
         }
     }
 
@@ -100,11 +102,11 @@ impl Collectives {
     fn gather_votes(&mut self, mine: &[u8], all: &mut [u8]) -> c_int {
         let (votes, card) = (mine.len(), mine.len() + VOTES_BYTES);
         let len = card + CARD;
-        let offer;
-        (self.offered, offer) = private::offer(self.comm);
+        self.port = ReservedPort::reserve();
+        let port = ReservedPort::card(self.port.as_ref());
         let mut together = mine.to_vec();
         together.extend_from_slice(&self.votes.encode());
-        together.extend_from_slice(&Card::new(&self.part, offer).encode());
+        together.extend_from_slice(&Card::new(&self.part, port).encode());
         let mut everybody = vec![0; len * self.size as usize];
         // SAFETY: the communicator is live; the lengths fit.
         let code = unsafe { drive::allgather(self.comm, &together, &mut everybody) };
@@ -119,10 +121,9 @@ impl Collectives {
         code
     }
 
-    /// Everybody's card for messages and the kept communicator that was offered with them: taken
-    /// out.
-    pub(crate) fn take_cards(&mut self) -> (Vec<u8>, Option<Private>) {
-        (std::mem::take(&mut self.cards), self.offered.take())
+    /// Everybody's card for messages, and this process's port: taken out.
+    pub(crate) fn take_cards(&mut self) -> (Vec<u8>, Option<ReservedPort>) {
+        (std::mem::take(&mut self.cards), self.port.take())
     }
 
     /// The communicator.
@@ -133,12 +134,6 @@ impl Collectives {
     /// First error of the host.
     pub(crate) fn failed(&self) -> Option<c_int> {
         self.failed
-    }
-}
-
-impl Drop for Collectives {
-    fn drop(&mut self) {
-        private::put_back(self.offered.take());
     }
 }
 
@@ -224,7 +219,7 @@ impl Begun {
     ///
     /// # Errors
     /// As [`make`].
-    pub(crate) fn finish(self, all: &Collectives) -> Result<Transport, Unmade> {
+    pub(crate) fn finish(self, all: &mut Collectives) -> Result<Transport, Unmade> {
         match self {
             Begun::Memory(port) => Ok(port),
             Begun::Messages(pending) => pending.finish(all),
@@ -246,7 +241,10 @@ pub(crate) fn make(all: &mut Collectives, settings: shm::Settings) -> Result<Beg
         }
         let reach = all.verdict.map_or(Reach::Auto, |verdict| verdict.reach);
         match port {
-            Ok(port) => return Ok(Begun::Memory(port.into())),
+            Ok(port) => {
+                all.port = None;
+                return Ok(Begun::Memory(port.into()));
+            }
             Err(SetupError::Unwanted) => {}
             Err(reason) if reach == Reach::Shm || size == 1 => {
                 return Err(Unmade::Unsuitable(reason));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
+use crate::runtime::enter;
 use crate::transport::am::members::RankTable;
 use crate::transport::rdma::capabilities::plan;
 use crate::transport::rdma::context::Context;
@@ -49,7 +50,9 @@ pub(crate) fn open_context(required: bool) -> Option<SharedContext> {
         *opened = match open(name.as_deref().unwrap_or_default()) {
             Ok(context) => {
                 log::info!("verbs: {}", context.describe());
-                Opened::Open(Arc::new(Mutex::new(context)))
+                let context = Arc::new(Mutex::new(context));
+                enter().network.set_rdma(Some(Arc::clone(&context)));
+                Opened::Open(context)
             }
             Err(reason) => {
                 let warn = required || name.is_some();
@@ -132,5 +135,6 @@ pub(crate) unsafe fn create_endpoint(
 
 /// Drops the context. Its windows must be gone.
 pub(crate) fn close() {
+    enter().network.set_rdma(None);
     *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Opened::NotYet;
 }

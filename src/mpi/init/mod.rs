@@ -11,7 +11,7 @@ use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
-use crate::mpi::bootstrap::private;
+use crate::mpi::bootstrap::{self, communicators};
 use crate::mpi::datatype;
 use crate::mpi::datatype::derived;
 use crate::mpi::progress::drive;
@@ -111,7 +111,7 @@ unsafe fn start() {
     request::set_most(settings.max_requests());
     crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
     if settings.serve() != Serve::Off {
-        let own = private::open_own();
+        let own = communicators::open_own();
         hook::use_comm(Some(own));
         request::use_comm(Some(own));
     }
@@ -120,6 +120,9 @@ unsafe fn start() {
     drive::agree(loops && (settings.serve() != Serve::Off || sessions));
     world::begin();
     set_up(settings, level);
+    if settings.serve() != Serve::Off && needs_messages(&settings) {
+        bootstrap::open_job();
+    }
     if rank == 0 {
         log::info!(
             "mpix-rma {} on {}; driven by {}",
@@ -128,6 +131,11 @@ unsafe fn start() {
             hook::describe()
         );
     }
+}
+
+/// Whether windows may have peers that are reached by messages. The same in all processes.
+fn needs_messages(settings: &Settings) -> bool {
+    settings.reach().is_far() || (settings.reach() == Reach::Auto && !world::on_one_node())
 }
 
 /// True if settings have been read.
@@ -357,7 +365,7 @@ fn finish() {
     // Others may need this process until they have come here too. The host's own Finalize would not
     // drive us. SAFETY: MPI is not finalised yet.
     unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
-    private::close();
+    enter().network.end_job();
     world::end();
     derived::release();
     #[cfg(mpi_sessions)]
@@ -367,7 +375,7 @@ fn finish() {
         hook::use_comm(None);
         request::use_comm(None);
         crate::mpi::init::session::settle();
-        private::close_own();
+        communicators::close_own();
         return;
     }
     thread::stop();
@@ -376,7 +384,7 @@ fn finish() {
     // The delete functions of attributes run in the host's MPI_Finalize, and may still use a window
     // that is not freed.
     request::use_comm(Some(MPI_COMM_SELF));
-    private::close_own();
+    communicators::close_own();
     enter().settings = None;
     crate::mpi::bootstrap::rdma::close();
     drive::agree(false);

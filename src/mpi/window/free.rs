@@ -154,12 +154,18 @@ fn discard(id: WindowId) {
     if runtime.windows.len() == 0 {
         hook::turn_off();
     }
-    drop(guard);
+    let Some(window) = window.map(|window| *window) else { return };
+    if window.port.uses_network() {
+        window.port.release();
+        guard.network.end_unused();
+        drop(guard);
+    } else {
+        drop(guard);
+        window.port.release();
+    }
     if nothing_lives() {
         request::give_spare_back();
     }
-    let Some(window) = window.map(|window| *window) else { return };
-    window.port.release();
     if let Some(group) = window.group {
         let mut group = MPI_Group::of(group.0);
         // SAFETY: the group was made for this window (`group_of`) and is not used any more.

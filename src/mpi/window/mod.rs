@@ -184,7 +184,7 @@ fn create(wanted: &Wanted) -> Made {
         Err(reason) => return wanted.unmade(fault, reason),
     };
     let (mut handle, code) = host_window(wanted, begun.is_memory(), all.votes().verdict().many);
-    let mut port = match begun.finish(&all) {
+    let mut port = match begun.finish(&mut all) {
         Ok(port) if code == MPI_SUCCESS => port,
         Ok(port) => {
             port.release();

@@ -22,6 +22,16 @@ impl WindowId {
         WindowId(NonZeroU64::new(generation << 32 | u64::from(key.index)).unwrap_or(Self::NONE.0))
     }
 
+    /// The number as a word, for those who only pass it on.
+    pub(crate) fn word(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The number that [`word`](Self::word) has given.
+    pub(crate) fn of_word(word: u64) -> Self {
+        WindowId(NonZeroU64::new(word).unwrap_or(Self::NONE.0))
+    }
+
     fn key(self) -> Key {
         let number = self.0.get();
         let generation = NonZeroU32::new((number >> 32) as u32).unwrap_or(NonZeroU32::MAX);

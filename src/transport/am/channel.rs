@@ -8,8 +8,7 @@ use crate::engine::{Addr, Rank};
 use crate::transport::Proposal;
 use crate::transport::rdma::Endpoint;
 
-/// Kinds of rendezvous transfers between an ordered pair of processes. Transfers of one kind match
-/// in order: the n-th that is sent is the n-th that is received.
+/// Kinds of rendezvous transfers between an ordered pair of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TransferKind {
@@ -19,12 +18,25 @@ pub enum TransferKind {
     Get = 1,
 }
 
+/// What the two ends of a rendezvous transfer match by. The origin of the operation chooses the
+/// number and announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TransferTag {
+    /// Which way the data go.
+    pub kind: TransferKind,
+    /// Below [`MAX_TAGS`]. No other transfer of this kind with the same origin has it.
+    pub number: u32,
+}
+
+/// Numbers of tags: MPI guarantees tags up to 32,767, and packets take one.
+pub const MAX_TAGS: u32 = 16_000;
+
 /// The caller's number for one end of a rendezvous transfer in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransferId(pub u32);
 
-/// The active-message channel of a window. It carries packets and rendezvous transfers, in order
-/// for each ordered pair of processes, and the window's agreements. No method blocks.
+/// The active-message channel of a window. It carries packets, in order for each ordered pair of
+/// processes, rendezvous transfers, and the window's agreements. No method blocks.
 pub trait Channel: Debug {
     /// A packet without records, to be filled and sent.
     fn empty_packet(&mut self) -> Packet;
@@ -42,8 +54,15 @@ pub trait Channel: Debug {
     /// Returns a received packet. Call in the order of [`receive`](Self::receive).
     fn recycle(&mut self, packet: Packet);
 
-    /// Makes progress. Call before asking what has been received or sent.
+    /// Makes progress with what is this window's own. Call before asking what has been received or
+    /// sent. What all windows share is polled before.
     fn poll(&mut self);
+
+    /// A number for a new rendezvous transfer of this process; `None` if too many are in flight.
+    fn take_tag(&mut self) -> Option<u32>;
+
+    /// Returns the number of a transfer both of whose ends have matched.
+    fn return_tag(&mut self, number: u32);
 
     /// Starts to send `len` bytes at `from` to `peer`, without a copy where the host can.
     ///
@@ -53,7 +72,7 @@ pub trait Channel: Debug {
     unsafe fn send_data(
         &mut self,
         peer: Rank,
-        kind: TransferKind,
+        tag: TransferTag,
         from: Addr,
         len: usize,
         id: TransferId,
@@ -67,7 +86,7 @@ pub trait Channel: Debug {
     unsafe fn receive_data(
         &mut self,
         peer: Rank,
-        kind: TransferKind,
+        tag: TransferTag,
         to: Addr,
         len: usize,
         id: TransferId,
@@ -80,9 +99,6 @@ pub trait Channel: Debug {
     /// like others.
     fn cancel_receives(&mut self);
 
-    /// The next error of the layer below, as text for the log.
-    fn next_failure(&mut self) -> Option<String>;
-
     /// Starts a nonblocking agreement of all processes of the window with this process's proposal.
     fn propose(&mut self, proposal: Proposal);
 
@@ -93,15 +109,24 @@ pub trait Channel: Debug {
     /// agreement, and all processes start both in the same order.
     fn start_allgather(&mut self, number: u32);
 
-    /// The numbers in rank order, once all are known; or what failed.
-    fn finish_allgather(&mut self) -> Option<Result<Vec<u32>, String>>;
+    /// The numbers in rank order, once all are known.
+    fn finish_allgather(&mut self) -> Option<Vec<u32>>;
 
     /// Whether all that this process has sent is complete.
     fn is_quiet(&mut self) -> bool;
 
-    /// Ends the channel and cancels its receives. `clean`: no message is in flight anywhere, so the
-    /// communicator may serve another window.
-    fn release(&mut self, clean: bool);
+    /// Whether nothing has arrived that this process has not handled, and nothing is due but what
+    /// peers may send.
+    fn is_idle(&self) -> bool;
+
+    /// Says whether messages are due, so that their carrier is polled at every look: true at first.
+    fn expect(&mut self, _: bool) {}
+
+    /// Has the owner's `cookie` reported when something arrives for the window.
+    fn set_cookie(&mut self, cookie: u64);
+
+    /// Ends the channel and cancels its receives.
+    fn release(&mut self);
 
     /// The RDMA endpoint whose queue pairs also carry the packets, if there is one.
     #[inline]

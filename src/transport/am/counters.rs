@@ -16,7 +16,7 @@ pub(super) struct Counters {
     numbers: Option<RankTable<u32>>,
     /// An allgather of the numbers is pending.
     gathering: bool,
-    gathered: Option<Result<Vec<u32>, String>>,
+    gathered: Option<Vec<u32>>,
     /// The previous numbers, until the change is agreed.
     previous: Option<Option<RankTable<u32>>>,
 }
@@ -57,7 +57,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             }
             CounterStep::Map => {
                 let gathered = self.counters.gathered.take();
-                let numbers = gathered.unwrap_or_else(|| Err("no allgather was started".into()))?;
+                let numbers = gathered.ok_or("no allgather was started")?;
                 let previous = self.counters.numbers.replace(RankTable::new(numbers));
                 self.counters.previous = Some(previous);
             }

@@ -9,7 +9,11 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`wire`] | the format of packets and records |
-//! | [`channel`] | the interface to what carries packets: the host, RDMA, memory in tests |
+//! | [`channel`] | the interface to what moves a window's packets: messages, RDMA, memory in tests |
+//! | [`window_channel`] | a window's channel over the process's context |
+//! | [`context`] | what all windows of the process share: dispatches what arrives |
+//! | [`carrier`] | the interface to what moves the context's packets: the host |
+//! | [`collective`] | agreements and allgathers of a window's processes |
 //! | [`members`] | the processes on this node; sizes of all processes' memory |
 //! | `peer` | the state of one peer: credits, acknowledgements, order |
 //! | `origin` | operations of this process: cut into records, completed by responses |
@@ -48,7 +52,10 @@ use origin::{InFlight, PendingReply, Transfer};
 use peer::Peer;
 use wire::{ElementOp, Malformed, Packet};
 
+pub mod carrier;
 pub mod channel;
+pub mod collective;
+pub mod context;
 mod counters;
 pub mod members;
 mod origin;
@@ -56,6 +63,7 @@ mod peer;
 mod port;
 mod rdma_path;
 mod target;
+pub mod window_channel;
 pub mod wire;
 
 pub use peer::CREDITS;
@@ -234,9 +242,6 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         if self.broken && !self.ended {
             moved |= self.quiesce();
         }
-        if let Some(failure) = self.channel.next_failure() {
-            log::error!("{failure}");
-        }
         moved
     }
 
@@ -377,6 +382,38 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         self.members.size() > 1
     }
 
+    /// Has the owner's `cookie` reported by the contexts when something arrives for the window.
+    pub fn set_cookie(&mut self, cookie: u64) {
+        self.channel.set_cookie(cookie);
+    }
+
+    /// Whether the window need not be polled until something arrives for it by messages or RDMA.
+    fn awaits_only_contact(&self) -> bool {
+        self.active.is_empty()
+            && self.taken.is_empty()
+            && self.pending_atomics.is_empty()
+            && self.arrivals.is_empty()
+            && self.broken == self.ended
+            && self.channel.is_idle()
+    }
+
+    /// As [`ShmWindow::is_armed`].
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.members.count() > 1 && self.shm.is_armed() && self.awaits_only_contact()
+    }
+
+    /// As [`ShmWindow::arm`].
+    pub fn arm(&mut self) -> bool {
+        self.awaits_only_contact() && self.shm.arm()
+    }
+
+    /// As [`ShmWindow::number`], of the processes of this node.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        self.shm.number()
+    }
+
     /// Adds the shape of an operation to `rank` about to be issued. It lives until the operation
     /// ends.
     pub fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
@@ -482,7 +519,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
 
     /// Frees local resources, after [`drain`](Self::drain).
     pub fn release(mut self) {
-        self.channel.release(!self.broken);
+        self.channel.release();
         // In a failed window the host may still write into the buffers of transfers.
         std::mem::forget(self.transfers);
         self.shm.release();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::channel::{Channel, TransferId, TransferKind};
+use super::channel::{Channel, TransferId, TransferKind, TransferTag};
 use super::peer::{
     FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_TRANSFERS, MAX_UNACKED, Unacked,
 };
@@ -57,7 +57,7 @@ pub(super) struct PendingReply {
 #[derive(Debug)]
 pub(super) enum Transfer {
     /// Of an operation of this process, whose data begin `at` bytes into those of the operation.
-    Issued { op: Key, at: u64, len: usize },
+    Issued { op: Key, at: u64, len: usize, tag: TransferTag },
     /// Of an operation of a peer.
     Served { peer: u32, number: u64, len: usize },
     /// Of a put by a peer to memory that is not attached: received and discarded.
@@ -235,27 +235,32 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         {
             return false;
         }
+        let Some(number) = self.channel.take_tag() else { return false };
         let key = self.await_response(index, fragmented);
         let (op, at) = (&fragmented.op, fragmented.at);
         let part = (op.len - at).min(MAX_TRANSFER);
         let len = part as usize;
-        let id = TransferId(self.transfers.insert(Transfer::Issued { op: key, at, len }).index);
+        let kind = if op.kind == OpKind::Put { TransferKind::Put } else { TransferKind::Get };
+        let tag = TransferTag { kind, number };
+        let transfer = Transfer::Issued { op: key, at, len, tag };
+        let id = TransferId(self.transfers.insert(transfer).index);
         let peer = &mut self.peers[index as usize];
         let place = Place::flat(op.disp + at, part);
         peer.transfers += 1;
         peer.issued += 1;
         if op.kind == OpKind::Put {
-            peer.request_packet().put_rendezvous(place);
+            peer.request_packet().put_rendezvous(place, number);
+            peer.put_tags.push_back((peer.issued, number));
             let from = Addr(op.origin.0 + at as usize);
             // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
             // operation is locally complete [EP-8], and that is after the transfer.
-            unsafe { self.channel.send_data(peer.rank, TransferKind::Put, from, len, id) };
+            unsafe { self.channel.send_data(peer.rank, tag, from, len, id) };
         } else {
-            peer.request_packet().get_rendezvous(place);
+            peer.request_packet().get_rendezvous(place, number);
             let to = Addr(op.result.0 + at as usize);
             // SAFETY: the bytes lie in the result buffer, which nobody else accesses until the
             // operation is complete [EP-8], and that is after the transfer.
-            unsafe { self.channel.receive_data(peer.rank, TransferKind::Get, to, len, id) };
+            unsafe { self.channel.receive_data(peer.rank, tag, to, len, id) };
         }
         // Do not keep the announcement until the next poll while the data are in flight. A
         // notification that follows is sent with it at once.
@@ -400,7 +405,11 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             return;
         }
         match transfer {
-            Transfer::Issued { op: key, at, len } => {
+            Transfer::Issued { op: key, at, len, tag } => {
+                // A put's tag is in use until the target has received the data.
+                if tag.kind == TransferKind::Get {
+                    self.channel.return_tag(tag.number);
+                }
                 let InFlight { peer: index, ref op, ticket, .. } =
                     *self.in_flight.get(key).expect("an operation in flight");
                 let disp = op.disp + at;
@@ -431,6 +440,9 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             return Err(Malformed::NotSent);
         }
         peer.done = peer.done.max(done);
+        while let Some((_, tag)) = peer.put_tags.pop_front_if(|(number, _)| *number <= peer.done) {
+            self.channel.return_tag(tag);
+        }
         while let Some(Unacked { ticket, in_flight, .. }) =
             peer.unacked.pop_front_if(|first| first.number <= peer.done)
         {

@@ -96,6 +96,9 @@ pub(super) struct Peer {
     pub(super) done: u64,
     pub(super) ack_requested: u64,
     pub(super) unacked: VecDeque<Unacked>,
+    /// Tags of put transfers, by the number of their operations: free once the peer has
+    /// acknowledged these, which it does when it has received the data.
+    pub(super) put_tags: VecDeque<(u64, u32)>,
     pub(super) fragmented: Option<FragmentedOp>,
     /// A notification follows the next operation; both leave together.
     pub(super) notification_follows: bool,

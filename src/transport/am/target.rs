@@ -1,7 +1,7 @@
 //! The target side: checks the records of peers and applies them to this process's memory and
 //! words.
 
-use super::channel::{Channel, TransferId, TransferKind};
+use super::channel::{Channel, MAX_TAGS, TransferId, TransferKind, TransferTag};
 use super::origin::Transfer;
 use super::peer::{CREDITS, Deferred, MAX_REPLY_BYTES, MAX_TRANSFERS};
 use super::wire::{ElementOp, Malformed, OpRef, PAYLOAD, Place, Reader, Record, Unattached};
@@ -125,11 +125,11 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
                 // checked that the payload has as many bytes.
                 unsafe { copy_pieces(data.as_ptr(), memory, &pieces(place, true)) };
             }
-            Record::PutRendezvous(place) => {
-                return self.serve_transfer(index, place, TransferKind::Put);
+            Record::PutRendezvous(place, tag) => {
+                return self.serve_transfer(index, place, transfer_tag(TransferKind::Put, tag)?);
             }
-            Record::GetRendezvous(place) => {
-                return self.serve_transfer(index, place, TransferKind::Get);
+            Record::GetRendezvous(place, tag) => {
+                return self.serve_transfer(index, place, transfer_tag(TransferKind::Get, tag)?);
             }
             Record::Get(place, id) => {
                 let len = place.bytes() as usize;
@@ -333,7 +333,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         &mut self,
         index: u32,
         place: Place,
-        kind: TransferKind,
+        tag: TransferTag,
     ) -> Result<(), Malformed> {
         let at = Addr(self.memory() as usize + place.disp as usize);
         let len = place.len as usize;
@@ -342,9 +342,9 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         // SAFETY: `check_place` found the place in window memory, which stays valid until the
         // window is freed. That waits for all transfers; after a failure they are cancelled.
         unsafe {
-            match kind {
-                TransferKind::Put => self.channel.receive_data(peer, kind, at, len, id),
-                TransferKind::Get => self.channel.send_data(peer, kind, at, len, id),
+            match tag.kind {
+                TransferKind::Put => self.channel.receive_data(peer, tag, at, len, id),
+                TransferKind::Get => self.channel.send_data(peer, tag, at, len, id),
             }
         }
         Ok(())
@@ -372,8 +372,9 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             peer.rank,
             what.len
         );
-        match record {
-            Record::PutRendezvous(_) => {
+        match *record {
+            Record::PutRendezvous(_, tag) => {
+                let tag = transfer_tag(TransferKind::Put, tag)?;
                 peer.reject(&mut *self.channel, what);
                 let len = place.len as usize;
                 let mut memory = Vec::new();
@@ -384,9 +385,10 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
                 })?;
                 // SAFETY: the vector has room for `len` bytes and stays in `transfers` until the
                 // transfer is complete. Only the host accesses it.
-                unsafe { self.channel.receive_data(peer, TransferKind::Put, at, len, id) };
+                unsafe { self.channel.receive_data(peer, tag, at, len, id) };
             }
-            Record::GetRendezvous(_) => {
+            Record::GetRendezvous(_, tag) => {
+                let tag = transfer_tag(TransferKind::Get, tag)?;
                 // A transfer of 0 bytes reports it.
                 let (peer, id) = self.number_transfer(index, |peer, number| Transfer::Served {
                     peer,
@@ -395,7 +397,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
                 })?;
                 let at = Addr(self.memory() as usize);
                 // SAFETY: 0 bytes are read.
-                unsafe { self.channel.send_data(peer, TransferKind::Get, at, 0, id) };
+                unsafe { self.channel.send_data(peer, tag, at, 0, id) };
             }
             _ => {
                 peer.reject(&mut *self.channel, what);
@@ -450,6 +452,15 @@ fn pieces(place: Place, inward: bool) -> Pieces {
         stride: [from.1, to.1],
         len: place.len,
         count: u64::from(place.count),
+    }
+}
+
+/// The tag that a peer has announced.
+fn transfer_tag(kind: TransferKind, number: u32) -> Result<TransferTag, Malformed> {
+    if number < MAX_TAGS {
+        Ok(TransferTag { kind, number })
+    } else {
+        Err(Malformed::InvalidTransferTag)
     }
 }
 

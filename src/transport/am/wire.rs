@@ -1,11 +1,12 @@
 //! The format of packets: a writer, and a reader that validates its input.
 //!
-//! A packet is a header and records, which take effect in order. Integers are in native byte order,
-//! which all processes of a job share. The reader has checked every length against the packet, and
-//! every code. The caller checks that places lie in the window ([`Place::bounds`]).
+//! A packet is an envelope, a header and records, which take effect in order. Integers are in native
+//! byte order, which all processes of a job share. The reader has checked every length against the
+//! packet, and every code. The caller checks that places lie in the window ([`Place::bounds`]).
 //!
 //! ```text
-//! packet:  magic u32 | flags u32 | packets taken u64 | operations done u64 | records ...
+//! packet:  window u64 | source u32 | magic u32 |
+//!          packets taken u64 | operations done u64 | flags u64 | records ...
 //! record:  kind u8, three codes u8 | id u32 | payload bytes u32 | runs u32 | u64 ... |
 //!          payload, padded to 8 bytes
 //! ```
@@ -14,8 +15,10 @@ use crate::engine::{Atomic, Element, LockWord, Rank, Reduction, Word};
 
 /// Maximum bytes of a packet.
 pub const PACKET: usize = 16 * 1024;
-/// Bytes of a packet's header.
-pub const HEADER: usize = 24;
+/// Bytes of a packet's envelope.
+pub const ENVELOPE: usize = 16;
+/// Bytes of a packet's envelope and header.
+pub const HEADER: usize = ENVELOPE + 24;
 /// Bytes of a record's header.
 const RECORD_HEADER: usize = 16;
 /// Maximum bytes of an operation's record besides its payload.
@@ -25,11 +28,22 @@ pub const PAYLOAD: usize = (PACKET - HEADER - RECORD_OVERHEAD) & !63;
 /// Maximum bytes of a rendezvous transfer: the host's counts are ints.
 pub const MAX_TRANSFER: u64 = 1 << 30;
 
-const MAGIC: u32 = 0x7270_6d01;
+/// What a packet holds behind its envelope, by the envelope's magic number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Content {
+    /// A header and records.
+    Records = 0x7270_6d01,
+    /// A message of a collective operation of the library ([`super::collective`]).
+    Collective = 0x7270_6d02,
+    /// A message of RDMA's connection handshake.
+    Handshake = 0x7270_6d03,
+}
+
 /// Flag: the sender asks for an acknowledgement.
-const ACK_WANTED: u32 = 1;
+const ACK_WANTED: u64 = 1;
 /// Flag: the packet costs a credit.
-const COUNTED: u32 = 2;
+const COUNTED: u64 = 2;
 
 /// What is wrong with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +87,9 @@ pub enum Malformed {
     /// It reports the loss of a rank that is not in the window.
     #[error("it reports the loss of a rank that does not exist")]
     UnknownProcess,
+    /// The tag of a rendezvous transfer is out of range.
+    #[error("it announces a transfer with an invalid tag")]
+    InvalidTransferTag,
     /// The peer has refused a message of this process.
     #[error("the peer has refused a message of this process")]
     RefusedByPeer,
@@ -132,12 +149,12 @@ pub struct ElementOp {
 pub enum Record<'a> {
     /// Stores the payload.
     Put(Place, &'a [u8]),
-    /// Announces the next put transfer, whose data are stored.
-    PutRendezvous(Place),
+    /// Announces the put transfer with this tag, whose data are stored.
+    PutRendezvous(Place, u32),
     /// Requests bytes in a reply.
     Get(Place, u32),
-    /// Requests bytes in the next get transfer.
-    GetRendezvous(Place),
+    /// Requests bytes in the get transfer with this tag.
+    GetRendezvous(Place, u32),
     /// Reduces the payload into the window.
     Accumulate(Place, ElementOp, &'a [u8]),
     /// Like `Accumulate`, and requests the old bytes in a reply. No payload for a no_op.
@@ -195,9 +212,9 @@ impl Record<'_> {
     pub fn place(&self) -> Option<Place> {
         match *self {
             Record::Put(place, _)
-            | Record::PutRendezvous(place)
+            | Record::PutRendezvous(place, _)
             | Record::Get(place, _)
-            | Record::GetRendezvous(place)
+            | Record::GetRendezvous(place, _)
             | Record::Accumulate(place, ..)
             | Record::Fetch(place, ..)
             | Record::Swap(place, ..) => Some(place),
@@ -267,6 +284,38 @@ impl Packet {
         packet
     }
 
+    /// An empty packet for another content than records, which is appended to its bytes.
+    #[must_use]
+    pub fn holding(mut self, content: Content) -> Self {
+        self.bytes.clear();
+        self.bytes.resize(ENVELOPE, 0);
+        self.bytes[12..ENVELOPE].copy_from_slice(&(content as u32).to_ne_bytes());
+        self
+    }
+
+    /// Addresses it to the receiver's window of this number. `source` is the sender's rank there.
+    pub fn address(&mut self, window: u64, source: Rank) {
+        self.bytes[..8].copy_from_slice(&window.to_ne_bytes());
+        self.bytes[8..12].copy_from_slice(&source.to_ne_bytes());
+    }
+
+    /// The receiver's number of the window, and the sender's rank there; `None` if it is too short.
+    #[must_use]
+    pub fn addressee(&self) -> Option<(u64, Rank)> {
+        let window = u64::from_ne_bytes(*self.bytes.first_chunk()?);
+        let source = u32::from_ne_bytes(self.bytes.get(8..12)?.try_into().ok()?);
+        Some((window, source))
+    }
+
+    /// What it holds; `None` if it is not a packet of this version of the library.
+    #[must_use]
+    pub fn content(&self) -> Option<Content> {
+        let magic = u32::from_ne_bytes(self.bytes.get(12..ENVELOPE)?.try_into().ok()?);
+        [Content::Records, Content::Collective, Content::Handshake]
+            .into_iter()
+            .find(|content| *content as u32 == magic)
+    }
+
     /// Removes all records.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -291,10 +340,10 @@ impl Packet {
     pub fn seal(&mut self, header: Header) {
         let flags = if header.ack_wanted { ACK_WANTED } else { 0 }
             | if header.counted { COUNTED } else { 0 };
-        self.bytes[..4].copy_from_slice(&MAGIC.to_ne_bytes());
-        self.bytes[4..8].copy_from_slice(&flags.to_ne_bytes());
-        self.bytes[8..16].copy_from_slice(&header.taken.to_ne_bytes());
-        self.bytes[16..24].copy_from_slice(&header.done.to_ne_bytes());
+        self.bytes[12..16].copy_from_slice(&(Content::Records as u32).to_ne_bytes());
+        self.bytes[16..24].copy_from_slice(&header.taken.to_ne_bytes());
+        self.bytes[24..32].copy_from_slice(&header.done.to_ne_bytes());
+        self.bytes[32..HEADER].copy_from_slice(&flags.to_ne_bytes());
     }
 
     #[inline]
@@ -344,8 +393,8 @@ impl Packet {
     }
 
     /// Appends [`Record::PutRendezvous`].
-    pub fn put_rendezvous(&mut self, place: Place) {
-        self.operation([kind::PUT_RENDEZVOUS, 0, 0, 0], 0, place, 0);
+    pub fn put_rendezvous(&mut self, place: Place, tag: u32) {
+        self.operation([kind::PUT_RENDEZVOUS, 0, 0, 0], tag, place, 0);
     }
 
     /// Appends [`Record::Get`].
@@ -354,8 +403,8 @@ impl Packet {
     }
 
     /// Appends [`Record::GetRendezvous`].
-    pub fn get_rendezvous(&mut self, place: Place) {
-        self.operation([kind::GET_RENDEZVOUS, 0, 0, 0], 0, place, 0);
+    pub fn get_rendezvous(&mut self, place: Place, tag: u32) {
+        self.operation([kind::GET_RENDEZVOUS, 0, 0, 0], tag, place, 0);
     }
 
     /// Appends [`Record::Accumulate`].
@@ -498,14 +547,15 @@ impl<'a> Reader<'a> {
     /// The bytes do not start with a valid header.
     pub fn new(bytes: &'a [u8]) -> Result<(Header, Self), Malformed> {
         let mut reader = Reader { rest: bytes };
-        if bytes.len() < HEADER || bytes.len() > PACKET || reader.u32()? != MAGIC {
+        let is_sized = (HEADER..=PACKET).contains(&bytes.len());
+        reader.take(ENVELOPE - 4).map_err(|_| Malformed::NotAPacket)?;
+        if !is_sized || reader.u32()? != Content::Records as u32 {
             return Err(Malformed::NotAPacket);
         }
-        let flags = reader.u32()?;
+        let (taken, done, flags) = (reader.u64()?, reader.u64()?, reader.u64()?);
         if flags & !(ACK_WANTED | COUNTED) != 0 {
             return Err(Malformed::NotAPacket);
         }
-        let (taken, done) = (reader.u64()?, reader.u64()?);
         let (ack_wanted, counted) = (flags & ACK_WANTED != 0, flags & COUNTED != 0);
         Ok((Header { ack_wanted, counted, taken, done }, reader))
     }
@@ -623,10 +673,14 @@ fn operation(codes: [u8; 4], id: u32, place: Place, data: &[u8]) -> Result<Recor
         kind::SWAP => {
             (place.count == 1 && Some(len) == bytes.checked_mul(2), Record::Swap(place, id, data))
         }
-        kind::PUT_RENDEZVOUS => {
-            (len == 0 && place.count == 1 && bytes <= MAX_TRANSFER, Record::PutRendezvous(place))
-        }
-        _ => (len == 0 && place.count == 1 && bytes <= MAX_TRANSFER, Record::GetRendezvous(place)),
+        kind::PUT_RENDEZVOUS => (
+            len == 0 && place.count == 1 && bytes <= MAX_TRANSFER,
+            Record::PutRendezvous(place, id),
+        ),
+        _ => (
+            len == 0 && place.count == 1 && bytes <= MAX_TRANSFER,
+            Record::GetRendezvous(place, id),
+        ),
     };
     if agrees { Ok(record) } else { Err(Malformed::Lengths) }
 }

@@ -12,14 +12,11 @@ use super::endpoint::Endpoint;
 use super::handshake::Handshake;
 use crate::engine::{Addr, Rank};
 use crate::transport::Proposal;
-use crate::transport::am::channel::{Channel, TransferId, TransferKind};
-use crate::transport::am::wire::Packet;
+use crate::transport::am::channel::{Channel, TransferId, TransferTag};
+use crate::transport::am::wire::{Content, ENVELOPE, Packet};
 
 /// Waiting packets from which on operations are refused.
 const BUSY_FROM: usize = 64;
-/// Polls between two of the host while nothing is due from it: its poll costs as much as several of
-/// ours over a network.
-const HOST_POLL_INTERVAL: u32 = 64;
 /// Packets kept for reuse.
 const MAX_SPARE: usize = 64;
 
@@ -37,7 +34,6 @@ pub struct RdmaAmChannel<H> {
     spare: Vec<Packet>,
     /// Rendezvous transfers in flight.
     transfers: usize,
-    polls: u32,
 }
 
 impl<H: Channel> RdmaAmChannel<H> {
@@ -52,7 +48,6 @@ impl<H: Channel> RdmaAmChannel<H> {
             origins: VecDeque::new(),
             spare: Vec::new(),
             transfers: 0,
-            polls: 0,
         }
     }
 
@@ -78,23 +73,23 @@ impl<H: Channel> RdmaAmChannel<H> {
 
     fn send_handshakes(&mut self) {
         while let Some((peer, message)) = self.endpoint.next_handshake() {
-            let mut packet = self.host.empty_packet();
-            packet.bytes.clear();
+            let mut packet = self.host.empty_packet().holding(Content::Handshake);
             packet.bytes.extend(message.encode());
             self.host.send(peer, packet);
         }
     }
 
-    fn poll_host(&mut self) {
-        self.polls = 0;
+    fn receive_from_host(&mut self) {
         self.host.poll();
         while let Some((peer, packet)) = self.host.receive() {
-            match Handshake::decode(&packet.bytes) {
-                Some(message) => {
-                    self.endpoint.receive_handshake(peer, &message);
-                    self.host.recycle(packet);
+            if packet.content() == Some(Content::Handshake) {
+                match Handshake::decode(&packet.bytes[ENVELOPE..]) {
+                    Some(message) => self.endpoint.receive_handshake(peer, &message),
+                    None => log::error!("a malformed handshake of process {peer} is dropped"),
                 }
-                None => self.from_host.push_back((peer, packet)),
+                self.host.recycle(packet);
+            } else {
+                self.from_host.push_back((peer, packet));
             }
         }
     }
@@ -145,40 +140,45 @@ impl<H: Channel> Channel for RdmaAmChannel<H> {
     }
 
     fn poll(&mut self) {
-        let moved = self.endpoint.poll();
-        self.polls += 1;
-        let expected = self.transfers > 0 || self.endpoint.awaits_host();
-        if self.polls >= HOST_POLL_INTERVAL || !moved && expected {
-            self.poll_host();
-        }
+        self.receive_from_host();
+        self.endpoint.poll();
+        self.host.expect(self.transfers > 0 || self.endpoint.awaits_host());
         self.send_handshakes();
         self.send_waiting();
+    }
+
+    fn take_tag(&mut self) -> Option<u32> {
+        self.host.take_tag()
+    }
+
+    fn return_tag(&mut self, number: u32) {
+        self.host.return_tag(number);
     }
 
     unsafe fn send_data(
         &mut self,
         peer: Rank,
-        kind: TransferKind,
+        tag: TransferTag,
         from: Addr,
         len: usize,
         transfer: TransferId,
     ) {
         self.transfers += 1;
         // SAFETY: the caller keeps the memory valid and unchanged until the message is complete.
-        unsafe { self.host.send_data(peer, kind, from, len, transfer) }
+        unsafe { self.host.send_data(peer, tag, from, len, transfer) }
     }
 
     unsafe fn receive_data(
         &mut self,
         peer: Rank,
-        kind: TransferKind,
+        tag: TransferTag,
         to: Addr,
         len: usize,
         transfer: TransferId,
     ) {
         self.transfers += 1;
         // SAFETY: the caller keeps the memory valid and unused until the message is complete.
-        unsafe { self.host.receive_data(peer, kind, to, len, transfer) }
+        unsafe { self.host.receive_data(peer, tag, to, len, transfer) }
     }
 
     fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
@@ -189,10 +189,6 @@ impl<H: Channel> Channel for RdmaAmChannel<H> {
 
     fn cancel_receives(&mut self) {
         self.host.cancel_receives();
-    }
-
-    fn next_failure(&mut self) -> Option<String> {
-        self.host.next_failure()
     }
 
     fn propose(&mut self, proposal: Proposal) {
@@ -207,7 +203,7 @@ impl<H: Channel> Channel for RdmaAmChannel<H> {
         self.host.start_allgather(number);
     }
 
-    fn finish_allgather(&mut self) -> Option<Result<Vec<u32>, String>> {
+    fn finish_allgather(&mut self) -> Option<Vec<u32>> {
         self.host.finish_allgather()
     }
 
@@ -215,9 +211,21 @@ impl<H: Channel> Channel for RdmaAmChannel<H> {
         self.waiting_count == 0 && self.endpoint.is_quiet() && self.host.is_quiet()
     }
 
-    fn release(&mut self, clean: bool) {
+    fn is_idle(&self) -> bool {
+        self.waiting_count == 0
+            && self.from_host.is_empty()
+            && self.endpoint.is_idle()
+            && self.host.is_idle()
+    }
+
+    fn set_cookie(&mut self, cookie: u64) {
+        self.endpoint.set_cookie(cookie);
+        self.host.set_cookie(cookie);
+    }
+
+    fn release(&mut self) {
         self.endpoint.end();
-        self.host.release(clean);
+        self.host.release();
     }
 
     fn endpoint_mut(&mut self) -> Option<&mut Endpoint> {

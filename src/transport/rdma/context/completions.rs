@@ -31,7 +31,7 @@ pub(in super::super) enum Batch {
 impl Context {
     /// Makes progress: takes in completions, and drives whatever waits for resources. Returns
     /// whether there were completions.
-    pub(in super::super) fn poll(&mut self) -> bool {
+    pub fn poll(&mut self) -> bool {
         for buffer in std::mem::take(&mut self.retry_queue) {
             self.retry_access(buffer);
         }
@@ -154,8 +154,9 @@ impl Context {
         // SAFETY: the receive is complete, so the device has written `len` bytes to its buffer of
         // `PACKET` bytes and is done with it.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data, len) });
-        slot.has_events = true;
-        slot.events.packets.push_back((conn, bytes));
+        if let Some(events) = self.events_of(imm) {
+            events.packets.push_back((conn, bytes));
+        }
     }
 
     /// The requests of a connection up to `number` are complete.
@@ -292,9 +293,10 @@ impl Context {
                 _ => self.free_access(buffer),
             }
         }
-        for slot in self.windows.iter_mut().flatten().filter(|slot| !slot.closed) {
-            slot.has_events = true;
-            slot.events.lost.push_back((conn, error.clone()));
+        for window in 0..self.windows.len() as u32 {
+            if let Some(events) = self.events_of(window) {
+                events.lost.push_back((conn, error.clone()));
+            }
         }
         self.close_connection(conn);
     }

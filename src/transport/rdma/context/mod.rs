@@ -200,6 +200,14 @@ pub(super) struct WindowEvents {
 }
 
 impl WindowEvents {
+    pub(super) fn is_empty(&self) -> bool {
+        self.finished.is_empty()
+            && self.answers.is_empty()
+            && self.notifications.is_empty()
+            && self.packets.is_empty()
+            && self.lost.is_empty()
+    }
+
     /// Moves all events of `from` here, behind those that are here.
     fn take_from(&mut self, from: &mut WindowEvents) {
         fn take<T>(to: &mut VecDeque<T>, from: &mut VecDeque<T>) {
@@ -224,6 +232,10 @@ struct WindowSlot {
     events: WindowEvents,
     /// There are events.
     has_events: bool,
+    /// What the owner of the window wants to hear when there are.
+    cookie: Option<u64>,
+    /// It is in the list of windows that have events.
+    is_listed: bool,
     /// Requests in flight, and puts without a remote fence.
     in_flight: u64,
     spare_packets: Vec<Vec<u8>>,
@@ -255,6 +267,8 @@ pub struct Context {
     windows: Vec<Option<WindowSlot>>,
     /// Numbers of closed windows, oldest first.
     free_windows: VecDeque<u32>,
+    /// Windows with a cookie that have events.
+    contacted: Vec<u32>,
     /// Requests in flight on all connections.
     in_flight: u32,
     completions: VecDeque<Completion>,
@@ -322,6 +336,7 @@ impl Context {
             quota: QpQuota::new(limits.max_qps),
             windows: Vec::new(),
             free_windows: VecDeque::new(),
+            contacted: Vec::new(),
             in_flight: 0,
             completions: VecDeque::new(),
             stats: ContextStats::default(),
@@ -428,11 +443,35 @@ impl Context {
     }
 
     /// The queues for new events of a window, unless it is closed.
+    #[inline]
     fn events_of(&mut self, window: u32) -> Option<&mut WindowEvents> {
-        self.open_slot(window).map(|slot| {
-            slot.has_events = true;
-            &mut slot.events
-        })
+        let slot = self.windows.get_mut(window as usize)?.as_mut().filter(|slot| !slot.closed)?;
+        slot.has_events = true;
+        if slot.cookie.is_some() && !std::mem::replace(&mut slot.is_listed, true) {
+            self.contacted.push(window);
+        }
+        Some(&mut slot.events)
+    }
+
+    /// Reports `cookie` when there are events of a window.
+    pub(super) fn set_cookie(&mut self, window: u32, cookie: u64) {
+        if let Some(slot) = self.open_slot(window) {
+            slot.cookie = Some(cookie);
+            if slot.has_events {
+                self.events_of(window);
+            }
+        }
+    }
+
+    /// The cookie of the next window that has events.
+    pub fn next_contacted(&mut self) -> Option<u64> {
+        while let Some(window) = self.contacted.pop() {
+            if let Some(slot) = self.open_slot(window) {
+                slot.is_listed = false;
+                return slot.cookie;
+            }
+        }
+        None
     }
 
     pub(super) fn push_finished(&mut self, window: u32, ticket: Ticket, stage: Stage) {
@@ -449,9 +488,15 @@ impl Context {
         true
     }
 
+    /// Whether a window has events.
+    #[inline]
+    pub(super) fn has_events(&self, window: u32) -> bool {
+        self.windows[window as usize].as_ref().is_some_and(|slot| slot.has_events)
+    }
+
     /// Whether a window has events, or there are completions of any window.
     pub(super) fn has_completions(&mut self, window: u32) -> bool {
-        if self.windows[window as usize].as_ref().is_some_and(|slot| slot.has_events) {
+        if self.has_events(window) {
             return true;
         }
         if self.completions.is_empty() {

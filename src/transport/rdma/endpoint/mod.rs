@@ -11,7 +11,8 @@
 //! Everything else is left to packets. They use the same connections, so they stay ordered behind
 //! the operations.
 //!
-//! Call [`poll`](Endpoint::poll) to make progress, then the `next_*` methods for what happened.
+//! Call [`Context::poll`] once for all windows, [`poll`](Endpoint::poll) to make progress with this
+//! one, then the `next_*` methods for what happened.
 //! [`quiesce`](Endpoint::quiesce) or [`is_quiet`](Endpoint::is_quiet), then
 //! [`end`](Endpoint::end) close the endpoint.
 
@@ -349,13 +350,14 @@ impl Endpoint {
 
     // Progress.
 
-    /// Makes progress. Returns whether anything happened.
+    /// Has the owner's `cookie` reported by [`Context::next_contacted`] when there are events.
+    pub(super) fn set_cookie(&mut self, cookie: u64) {
+        lock(&self.context).set_cookie(self.window, cookie);
+    }
+
+    /// Makes progress, after [`Context::poll`]. Returns whether anything happened.
     pub fn poll(&mut self) -> bool {
-        let mut moved = {
-            let mut context = lock(&self.context);
-            let polled = context.poll();
-            context.take_events(self.window, &mut self.events) | polled
-        };
+        let mut moved = lock(&self.context).take_events(self.window, &mut self.events);
         self.handle_losses();
         self.retry_handshakes();
         moved |= self.drive_peers(false);
@@ -391,6 +393,15 @@ impl Endpoint {
         for conn in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.conn) {
             context.probe(conn, self.window);
         }
+    }
+
+    /// Whether a poll would do nothing unless something arrives.
+    pub(super) fn is_idle(&self) -> bool {
+        self.scheduled.is_empty()
+            && self.handshakes.are_done()
+            && self.lost.is_empty()
+            && self.events.is_empty()
+            && !lock(&self.context).has_events(self.window)
     }
 
     /// State of the connections, for the log.

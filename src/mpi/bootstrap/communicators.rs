@@ -1,0 +1,54 @@
+//! Communicators of the library's own, in which errors return.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mpi::abi::sys::*;
+
+/// The communicator of this process alone, as a key; 0 while there is none.
+static OWN: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a communicator of this process alone, for calls of the host in which errors must return:
+/// no error handler of the application's may run while the guard is held. Called by `MPI_Init`.
+pub(crate) fn open_own() -> MPI_Comm {
+    match create(MPI_COMM_SELF) {
+        Ok(comm) => {
+            OWN.store(comm.key(), Ordering::Relaxed);
+            comm
+        }
+        Err(code) => {
+            log::warn!(
+                "the host cannot make a communicator of one process (error {code}); MPI_COMM_SELF is used"
+            );
+            MPI_COMM_SELF
+        }
+    }
+}
+
+/// Frees what [`open_own`] made. Nothing may use it any more.
+pub(crate) fn close_own() {
+    let comm = OWN.swap(0, Ordering::Relaxed);
+    if comm != 0 {
+        let mut comm = MPI_Comm::of(comm);
+        // SAFETY: made by `open_own`, and not used any more (contract of this function).
+        unsafe { PMPI_Comm_free(&raw mut comm) };
+    }
+}
+
+/// Makes a communicator of the same processes, in which errors return. `MPI_Comm_dup` would copy
+/// the attributes and so run the application's copy functions. Collective.
+pub(crate) fn create(of: MPI_Comm) -> Result<MPI_Comm, i32> {
+    let (mut group, mut comm) = (MPI_GROUP_NULL, MPI_COMM_NULL);
+    // SAFETY: the communicator is live, and all of its processes come here.
+    unsafe {
+        let mut code = PMPI_Comm_group(of, &raw mut group);
+        if code == MPI_SUCCESS {
+            code = PMPI_Comm_create(of, group, &raw mut comm);
+            PMPI_Group_free(&raw mut group);
+        }
+        if code != MPI_SUCCESS {
+            return Err(code);
+        }
+        PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    }
+    Ok(comm)
+}

@@ -1,0 +1,79 @@
+//! The interface to what carries messages between processes for all windows: the host's
+//! point-to-point messages, or memory in tests.
+
+use std::fmt::Debug;
+
+use super::channel::{TransferId, TransferTag};
+use super::wire::Packet;
+use crate::engine::Addr;
+
+/// Rank of a process in the carrier's communicator.
+pub type Process = u32;
+
+/// Identifies a window's part of a context in this process; see [`Context`](super::context::Context).
+pub type PortNumber = u64;
+
+/// What has happened in a carrier.
+#[derive(Debug)]
+pub enum Event {
+    /// A packet of a process has arrived.
+    Arrived(Process, Packet),
+    /// A packet that was sent for this port has left.
+    Sent(PortNumber),
+    /// A transfer of this port is complete: bytes moved, `usize::MAX` if it failed or was too long.
+    Moved(PortNumber, TransferId, usize),
+}
+
+/// Carries packets, in order for each ordered pair of processes, and rendezvous transfers, which
+/// match by their tags. No method blocks. Errors of the layer below are logged.
+pub trait Carrier: Debug + Send {
+    /// A packet without records, to be filled and sent.
+    fn empty_packet(&mut self) -> Packet;
+
+    /// Returns a received packet after use.
+    fn recycle(&mut self, packet: Packet);
+
+    /// Sends a packet for a port. Never refuses.
+    fn send(&mut self, port: PortNumber, to: Process, packet: Packet);
+
+    /// Whether the limit of packets in flight is reached.
+    fn is_busy(&self) -> bool;
+
+    /// Starts to send `len` bytes at `from`, for a port.
+    ///
+    /// # Safety
+    /// The memory must stay valid and unchanged until the transfer is complete.
+    unsafe fn send_data(
+        &mut self,
+        port: (PortNumber, TransferId),
+        to: Process,
+        tag: TransferTag,
+        from: Addr,
+        len: usize,
+    );
+
+    /// Starts to receive at most `len` bytes at `to`, for a port.
+    ///
+    /// # Safety
+    /// The memory must stay valid, and nobody else may access it, until the transfer is complete.
+    unsafe fn receive_data(
+        &mut self,
+        port: (PortNumber, TransferId),
+        from: Process,
+        tag: TransferTag,
+        to: Addr,
+        len: usize,
+    );
+
+    /// Cancels the receives of a port's transfers. Cancelled receives complete like others.
+    fn cancel_receives(&mut self, port: PortNumber);
+
+    /// Makes progress. Call before [`next_event`](Self::next_event).
+    fn poll(&mut self);
+
+    /// What has happened next.
+    fn next_event(&mut self) -> Option<Event>;
+
+    /// Ends the carrier: sends what is on its way, and cancels its receives.
+    fn close(&mut self);
+}

@@ -1,0 +1,301 @@
+//! The channel of one window over the process's active-message context.
+
+use std::collections::VecDeque;
+
+use super::carrier::{PortNumber, Process};
+use super::channel::{Channel, TransferId, TransferTag};
+use super::collective::{Collectives, Message};
+use super::context::{SharedContext, lock};
+use super::members::RankTable;
+use super::wire::{Malformed, Packet};
+use crate::engine::{Addr, Rank};
+use crate::transport::Proposal;
+
+/// Where packets for a process of a window go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// The process, in the carrier's communicator.
+    pub process: Process,
+    /// The number of its port.
+    pub port: PortNumber,
+}
+
+/// The addresses of a window's processes. Most windows have the processes of their communicator in
+/// rising order, and ports of the same number, so the difference to the rank is what is stored.
+#[derive(Clone, Debug)]
+struct Addresses(RankTable<(u32, PortNumber)>);
+
+impl Addresses {
+    fn new(each: impl IntoIterator<Item = PeerAddress>) -> Self {
+        let relative = |(rank, address): (Rank, PeerAddress)| {
+            (address.process.wrapping_sub(rank), address.port)
+        };
+        Addresses(RankTable::new((0..).zip(each).map(relative)))
+    }
+
+    #[inline]
+    fn of(&self, rank: Rank) -> PeerAddress {
+        let (offset, port) = self.0.of(rank);
+        PeerAddress { process: rank.wrapping_add(offset), port }
+    }
+}
+
+/// The channel of one window.
+#[derive(Debug)]
+pub struct WindowChannel {
+    context: SharedContext,
+    port: PortNumber,
+    me: Rank,
+    size: u32,
+    addresses: Addresses,
+    collectives: Collectives,
+    /// Collective operations without a result.
+    pending_collectives: u32,
+    /// The owner waits for messages.
+    expects: bool,
+    /// Packets of the window that have been checked.
+    arrived: VecDeque<(Rank, Packet)>,
+}
+
+impl WindowChannel {
+    /// The channel of process `me` over its `port` in the context. `addresses` are those of all
+    /// processes of the window, in rank order; this process's is among them.
+    #[must_use]
+    pub fn new(
+        context: SharedContext,
+        port: PortNumber,
+        me: Rank,
+        addresses: impl ExactSizeIterator<Item = PeerAddress>,
+    ) -> Self {
+        let size = addresses.len() as u32;
+        lock(&context).expect(port, true);
+        WindowChannel {
+            context,
+            port,
+            me,
+            size,
+            addresses: Addresses::new(addresses),
+            collectives: Collectives::new(me, size),
+            pending_collectives: 0,
+            expects: true,
+            arrived: VecDeque::new(),
+        }
+    }
+
+    /// Starts an agreement of all processes with this process's value. The highest one decides.
+    pub fn propose_value(&mut self, value: u32) {
+        self.collectives.propose(value);
+        self.start_collective();
+    }
+
+    /// The highest value, once all processes have proposed theirs.
+    pub fn decided_value(&mut self) -> Option<u32> {
+        self.advance_collectives();
+        let decided = self.collectives.decision()?;
+        self.end_collective();
+        Some(decided)
+    }
+
+    fn start_collective(&mut self) {
+        self.pending_collectives += 1;
+        self.update_expects();
+        self.send_collectives();
+    }
+
+    fn end_collective(&mut self) {
+        self.pending_collectives -= 1;
+        self.update_expects();
+    }
+
+    fn update_expects(&mut self) {
+        let expects = self.expects || self.pending_collectives > 0;
+        lock(&self.context).expect(self.port, expects);
+    }
+
+    fn send_collectives(&mut self) {
+        while let Some((to, message)) = self.collectives.next_message() {
+            let packet = self.empty_packet();
+            self.send(to, message.write(packet));
+        }
+    }
+
+    /// Takes in messages of collective operations, and passes them on.
+    fn advance_collectives(&mut self) {
+        loop {
+            let mut context = lock(&self.context);
+            let Some((process, packet)) =
+                context.port(self.port).and_then(|port| port.collectives.pop_front())
+            else {
+                break;
+            };
+            drop(context);
+            let taken = self
+                .sender(process, &packet)
+                .ok_or(Malformed::UnknownProcess)
+                .and_then(|from| self.collectives.receive(from, &Message::read(&packet)?));
+            if let Err(reason) = taken {
+                log::error!("a collective message of process {process} is dropped: {reason}");
+            }
+            lock(&self.context).carrier().recycle(packet);
+        }
+        self.send_collectives();
+    }
+
+    /// The rank of a process that sends what is no packet of its own. Nobody looks often.
+    #[cold]
+    fn rank_of(&self, process: Process) -> Option<Rank> {
+        (0..self.size).find(|rank| self.addresses.of(*rank).process == process)
+    }
+
+    /// The rank of the process that has sent a packet, if it is as the packet says.
+    fn sender(&self, process: Process, packet: &Packet) -> Option<Rank> {
+        let (_, rank) = packet.addressee()?;
+        (rank < self.size && self.addresses.of(rank).process == process).then_some(rank)
+    }
+}
+
+impl Channel for WindowChannel {
+    fn empty_packet(&mut self) -> Packet {
+        lock(&self.context).carrier().empty_packet()
+    }
+
+    fn send(&mut self, peer: Rank, mut packet: Packet) {
+        let PeerAddress { process, port } = self.addresses.of(peer);
+        packet.address(port, self.me);
+        lock(&self.context).send(self.port, process, packet);
+    }
+
+    fn is_busy(&self) -> bool {
+        lock(&self.context).carrier().is_busy()
+    }
+
+    fn receive(&mut self) -> Option<(Rank, Packet)> {
+        self.arrived.pop_front()
+    }
+
+    fn recycle(&mut self, packet: Packet) {
+        lock(&self.context).carrier().recycle(packet);
+    }
+
+    fn poll(&mut self) {
+        self.advance_collectives();
+        let mut context = lock(&self.context);
+        let Some(port) = context.port(self.port) else { return };
+        let mut packets = std::mem::take(&mut port.packets);
+        drop(context);
+        for (process, packet) in packets.drain(..) {
+            if let Some(rank) = self.sender(process, &packet) {
+                self.arrived.push_back((rank, packet));
+                continue;
+            }
+            // An empty one is refused.
+            self.recycle(packet);
+            if let Some(rank) = self.rank_of(process) {
+                self.arrived.push_back((rank, Packet::default()));
+            }
+        }
+        // With its capacity, for the next ones.
+        if let Some(port) = lock(&self.context).port(self.port) {
+            port.packets = packets;
+        }
+    }
+
+    fn take_tag(&mut self) -> Option<u32> {
+        lock(&self.context).take_tag()
+    }
+
+    fn return_tag(&mut self, number: u32) {
+        lock(&self.context).return_tag(number);
+    }
+
+    unsafe fn send_data(
+        &mut self,
+        peer: Rank,
+        tag: TransferTag,
+        from: Addr,
+        len: usize,
+        id: TransferId,
+    ) {
+        let to = self.addresses.of(peer).process;
+        // SAFETY: the caller keeps the memory valid and unchanged until the transfer is complete
+        // (contract of this function).
+        unsafe { lock(&self.context).carrier().send_data((self.port, id), to, tag, from, len) };
+    }
+
+    unsafe fn receive_data(
+        &mut self,
+        peer: Rank,
+        tag: TransferTag,
+        to: Addr,
+        len: usize,
+        id: TransferId,
+    ) {
+        let from = self.addresses.of(peer).process;
+        // SAFETY: the caller keeps the memory valid and unused until the transfer is complete
+        // (contract of this function).
+        unsafe { lock(&self.context).carrier().receive_data((self.port, id), from, tag, to, len) };
+    }
+
+    fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
+        lock(&self.context).port(self.port)?.transfers.pop_front()
+    }
+
+    fn cancel_receives(&mut self) {
+        lock(&self.context).carrier().cancel_receives(self.port);
+    }
+
+    fn propose(&mut self, proposal: Proposal) {
+        self.propose_value(proposal as u32);
+    }
+
+    fn decision(&mut self) -> Option<Proposal> {
+        let decided = self.decided_value()?;
+        Some(
+            [Proposal::Ready, Proposal::Busy]
+                .into_iter()
+                .find(|proposal| *proposal as u32 == decided)
+                .unwrap_or(Proposal::Objection),
+        )
+    }
+
+    fn start_allgather(&mut self, number: u32) {
+        self.collectives.gather(number);
+        self.start_collective();
+    }
+
+    fn finish_allgather(&mut self) -> Option<Vec<u32>> {
+        self.advance_collectives();
+        let gathered = self.collectives.gathered()?;
+        self.end_collective();
+        Some(gathered)
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        lock(&self.context).port(self.port).is_none_or(|port| port.sending == 0)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.arrived.is_empty()
+            && lock(&self.context).port(self.port).is_none_or(|port| port.is_empty())
+    }
+
+    fn expect(&mut self, expects: bool) {
+        if self.expects != expects {
+            self.expects = expects;
+            self.update_expects();
+        }
+    }
+
+    fn set_cookie(&mut self, cookie: u64) {
+        lock(&self.context).set_cookie(self.port, cookie);
+    }
+
+    fn release(&mut self) {
+        let mut context = lock(&self.context);
+        context.carrier().cancel_receives(self.port);
+        for (_, packet) in self.arrived.drain(..) {
+            context.carrier().recycle(packet);
+        }
+        context.close(self.port);
+    }
+}

@@ -1,0 +1,349 @@
+//! Windows that share the active-message contexts of their processes: each gets what was sent to it,
+//! whatever else goes on.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use mpix_rma::engine::{Addr, Rank};
+use mpix_rma::transport::Proposal;
+use mpix_rma::transport::am::carrier::{Carrier, Event, PortNumber, Process};
+use mpix_rma::transport::am::channel::{Channel, MAX_TAGS, TransferId, TransferKind, TransferTag};
+use mpix_rma::transport::am::context::{Context, SharedContext};
+use mpix_rma::transport::am::window_channel::{PeerAddress, WindowChannel};
+use mpix_rma::transport::am::wire::{Content, Header, Packet, Reader, Record};
+
+type Owner = (PortNumber, TransferId);
+/// Sender, receiver and tag of a transfer.
+type Match = (Process, Process, TransferTag);
+
+/// What is in flight between the processes.
+#[derive(Debug, Default)]
+struct Network {
+    packets: HashMap<Process, VecDeque<(Process, Packet)>>,
+    sends: HashMap<Match, VecDeque<(Owner, Addr, usize)>>,
+    receives: HashMap<Match, VecDeque<(Owner, Addr, usize)>>,
+    events: HashMap<Process, VecDeque<Event>>,
+}
+
+impl Network {
+    fn match_transfers(&mut self, key: Match) {
+        let (Some(sends), Some(receives)) = (self.sends.get_mut(&key), self.receives.get_mut(&key))
+        else {
+            return;
+        };
+        while !sends.is_empty() && !receives.is_empty() {
+            let (from, to) = (sends.pop_front().unwrap(), receives.pop_front().unwrap());
+            assert!(from.2 <= to.2, "a transfer is longer than its receive");
+            // SAFETY: both ends are buffers of the test, of so many bytes.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.1.0 as *const u8, to.1.0 as *mut u8, from.2);
+            }
+            for (process, owner) in [(key.0, from.0), (key.1, to.0)] {
+                let moved = Event::Moved(owner.0, owner.1, from.2);
+                self.events.entry(process).or_default().push_back(moved);
+            }
+        }
+    }
+}
+
+/// The carrier of one process.
+#[derive(Debug)]
+struct MemoryCarrier {
+    network: Arc<Mutex<Network>>,
+    me: Process,
+}
+
+impl Carrier for MemoryCarrier {
+    fn empty_packet(&mut self) -> Packet {
+        Packet::new()
+    }
+    fn recycle(&mut self, _: Packet) {}
+    fn send(&mut self, port: PortNumber, to: Process, packet: Packet) {
+        let mut network = self.network.lock().unwrap();
+        network.packets.entry(to).or_default().push_back((self.me, packet));
+        network.events.entry(self.me).or_default().push_back(Event::Sent(port));
+    }
+    fn is_busy(&self) -> bool {
+        false
+    }
+    unsafe fn send_data(
+        &mut self,
+        port: Owner,
+        to: Process,
+        tag: TransferTag,
+        from: Addr,
+        len: usize,
+    ) {
+        let mut network = self.network.lock().unwrap();
+        let key = (self.me, to, tag);
+        network.sends.entry(key).or_default().push_back((port, from, len));
+        network.match_transfers(key);
+    }
+    unsafe fn receive_data(
+        &mut self,
+        port: Owner,
+        from: Process,
+        tag: TransferTag,
+        to: Addr,
+        len: usize,
+    ) {
+        let mut network = self.network.lock().unwrap();
+        let key = (from, self.me, tag);
+        network.receives.entry(key).or_default().push_back((port, to, len));
+        network.match_transfers(key);
+    }
+    fn cancel_receives(&mut self, _: PortNumber) {}
+    fn poll(&mut self) {}
+    fn next_event(&mut self) -> Option<Event> {
+        let mut network = self.network.lock().unwrap();
+        if let Some(event) = network.events.get_mut(&self.me).and_then(VecDeque::pop_front) {
+            return Some(event);
+        }
+        let (from, packet) = network.packets.get_mut(&self.me)?.pop_front()?;
+        Some(Event::Arrived(from, packet))
+    }
+    fn close(&mut self) {}
+}
+
+/// Processes with a context each.
+struct World {
+    network: Arc<Mutex<Network>>,
+    contexts: Vec<SharedContext>,
+}
+
+impl World {
+    fn new(processes: u32) -> Self {
+        let network = Arc::new(Mutex::new(Network::default()));
+        let contexts = (0..processes)
+            .map(|me| {
+                let carrier = MemoryCarrier { network: Arc::clone(&network), me };
+                Arc::new(Mutex::new(Context::new(Box::new(carrier), 7, me)))
+            })
+            .collect();
+        World { network, contexts }
+    }
+
+    /// Opens a port in each of these processes, which are to have a window together.
+    fn ports(&self, processes: &[Process]) -> Vec<PeerAddress> {
+        let open = |process: &Process| {
+            let port = self.contexts[*process as usize].lock().unwrap().open();
+            PeerAddress { process: *process, port }
+        };
+        processes.iter().map(open).collect()
+    }
+
+    fn channel(&self, addresses: &[PeerAddress], me: Rank) -> WindowChannel {
+        let PeerAddress { process, port } = addresses[me as usize];
+        let context = Arc::clone(&self.contexts[process as usize]);
+        WindowChannel::new(context, port, me, addresses.iter().copied())
+    }
+
+    fn window(&self, processes: &[Process]) -> Vec<WindowChannel> {
+        let addresses = self.ports(processes);
+        (0..processes.len() as Rank).map(|me| self.channel(&addresses, me)).collect()
+    }
+
+    fn poll(&self, process: Process) -> bool {
+        self.contexts[process as usize].lock().unwrap().poll()
+    }
+
+    fn next_contacted(&self, process: Process) -> Option<u64> {
+        self.contexts[process as usize].lock().unwrap().next_contacted()
+    }
+}
+
+/// A packet that tells its senders apart.
+fn mark(channel: &mut WindowChannel, counter: u32) -> Packet {
+    let mut packet = channel.empty_packet();
+    packet.notify(counter);
+    packet.seal(Header::default());
+    packet
+}
+
+/// The marks that have arrived, with the ranks of their senders.
+fn received(channel: &mut WindowChannel) -> Vec<(Rank, u32)> {
+    channel.poll();
+    let marks = std::iter::from_fn(|| channel.receive()).map(|(rank, packet)| {
+        match Reader::new(&packet.bytes).map(|(_, mut reader)| reader.next_record()) {
+            Ok(Ok(Some(Record::Notify(counter)))) => (rank, counter),
+            _ => (rank, u32::MAX),
+        }
+    });
+    marks.collect()
+}
+
+#[test]
+fn each_window_gets_its_packets() {
+    let world = World::new(4);
+    let mut all = world.window(&[0, 1, 2, 3]);
+    let mut reversed = world.window(&[3, 1]);
+    for round in 0..3 {
+        let packet = mark(&mut all[3], round);
+        all[3].send(1, packet);
+        let packet = mark(&mut reversed[0], 10 + round);
+        reversed[0].send(1, packet);
+    }
+    world.poll(1);
+    assert_eq!(received(&mut reversed[1]), [(0, 10), (0, 11), (0, 12)]);
+    assert_eq!(received(&mut all[1]), [(3, 0), (3, 1), (3, 2)]);
+    assert_eq!(received(&mut all[0]), []);
+}
+
+#[test]
+fn packets_wait_for_a_window_that_is_not_assembled() {
+    let world = World::new(2);
+    let addresses = world.ports(&[0, 1]);
+    let mut first = world.channel(&addresses, 0);
+    let packet = mark(&mut first, 4);
+    first.send(1, packet);
+    world.poll(1);
+    world.poll(1);
+    let mut second = world.channel(&addresses, 1);
+    second.set_cookie(99);
+    assert_eq!(world.next_contacted(1), Some(99), "it is told of what came before");
+    assert_eq!(received(&mut second), [(0, 4)]);
+}
+
+#[test]
+fn a_window_with_packets_is_reported_once() {
+    let world = World::new(2);
+    let mut window = world.window(&[0, 1]);
+    window[1].set_cookie(5);
+    assert_eq!(world.next_contacted(1), None);
+    for _ in 0..2 {
+        for counter in 0..3 {
+            let packet = mark(&mut window[0], counter);
+            window[0].send(1, packet);
+        }
+        world.poll(1);
+        assert!(!window[1].is_idle());
+        assert_eq!((world.next_contacted(1), world.next_contacted(1)), (Some(5), None));
+        assert_eq!(received(&mut window[1]).len(), 3);
+        assert!(window[1].is_idle());
+    }
+}
+
+#[test]
+fn late_packets_find_no_other_window() {
+    let world = World::new(2);
+    let mut old = world.window(&[0, 1]);
+    let packet = mark(&mut old[0], 1);
+    old[0].send(1, packet);
+    old.pop().unwrap().release();
+    let mut new = world.window(&[0, 1]);
+    world.poll(1);
+    assert_eq!(received(&mut new[1]), []);
+}
+
+#[test]
+fn forged_packets_are_refused() {
+    let world = World::new(3);
+    let mut window = world.window(&[0, 1, 2]);
+    let mut pair = world.window(&[0, 2]);
+    let port = {
+        let mut probe = mark(&mut window[0], 1);
+        window[0].send(2, probe);
+        probe = world.network.lock().unwrap().packets.get_mut(&2).unwrap().pop_back().unwrap().1;
+        probe.addressee().unwrap().0
+    };
+    // Process 1 says that it is rank 0.
+    let mut packet = mark(&mut window[1], 3);
+    packet.address(port, 0);
+    world.contexts[1].lock().unwrap().poll();
+    let deliver = |packet: Packet| {
+        world.network.lock().unwrap().packets.entry(2).or_default().push_back((1, packet));
+        world.poll(2);
+    };
+    deliver(packet);
+    assert_eq!(received(&mut window[2]), [(1, u32::MAX)], "refused, and blamed on its sender");
+    // Nobody knows for which window this was: all windows of that process refuse it.
+    deliver(Packet { bytes: b"this is no packet".to_vec() });
+    assert_eq!(received(&mut window[2]), [(1, u32::MAX)]);
+    assert_eq!(received(&mut pair[1]), [], "it has no part in this window");
+    deliver(Packet { bytes: Vec::new() });
+    assert_eq!(received(&mut window[2]), [(1, u32::MAX)]);
+}
+
+#[test]
+fn transfers_of_two_windows_match_by_their_tags() {
+    let world = World::new(2);
+    let (mut one, mut other) = (world.window(&[0, 1]), world.window(&[0, 1]));
+    let sent = [[1u8; 100], [2; 100]];
+    let mut got = [[0u8; 100]; 2];
+    let tags: Vec<TransferTag> = [&mut one[0], &mut other[0]]
+        .into_iter()
+        .map(|channel| TransferTag { kind: TransferKind::Put, number: channel.take_tag().unwrap() })
+        .collect();
+    assert_ne!(tags[0], tags[1]);
+    let at = |bytes: &[u8]| Addr(bytes.as_ptr() as usize);
+    // SAFETY: the buffers outlive the transfers.
+    unsafe {
+        one[0].send_data(1, tags[0], at(&sent[0]), 100, TransferId(3));
+        other[0].send_data(1, tags[1], at(&sent[1]), 100, TransferId(3));
+        // The announcement of the later one is handled first.
+        other[1].receive_data(0, tags[1], Addr(got[1].as_mut_ptr() as usize), 100, TransferId(8));
+        one[1].receive_data(0, tags[0], Addr(got[0].as_mut_ptr() as usize), 100, TransferId(8));
+    }
+    (0..2).for_each(|process| _ = world.poll(process));
+    assert_eq!(got, sent);
+    for window in [&mut one, &mut other] {
+        assert_eq!(window[0].next_transfer(), Some((TransferId(3), 100)));
+        assert_eq!(window[1].next_transfer(), Some((TransferId(8), 100)));
+    }
+}
+
+#[test]
+fn tags_are_used_again_when_they_are_returned() {
+    let world = World::new(1);
+    let mut window = world.window(&[0]);
+    let taken: Vec<u32> = std::iter::from_fn(|| window[0].take_tag()).collect();
+    assert_eq!(taken.len(), MAX_TAGS as usize);
+    window[0].return_tag(77);
+    assert_eq!((window[0].take_tag(), window[0].take_tag()), (Some(77), None));
+}
+
+#[test]
+fn agreements_of_windows_do_not_mix() {
+    let world = World::new(5);
+    let mut all = world.window(&[0, 1, 2, 3, 4]);
+    let mut some = world.window(&[4, 2, 0]);
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut decided = 0;
+    for (rank, channel) in (0..).zip(&mut all) {
+        channel.propose(if rank == 3 { Proposal::Busy } else { Proposal::Ready });
+    }
+    some.iter_mut().for_each(|channel| channel.propose(Proposal::unless(channel.is_busy())));
+    let mut gathered = 0;
+    for turn in 0.. {
+        assert!(turn < 10_000, "timeout");
+        let process = rng.u32(0..5);
+        world.poll(process);
+        let rank = process as usize;
+        if let Some(decision) = all[rank].decision() {
+            assert_eq!(decision, Proposal::Busy);
+            decided += 1;
+            all[rank].start_allgather(100 + process);
+        }
+        if let Some(numbers) = all[rank].finish_allgather() {
+            assert_eq!(numbers, [100, 101, 102, 103, 104]);
+            gathered += 1;
+        }
+        let rank = rng.usize(0..3);
+        decided += usize::from(some[rank].decision() == Some(Proposal::Ready));
+        if decided == 5 + 3 && gathered == 5 {
+            break;
+        }
+    }
+    let expects = |process: usize| world.contexts[process].lock().unwrap().expects_messages();
+    assert!((0..5).all(expects));
+    all.iter_mut().chain(&mut some).for_each(|channel| channel.expect(false));
+    assert!(!(0..5).any(expects), "nothing is due any more");
+}
+
+#[test]
+fn other_contents_are_told_apart() {
+    let handshake = Packet::new().holding(Content::Handshake);
+    assert_eq!(handshake.content(), Some(Content::Handshake));
+    assert_eq!(Packet { bytes: vec![0; 11] }.addressee(), None);
+    assert_eq!(Packet { bytes: vec![0; 60] }.content(), None);
+}
