@@ -140,7 +140,7 @@ test-rust: ## Rust tests, the simulator, and 10,000 random programs
 	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test sim --test swarm
 
 # The test ignores variables that are empty.
-swarm: ## random programs on the simulated network: SEEDS=n, or SEED=n for one with its trace
+swarm: ## random programs on the simulated network: SEEDS=n, or SEED=n with a trace
 	MPIX_SWARM_SEEDS=$(SEEDS) MPIX_SWARM_FIRST=$(FIRST) \
 	  MPIX_SWARM_SEED=$(SEED) MPIX_SWARM_SKIP=$(SKIP) \
 	  $(CARGO) test -j $(JOBS) --features sim --test swarm legal -- --nocapture

@@ -1,4 +1,4 @@
-// The header in C++: it compiles, and its names have C linkage.
+// The header compiles as C++, and its functions have C linkage.
 #include "check.h"
 
 int main(int argc, char **argv)
