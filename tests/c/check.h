@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Not every program uses every helper. */
@@ -200,6 +201,14 @@ HELPER void window_free(Window *w)
     w->base = NULL;
 }
 
+/* Sets the first word of the window's memory at a rank. */
+HELPER void set_word(Window *w, int rank, int64_t value)
+{
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, w->win));
+    MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, rank, 0, 1, MPI_INT64_T, MPI_REPLACE, w->win));
+    MPI(MPI_Win_unlock(rank, w->win));
+}
+
 /* The group of the listed ranks of MPI_COMM_WORLD. */
 HELPER MPI_Group group_of(int n, const int *list)
 {
@@ -228,6 +237,13 @@ HELPER int64_t load64(const void *at)
     return __atomic_load_n((const int64_t *)at, __ATOMIC_ACQUIRE);
 }
 HELPER void store64(void *at, int64_t v) { __atomic_store_n((int64_t *)at, v, __ATOMIC_RELEASE); }
+
+HELPER double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
 
 /* Computes without calling MPI until *word is `value`. */
 HELPER void compute_until(const void *word, int64_t value)

@@ -5,7 +5,6 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
-#include <time.h>
 
 HELPER const char *fault_program(void)
 {
@@ -20,13 +19,6 @@ HELPER void fault(const char *what)
     char *line = NULL;
     REQUIRE(asprintf(&line, "%s %s > /dev/null", fault_program(), what) > 0 && system(line) == 0);
     free(line);
-}
-
-HELPER double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
 #endif

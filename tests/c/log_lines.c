@@ -5,14 +5,6 @@
  *   log_lines CASE    CASE: windows | wait | open | locks (1 process)
  */
 #include "check.h"
-#include <time.h>
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 int main(int argc, char **argv)
 {

@@ -13,13 +13,6 @@
 enum { LONG = 1 << 20 };
 static Window flags;
 
-static void set_flag(int rank, int64_t value)
-{
-    MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, flags.win));
-    MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, rank, 0, 1, MPI_INT64_T, MPI_REPLACE, flags.win));
-    MPI(MPI_Win_unlock(rank, flags.win));
-}
-
 /* The target computes from before the lock until after the unlock. */
 static void target_computes(Window *w, int64_t turn)
 {
@@ -34,7 +27,7 @@ static void target_computes(Window *w, int64_t turn)
         MPI(MPI_Win_unlock(1, w->win));
         EXPECT(!memcmp(data, back, LONG), "turn %ld: get returned another value than was put",
                (long)turn);
-        set_flag(1, turn);
+        set_word(&flags, 1, turn);
     } else if (me == 1) {
         send_token(0, 1);
         compute_until(flags.base, turn);
@@ -59,7 +52,7 @@ static void origin_computes(Window *w, int64_t turn)
         MPI(MPI_Win_post(zero, 0, w->win));
         MPI(MPI_Win_wait(w->win));
         EXPECT(load64(w->base) == turn, "put: %ld, not %ld", (long)load64(w->base), (long)turn);
-        set_flag(0, turn);
+        set_word(&flags, 0, turn);
     }
     MPI(MPI_Group_free(&zero));
     MPI(MPI_Group_free(&one));
@@ -93,7 +86,7 @@ static void chain_computes(Window *w, int64_t turn)
             EXPECT(load64((int64_t *)w->base + i) == turn + i, "epoch %d: %ld", i,
                    (long)load64((int64_t *)w->base + i));
         }
-        set_flag(0, turn);
+        set_word(&flags, 0, turn);
     }
     MPI(MPI_Group_free(&zero));
     MPI(MPI_Group_free(&one));
