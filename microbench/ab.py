@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares this revision of the library with another one: the programs of latency.py, notify.py and
-overhead.py run with both in turns (A B B A), in one run, so that drifts of the machine meet both
-alike. Where callgrind is installed, it counts the instructions of single calls.
+"""Compares this revision of the library with another one. The programs of latency.py, notify.py and
+overhead.py run with both, alternating (A B B A), so that drifts of the machine affect both alike.
+If callgrind is installed, it also counts the instructions of single calls.
 
 The programs are those of this revision; only the library differs. Figures are compared between runs
-with processors equally far. One is marked if this revision is worse by more than 5 % and 5 ns. Ends
-with an error for wrong results or a failed run, never for timing."""
+with equal processor distance. A figure is marked if this revision is worse by more than 5 % and 5
+ns. Exits with an error for wrong results or a failed run, never for timing.
+"""
 
 import argparse
 import json
@@ -26,26 +27,26 @@ SHARE, SPAN_US = 1.05, 0.005
 
 
 def parse():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     hosts.add_options(parser)
-    parser.add_argument("--base", required=True, help="the other revision, as git names it")
-    parser.add_argument("--rounds", type=int, default=5, help="times A B B A")
+    parser.add_argument("--base", required=True, help="the other revision, as a git revision")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of A B B A")
     parser.add_argument(
-        "--programs", default="latency,notify,overhead", help="which of them, with commas"
+        "--programs", default="latency,notify,overhead", help="which benchmarks, comma-separated"
     )
     parser.add_argument(
-        "--only", metavar="PREFIX", help="of latency: only figures whose name starts so"
+        "--only", metavar="PREFIX", help="only latency figures whose name starts with this"
     )
-    parser.add_argument("--quick", action="store_true", help="a small size, to see that all works")
-    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that all works")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
     return hosts.chosen(parser)
 
 
 def run(command, **more):
-    """Runs a command; RunFailed with what it said if it fails."""
+    """Runs a command; raises RunFailed with its output on failure."""
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, **more
     )
@@ -55,7 +56,7 @@ def run(command, **more):
 
 
 def base_prefix(base, host):
-    """Builds the other revision for a host, once; gives the folder in which it is installed."""
+    """Builds the other revision for a host, once; returns its installation folder."""
     revision = run(["git", "-C", ROOT, "rev-parse", "--short=12", f"{base}^{{commit}}"])
     folder = ROOT / "target" / "ab" / revision
     prefix = folder / f"prefix-{host.label}"
@@ -80,7 +81,7 @@ def base_prefix(base, host):
 
 
 def programs_of(options):
-    """Name, program and arguments of what is run with each library."""
+    """Name, program and arguments to run with each library."""
     small = options.quick
     known = {
         "latency": [("latency", ["--batches", 3, "--batch-us", 50] if small else [])],
@@ -100,8 +101,8 @@ def programs_of(options):
 
 
 def figure_of(name, arguments, line):
-    """Key, value, whether more is better, and time of a cache line, of one line of results. None: the
-    line is a limit of the machine."""
+    """Key, value, whether larger is better, and time of a cache line, from one line of results.
+    None for limits of the machine."""
     value = line.get("median_us")
     rate = value is None
     if rate:
@@ -117,7 +118,8 @@ def figure_of(name, arguments, line):
 
 
 def measure(host, prefixes, options, bar):
-    """Samples (value, time of a cache line) by figure and "base" or "now"; and which are rates."""
+    """Samples (value, time of a cache line) by figure and "base" or "now"; and which figures are
+    rates."""
     samples, rates = {}, {}
     for _ in range(1 if options.quick else options.rounds):
         for name, program, arguments in programs_of(options):

@@ -3,11 +3,12 @@
 #
 #   HOST    mpich, openmpi or any label; the compiler wrapper is $MPICC, or mpicc.HOST
 #   PREFIX  where the library is installed; "-" builds the plain programs only
-#   OUTDIR  receives patterns, latency, lu, transactions, overhead, notify, idle, mates, instructions (linked with the library) and patterns-plain and so on without
+#   OUTDIR  receives each program with the library (patterns, latency, ...) and without it
+#           (patterns-plain, ...)
 set -eu
 
 if [ $# -ne 3 ]; then
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 host=$1 prefix=$2 out=$3
@@ -27,11 +28,11 @@ fi
 for program in patterns latency lu transactions overhead notify idle mates instructions; do
     sources="$here/$program/*.c $here/common/*.c"
     case $program in
-    lu | transactions) # -O3: compilers differ in what they vectorize at -O2
+    lu | transactions) # at -O2, compilers differ in what they vectorize
         sources="-O3 $sources $here/executor/*.c $here/schedule/$program.c" ;;
     esac
     "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm -pthread
     [ "$prefix" = - ] && continue
-    # The library comes before the host's, which the wrapper names last.
+    # The library must precede the host's, which the wrapper puts last.
     "$mpicc" $flags $cflags $sources -o "$out/$program" $libs "-Wl,-rpath,$prefix/lib" -lm -pthread
 done

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the ten patterns of "Nonblocking Epochs in MPI One-Sided Communication", section VIII.A.
 
-For every host: the plain host, and our library in blocking and nonblocking form, or with a reorder
-flag off and on. Prints what was measured beside what the paper's equations predict, writes JSON lines
-and draws the figures. Ends with an error for wrong bytes or a failed run, never for timing."""
+For every host: the plain host, and the library in blocking and nonblocking form, or with a reorder
+flag off and on. Prints measurements beside the predictions of the paper's equations, writes JSON
+lines and draws figures. Exits with an error for wrong bytes or a failed run, never for timing.
+"""
 
 import argparse
 import json
@@ -21,28 +22,31 @@ QUICK = {"iterations": 5, "delay_us": 500, "max_bytes": 4096}
 
 
 def parse():
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     hosts.add_options(parser)
     parser.add_argument("--iterations", type=int, default=100)
-    parser.add_argument("--delay-us", type=float, default=1000.0, help="how late the late process is")
-    parser.add_argument("--pattern", action="append", help="only this one (may be repeated)")
-    parser.add_argument("--quick", action="store_true", help="a small size, to see that all works")
-    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    parser.add_argument("--delay-us", type=float, default=1000.0, help="delay of the late process")
+    parser.add_argument("--pattern", action="append", help="only this pattern (may be repeated)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that all works")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
     parser.add_argument("--no-figures", action="store_true")
     return hosts.chosen(parser)
 
 
 def arguments_of(options):
-    """What the programs are told."""
+    """Arguments of the programs."""
     values = {"iterations": options.iterations, "delay_us": options.delay_us}
     if options.quick:
         values = QUICK
-    return [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [word for name, value in values.items()
+            for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def plan(host, options, arguments):
-    """Runs of one host, as (program, pattern, ranks, lines of results), plain and ours in turns."""
+    """Runs of one host, as (program, pattern, ranks, lines of results); plain and library
+    alternate."""
     programs = ["patterns-plain"] + (["patterns"] if host.prefix else [])
     runs = []
     for turn, program in enumerate(programs):
@@ -58,7 +62,7 @@ def plan(host, options, arguments):
 
 
 def measure(chosen, options):
-    """All runs of all hosts. Returns results per label, and what failed."""
+    """Runs everything on all hosts. Returns results per label, and failures."""
     arguments = arguments_of(options)
     plans = {host.label: plan(host, options, arguments) for host in chosen}
     results, failures = {host.label: [] for host in chosen}, []
@@ -85,17 +89,22 @@ def show(label, results):
         verdict = "agrees" if r["agrees"] else f"differs (+-{r['tolerance_us']:.0f})"
         if not r["verified"]:
             verdict += ", WRONG BYTES"
-        rows.append((r["case"], bytes_text(r["size"]), r["series"], r["metric"], f"{r['median_us']:.1f}",
-                     f"{r['iqr_us']:.1f}", f"{r['predicted_us']:.1f}", f"{r['delay_us']:.0f}", verdict))
-    head = ("case", "bytes", "series", "metric", "median us", "IQR", "predicted", "delay", "verdict")
-    print(f"\n{label}: medians, and what equations 1 to 3 predict from the transfers measured in the same run")
+        rows.append((r["case"], bytes_text(r["size"]), r["series"], r["metric"],
+                     f"{r['median_us']:.1f}",
+                     f"{r['iqr_us']:.1f}", f"{r['predicted_us']:.1f}", f"{r['delay_us']:.0f}",
+                     verdict))
+    head = ("case", "bytes", "series", "metric", "median us", "IQR", "predicted", "delay",
+            "verdict")
+    print(f"\n{label}: medians, and what equations 1 to 3 predict from the transfers measured in "
+          f"the same run")
     print("\n".join(table(head, rows, left)))
     for title, mine in (("library", True), ("plain host", False)):
         counted = [r for r in results if (r["series"] != "host") == mine]
         if counted:
             agreeing = sum(r["agrees"] for r in counted)
             right = "every byte right" if all(r["verified"] for r in counted) else "WRONG BYTES"
-            print(f"{label}, {title}: {agreeing} of {len(counted)} agree with the prediction; {right}.")
+            print(f"{label}, {title}: {agreeing} of {len(counted)} agree with the prediction; "
+                  f"{right}.")
 
 
 def main():

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What idle windows cost a program that waits: a barrier, a ping-pong, and put + flush on a busy
+"""Cost of idle windows for a program that waits: a barrier, a ping-pong, and put + flush on a busy
 window, beside 0 to 10,000 idle windows of each kind, each of which was used once. The same program
 runs plain and preloaded.
 
-Each run measures its figure without idle windows before and after the one with them; the ratio is
-between the two. Ends with an error for wrong results or a failed run, never for timing."""
+Each run measures a baseline without idle windows before and after; the ratio is to that baseline.
+Exits with an error for wrong results or a failed run, never for timing.
+"""
 
 import argparse
 import json
@@ -23,27 +24,27 @@ KINDS = ("allocate", "allocate_shared", "create", "create_dynamic")
 
 
 def parse():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     hosts.add_options(parser)
     parser.add_argument(
-        "--idle", default="100,1000,10000", help="numbers of idle windows, with commas"
+        "--idle", default="100,1000,10000", help="numbers of idle windows, comma-separated"
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each program")
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="the plain host, too: it may take minutes to make 10,000 windows",
+        help="also the plain host, which may take minutes to create 10,000 windows",
     )
-    parser.add_argument("--quick", action="store_true", help="a small size, to see that all works")
-    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that all works")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
     return hosts.chosen(parser)
 
 
 def run(host, preloaded, options, kind, idle):
-    """The lines that one run prints."""
+    """Output lines of one run."""
     sizes = ["-b", 3, "-t", 50] if options.quick else []
     environment = host.preload() if preloaded else None
     command = host.command(2, "idle-plain", *sizes, "-k", kind, "-n", idle, environment=environment)
@@ -56,8 +57,8 @@ def run(host, preloaded, options, kind, idle):
 
 
 def measure(host, options, counts, bar):
-    """Rows of one host: the medians over the rounds, for each runner, kind, number of idle windows,
-    and figure."""
+    """Rows of one host: medians over the rounds, by runner, kind, number of idle windows, and
+    figure."""
     runners = (["plain"] if options.plain else []) + ["ours"]
     found = {}
     for _ in range(1 if options.quick else options.rounds):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Latencies of one-sided communication: every plain host and our library on each, in one report.
+"""Latencies of one-sided communication: every plain host and the library on each, in one report.
 
-The programs run in turns for several rounds, so that noise of the machine meets all of them alike. A virtual machine's
-processors may be near each other at one time and far at another, which changes everything between two processes: each figure
-comes with the time of a cache line between them, and only runs with processors equally far are compared.
-Ends with an error for wrong results or a failed run, never for timing."""
+The programs alternate for several rounds, so that noise affects all alike. Virtual processors move:
+each figure comes with the time of a cache line between the ranks' processors, and only runs with
+equal distance are compared. Exits with an error for wrong results or a failed run, never for
+timing.
+"""
 
 import argparse
 import json
@@ -23,25 +24,29 @@ THREADED = "put_rate_8_of_2_threads"
 
 
 def parse():
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     hosts.add_options(parser)
-    parser.add_argument("--rounds", type=int, default=5, help="turns of all programs")
-    parser.add_argument("--batches", type=int, default=31, help="timed batches per figure and round")
-    parser.add_argument("--only", metavar="PREFIX", help="only figures whose name starts so")
-    parser.add_argument("--quick", action="store_true", help="a small size, to see that all works")
-    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of all programs")
+    parser.add_argument("--batches", type=int, default=31,
+                        help="timed batches per figure and round")
+    parser.add_argument("--only", metavar="PREFIX", help="only figures whose name starts with this")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that all works")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--apart", action="store_true",
-                        help="the ranks are on two nodes: windows by messages, each against its own host; the results are latency-netns")
+                        help="ranks on two nodes: each host's windows and the library's over "
+                             "messages; results are latency-netns")
     return hosts.chosen(parser)
 
 
 def measure(chosen, options):
-    """Samples (value, is a rate, time of a cache line) by (host label, "plain" or "ours"), then by (name, window); limits;
-    failures."""
+    """Samples (value, is a rate, time of a cache line) by (host label, "plain" or "ours"), then by
+    (name, window); limits; failures."""
     rounds = 1 if options.quick else options.rounds
-    arguments = ["--batches", 3, "--batch-us", 50] if options.quick else ["--batches", options.batches]
+    quick = ["--batches", 3, "--batch-us", 50]
+    arguments = quick if options.quick else ["--batches", options.batches]
     if options.apart and not options.quick:
         arguments += ["--batch-us", 3000]
     if options.only:
@@ -65,7 +70,7 @@ def measure(chosen, options):
 
 
 def collect(r, runner, samples, limits, failures):
-    """Sorts one line of a program in. Limits are the machine's: the best of all runs."""
+    """Files one line of a program. Limits are the machine's: the minimum of all runs."""
     key = (r["name"], r["window"])
     rate = "limit_mps" in r
     limit = r["limit_mps" if rate else "limit_us"]
@@ -75,18 +80,22 @@ def collect(r, runner, samples, limits, failures):
     if value is not None:
         samples.setdefault(runner, {}).setdefault(key, []).append((value, rate, r["line_us"]))
         if not r["verified"]:
-            failures.append(f"{runner[0]} {runner[1]}: wrong result in {key[0]} on a window by {key[1]}")
+            failures.append(f"{runner[0]} {runner[1]}: wrong result in {key[0]} on a window by "
+                            f"{key[1]}")
 
 
 def comparable(samples, key, bounds):
-    """Medians of one figure by runner, all with processors equally far."""
-    seen = {runner: [(value, line) for value, _, line in mine[key]] for runner, mine in samples.items() if key in mine}
-    return {runner: statistics.median(values) for runner, values in distance.equally_far(seen, bounds).items()}
+    """Medians of one figure by runner, all at one processor distance."""
+    seen = {runner: [(value, line) for value, _, line in mine[key]]
+            for runner, mine in samples.items() if key in mine}
+    equal = distance.equally_far(seen, bounds)
+    return {runner: statistics.median(values) for runner, values in equal.items()}
 
 
 def merged(label, samples, limits, apart=False):
-    """Lines of results of one host, in the order in which its program measured. Missing: never measured at that distance."""
-    bounds = distance.classes(line for mine in samples.values() for seen in mine.values() for _, _, line in seen)
+    """Result lines of one host, in the program's order, without figures that lack that distance."""
+    bounds = distance.classes(line for mine in samples.values() for seen in mine.values()
+                              for _, _, line in seen)
     labels = {runner[0] for runner in samples}
     rows = [{"name": name, "window": window, "host": label, "plain_us": None, "ours_us": None,
              "limit_us": limit} for (name, window), limit in limits.items() if window == "none"]
@@ -97,7 +106,7 @@ def merged(label, samples, limits, apart=False):
         plain = {other: values.get((other, "plain")) for other in labels}
         best = (max if rate else min)((v for v in plain.values() if v is not None), default=None)
         if apart or key[0].startswith("win_"):
-            best = plain[label]  # our windows are made on top of the host's own
+            best = plain[label]  # the library creates each window on top of one of the host's
         ours = values.get((label, "ours"))
         # Below 1 is better than the best host, for times and for rates.
         ratio = None if ours is None or best is None else best / ours if rate else ours / best
@@ -108,7 +117,7 @@ def merged(label, samples, limits, apart=False):
 
 
 def figure_text(value):
-    """Three digits or so."""
+    """About three digits."""
     if value is None:
         return "-"
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What calls on a process of the same node cost in a window that spans two nodes, beside a window of
-that node alone. Run by `make mates` on two network namespaces, with two processes on each.
+"""Calls on a process of the same node, in a window that spans two nodes and in a window of that
+node. `make mates` runs it on two network namespaces with two processes each.
 
-The plain host is left out: its figure is how seldom the idle target calls MPI. Each run takes the two
-windows in turns. Ends with an error for wrong results or a failed run, never
-for timing."""
+The plain host is left out: its figure would show how seldom the idle target calls MPI. Each run
+alternates between the two windows. Exits with an error for wrong results or a failed run, never for
+timing.
+"""
 
 import argparse
 import json
@@ -20,19 +21,19 @@ from driver.table import table  # noqa: E402
 
 
 def parse():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     hosts.add_options(parser)
     parser.add_argument("--rounds", type=int, default=5, help="runs of the program")
-    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
     return hosts.chosen(parser)
 
 
 def run(host):
-    """The lines of one run. They end with the check of memory: what the host does in its own
-    MPI_Finalize, where MPICH 4.0.2 hangs now and then over TCP, is not waited for."""
+    """Lines of one run, up to the check of memory. It does not wait for the host's own
+    MPI_Finalize, in which MPICH 4.0.2 sometimes hangs over TCP."""
     command = host.command(4, "mates-plain", environment=host.preload())
     for line in hosts.results_of(command):
         if line["name"] != "memory":

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""What being preloaded costs a program that does not use us: messages, collectives, and windows left to the host.
+"""Cost of preloading for a program that does not use RMA: messages, collectives, and windows that
+are left to the host.
 
-One program runs plain (A) and preloaded (B) in the order A B B A, again and again, so that drifts of the machine cancel. Three
-settings of B: preloaded alone, beside an idle window of ours (its progress hook is on), and with MPIX_RMA=off.
-Ends with an error for wrong results or a failed run, never for timing."""
+One program runs plain (A) and preloaded (B) in the order A B B A, repeatedly, so that drifts of the
+machine cancel. Three settings of B: only preloaded; beside an idle window of the library (its
+progress hook is on); and with MPIX_RMA=off. Exits with an error for wrong results or a failed run,
+never for timing.
+"""
 
 import argparse
 import json
@@ -18,24 +21,25 @@ from driver import hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
 from driver.table import table  # noqa: E402
 
-# What is added below these is taken for nothing.
+# Smaller differences count as none.
 SHARE, SPAN_US = 1.03, 0.005
 SETTINGS = {"preloaded": ({}, []), "idle window": ({}, ["-w"]), "off": ({"MPIX_RMA": "off"}, [])}
 
 
 def parse():
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     hosts.add_options(parser)
-    parser.add_argument("--turns", type=int, default=8, help="times A B B A")
+    parser.add_argument("--turns", type=int, default=8, help="rounds of A B B A")
     parser.add_argument("--batches", type=int, default=41, help="timed batches per figure and run")
-    parser.add_argument("--quick", action="store_true", help="a small size, to see that all works")
-    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="folder of the results")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that all works")
+    parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
     return hosts.chosen(parser)
 
 
 def run(host, options, environment, arguments):
-    """Medians by name of one run, and which are collectives."""
+    """Medians of one run by name, and which are collectives."""
     sizes = ["-b", 3, "-t", 50] if options.quick else ["-b", options.batches]
     command = host.command(2, "overhead-plain", *sizes, *arguments, environment=environment)
     found = {}
@@ -47,7 +51,8 @@ def run(host, options, environment, arguments):
 
 
 def measure(host, options, bar):
-    """Rows of one host: per setting and figure the medians of A and B, and the median of their ratios."""
+    """Rows of one host: per setting and figure, the medians of A and B and the median of their
+    ratios."""
     rows = []
     for setting, (environment, arguments) in SETTINGS.items():
         pairs = {}
@@ -56,15 +61,18 @@ def measure(host, options, bar):
                 both = {}
                 for which in order:
                     bar.show(f"{host.label}, {setting}")
-                    both[which] = run(host, options, {**host.preload(), **environment} if which == "b" else {}, arguments)
+                    both[which] = run(host, options, {**host.preload(), **environment}
+                                      if which == "b" else {}, arguments)
                     bar.step(host.label)
                 for name, (plain, collective) in both["a"].items():
                     pairs.setdefault((name, collective), []).append((plain, both["b"][name][0]))
         for (name, collective), seen in pairs.items():
             plain, ours = (statistics.median(column) for column in zip(*seen))
             ratio = statistics.median(b / a for a, b in seen)
-            rows.append({"name": name, "host": host.label, "setting": setting, "collective": collective, "plain_us": plain,
-                         "preloaded_us": ours, "ratio": ratio, "within": ratio <= SHARE or plain * (ratio - 1) <= SPAN_US})
+            rows.append({"name": name, "host": host.label, "setting": setting,
+                         "collective": collective, "plain_us": plain,
+                         "preloaded_us": ours, "ratio": ratio, "within": ratio <= SHARE
+                         or plain * (ratio - 1) <= SPAN_US})
     return rows
 
 
@@ -85,8 +93,10 @@ def main():
     for label, rows in measured.items():
         lines = [(r["setting"], r["name"], f"{r['plain_us']:.4f}", f"{r['preloaded_us']:.4f}",
                   f"{r['ratio']:.3f}{'' if r['within'] else ' *'}") for r in rows]
-        print(f"\n{label}: medians in us; the ratio is the median over pairs of runs (* = more than 3 % and 5 ns)")
-        print("\n".join(table(("setting", "name", "plain", "preloaded", "ratio"), lines, left=("setting", "name"))))
+        print(f"\n{label}: medians in us; the ratio is the median over pairs of runs (* = more "
+              f"than 3 % and 5 ns)")
+        print("\n".join(table(("setting", "name", "plain", "preloaded", "ratio"), lines,
+                              left=("setting", "name"))))
         path = options.results / f"overhead-{label}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         print(f"{label}: {path}")

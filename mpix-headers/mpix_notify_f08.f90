@@ -1,35 +1,24 @@
-! mpix_notify_f08: notification counters for programs with `use mpi_f08`. What the calls do is told in mpix_notify.h. Included and passed on by
-! mpix_rma_f08, which is the module to use. Calls with counts take them as default integers or, all in one call, of kind MPI_COUNT_KIND.
+! mpix_notify_f08: notification counters for `use mpi_f08`. mpix_notify.h documents the calls. Use
+! the module mpix_rma_f08, which includes this one and exports its names. The counts of one call are
+! either all default integers or all of kind MPI_COUNT_KIND.
 !
-! Buffers are contiguous, and not MPI_BOTTOM; they are the library's, as those of plain operations: declare them `asynchronous`. So are
-! `idx` and `value` of MPIX_Win_notify_iwaitsome until its request is complete.
+! Buffers must be contiguous, and not MPI_BOTTOM. They belong to the library like those of plain
+! operations: declare them `asynchronous`. The same holds for `idx` and `value` of
+! MPIX_Win_notify_iwaitsome until its request completes.
 module mpix_notify_f08
     use, intrinsic :: iso_c_binding, only: c_int, c_loc, c_ptr
-    use mpi_f08, only: MPI_ADDRESS_KIND, MPI_COUNT_KIND, MPI_Datatype, MPI_Info, MPI_Op, MPI_Request, MPI_Win
+    use mpi_f08, only: MPI_ADDRESS_KIND, MPI_COUNT_KIND, MPI_Datatype, MPI_Info, MPI_Op, &
+        MPI_Request, MPI_Win
     implicit none
     private
 
-    public :: MPIX_Put_notify
-    public :: MPIX_Get_notify
-    public :: MPIX_Accumulate_notify
-    public :: MPIX_Get_accumulate_notify
-    public :: MPIX_Rput_notify
-    public :: MPIX_Rget_notify
-    public :: MPIX_Raccumulate_notify
-    public :: MPIX_Rget_accumulate_notify
-    public :: MPIX_Fetch_and_op_notify
-    public :: MPIX_Compare_and_swap_notify
-    public :: MPIX_Notify
-    public :: MPIX_Win_set_num_notify
-    public :: MPIX_Win_get_num_notify
-    public :: MPIX_Win_get_notify_value
-    public :: MPIX_Win_reset_notify_value
-    public :: MPIX_Win_notify_ithreshold
-    public :: MPIX_Win_notify_threshold
-    public :: MPIX_Win_notify_test_threshold
-    public :: MPIX_Win_notify_iwaitsome
-    public :: MPIX_Win_notify_waitsome
-    public :: MPIX_Win_notify_testsome
+    public :: MPIX_Put_notify, MPIX_Get_notify, MPIX_Accumulate_notify, &
+        MPIX_Get_accumulate_notify, MPIX_Rput_notify, MPIX_Rget_notify, MPIX_Raccumulate_notify, &
+        MPIX_Rget_accumulate_notify, MPIX_Fetch_and_op_notify, MPIX_Compare_and_swap_notify, &
+        MPIX_Notify, MPIX_Win_set_num_notify, MPIX_Win_get_num_notify, MPIX_Win_get_notify_value, &
+        MPIX_Win_reset_notify_value, MPIX_Win_notify_ithreshold, MPIX_Win_notify_threshold, &
+        MPIX_Win_notify_test_threshold, MPIX_Win_notify_iwaitsome, MPIX_Win_notify_waitsome, &
+        MPIX_Win_notify_testsome
 
     ! Attributes of windows, for MPI_Win_get_attr.
     integer, parameter, public :: MPIX_WIN_NOTIFICATION_NUM_SB = -7301
@@ -63,20 +52,23 @@ module mpix_notify_f08
 
     ! With large counts.
     abstract interface
-        subroutine c_transfer(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-            target_datatype, notification_idx, win, ierror) bind(C)
+        subroutine c_transfer(origin_addr, origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, notification_idx, win, ierror) bind(C)
             import
             type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, notification_idx, win
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, &
+                notification_idx, win
             integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_transfer_request(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
-            target_count, target_datatype, notification_idx, win, request, ierror) bind(C)
+        subroutine c_transfer_request(origin_addr, origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, notification_idx, win, request, ierror) &
+            bind(C)
             import
             type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, notification_idx, win
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, &
+                notification_idx, win
             integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(inout) :: request
@@ -89,60 +81,66 @@ module mpix_notify_f08
     procedure(c_transfer_request), bind(C, name="mpix_rget_notify_c_") :: c_rget_notify_c
 
     interface
-        subroutine c_accumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
-            target_count, target_datatype, op, notification_idx, win, ierror) &
-            bind(C, name="mpix_accumulate_notify_c_")
+        subroutine c_accumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, op, notification_idx, win, ierror) bind(C, &
+            name="mpix_accumulate_notify_c_")
             import
             type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, op, notification_idx, win
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, op, &
+                notification_idx, win
             integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_get_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
-            result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
-            ierror) bind(C, name="mpix_get_accumulate_notify_c_")
+        subroutine c_get_accumulate_notify_c(origin_addr, origin_count, origin_datatype, &
+            result_addr, result_count, result_datatype, target_rank, target_disp, target_count, &
+            target_datatype, op, notification_idx, win, ierror) bind(C, &
+            name="mpix_get_accumulate_notify_c_")
             import
             type(c_ptr), value :: origin_addr, result_addr
-            integer(c_int), intent(in) :: origin_datatype, result_datatype, target_rank, target_datatype, op, &
-                notification_idx, win
+            integer(c_int), intent(in) :: origin_datatype, result_datatype, target_rank, &
+                target_datatype, op, notification_idx, win
             integer(MPI_COUNT_KIND), intent(in) :: origin_count, result_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_raccumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
-            target_count, target_datatype, op, notification_idx, win, request, ierror) &
-            bind(C, name="mpix_raccumulate_notify_c_")
+        subroutine c_raccumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, op, notification_idx, win, request, &
+            ierror) bind(C, name="mpix_raccumulate_notify_c_")
             import
             type(c_ptr), value :: origin_addr
-            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, op, notification_idx, win
+            integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, op, &
+                notification_idx, win
             integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_rget_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
-            result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
-            request, ierror) bind(C, name="mpix_rget_accumulate_notify_c_")
+        subroutine c_rget_accumulate_notify_c(origin_addr, origin_count, origin_datatype, &
+            result_addr, result_count, result_datatype, target_rank, target_disp, target_count, &
+            target_datatype, op, notification_idx, win, request, ierror) bind(C, &
+            name="mpix_rget_accumulate_notify_c_")
             import
             type(c_ptr), value :: origin_addr, result_addr
-            integer(c_int), intent(in) :: origin_datatype, result_datatype, target_rank, target_datatype, op, &
-                notification_idx, win
+            integer(c_int), intent(in) :: origin_datatype, result_datatype, target_rank, &
+                target_datatype, op, notification_idx, win
             integer(MPI_COUNT_KIND), intent(in) :: origin_count, result_count, target_count
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_fetch_and_op_notify(origin_addr, result_addr, datatype, target_rank, target_disp, op, &
-            notification_idx, win, ierror) bind(C, name="mpix_fetch_and_op_notify_")
+        subroutine c_fetch_and_op_notify(origin_addr, result_addr, datatype, target_rank, &
+            target_disp, op, notification_idx, win, ierror) bind(C, &
+            name="mpix_fetch_and_op_notify_")
             import
             type(c_ptr), value :: origin_addr, result_addr
             integer(c_int), intent(in) :: datatype, target_rank, op, notification_idx, win
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_compare_and_swap_notify(origin_addr, compare_addr, result_addr, datatype, target_rank, &
-            target_disp, notification_idx, win, ierror) bind(C, name="mpix_compare_and_swap_notify_")
+        subroutine c_compare_and_swap_notify(origin_addr, compare_addr, result_addr, datatype, &
+            target_rank, target_disp, notification_idx, win, ierror) bind(C, &
+            name="mpix_compare_and_swap_notify_")
             import
             type(c_ptr), value :: origin_addr, compare_addr, result_addr
             integer(c_int), intent(in) :: datatype, target_rank, notification_idx, win
@@ -154,12 +152,14 @@ module mpix_notify_f08
             integer(c_int), intent(in) :: target_rank, notification_idx, win
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_set_num_notify(win, info, num, ierror) bind(C, name="mpix_win_set_num_notify_")
+        subroutine c_win_set_num_notify(win, info, num, ierror) bind(C, &
+            name="mpix_win_set_num_notify_")
             import
             integer(c_int), intent(in) :: win, info, num
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_win_get_num_notify(win, rank, num, ierror) bind(C, name="mpix_win_get_num_notify_")
+        subroutine c_win_get_num_notify(win, rank, num, ierror) bind(C, &
+            name="mpix_win_get_num_notify_")
             import
             integer(c_int), intent(in) :: win, rank
             integer(c_int), asynchronous :: num
@@ -232,20 +232,21 @@ module mpix_notify_f08
 contains
 
     ! Puts data, then raises a counter of the target.
-    subroutine put_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, ierror)
+    subroutine put_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
         type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
-        call put_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, target_disp, &
-            int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, ierror)
+        call put_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, &
+            notification_idx, win, ierror)
     end subroutine
 
-    subroutine put_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, ierror)
+    subroutine put_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: target_rank, notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -255,26 +256,27 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
         call c_put_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, &
+            c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
     ! Gets data, then raises a counter of the target.
-    subroutine get_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, ierror)
+    subroutine get_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
         type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
-        call get_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, target_disp, &
-            int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, ierror)
+        call get_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, &
+            notification_idx, win, ierror)
     end subroutine
 
-    subroutine get_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, ierror)
+    subroutine get_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: target_rank, notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -284,14 +286,14 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
         call c_get_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, &
+            c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
     ! Reduces data into the target, then raises a counter of it.
-    subroutine accumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, op, notification_idx, win, ierror)
+    subroutine accumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, &
+        target_disp, target_count, target_datatype, op, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
@@ -299,12 +301,13 @@ contains
         type(MPI_Op), intent(in) :: op
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
-        call accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
-            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, ierror)
+        call accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, &
+            notification_idx, win, ierror)
     end subroutine
 
-    subroutine accumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
-        target_count, target_datatype, op, notification_idx, win, ierror)
+    subroutine accumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, &
+        target_disp, target_count, target_datatype, op, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: target_rank, notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -314,30 +317,35 @@ contains
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_accumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(op%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+        call c_accumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, &
+            c_int), int(target_rank, c_int), target_disp, target_count, &
+            int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), int(notification_idx, &
+            c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
     ! Fetches data and reduces ours into the target, then raises a counter of it.
-    subroutine get_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
-        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, ierror)
+    subroutine get_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, &
+        result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, &
+        op, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         type(*), dimension(..), target, asynchronous :: result_addr
-        integer, intent(in) :: origin_count, result_count, target_rank, target_count, notification_idx
+        integer, intent(in) :: origin_count, result_count, target_rank, target_count, &
+            notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
         type(MPI_Datatype), intent(in) :: origin_datatype, result_datatype, target_datatype
         type(MPI_Op), intent(in) :: op
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
-        call get_accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, result_addr, &
-            int(result_count, MPI_COUNT_KIND), result_datatype, target_rank, target_disp, &
-            int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, ierror)
+        call get_accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), &
+            origin_datatype, result_addr, int(result_count, MPI_COUNT_KIND), result_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, &
+            notification_idx, win, ierror)
     end subroutine
 
-    subroutine get_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
-        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, ierror)
+    subroutine get_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, &
+        result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, &
+        op, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         type(*), dimension(..), target, asynchronous :: result_addr
         integer, intent(in) :: target_rank, notification_idx
@@ -348,16 +356,17 @@ contains
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_get_accumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            c_loc(result_addr), result_count, int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), &
-            target_disp, target_count, int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), &
+        call c_get_accumulate_notify_c(c_loc(origin_addr), origin_count, &
+            int(origin_datatype%MPI_VAL, c_int), c_loc(result_addr), result_count, &
+            int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, &
+            target_count, int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), &
             int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same with a request for the data.
-    subroutine rput_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, request, ierror)
+    ! The same, with a request for the data.
+    subroutine rput_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
@@ -365,12 +374,13 @@ contains
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
-        call rput_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
-            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, request, ierror)
+        call rput_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, &
+            notification_idx, win, request, ierror)
     end subroutine
 
-    subroutine rput_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, request, ierror)
+    subroutine rput_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: target_rank, notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -381,15 +391,16 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rput_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_rput_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, &
+            c_int), int(target_rank, c_int), target_disp, target_count, &
+            int(target_datatype%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, &
+            c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    subroutine rget_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, request, ierror)
+    subroutine rget_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
@@ -397,12 +408,13 @@ contains
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
-        call rget_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
-            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, notification_idx, win, request, ierror)
+        call rget_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, &
+            notification_idx, win, request, ierror)
     end subroutine
 
-    subroutine rget_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, notification_idx, win, request, ierror)
+    subroutine rget_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: target_rank, notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -413,15 +425,16 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rget_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_rget_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, &
+            c_int), int(target_rank, c_int), target_disp, target_count, &
+            int(target_datatype%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, &
+            c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    subroutine raccumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
-        target_count, target_datatype, op, notification_idx, win, request, ierror)
+    subroutine raccumulate_notify(origin_addr, origin_count, origin_datatype, target_rank, &
+        target_disp, target_count, target_datatype, op, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
@@ -430,13 +443,13 @@ contains
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
-        call raccumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
-            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, request, &
-            ierror)
+        call raccumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, &
+            notification_idx, win, request, ierror)
     end subroutine
 
-    subroutine raccumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
-        target_count, target_datatype, op, notification_idx, win, request, ierror)
+    subroutine raccumulate_notify_c(origin_addr, origin_count, origin_datatype, target_rank, &
+        target_disp, target_count, target_datatype, op, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: target_rank, notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -448,33 +461,36 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_raccumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(op%MPI_VAL, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_raccumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, &
+            c_int), int(target_rank, c_int), target_disp, target_count, &
+            int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), int(notification_idx, &
+            c_int), int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    subroutine rget_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
-        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
-        request, ierror)
+    subroutine rget_accumulate_notify(origin_addr, origin_count, origin_datatype, result_addr, &
+        result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, &
+        op, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         type(*), dimension(..), target, asynchronous :: result_addr
-        integer, intent(in) :: origin_count, result_count, target_rank, target_count, notification_idx
+        integer, intent(in) :: origin_count, result_count, target_rank, target_count, &
+            notification_idx
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
         type(MPI_Datatype), intent(in) :: origin_datatype, result_datatype, target_datatype
         type(MPI_Op), intent(in) :: op
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
-        call rget_accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, result_addr, &
-            int(result_count, MPI_COUNT_KIND), result_datatype, target_rank, target_disp, &
-            int(target_count, MPI_COUNT_KIND), target_datatype, op, notification_idx, win, request, ierror)
+        call rget_accumulate_notify_c(origin_addr, int(origin_count, MPI_COUNT_KIND), &
+            origin_datatype, result_addr, int(result_count, MPI_COUNT_KIND), result_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, op, &
+            notification_idx, win, request, ierror)
     end subroutine
 
-    subroutine rget_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, result_count, &
-        result_datatype, target_rank, target_disp, target_count, target_datatype, op, notification_idx, win, &
-        request, ierror)
+    subroutine rget_accumulate_notify_c(origin_addr, origin_count, origin_datatype, result_addr, &
+        result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, &
+        op, notification_idx, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         type(*), dimension(..), target, asynchronous :: result_addr
         integer, intent(in) :: target_rank, notification_idx
@@ -487,17 +503,18 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rget_accumulate_notify_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            c_loc(result_addr), result_count, int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), &
-            target_disp, target_count, int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), &
+        call c_rget_accumulate_notify_c(c_loc(origin_addr), origin_count, &
+            int(origin_datatype%MPI_VAL, c_int), c_loc(result_addr), result_count, &
+            int(result_datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, &
+            target_count, int(target_datatype%MPI_VAL, c_int), int(op%MPI_VAL, c_int), &
             int(notification_idx, c_int), int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
     ! Fetches one element and reduces ours into it, then raises a counter of the target.
-    subroutine MPIX_Fetch_and_op_notify(origin_addr, result_addr, datatype, target_rank, target_disp, op, &
-        notification_idx, win, ierror)
+    subroutine MPIX_Fetch_and_op_notify(origin_addr, result_addr, datatype, target_rank, &
+        target_disp, op, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         type(*), dimension(..), target, asynchronous :: result_addr
         integer, intent(in) :: target_rank, notification_idx
@@ -507,15 +524,15 @@ contains
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_fetch_and_op_notify(c_loc(origin_addr), c_loc(result_addr), int(datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, int(op%MPI_VAL, c_int), int(notification_idx, c_int), &
-            int(win%MPI_VAL, c_int), code)
+        call c_fetch_and_op_notify(c_loc(origin_addr), c_loc(result_addr), int(datatype%MPI_VAL, &
+            c_int), int(target_rank, c_int), target_disp, int(op%MPI_VAL, c_int), &
+            int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
     ! Compares and swaps one element, then raises a counter of the target.
-    subroutine MPIX_Compare_and_swap_notify(origin_addr, compare_addr, result_addr, datatype, target_rank, &
-        target_disp, notification_idx, win, ierror)
+    subroutine MPIX_Compare_and_swap_notify(origin_addr, compare_addr, result_addr, datatype, &
+        target_rank, target_disp, notification_idx, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr, compare_addr
         type(*), dimension(..), target, asynchronous :: result_addr
         integer, intent(in) :: target_rank, notification_idx
@@ -524,34 +541,36 @@ contains
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_compare_and_swap_notify(c_loc(origin_addr), c_loc(compare_addr), c_loc(result_addr), &
-            int(datatype%MPI_VAL, c_int), int(target_rank, c_int), target_disp, int(notification_idx, c_int), &
-            int(win%MPI_VAL, c_int), code)
+        call c_compare_and_swap_notify(c_loc(origin_addr), c_loc(compare_addr), &
+            c_loc(result_addr), int(datatype%MPI_VAL, c_int), int(target_rank, c_int), &
+            target_disp, int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Raises a counter of the target, behind what was called before.
+    ! Raises a counter of the target, after all earlier operations towards it.
     subroutine MPIX_Notify(target_rank, notification_idx, win, ierror)
         integer, intent(in) :: target_rank, notification_idx
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_notify(int(target_rank, c_int), int(notification_idx, c_int), int(win%MPI_VAL, c_int), code)
+        call c_notify(int(target_rank, c_int), int(notification_idx, c_int), int(win%MPI_VAL, &
+            c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Gives this process counters. Collective.
+    ! Sets the number of counters of this process. Collective.
     subroutine MPIX_Win_set_num_notify(win, info, num, ierror)
         integer, intent(in) :: num
         type(MPI_Info), intent(in) :: info
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_win_set_num_notify(int(win%MPI_VAL, c_int), int(info%MPI_VAL, c_int), int(num, c_int), code)
+        call c_win_set_num_notify(int(win%MPI_VAL, c_int), int(info%MPI_VAL, c_int), int(num, &
+            c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Tells how many counters a process has.
+    ! Returns the number of counters of a process.
     subroutine MPIX_Win_get_num_notify(win, rank, num, ierror)
         integer, intent(in) :: rank
         type(MPI_Win), intent(in) :: win
@@ -562,29 +581,31 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Tells the value of a counter of this process.
+    ! Returns the value of a counter of this process.
     subroutine MPIX_Win_get_notify_value(win, notification_idx, value, ierror)
         integer, intent(in) :: notification_idx
         type(MPI_Win), intent(in) :: win
         integer(MPI_COUNT_KIND), asynchronous :: value
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_win_get_notify_value(int(win%MPI_VAL, c_int), int(notification_idx, c_int), value, code)
+        call c_win_get_notify_value(int(win%MPI_VAL, c_int), int(notification_idx, c_int), value, &
+            code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Takes the value of a counter of this process, which is then 0.
+    ! Returns the value of a counter of this process and sets it to 0.
     subroutine MPIX_Win_reset_notify_value(win, notification_idx, value, ierror)
         integer, intent(in) :: notification_idx
         type(MPI_Win), intent(in) :: win
         integer(MPI_COUNT_KIND), asynchronous :: value
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_win_reset_notify_value(int(win%MPI_VAL, c_int), int(notification_idx, c_int), value, code)
+        call c_win_reset_notify_value(int(win%MPI_VAL, c_int), int(notification_idx, c_int), &
+            value, code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The request is complete when the counter is at least `expected`.
+    ! The request completes when the counter is at least `expected`.
     subroutine MPIX_Win_notify_ithreshold(win, notification_idx, expected, request, ierror)
         integer, intent(in) :: notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: expected
@@ -593,7 +614,8 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_win_notify_ithreshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, handle, code)
+        call c_win_notify_ithreshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), &
+            expected, handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
@@ -605,11 +627,12 @@ contains
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_win_notify_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, code)
+        call c_win_notify_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), &
+            expected, code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same as a question.
+    ! The same, as a test.
     subroutine MPIX_Win_notify_test_threshold(win, notification_idx, expected, flag, ierror)
         integer, intent(in) :: notification_idx
         integer(MPI_COUNT_KIND), intent(in) :: expected
@@ -618,13 +641,13 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: truth, code
         truth = 0
-        call c_win_notify_test_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), expected, truth, &
-            code)
+        call c_win_notify_test_threshold(int(win%MPI_VAL, c_int), int(notification_idx, c_int), &
+            expected, truth, code)
         flag = truth /= 0
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The request is complete when one of `num` counters from `first` on is not 0: `idx`, with `value`.
+    ! The request completes when a counter from `first` to `first + num - 1` is nonzero.
     subroutine MPIX_Win_notify_iwaitsome(win, first, num, idx, value, request, ierror)
         integer, intent(in) :: first, num
         type(MPI_Win), intent(in) :: win
@@ -634,8 +657,8 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_win_notify_iwaitsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), idx, value, handle, &
-            code)
+        call c_win_notify_iwaitsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), &
+            idx, value, handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
@@ -648,11 +671,12 @@ contains
         integer(MPI_COUNT_KIND), asynchronous :: value
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_win_notify_waitsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), idx, value, code)
+        call c_win_notify_waitsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), &
+            idx, value, code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same as a question.
+    ! The same, as a test.
     subroutine MPIX_Win_notify_testsome(win, first, num, idx, value, flag, ierror)
         integer, intent(in) :: first, num
         type(MPI_Win), intent(in) :: win
@@ -662,8 +686,8 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: truth, code
         truth = 0
-        call c_win_notify_testsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), idx, value, truth, &
-            code)
+        call c_win_notify_testsome(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), &
+            idx, value, truth, code)
         flag = truth /= 0
         if (present(ierror)) ierror = code
     end subroutine

@@ -1,14 +1,16 @@
-! mpix_rma_f08: the nonblocking synchronisation calls and notified access for programs with `use mpi_f08`. What they do is told in
-! mpix_rma.h and mpix_notify.h; a call that closes or flushes gives a request that is complete when the blocking call would have
-! returned.
+! mpix_rma_f08: nonblocking synchronization calls and notified access for `use mpi_f08`. mpix_rma.h
+! and mpix_notify.h document the calls. A call that closes or flushes returns a request that
+! completes when the blocking call would have returned.
 !
-! Compile this file with the MPI library's Fortran wrapper, since module files fit one compiler alone, and link with the library:
+! Module files work with one compiler only. Compile this file with the Fortran wrapper of your MPI
+! library, and link with the library:
 !
 !     mpif90 -c PREFIX/include/mpix_rma_f08.f90
 !     mpif90 program.f90 mpix_rma_f08.o -LPREFIX/lib -Wl,-rpath,PREFIX/lib -lmpix_rma
 !
-! Origin buffers belong to the library until the request of the call that closes the epoch is complete: declare them `asynchronous`.
-! Programs with mpif.h or `use mpi` need no module: the same names take integer handles, with ierror.
+! Declare origin buffers `asynchronous`: they belong to the library until the closing request
+! completes. With mpif.h or `use mpi`, no module is needed: the same names take integer handles and
+! ierror.
 include "mpix_notify_f08.f90"
 include "mpix_tagged_f08.f90"
 
@@ -20,65 +22,29 @@ module mpix_rma_f08
     implicit none
     private
 
-    public :: MPIX_Win_ipost
-    public :: MPIX_Win_istart
-    public :: MPIX_Win_icomplete
-    public :: MPIX_Win_iwait
-    public :: MPIX_Win_ifence
-    public :: MPIX_Win_ilock
-    public :: MPIX_Win_iunlock
-    public :: MPIX_Win_ilock_all
-    public :: MPIX_Win_iunlock_all
-    public :: MPIX_Win_iflush
-    public :: MPIX_Win_iflush_local
-    public :: MPIX_Win_iflush_all
-    public :: MPIX_Win_iflush_local_all
-    public :: MPIX_Put_notify
-    public :: MPIX_Get_notify
-    public :: MPIX_Accumulate_notify
-    public :: MPIX_Get_accumulate_notify
-    public :: MPIX_Rput_notify
-    public :: MPIX_Rget_notify
-    public :: MPIX_Raccumulate_notify
-    public :: MPIX_Rget_accumulate_notify
-    public :: MPIX_Fetch_and_op_notify
-    public :: MPIX_Compare_and_swap_notify
-    public :: MPIX_Notify
-    public :: MPIX_Win_set_num_notify
-    public :: MPIX_Win_get_num_notify
-    public :: MPIX_Win_get_notify_value
-    public :: MPIX_Win_reset_notify_value
-    public :: MPIX_Win_notify_ithreshold
-    public :: MPIX_Win_notify_threshold
-    public :: MPIX_Win_notify_test_threshold
-    public :: MPIX_Win_notify_iwaitsome
-    public :: MPIX_Win_notify_waitsome
-    public :: MPIX_Win_notify_testsome
-    public :: MPIX_Put_tagged
-    public :: MPIX_Get_tagged
-    public :: MPIX_Rput_tagged
-    public :: MPIX_Rget_tagged
-    public :: MPIX_Notify_init
-    public :: MPIX_Notify_iprobe
-    public :: MPIX_Notify_probe
-    public :: MPIX_WIN_NOTIFICATION_NUM_SB
-    public :: MPIX_WIN_NOTIFICATION_NUM_UB
-    public :: MPIX_WIN_NOTIFICATION_VALUE_UB
+    public :: MPIX_Win_ipost, MPIX_Win_istart, MPIX_Win_icomplete, MPIX_Win_iwait, &
+        MPIX_Win_ifence, MPIX_Win_ilock, MPIX_Win_iunlock, MPIX_Win_ilock_all, &
+        MPIX_Win_iunlock_all, MPIX_Win_iflush, MPIX_Win_iflush_local, MPIX_Win_iflush_all, &
+        MPIX_Win_iflush_local_all, MPIX_Put_notify, MPIX_Get_notify, MPIX_Accumulate_notify, &
+        MPIX_Get_accumulate_notify, MPIX_Rput_notify, MPIX_Rget_notify, MPIX_Raccumulate_notify, &
+        MPIX_Rget_accumulate_notify, MPIX_Fetch_and_op_notify, MPIX_Compare_and_swap_notify, &
+        MPIX_Notify, MPIX_Win_set_num_notify, MPIX_Win_get_num_notify, MPIX_Win_get_notify_value, &
+        MPIX_Win_reset_notify_value, MPIX_Win_notify_ithreshold, MPIX_Win_notify_threshold, &
+        MPIX_Win_notify_test_threshold, MPIX_Win_notify_iwaitsome, MPIX_Win_notify_waitsome, &
+        MPIX_Win_notify_testsome, MPIX_Put_tagged, MPIX_Get_tagged, MPIX_Rput_tagged, &
+        MPIX_Rget_tagged, MPIX_Notify_init, MPIX_Notify_iprobe, MPIX_Notify_probe, &
+        MPIX_WIN_NOTIFICATION_NUM_SB, MPIX_WIN_NOTIFICATION_NUM_UB, MPIX_WIN_NOTIFICATION_VALUE_UB
 
     interface
         subroutine c_ipost(group, assert, win, request, ierror) bind(C, name="mpix_win_ipost_")
             import :: c_int
-            integer(c_int), intent(in) :: group
-            integer(c_int), intent(in) :: assert
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: group, assert, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
         subroutine c_istart(group, assert, win, request, ierror) bind(C, name="mpix_win_istart_")
             import :: c_int
-            integer(c_int), intent(in) :: group
-            integer(c_int), intent(in) :: assert
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: group, assert, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
@@ -96,31 +62,26 @@ module mpix_rma_f08
         end subroutine
         subroutine c_ifence(assert, win, request, ierror) bind(C, name="mpix_win_ifence_")
             import :: c_int
-            integer(c_int), intent(in) :: assert
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: assert, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_ilock(lock_type, rank, assert, win, request, ierror) bind(C, name="mpix_win_ilock_")
+        subroutine c_ilock(lock_type, rank, assert, win, request, ierror) bind(C, &
+            name="mpix_win_ilock_")
             import :: c_int
-            integer(c_int), intent(in) :: lock_type
-            integer(c_int), intent(in) :: rank
-            integer(c_int), intent(in) :: assert
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: lock_type, rank, assert, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
         subroutine c_iunlock(rank, win, request, ierror) bind(C, name="mpix_win_iunlock_")
             import :: c_int
-            integer(c_int), intent(in) :: rank
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: rank, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
         subroutine c_ilock_all(assert, win, request, ierror) bind(C, name="mpix_win_ilock_all_")
             import :: c_int
-            integer(c_int), intent(in) :: assert
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: assert, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
@@ -132,15 +93,13 @@ module mpix_rma_f08
         end subroutine
         subroutine c_iflush(rank, win, request, ierror) bind(C, name="mpix_win_iflush_")
             import :: c_int
-            integer(c_int), intent(in) :: rank
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: rank, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
         subroutine c_iflush_local(rank, win, request, ierror) bind(C, name="mpix_win_iflush_local_")
             import :: c_int
-            integer(c_int), intent(in) :: rank
-            integer(c_int), intent(in) :: win
+            integer(c_int), intent(in) :: rank, win
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
@@ -150,7 +109,8 @@ module mpix_rma_f08
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_iflush_local_all(win, request, ierror) bind(C, name="mpix_win_iflush_local_all_")
+        subroutine c_iflush_local_all(win, request, ierror) bind(C, &
+            name="mpix_win_iflush_local_all_")
             import :: c_int
             integer(c_int), intent(in) :: win
             integer(c_int), intent(inout) :: request
@@ -160,7 +120,7 @@ module mpix_rma_f08
 
 contains
 
-    ! Opens an exposure epoch to the processes of `group`; the request is complete.
+    ! Opens an exposure epoch to the processes of `group`; the request is complete at once.
     subroutine MPIX_Win_ipost(group, assert, win, request, ierror)
         type(MPI_Group), intent(in) :: group
         integer, intent(in) :: assert
@@ -169,12 +129,13 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_ipost(int(group%MPI_VAL, c_int), int(assert, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_ipost(int(group%MPI_VAL, c_int), int(assert, c_int), int(win%MPI_VAL, c_int), &
+            handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Opens an access epoch to the processes of `group`; the request is complete.
+    ! Opens an access epoch to the processes of `group`; the request is complete at once.
     subroutine MPIX_Win_istart(group, assert, win, request, ierror)
         type(MPI_Group), intent(in) :: group
         integer, intent(in) :: assert
@@ -183,7 +144,8 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_istart(int(group%MPI_VAL, c_int), int(assert, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_istart(int(group%MPI_VAL, c_int), int(assert, c_int), int(win%MPI_VAL, c_int), &
+            handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
@@ -225,17 +187,16 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Opens a lock epoch; the request is complete.
+    ! Opens a lock epoch; the request is complete at once.
     subroutine MPIX_Win_ilock(lock_type, rank, assert, win, request, ierror)
-        integer, intent(in) :: lock_type
-        integer, intent(in) :: rank
-        integer, intent(in) :: assert
+        integer, intent(in) :: lock_type, rank, assert
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_ilock(int(lock_type, c_int), int(rank, c_int), int(assert, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_ilock(int(lock_type, c_int), int(rank, c_int), int(assert, c_int), int(win%MPI_VAL, &
+            c_int), handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
@@ -253,7 +214,7 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Opens a shared lock epoch to all processes; the request is complete.
+    ! Opens a shared lock epoch on all processes; the request is complete at once.
     subroutine MPIX_Win_ilock_all(assert, win, request, ierror)
         integer, intent(in) :: assert
         type(MPI_Win), intent(in) :: win
@@ -266,7 +227,7 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Closes it.
+    ! Closes the lock_all epoch.
     subroutine MPIX_Win_iunlock_all(win, request, ierror)
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
@@ -278,7 +239,7 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Completes the operations to `rank` that were called before, there too.
+    ! Completes earlier operations towards `rank`, at origin and target.
     subroutine MPIX_Win_iflush(rank, win, request, ierror)
         integer, intent(in) :: rank
         type(MPI_Win), intent(in) :: win
@@ -291,7 +252,7 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same, here.
+    ! The same, at the origin only.
     subroutine MPIX_Win_iflush_local(rank, win, request, ierror)
         integer, intent(in) :: rank
         type(MPI_Win), intent(in) :: win
@@ -304,7 +265,7 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Completes all operations that were called before, at their targets too.
+    ! Completes all earlier operations, at origin and targets.
     subroutine MPIX_Win_iflush_all(win, request, ierror)
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
@@ -316,7 +277,7 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same, here.
+    ! The same, at the origin only.
     subroutine MPIX_Win_iflush_local_all(win, request, ierror)
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request

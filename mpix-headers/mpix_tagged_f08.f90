@@ -1,18 +1,14 @@
-! mpix_tagged_f08: tagged notifications for programs with `use mpi_f08`, beside the counters of mpix_notify_f08, and with the same rules for
-! counts and buffers.
+! mpix_tagged_f08: tagged notifications for `use mpi_f08`. The rules of mpix_notify_f08 for counts
+! and buffers apply.
 module mpix_tagged_f08
     use, intrinsic :: iso_c_binding, only: c_int, c_loc, c_ptr
-    use mpi_f08, only: MPI_ADDRESS_KIND, MPI_COUNT_KIND, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win
+    use mpi_f08, only: MPI_ADDRESS_KIND, MPI_COUNT_KIND, MPI_Datatype, MPI_Request, MPI_Status, &
+        MPI_Win
     implicit none
     private
 
-    public :: MPIX_Put_tagged
-    public :: MPIX_Get_tagged
-    public :: MPIX_Rput_tagged
-    public :: MPIX_Rget_tagged
-    public :: MPIX_Notify_init
-    public :: MPIX_Notify_iprobe
-    public :: MPIX_Notify_probe
+    public :: MPIX_Put_tagged, MPIX_Get_tagged, MPIX_Rput_tagged, MPIX_Rget_tagged, &
+        MPIX_Notify_init, MPIX_Notify_iprobe, MPIX_Notify_probe
 
     interface MPIX_Put_tagged
         module procedure put_tagged, put_tagged_c
@@ -29,8 +25,8 @@ module mpix_tagged_f08
 
     ! With large counts.
     abstract interface
-        subroutine c_transfer(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-            target_datatype, tag, win, ierror) bind(C)
+        subroutine c_transfer(origin_addr, origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, tag, win, ierror) bind(C)
             import
             type(c_ptr), value :: origin_addr
             integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, tag, win
@@ -38,8 +34,8 @@ module mpix_tagged_f08
             integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_transfer_request(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
-            target_count, target_datatype, tag, win, request, ierror) bind(C)
+        subroutine c_transfer_request(origin_addr, origin_count, origin_datatype, target_rank, &
+            target_disp, target_count, target_datatype, tag, win, request, ierror) bind(C)
             import
             type(c_ptr), value :: origin_addr
             integer(c_int), intent(in) :: origin_datatype, target_rank, target_datatype, tag, win
@@ -63,14 +59,16 @@ module mpix_tagged_f08
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_notify_iprobe(win, source, tag, flag, status, ierror) bind(C, name="mpix_notify_iprobe_")
+        subroutine c_notify_iprobe(win, source, tag, flag, status, ierror) bind(C, &
+            name="mpix_notify_iprobe_")
             import
             integer(c_int), intent(in) :: win, source, tag
             integer(c_int), asynchronous :: flag
             type(MPI_Status) :: status
             integer(c_int), intent(out) :: ierror
         end subroutine
-        subroutine c_notify_probe(win, source, tag, status, ierror) bind(C, name="mpix_notify_probe_")
+        subroutine c_notify_probe(win, source, tag, status, ierror) bind(C, &
+            name="mpix_notify_probe_")
             import
             integer(c_int), intent(in) :: win, source, tag
             type(MPI_Status) :: status
@@ -80,21 +78,22 @@ module mpix_tagged_f08
 
 contains
 
-    ! Puts data, then tells the target a tag.
-    subroutine put_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, ierror)
+    ! Puts data, then delivers a tag to the target.
+    subroutine put_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, tag
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
         type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
-        call put_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, target_disp, &
-            int(target_count, MPI_COUNT_KIND), target_datatype, tag, win, ierror)
+        call put_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, tag, &
+            win, ierror)
     end subroutine
 
-    subroutine put_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, ierror)
+    subroutine put_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: target_rank, tag
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -104,26 +103,27 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
         call c_put_tagged_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(tag, c_int), int(win%MPI_VAL, c_int), code)
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, &
+            c_int), int(tag, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Gets data, then tells the target a tag.
-    subroutine get_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, ierror)
+    ! Gets data, then delivers a tag to the target.
+    subroutine get_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, tag
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
         type(MPI_Datatype), intent(in) :: origin_datatype, target_datatype
         type(MPI_Win), intent(in) :: win
         integer, optional, intent(out) :: ierror
-        call get_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, target_disp, &
-            int(target_count, MPI_COUNT_KIND), target_datatype, tag, win, ierror)
+        call get_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, tag, &
+            win, ierror)
     end subroutine
 
-    subroutine get_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, ierror)
+    subroutine get_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: target_rank, tag
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -133,14 +133,14 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
         call c_get_tagged_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(tag, c_int), int(win%MPI_VAL, c_int), code)
+            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, &
+            c_int), int(tag, c_int), int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same with a request for the data.
-    subroutine rput_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, request, ierror)
+    ! The same, with a request for the data.
+    subroutine rput_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, tag
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
@@ -148,12 +148,13 @@ contains
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
-        call rput_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
-            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, tag, win, request, ierror)
+        call rput_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, tag, &
+            win, request, ierror)
     end subroutine
 
-    subroutine rput_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, request, ierror)
+    subroutine rput_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, request, ierror)
         type(*), dimension(..), target, asynchronous, intent(in) :: origin_addr
         integer, intent(in) :: target_rank, tag
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -164,15 +165,16 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rput_tagged_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(tag, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_rput_tagged_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, &
+            c_int), int(target_rank, c_int), target_disp, target_count, &
+            int(target_datatype%MPI_VAL, c_int), int(tag, c_int), int(win%MPI_VAL, c_int), handle, &
+            code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    subroutine rget_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, request, ierror)
+    subroutine rget_tagged(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, request, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: origin_count, target_rank, target_count, tag
         integer(MPI_ADDRESS_KIND), intent(in) :: target_disp
@@ -180,12 +182,13 @@ contains
         type(MPI_Win), intent(in) :: win
         type(MPI_Request), intent(inout) :: request
         integer, optional, intent(out) :: ierror
-        call rget_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, target_rank, &
-            target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, tag, win, request, ierror)
+        call rget_tagged_c(origin_addr, int(origin_count, MPI_COUNT_KIND), origin_datatype, &
+            target_rank, target_disp, int(target_count, MPI_COUNT_KIND), target_datatype, tag, &
+            win, request, ierror)
     end subroutine
 
-    subroutine rget_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, &
-        target_datatype, tag, win, request, ierror)
+    subroutine rget_tagged_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, &
+        target_count, target_datatype, tag, win, request, ierror)
         type(*), dimension(..), target, asynchronous :: origin_addr
         integer, intent(in) :: target_rank, tag
         integer(MPI_COUNT_KIND), intent(in) :: origin_count, target_count
@@ -196,14 +199,15 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_rget_tagged_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, c_int), &
-            int(target_rank, c_int), target_disp, target_count, int(target_datatype%MPI_VAL, c_int), &
-            int(tag, c_int), int(win%MPI_VAL, c_int), handle, code)
+        call c_rget_tagged_c(c_loc(origin_addr), origin_count, int(origin_datatype%MPI_VAL, &
+            c_int), int(target_rank, c_int), target_disp, target_count, &
+            int(target_datatype%MPI_VAL, c_int), int(tag, c_int), int(win%MPI_VAL, c_int), handle, &
+            code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Makes a persistent request for tagged notifications.
+    ! Creates a persistent request for tagged notifications.
     subroutine MPIX_Notify_init(win, source, tag, expected_count, request, ierror)
         integer, intent(in) :: source, tag
         integer(MPI_COUNT_KIND), intent(in) :: expected_count
@@ -212,13 +216,13 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: handle, code
         handle = int(request%MPI_VAL, c_int)
-        call c_notify_init(int(win%MPI_VAL, c_int), int(source, c_int), int(tag, c_int), expected_count, handle, &
-            code)
+        call c_notify_init(int(win%MPI_VAL, c_int), int(source, c_int), int(tag, c_int), &
+            expected_count, handle, code)
         request%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! Tells whether a tagged notification is there that no request has taken.
+    ! Whether there is a tagged notification that no request has taken.
     subroutine MPIX_Notify_iprobe(win, source, tag, flag, status, ierror)
         integer, intent(in) :: source, tag
         type(MPI_Win), intent(in) :: win
@@ -227,7 +231,8 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: truth, code
         truth = 0
-        call c_notify_iprobe(int(win%MPI_VAL, c_int), int(source, c_int), int(tag, c_int), truth, status, code)
+        call c_notify_iprobe(int(win%MPI_VAL, c_int), int(source, c_int), int(tag, c_int), truth, &
+            status, code)
         flag = truth /= 0
         if (present(ierror)) ierror = code
     end subroutine
@@ -239,7 +244,8 @@ contains
         type(MPI_Status) :: status
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
-        call c_notify_probe(int(win%MPI_VAL, c_int), int(source, c_int), int(tag, c_int), status, code)
+        call c_notify_probe(int(win%MPI_VAL, c_int), int(source, c_int), int(tag, c_int), status, &
+            code)
         if (present(ierror)) ierror = code
     end subroutine
 end module mpix_tagged_f08

@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { BATCHES = 31, ROUNDS = 300, LINE = 128 }; /* two lines apart: neighbours are fetched in pairs */
+/* LINE is two cache lines: processors prefetch adjacent lines in pairs. */
+enum { BATCHES = 31, ROUNDS = 300, LINE = 128 };
 
 static bool share_memory(MPI_Comm comm)
 {

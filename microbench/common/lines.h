@@ -1,4 +1,6 @@
-/* Memory that two ranks of one node reach by load and store, and how far their processors are from each other. */
+/*
+ * Memory that two ranks of one node share by load and store, and the distance of their processors.
+ */
 #ifndef MICROBENCH_LINES_H
 #define MICROBENCH_LINES_H
 
@@ -11,15 +13,15 @@ struct lines {
     MPI_Win shared;
     char *mine, *theirs;
     int rank;
-    bool apart; /* on two nodes: there is no such memory */
+    bool apart; /* the ranks are on two nodes and share no memory */
 };
 
-/* Collective over two ranks, as is all here. At least 4096 bytes each. */
+/* All functions are collective over two ranks. At least 4096 bytes each. */
 struct lines open_lines(MPI_Comm, size_t bytes);
 void close_lines(struct lines *);
 
-/* A cache line from one rank to the other, in microseconds; the best that was seen. A virtual machine's processors move: it
- * is measured beside each figure. 0 for ranks of two nodes, which have no line in common. */
+/* Half a round trip of a cache line between the ranks, in microseconds: the minimum. Virtual
+ * processors move, so this is measured beside each figure. 0 if the ranks are on two nodes. */
 double half_round_trip(struct lines *);
 
 #endif

@@ -5,17 +5,17 @@
 
 double now_us(void);
 
-/* Really sleeps: the core is free for other ranks. Returns after the moment, never before. */
+/* Sleeps, so that other ranks may use the core. Never returns early. */
 void sleep_until_us(double when_us);
 void sleep_for_us(double span_us);
 
-/* Waits awake, but lets other runnable ranks have the core. */
+/* Polls the clock, but yields to other runnable ranks. */
 void yield_until_us(double when_us);
 
-/* A CPU-bound activity of that length that calls nothing. Returns its measured length. */
+/* Computes for that long without calling MPI. Returns the measured time. */
 double work_for_us(double span_us);
 
-/* Asks the kernel for exact timers: by default it may wake a sleeper 50 us late. */
+/* Requests exact timers; by default the kernel may wake a sleeper 50 us late. */
 void sharpen_timers(void);
 
 #endif

@@ -1,1 +1,1 @@
-"""What the drivers of the benchmarks share: hosts, launching, progress, tables."""
+"""Shared by the benchmark drivers: hosts, launching, progress, tables."""

@@ -1,11 +1,12 @@
-"""Comparing only runs with processors equally far.
+"""Comparing only runs with equal processor distance.
 
-A virtual machine's processors may be near each other at one time and far at another, which changes everything between two
-processes. So each figure comes with the time of a cache line between them, measured beside it."""
+Virtual processors move, which changes all communication times between two processes. So each figure
+comes with the time of a cache line, measured beside it.
+"""
 
 
 def classes(lines):
-    """Bounds of the times of a cache line that are one distance: the next begins where there is a gap."""
+    """Bounds between distances, as times of a cache line."""
     found = []
     for line in sorted(set(lines)):
         if found and line < 1.5 * found[-1][0]:
@@ -16,11 +17,12 @@ def classes(lines):
 
 
 def equally_far(samples, bounds):
-    """Of (value, time of a cache line) by runner: values by runner at one distance, that of which the rarest runner has
-    most. Runners without any at that distance are left out."""
+    """From (value, time of a cache line) by runner: values by runner at one distance, the one with
+    most samples of the runner that has fewest. Leaves out runners without samples there."""
     best, most = {}, -1
     for low, high in bounds:
-        values = {runner: [value for value, line in seen if low <= line <= high] for runner, seen in samples.items()}
+        values = {runner: [value for value, line in seen if low <= line <= high]
+                  for runner, seen in samples.items()}
         fewest = min((len(mine) for mine in values.values()), default=0)
         if fewest > most:
             best, most = values, fewest

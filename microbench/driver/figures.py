@@ -15,7 +15,7 @@ def _has_matplotlib(interpreter):
 
 
 def draw(script, *arguments):
-    """Draws; True if figures were made. Without matplotlib it says what to install."""
+    """Draws; returns whether figures were made. Without matplotlib, prints what to install."""
     for interpreter in (sys.executable, "/usr/bin/python3"):
         if _has_matplotlib(interpreter):
             command = [interpreter, str(MICROBENCH / "report" / script), *map(str, arguments)]

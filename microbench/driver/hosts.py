@@ -1,4 +1,4 @@
-"""MPI hosts: how to build for one and how to launch on it."""
+"""MPI hosts: building for them and launching on them."""
 
 import argparse
 import json
@@ -16,12 +16,13 @@ BUILDS = MICROBENCH.parent / "target" / "microbench"
 
 
 class RunFailed(Exception):
-    """A program or a build ended badly. The message says which, and how."""
+    """A program or build failed. The message names it and has its output."""
 
 
 @dataclass
 class Host:
-    """One MPI library: its label, tools, and where our library for it is installed (None: nowhere)."""
+    """One MPI library: its label, tools, and where the library for it is installed (None:
+    nowhere)."""
 
     label: str
     mpicc: str
@@ -30,19 +31,21 @@ class Host:
 
     @property
     def folder(self):
-        """Where its programs are built."""
+        """Folder of its programs."""
         return BUILDS / self.label
 
     def is_open_mpi(self):
-        """True if its launcher is Open MPI's, which refuses root and more ranks than cores unasked."""
+        """Whether its launcher is Open MPI's, which needs options for root and for
+        oversubscription."""
         try:
-            said = subprocess.run(self.mpiexec + ["--version"], capture_output=True, text=True, check=False)
+            said = subprocess.run(self.mpiexec + ["--version"], capture_output=True, text=True,
+                                  check=False)
         except OSError as error:
             raise RunFailed(f"the launcher of {self.label} does not start: {error}") from error
         return "Open MPI" in said.stdout or "OpenRTE" in said.stdout
 
     def build(self):
-        """Builds the programs, plain ones and those linked with the library."""
+        """Builds the programs, with and without the library."""
         script = [MICROBENCH / "build.sh", self.label, self.prefix or "-", self.folder]
         done = subprocess.run(
             [str(word) for word in script], env={**os.environ, "MPICC": self.mpicc},
@@ -55,22 +58,24 @@ class Host:
                 self.mpiexec = self.mpiexec + ["--allow-run-as-root"]
 
     def command(self, ranks, program, *arguments, environment=None):
-        """The command line that launches a program of this host, with more variables in its environment."""
+        """The command line that launches a program of this host, with these environment
+        variables."""
         words = [f"{name}={value}" for name, value in (environment or {}).items()]
         setting = ["env", *words] if words else []
-        return [*self.mpiexec, "-n", str(ranks), *setting, str(self.folder / program), *map(str, arguments)]
+        return [*self.mpiexec, "-n", str(ranks), *setting, str(self.folder / program),
+                *map(str, arguments)]
 
     def preload(self):
-        """The variable that preloads our library."""
+        """The environment variable that preloads the library."""
         return {"LD_PRELOAD": self.prefix / "lib" / "libmpix_rma.so"}
 
 
 def add_options(parser):
-    """Options that name hosts. Pair it with `chosen`, which knows the hosts' own options."""
+    """Adds options for hosts; use `chosen` to parse them."""
     parser.add_argument("--hosts", default="mpich,openmpi", metavar="LABELS",
-                        help="comma-separated (default: mpich,openmpi); for each LABEL there are "
-                             "--prefix-LABEL DIR (where the library is installed; without it only the "
-                             "plain host is run), --mpicc-LABEL (default mpicc.LABEL) and "
+                        help="comma-separated (default: mpich,openmpi); each LABEL has options "
+                             "--prefix-LABEL DIR (where the library is installed; without it, only "
+                             "the plain host runs), --mpicc-LABEL (default mpicc.LABEL) and "
                              "--mpiexec-LABEL (default mpiexec.LABEL)")
 
 
@@ -87,14 +92,16 @@ def chosen(parser, arguments=None):
         prefix = options[f"prefix_{label.replace('-', '_')}"]
         mpicc = options[f"mpicc_{label.replace('-', '_')}"] or f"mpicc.{label}"
         mpiexec = options[f"mpiexec_{label.replace('-', '_')}"] or f"mpiexec.{label}"
-        hosts.append(Host(label, mpicc, shlex.split(mpiexec), Path(prefix).resolve() if prefix else None))
+        installed = Path(prefix).resolve() if prefix else None
+        hosts.append(Host(label, mpicc, shlex.split(mpiexec), installed))
     return argparse.Namespace(**options), hosts
 
 
 def results_of(command, timeout_s=300):
-    """Runs a command and yields the JSON objects that it prints, one per line, as they come.
+    """Runs a command and yields the JSON objects of its output lines as they come.
 
-    Raises RunFailed at its end if it failed, with what else it said. It never outlives the caller."""
+    Raises RunFailed at the end, with the rest of the output, if it failed. The command never
+    outlives the caller."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                stdin=subprocess.DEVNULL, start_new_session=True)
     overdue = threading.Event()
@@ -119,5 +126,6 @@ def results_of(command, timeout_s=300):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if overdue.is_set() or status != 0:
-        how = f"did not end within {timeout_s} s" if overdue.is_set() else f"ended with status {status}"
+        overran = f"did not end within {timeout_s} s"
+        how = overran if overdue.is_set() else f"ended with status {status}"
         raise RunFailed(f"{shlex.join(command)} {how}\n{''.join(other)}")

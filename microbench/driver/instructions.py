@@ -1,4 +1,4 @@
-"""Instructions of one call, counted by callgrind: repeatable, whatever else the machine does."""
+"""Instructions of one call, counted by callgrind: repeatable under any load."""
 
 import re
 import shutil
@@ -17,12 +17,12 @@ ROUNDS = 1000
 
 
 def available():
-    """True if they can be counted here."""
+    """Whether they can be counted here."""
     return shutil.which("valgrind") is not None
 
 
 def total(host, library, case, rounds):
-    """Instructions of so many calls, in the origin alone."""
+    """Instructions of that many calls, in the origin only."""
     program = [str(host.folder / "instructions-plain"), case, str(rounds)]
     preload = ["env", f"LD_PRELOAD={library}"]
     counter = [
@@ -52,5 +52,5 @@ def total(host, library, case, rounds):
 
 
 def of_call(host, library, case):
-    """Instructions of one call: what more calls cost more."""
+    """Instructions of one call: the slope over the number of calls."""
     return (total(host, library, case, 2 * ROUNDS) - total(host, library, case, ROUNDS)) / ROUNDS

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, if that is a terminal; silence otherwise."""
+"""A progress bar on standard error if that is a terminal."""
 
 import shutil
 import sys
@@ -22,12 +22,12 @@ class Progress:
             sys.stderr.flush()
 
     def step(self, what):
-        """One more step is done; `what` is being measured."""
+        """Counts one finished step; `what` runs now."""
         self.done += 1
         self.show(what)
 
     def show(self, what):
-        """Draws the bar with a word on what is going on."""
+        """Draws the bar with a label."""
         if not self.visible:
             return
         share = min(self.done / self.total, 1.0)

@@ -1,8 +1,8 @@
-"""Tables for people."""
+"""Text tables."""
 
 
 def table(head, rows, left=()):
-    """Lines of an aligned table. Columns named in `left` are flush left, the others flush right."""
+    """Lines of an aligned table. Columns in `left` are left-aligned, others right-aligned."""
     cells = [list(head)] + [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
 
@@ -11,7 +11,8 @@ def table(head, rows, left=()):
             cell.ljust(width) if name in left else cell.rjust(width)
             for name, cell, width in zip(head, row, widths)).rstrip()
 
-    return [line(cells[0]), "  ".join("-" * width for width in widths)] + [line(row) for row in cells[1:]]
+    rule = "  ".join("-" * width for width in widths)
+    return [line(cells[0]), rule] + [line(row) for row in cells[1:]]
 
 
 def bytes_text(count):

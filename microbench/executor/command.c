@@ -26,14 +26,16 @@ void complain(const char *program, const char *format, ...)
     va_end(rest);
 }
 
-bool whole_number(const char *program, const char *option, const char *text, uint64_t least, uint64_t most,
-                  uint64_t *value)
+bool whole_number(const char *program, const char *option, const char *text, uint64_t least,
+                  uint64_t most, uint64_t *value)
 {
     char *end;
     errno = 0;
     unsigned long long number = strtoull(text, &end, 10);
-    if (end == text || *end != '\0' || *text == '-' || errno != 0 || number < least || number > most) {
-        complain(program, "%s wants a whole number from %" PRIu64 " to %" PRIu64 ", not \"%s\"", option, least, most, text);
+    if (end == text || *end != '\0' || *text == '-' || errno != 0 || number < least ||
+        number > most) {
+        complain(program, "%s needs an integer from %" PRIu64 " to %" PRIu64 ", not \"%s\"",
+                 option, least, most, text);
         return false;
     }
     *value = number;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #ifdef PLAIN_HOST
-/* Without the library there is no nonblocking form, and no series that asks for it. */
+/* Without the library there are no nonblocking calls, and no series needs them. */
 #define NONBLOCKING_FORM(call) (abort(), MPI_SUCCESS)
 #else
 #include <mpix_rma.h>
@@ -23,7 +23,7 @@ struct executor {
     int rank, ranks;
     bool nonblocking;
     MPI_Group everyone, others;
-    MPI_Group *alone;     /* alone[r] holds rank r, once it was needed */
+    MPI_Group *alone;     /* alone[r] has only rank r; created when needed */
     MPI_Request *closing; /* by number */
     uint64_t requests;
     uint64_t oldest; /* where to look for a pending closing request when there are too many */
@@ -53,8 +53,8 @@ static void *allocated(uint64_t count, size_t size)
     return memory;
 }
 
-struct executor *executor_open(MPI_Comm comm, uint64_t window_bytes, bool nonblocking, uint64_t requests,
-                               const char *const *reorder, void **memory)
+struct executor *executor_open(MPI_Comm comm, uint64_t window_bytes, bool nonblocking,
+                               uint64_t requests, const char *const *reorder, void **memory)
 {
     struct executor *x = allocated(1, sizeof *x);
     x->comm = comm;
@@ -118,7 +118,7 @@ static MPI_Group only(struct executor *x, int rank)
     return x->alone[rank];
 }
 
-/* Opening requests are complete at birth: this frees the handle. */
+/* Opening requests are complete at once; this frees the handle. */
 static void opened(MPI_Request *opening)
 {
     if (*opening != MPI_REQUEST_NULL)
@@ -143,7 +143,8 @@ static void open_epoch(struct executor *x, const schedule_step *step)
         break;
     default:
         if (x->nonblocking)
-            MUST(NONBLOCKING_FORM(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, step->peer, 0, x->win, &opening)));
+            MUST(NONBLOCKING_FORM(
+                MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, step->peer, 0, x->win, &opening)));
         else
             MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, step->peer, 0, x->win));
     }
@@ -164,7 +165,7 @@ static int close_without_waiting(struct executor *x, const schedule_step *step)
     }
 }
 
-/* Completes the oldest pending closing request; its own AWAIT will find it done. */
+/* Completes the oldest pending closing request; a later AWAIT finds it complete. */
 static bool complete_oldest(struct executor *x)
 {
     for (uint64_t seen = 0; seen < x->requests; seen++) {
@@ -185,7 +186,7 @@ static void close_epoch(struct executor *x, const schedule_step *step)
         while ((code = close_without_waiting(x, step)) != MPI_SUCCESS) {
             int class;
             MPI_Error_class(code, &class);
-            if (class != MPI_ERR_NO_MEM || !complete_oldest(x)) /* so many requests may be alive, and no more */
+            if (class != MPI_ERR_NO_MEM || !complete_oldest(x)) /* the limit of pending requests */
                 must(code, "closing an epoch");
         }
         return;
@@ -205,7 +206,8 @@ static void close_epoch(struct executor *x, const schedule_step *step)
 static void put(struct executor *x, const schedule_step *step, const void *source, int target)
 {
     int words = (int)(step->bytes / 8);
-    MUST(MPI_Put(source, words, MPI_INT64_T, target, (MPI_Aint)step->disp, words, MPI_INT64_T, x->win));
+    MUST(MPI_Put(source, words, MPI_INT64_T, target, (MPI_Aint)step->disp, words, MPI_INT64_T,
+                 x->win));
 }
 
 static void check_length(const schedule_step *step)
@@ -220,7 +222,8 @@ static void get(struct executor *x, const schedule_step *step, void *destination
 {
     int words = (int)(step->bytes / 8);
     check_length(step);
-    MUST(MPI_Get(destination, words, MPI_INT64_T, step->peer, (MPI_Aint)step->disp, words, MPI_INT64_T, x->win));
+    MUST(MPI_Get(destination, words, MPI_INT64_T, step->peer, (MPI_Aint)step->disp, words,
+                 MPI_INT64_T, x->win));
 }
 
 static void operate(struct executor *x, const schedule_step *step, const void *source)
@@ -228,8 +231,8 @@ static void operate(struct executor *x, const schedule_step *step, const void *s
     check_length(step);
     if (step->kind == SCHEDULE_ACCUMULATE) {
         int words = (int)(step->bytes / 8);
-        MUST(MPI_Accumulate(source, words, MPI_INT64_T, step->peer, (MPI_Aint)step->disp, words, MPI_INT64_T, MPI_SUM,
-                            x->win));
+        MUST(MPI_Accumulate(source, words, MPI_INT64_T, step->peer, (MPI_Aint)step->disp, words,
+                            MPI_INT64_T, MPI_SUM, x->win));
     } else if (step->peer != SCHEDULE_OTHERS) {
         put(x, step, source, step->peer);
     } else {
@@ -238,7 +241,8 @@ static void operate(struct executor *x, const schedule_step *step, const void *s
     }
 }
 
-struct elapsed executor_run(struct executor *x, const struct application *app, void *schedule, void *data)
+struct elapsed executor_run(struct executor *x, const struct application *app, void *schedule,
+                            void *data)
 {
     schedule_step step;
     x->computing_us = 0.0;
@@ -276,6 +280,6 @@ struct elapsed executor_run(struct executor *x, const struct application *app, v
             break;
         }
     }
-    MPI_Barrier(x->comm); /* from the first that begins to the last that ends, whatever the clocks show */
+    MPI_Barrier(x->comm); /* from the first start to the last end, by the common clock */
     return (struct elapsed){now_us() - begin, x->computing_us};
 }

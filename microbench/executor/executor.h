@@ -1,6 +1,9 @@
-/* Makes the steps of a schedule by MPI calls.
+/*
+ * Executes the steps of a schedule by MPI calls.
  *
- * Needs the library for the nonblocking series; the same source without it (PLAIN_HOST) runs the blocking one. */
+ * The nonblocking series need the library. Built without it (PLAIN_HOST), the same source runs the
+ * blocking series.
+ */
 #ifndef EXECUTOR_H
 #define EXECUTOR_H
 
@@ -11,21 +14,22 @@
 
 struct executor;
 
-/* What an application is to its executor. `data` is its own. */
+/* Callbacks of an application; `data` is its own. */
 struct application {
     int (*next)(void *schedule, schedule_step *);
-    /* The bytes that a PUT or ACCUMULATE sends. They stay as they are until the epoch is complete. */
+    /* The bytes to send by a PUT or ACCUMULATE. They must not change until the epoch is
+     * complete. */
     const void *(*source)(void *data, const schedule_step *);
     void (*compute)(void *data, const schedule_step *);
-    /* Where a GET puts its bytes; NULL if there is none. They are there when the epoch is complete. */
+    /* Where a GET stores its result, NULL if there is none. Valid when the epoch is complete. */
     void *(*destination)(void *data, const schedule_step *);
 };
 
-/* A window to run on, with this rank's memory. `reorder`: info keys, ended by NULL, that are set to true. */
+/* Creates a window with this rank's memory. `reorder`: NULL-terminated info keys to set to true. */
 struct executor *executor_open(MPI_Comm, uint64_t window_bytes, bool nonblocking, uint64_t requests,
                                const char *const *reorder, void **memory);
-/* Loads and stores of this rank's memory: clears it, or makes what others wrote visible. Nobody may be in an epoch
- * towards it; wait for the others before. */
+/* Loads and stores on this rank's memory: clears it, or makes remote writes visible. No epoch may
+ * access it; wait for the other ranks before. */
 void executor_clear(struct executor *);
 void executor_look(struct executor *);
 
@@ -37,7 +41,9 @@ struct elapsed {
     double computing_us; /* of this rank */
 };
 
-/* Runs an opened schedule to its end. Collective: all begin together. Any error of MPI ends the program. */
-struct elapsed executor_run(struct executor *, const struct application *, void *schedule, void *data);
+/* Runs an opened schedule to its end. Collective; all ranks start together. MPI errors are
+ * fatal. */
+struct elapsed executor_run(struct executor *, const struct application *, void *schedule,
+                            void *data);
 
 #endif

@@ -1,4 +1,7 @@
-/* What is compared: the plain host, and the library with blocking and nonblocking epochs, in order or not. */
+/*
+ * Series to compare: the plain host; the library with blocking and nonblocking epochs, ordered or
+ * reordered.
+ */
 #ifndef EXECUTOR_SERIES_H
 #define EXECUTOR_SERIES_H
 
@@ -9,10 +12,11 @@
 struct series {
     const char *name;
     bool nonblocking;
-    const char *const *reorder; /* info keys, ended by NULL */
+    const char *const *reorder; /* NULL-terminated info keys */
 };
 
-static inline const struct series *series_named(const struct series *list, size_t count, const char *name)
+static inline const struct series *series_named(const struct series *list, size_t count,
+                                                const char *name)
 {
     for (size_t k = 0; k < count; k++)
         if (strcmp(list[k].name, name) == 0)

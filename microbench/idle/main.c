@@ -1,7 +1,9 @@
-/* What idle windows cost: a barrier, a message there and back, and put + flush on a busy window,
- * alone and beside N idle windows of one kind. Plain MPI; idle.py runs the same binary with and
- * without the library. Each idle window was used once. The figure without idle windows is measured
- * before and after the one with them, in the same run. Prints JSON lines. */
+/*
+ * Cost of idle windows: a barrier, a ping-pong, and put + flush on a busy window, alone and beside
+ * N idle windows of one kind, each of which was used once. The baseline without idle windows is
+ * measured before and after, in the same run. Plain MPI; idle.py runs the same binary with and
+ * without the library. Prints JSON lines.
+ */
 #include "../common/host.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
@@ -24,7 +26,7 @@ static struct window {
     MPI_Aint at; /* displacement of the memory at the other rank */
 } busy, *idle;
 
-/* False if the MPI library makes no more windows. */
+/* Returns false if the MPI library cannot create more windows. */
 static bool make(const char *kind, struct window *window)
 {
     const MPI_Aint bytes = WORDS * sizeof(int64_t);
@@ -144,7 +146,7 @@ static double median_us(int c)
     return median;
 }
 
-/* Makes the idle windows, uses each once, measures, and frees them again. */
+/* Creates the idle windows, uses each once, measures, and frees them. */
 static bool measure(const char *kind, long count)
 {
     double before[CASES], beside[CASES], after[CASES];

@@ -1,5 +1,6 @@
-/* Calls whose instructions instructions.py counts: `measured` makes ROUNDS of them, and nothing
- * else is counted. Two ranks; rank 0 is the origin and the only one under the counter. Plain MPI.
+/*
+ * Calls whose instructions instructions.py counts: only those in `measured`, which makes ROUNDS
+ * calls. Two ranks; rank 0 is the origin and runs under the counter. Plain MPI.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -47,7 +48,7 @@ static const struct {
     {"lock_exclusive_put_unlock", lock_exclusive, 0},
 };
 
-/* The counter counts in this function and what it calls. */
+/* Callgrind counts in this function and its callees. */
 __attribute__((noinline)) void measured(void (*call)(void), long rounds)
 {
     for (long i = 0; i < rounds; i++)
@@ -77,7 +78,7 @@ int main(int argc, char **argv)
         if (cases[found].locked)
             MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
         for (value = 1; value <= 20; value++)
-            call(); /* first contact, and whatever is made once */
+            call(); /* first contact and one-time initialization */
         value = 4711;
         measured(call, rounds);
         if (cases[found].locked)

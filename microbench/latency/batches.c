@@ -1,4 +1,4 @@
-/* Times a scenario in batches, so that the clock costs nothing. */
+/* Times a scenario in batches, so that reading the clock costs nothing. */
 #include "latency.h"
 
 #include "../common/stats.h"
@@ -9,7 +9,7 @@
 
 static const double ROUNDS_MIN = 4.0, ROUNDS_MAX = 1e5;
 
-/* One batch; the time on the origin. Whatever a target does lies between the barriers. */
+/* Times one batch on the origin. The target's part lies between the barriers. */
 static double batch_us(struct bench *b, const struct scenario *s, long rounds)
 {
     if (s->enter != NULL)
@@ -19,7 +19,7 @@ static double batch_us(struct bench *b, const struct scenario *s, long rounds)
     if (s->run[b->rank] != NULL)
         s->run[b->rank](b, size_in_bytes[s->size], rounds);
     if (s->measure == TIME_OF_BOTH)
-        MPI_Barrier(b->comm); /* over when the slower rank is ready */
+        MPI_Barrier(b->comm); /* ends when the slower rank is ready */
     double took = now_us() - begin;
     MPI_Barrier(b->comm);
     if (s->leave != NULL)
@@ -28,7 +28,7 @@ static double batch_us(struct bench *b, const struct scenario *s, long rounds)
     return took;
 }
 
-/* Rounds that fill a batch, the same on both ranks. */
+/* Rounds per batch, agreed by both ranks. */
 static long calibrated_rounds(struct bench *b, const struct scenario *s, double wanted_us)
 {
     double rounds = ROUNDS_MIN;
@@ -41,7 +41,7 @@ static long calibrated_rounds(struct bench *b, const struct scenario *s, double 
     return (long)rounds;
 }
 
-/* What the clock of one batch says about one operation. */
+/* Converts the time of a batch to that of one operation. */
 static double per_operation(const struct scenario *s, double took_us, long rounds)
 {
     double operations = (double)rounds * s->per_round;

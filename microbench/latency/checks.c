@@ -1,5 +1,7 @@
-/* Bytes and sums that tell whether a batch did what it was timed for. The own window memory is
- * touched inside a lock on oneself, as the standard wants it. */
+/*
+ * Bytes and sums that verify a batch. A rank accesses its own window memory inside a lock on
+ * itself, as MPI requires.
+ */
 #include "latency.h"
 
 #include <string.h>
@@ -14,7 +16,7 @@ static void release_own_window(struct bench *b)
     MPI_Win_unlock(b->rank, b->win);
 }
 
-/* A byte that differs between batches, ranks and places. */
+/* A byte that depends on batch, rank and position. */
 static char byte_at(uint64_t batch, int rank, size_t at)
 {
     return (char)((at * 167 + (at >> 8) * 59 + batch * 101 + (uint64_t)rank * 37 + 1) & 0xff);
@@ -125,7 +127,7 @@ bool get_accumulate_is_right(struct bench *b, size_t bytes, uint64_t batch, long
     return right;
 }
 
-/* Words of a strided operation and of what lies between: a number for each. */
+/* One number per word of a strided operation, gaps included. */
 static int64_t word_at(uint64_t batch, int rank, int at)
 {
     return (int64_t)(batch * 1000003 + (uint64_t)rank * 10007 + (uint64_t)at);
@@ -183,7 +185,8 @@ bool strided_sum_is_right(struct bench *b, size_t bytes, uint64_t batch, long ro
     bool right = true;
     hold_own_window(b);
     for (int at = 0; at < 2 * STRIDED_BLOCKS && right; at++)
-        right = ((const int64_t *)b->base)[at] == (at % 2 == 0 ? rounds * word_at(batch, ORIGIN, at) : 0);
+        right = ((const int64_t *)b->base)[at] ==
+                (at % 2 == 0 ? rounds * word_at(batch, ORIGIN, at) : 0);
     release_own_window(b);
     return right;
 }

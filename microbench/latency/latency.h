@@ -1,8 +1,10 @@
-/* Latencies of one-sided communication between two ranks. Plain MPI: the same source is linked with
- * and without the library, and a driver runs the programs in turns.
+/*
+ * Latencies of one-sided communication between two ranks. Plain MPI: the same source is built with
+ * and without the library, and a driver alternates the programs.
  *
- * Rank 0 is the origin and holds the clock, rank 1 the target. A target of passive communication
- * waits in MPI_Barrier, so that it is inside MPI, as hosts want it. */
+ * Rank 0 is the origin and reads the clock, rank 1 the target. A passive target waits in
+ * MPI_Barrier, that is, inside MPI, as hosts need.
+ */
 #ifndef LATENCY_H
 #define LATENCY_H
 
@@ -15,44 +17,45 @@
 
 enum { ORIGIN, TARGET, RANKS };
 
-/* The scenarios run on the first two; all are made and freed. */
+/* The scenarios run on the first two kinds; all kinds are created and freed. */
 enum window_kind { ALLOCATED, CREATED, WINDOW_KINDS, SHARED = WINDOW_KINDS, DYNAMIC, ALL_KINDS };
 
-enum { LARGEST = 1 << 20 }; /* bytes of one operation, at most */
+enum { LARGEST = 1 << 20 }; /* largest operation in bytes */
 
-enum { STRIDED_BLOCKS = 1000 }; /* of 8 bytes, 16 bytes apart */
+enum { STRIDED_BLOCKS = 1000 }; /* blocks of 8 bytes, 16 bytes apart */
 
-/* What the machine allows, in microseconds. */
+/* The machine's limits, in microseconds. */
 enum sized { BYTES_8, BYTES_4K, BYTES_64K, BYTES_1M, SIZES };
 extern const size_t size_in_bytes[SIZES];
 
 struct limits {
     double half_round_trip;      /* a cache line from one rank to the other */
-    double atomic;               /* an atomic exchange in the own cache */
+    double atomic;               /* an atomic exchange in the rank's own cache */
     double copy[SIZES];          /* memcpy into the other rank's memory */
-    double attached_copy[SIZES]; /* process_vm_writev there */
+    double attached_copy[SIZES]; /* process_vm_writev into it */
 };
 
-/* Collective over the two ranks, as is all below. Valid on the origin. `local` has LARGEST bytes, and so have the lines. */
+/* All functions are collective over the two ranks. Valid on the origin. `local` and `lines` have
+ * LARGEST bytes. */
 struct limits measure_limits(struct lines *, char *local);
 
 /* One window, and buffers, on one rank. */
 struct bench {
     MPI_Comm comm;
     int rank;
-    MPI_Group peer; /* the other rank alone */
+    MPI_Group peer; /* the other rank only */
     struct lines lines;
     bool apart; /* the ranks are on two nodes */
     enum window_kind kind;
     MPI_Win win;
     char *base;   /* own window memory: LARGEST bytes for each origin */
     char *local;  /* origin or result buffer, LARGEST bytes */
-    int64_t last; /* what the last fetch brought */
+    int64_t last; /* result of the last fetch */
 };
 
 enum measure {
     TIME,         /* microseconds */
-    TIME_OF_BOTH, /* microseconds, where both ranks work at the same thing independently */
+    TIME_OF_BOTH, /* microseconds, if both ranks do the same work independently */
     RATE,         /* operations per microsecond */
 };
 
@@ -60,13 +63,13 @@ struct scenario {
     const char *name;
     enum sized size;
     enum measure measure;
-    int per_round; /* operations of one rank in one round of `run` */
-    /* On both ranks, `rounds` times; NULL for a target that waits in MPI_Barrier. */
+    int per_round; /* operations of one rank per round of `run` */
+    /* Called on both ranks `rounds` times; NULL: the target waits in MPI_Barrier. */
     void (*run[RANKS])(struct bench *, size_t bytes, long rounds);
     /* Around the timed part, on both ranks. NULL: nothing. */
     void (*enter)(struct bench *);
     void (*leave)(struct bench *);
-    /* Before a batch, and whether its results are right after it. On both ranks. */
+    /* Before a batch; afterwards, whether its results are right. On both ranks. */
     void (*prepare)(struct bench *, size_t bytes, uint64_t batch);
     bool (*right)(struct bench *, size_t bytes, uint64_t batch, long rounds);
     double (*limit)(const struct limits *, enum window_kind, enum sized);
@@ -88,7 +91,7 @@ struct outcome {
 /* Collective. */
 struct outcome time_scenario(struct bench *, const struct scenario *, const struct timing *);
 
-/* Bytes of a batch, and zeroed counters, and their checks. */
+/* Data of a batch, zeroed counters, and their checks. */
 void prepare_put(struct bench *, size_t bytes, uint64_t batch);
 bool put_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
 bool contended_put_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
@@ -105,7 +108,8 @@ bool strided_get_is_right(struct bench *, size_t bytes, uint64_t batch, long rou
 void prepare_strided_sum(struct bench *, size_t bytes, uint64_t batch);
 bool strided_sum_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);
 
-/* Puts by several threads of the origin at once, in millions a second of all together. Collective, under MPI_THREAD_MULTIPLE. */
+/* Puts by several threads of the origin at once: total rate in millions per second. Collective;
+ * needs MPI_THREAD_MULTIPLE. */
 struct outcome time_threads(struct bench *, int threads, const struct timing *);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the machine allows: nothing that moves these bytes between two processes can be faster. */
+/* The machine's limits: no library can move these bytes between two processes faster. */
 #define _GNU_SOURCE
 #include "latency.h"
 
@@ -14,14 +14,14 @@ enum { BATCHES = 31 };
 
 const size_t size_in_bytes[SIZES] = {8, 4096, 65536, 1 << 20};
 
-/* The other rank's memory as this rank sees it, and where it lies there. */
+/* The other rank's memory as mapped here, and its address there. */
 struct neighbour {
     char *mapped;
     long pid;
     uint64_t address;
 };
 
-/* Limits are the best that was seen, not the usual. */
+/* A limit is the minimum, not the median. */
 static double best_per_round(const double *batch_us, long rounds)
 {
     double best = batch_us[0];
@@ -44,7 +44,7 @@ static double atomic_exchange_us(char *memory)
     return best_per_round(batch, ROUNDS);
 }
 
-/* Rounds that take about as long for every size. */
+/* Rounds, so that every size takes about as long. */
 static long rounds_for(size_t bytes)
 {
     long rounds = (long)((4u << 20) / (bytes + 1024));
@@ -57,7 +57,7 @@ static void copy(char *to, const char *from, size_t bytes)
     enum { PIECE = 128 * 1024 };
     for (size_t at = 0; at < bytes; at += PIECE) {
         memcpy(to + at, from + at, bytes - at < PIECE ? bytes - at : PIECE);
-        atomic_signal_fence(memory_order_seq_cst); /* every copy is really made */
+        atomic_signal_fence(memory_order_seq_cst); /* keeps the compiler from removing copies */
     }
 }
 
@@ -74,7 +74,7 @@ static double copy_us(char *to, const char *from, size_t bytes)
     return best_per_round(batch, rounds);
 }
 
-/* Negative where attaching is forbidden. */
+/* Negative if cross-memory attach is forbidden. */
 static double attached_copy_us(const struct neighbour *n, char *from, size_t bytes)
 {
     double batch[BATCHES];
@@ -96,9 +96,10 @@ struct limits measure_limits(struct lines *l, char *local)
     struct neighbour n = {.mapped = l->theirs};
     long pid = (long)getpid();
     uint64_t address = (uint64_t)(uintptr_t)l->mine;
-    MPI_Sendrecv(&pid, 1, MPI_LONG, 1 - l->rank, 0, &n.pid, 1, MPI_LONG, 1 - l->rank, 0, l->comm, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(&address, 1, MPI_UINT64_T, 1 - l->rank, 0, &n.address, 1, MPI_UINT64_T, 1 - l->rank, 0, l->comm,
+    MPI_Sendrecv(&pid, 1, MPI_LONG, 1 - l->rank, 0, &n.pid, 1, MPI_LONG, 1 - l->rank, 0, l->comm,
                  MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&address, 1, MPI_UINT64_T, 1 - l->rank, 0, &n.address, 1, MPI_UINT64_T,
+                 1 - l->rank, 0, l->comm, MPI_STATUS_IGNORE);
     limits.half_round_trip = half_round_trip(l);
     MPI_Barrier(l->comm);
     if (l->rank == ORIGIN) {

@@ -12,12 +12,13 @@
 
 static const size_t SMALL_WINDOW = 65536;
 static const double NO_LIMIT = -1.0;
-static const char *const kind_name[ALL_KINDS] = {"allocate", "create", "allocate_shared", "create_dynamic"};
+static const char *const kind_name[ALL_KINDS] = {"allocate", "create", "allocate_shared",
+                                                 "create_dynamic"};
 
 struct command {
     struct timing timing;
-    const char *only; /* scenario whose name starts so; NULL: all */
-    int threads;      /* of the origin, which put at once; 0: the scenarios instead */
+    const char *only; /* prefix of the scenarios to run; NULL: all */
+    int threads;      /* number of origin threads that put at once; 0: run the scenarios */
 };
 
 static void usage(FILE *out)
@@ -26,7 +27,8 @@ static void usage(FILE *out)
           "  -b, --batches COUNT   timed batches of each scenario (default 31)\n"
           "  -t, --batch-us TIME   length of a batch (default 300)\n"
           "  -o, --only PREFIX     only scenarios whose name starts so\n"
-          "  -n, --threads COUNT   only the rate of puts by so many threads, under MPI_THREAD_MULTIPLE\n"
+          "  -n, --threads COUNT   only the rate of puts by so many threads, under "
+          "MPI_THREAD_MULTIPLE\n"
           "  -h, --help\n",
           out);
 }
@@ -84,7 +86,7 @@ static void *aligned(size_t bytes)
     return memory;
 }
 
-/* Collective. `memory` is used by created windows only. */
+/* Collective. Only created windows use `memory`. */
 static MPI_Win open_window(enum window_kind kind, MPI_Comm comm, size_t bytes, char *memory,
                            char **base)
 {
@@ -92,14 +94,16 @@ static MPI_Win open_window(enum window_kind kind, MPI_Comm comm, size_t bytes, c
     *base = memory;
     switch (kind) {
     case ALLOCATED: MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, base, &win); break;
-    case SHARED: MPI_Win_allocate_shared((MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, base, &win); break;
+    case SHARED:
+        MPI_Win_allocate_shared((MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, base, &win);
+        break;
     case DYNAMIC: MPI_Win_create_dynamic(MPI_INFO_NULL, comm, &win); break;
     default: MPI_Win_create(memory, (MPI_Aint)bytes, 1, MPI_INFO_NULL, comm, &win);
     }
     return win;
 }
 
-/* `line`: the half round trip of a cache line at that time. */
+/* `line`: time of a cache line, measured beside it. */
 static void print_result(const char *name, enum window_kind kind, bool rate, double value,
                          double limit, double line, bool right)
 {
@@ -151,7 +155,7 @@ static bool run_scenarios(struct bench *b, const struct command *c, const struct
     return right;
 }
 
-/* Making and freeing windows. Each is collective, so a barrier before it is enough. */
+/* Creating and freeing windows. Each is collective, so one barrier before it is enough. */
 static void run_create_free(struct bench *b, const struct command *c, char *memory)
 {
     size_t count = (size_t)c->timing.batches;
@@ -169,8 +173,10 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
         release[k] = now_us() - begin;
     }
     if (b->rank == ORIGIN) {
-        print_result("win_create", b->kind, false, spread_of(create, count).median, NO_LIMIT, line, true);
-        print_result("win_free", b->kind, false, spread_of(release, count).median, NO_LIMIT, line, true);
+        print_result("win_create", b->kind, false, spread_of(create, count).median, NO_LIMIT, line,
+                     true);
+        print_result("win_free", b->kind, false, spread_of(release, count).median, NO_LIMIT, line,
+                     true);
     }
     free(create);
     free(release);

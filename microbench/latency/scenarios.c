@@ -1,4 +1,4 @@
-/* What is measured. A scenario is a table entry; the timed parts are as short as a user's. */
+/* The scenarios, as table entries. Their timed parts are as short as in a user's program. */
 #include "latency.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ static void lock_exclusive(struct bench *b, size_t bytes, long rounds)
     lock_put_unlock(b, MPI_LOCK_EXCLUSIVE, bytes, rounds);
 }
 
-/* The origin alone, inside one shared lock. */
+/* Only the origin, inside one shared lock. */
 
 static void enter_shared(struct bench *b)
 {
@@ -133,13 +133,13 @@ static void get_accumulate_flush(struct bench *b, size_t bytes, long rounds)
 {
     int count = (int)(bytes / sizeof(int64_t));
     for (long i = 0; i < rounds; i++) {
-        MPI_Get_accumulate(b->local, count, MPI_INT64_T, b->local + LARGEST / 2, count, MPI_INT64_T, TARGET, 0, count,
-                           MPI_INT64_T, MPI_SUM, b->win);
+        MPI_Get_accumulate(b->local, count, MPI_INT64_T, b->local + LARGEST / 2, count, MPI_INT64_T,
+                           TARGET, 0, count, MPI_INT64_T, MPI_SUM, b->win);
         MPI_Win_flush(TARGET, b->win);
     }
 }
 
-/* The origin alone, each round an epoch that covers all targets. */
+/* Only the origin; each round is an epoch that covers all targets. */
 static void lock_all_put_flush_unlock_all(struct bench *b, size_t bytes, long rounds)
 {
     for (long i = 0; i < rounds; i++) {
@@ -162,7 +162,7 @@ static void leave_all(struct bench *b)
         MPI_Win_unlock_all(b->win);
 }
 
-/* A column of a matrix: blocks of 8 bytes, every other one, on both sides. */
+/* A column of a matrix: every other block of 8 bytes, on both sides. */
 
 static MPI_Datatype column;
 
@@ -206,8 +206,8 @@ static void accumulate_strided_flush(struct bench *b, size_t bytes, long rounds)
     }
 }
 
-/* Limits. Memory of created windows is reached by a system call, or by asking the target, which
- * takes the cache line there and back. */
+/* Limits. Memory of created windows is reached by a system call, or by a request to the target: a
+ * cache line there and back. */
 
 static double moved(const struct limits *l, enum window_kind kind, enum sized size)
 {
@@ -240,14 +240,14 @@ static double atomic_or_asked(const struct limits *l, enum window_kind kind, enu
     return kind == ALLOCATED ? l->atomic : 2 * l->half_round_trip;
 }
 
-/* Many puts share one journey, so even created windows are bound by the copying alone. */
+/* Many puts share one request, so copying alone limits created windows too. */
 static double copies(const struct limits *l, enum window_kind kind, enum sized size)
 {
     (void)kind;
     return 1.0 / l->copy[size];
 }
 
-/* Each block is moved by itself. */
+/* Each block is copied separately. */
 static double blocks_moved(const struct limits *l, enum window_kind kind, enum sized size)
 {
     return moved(l, kind, size) + (STRIDED_BLOCKS - 1) * l->copy[size];
@@ -260,53 +260,51 @@ static double blocks_moved(const struct limits *l, enum window_kind kind, enum s
 #define OUTSIDE NULL, NULL
 
 const struct scenario scenarios[] = {
-    {"fence_put_8", BYTES_8, TIME, 1, {fence_origin, fence_target}, FENCED,
-     prepare_put, put_is_right, one_way},
+    {"fence_put_8", BYTES_8, TIME, 1, {fence_origin, fence_target}, FENCED, prepare_put,
+     put_is_right, one_way},
     {"post_start_put_complete_wait_8", BYTES_8, TIME, 1, {access_origin, exposure_target}, OUTSIDE,
      prepare_put, put_is_right, there_and_back},
-    {"lock_shared_put_unlock_8", BYTES_8, TIME, 1, {lock_shared, NULL}, OUTSIDE,
-     prepare_put, put_is_right, two_atomics_and_move},
-    {"lock_exclusive_put_unlock_8", BYTES_8, TIME, 1, {lock_exclusive, NULL}, OUTSIDE,
-     prepare_put, put_is_right, two_atomics_and_move},
-    {"lock_contended_put_unlock_8", BYTES_8, TIME_OF_BOTH, 1, {lock_exclusive, lock_exclusive}, OUTSIDE,
-     prepare_put, contended_put_is_right, two_atomics_and_move},
-    {"put_flush_8", BYTES_8, TIME, 1, {put_flush, NULL}, LOCKED,
-     prepare_put, put_is_right, moved},
-    {"put_flush_4096", BYTES_4K, TIME, 1, {put_flush, NULL}, LOCKED,
-     prepare_put, put_is_right, moved},
-    {"put_flush_65536", BYTES_64K, TIME, 1, {put_flush, NULL}, LOCKED,
-     prepare_put, put_is_right, moved},
-    {"put_flush_1048576", BYTES_1M, TIME, 1, {put_flush, NULL}, LOCKED,
-     prepare_put, put_is_right, moved},
-    {"get_flush_8", BYTES_8, TIME, 1, {get_flush, NULL}, LOCKED,
-     prepare_get, get_is_right, moved},
-    {"get_flush_4096", BYTES_4K, TIME, 1, {get_flush, NULL}, LOCKED,
-     prepare_get, get_is_right, moved},
-    {"get_flush_65536", BYTES_64K, TIME, 1, {get_flush, NULL}, LOCKED,
-     prepare_get, get_is_right, moved},
-    {"get_flush_1048576", BYTES_1M, TIME, 1, {get_flush, NULL}, LOCKED,
-     prepare_get, get_is_right, moved},
-    {"put_rate_8", BYTES_8, RATE, PUTS_PER_FLUSH, {many_puts_flush, NULL}, LOCKED,
-     prepare_put, put_is_right, copies},
+    {"lock_shared_put_unlock_8", BYTES_8, TIME, 1, {lock_shared, NULL}, OUTSIDE, prepare_put,
+     put_is_right, two_atomics_and_move},
+    {"lock_exclusive_put_unlock_8", BYTES_8, TIME, 1, {lock_exclusive, NULL}, OUTSIDE, prepare_put,
+     put_is_right, two_atomics_and_move},
+    {"lock_contended_put_unlock_8", BYTES_8, TIME_OF_BOTH, 1, {lock_exclusive, lock_exclusive},
+     OUTSIDE, prepare_put, contended_put_is_right, two_atomics_and_move},
+    {"put_flush_8", BYTES_8, TIME, 1, {put_flush, NULL}, LOCKED, prepare_put, put_is_right, moved},
+    {"put_flush_4096", BYTES_4K, TIME, 1, {put_flush, NULL}, LOCKED, prepare_put, put_is_right,
+     moved},
+    {"put_flush_65536", BYTES_64K, TIME, 1, {put_flush, NULL}, LOCKED, prepare_put, put_is_right,
+     moved},
+    {"put_flush_1048576", BYTES_1M, TIME, 1, {put_flush, NULL}, LOCKED, prepare_put, put_is_right,
+     moved},
+    {"get_flush_8", BYTES_8, TIME, 1, {get_flush, NULL}, LOCKED, prepare_get, get_is_right, moved},
+    {"get_flush_4096", BYTES_4K, TIME, 1, {get_flush, NULL}, LOCKED, prepare_get, get_is_right,
+     moved},
+    {"get_flush_65536", BYTES_64K, TIME, 1, {get_flush, NULL}, LOCKED, prepare_get, get_is_right,
+     moved},
+    {"get_flush_1048576", BYTES_1M, TIME, 1, {get_flush, NULL}, LOCKED, prepare_get, get_is_right,
+     moved},
+    {"put_rate_8", BYTES_8, RATE, PUTS_PER_FLUSH, {many_puts_flush, NULL}, LOCKED, prepare_put,
+     put_is_right, copies},
     {"put_strided_1000x8_flush", BYTES_8, TIME, 1, {put_strided_flush, NULL}, STRIDED,
      prepare_strided, strided_put_is_right, blocks_moved},
     {"get_strided_1000x8_flush", BYTES_8, TIME, 1, {get_strided_flush, NULL}, STRIDED,
      prepare_strided, strided_get_is_right, blocks_moved},
     {"accumulate_strided_1000x8_flush", BYTES_8, TIME, 1, {accumulate_strided_flush, NULL}, STRIDED,
      prepare_strided_sum, strided_sum_is_right, blocks_moved},
-    {"fetch_and_op_flush_8", BYTES_8, TIME, 1, {fetch_and_op_flush, NULL}, LOCKED,
-     prepare_sum, fetch_is_right, atomic_or_asked},
-    {"accumulate_flush_8", BYTES_8, TIME, 1, {accumulate_flush, NULL}, LOCKED,
-     prepare_sum, sum_is_right, atomic_or_asked},
-    {"accumulate_flush_65536", BYTES_64K, TIME, 1, {accumulate_flush, NULL}, LOCKED,
-     prepare_sum, sum_is_right, moved},
-    {"get_accumulate_flush_8", BYTES_8, TIME, 1, {get_accumulate_flush, NULL}, LOCKED,
-     prepare_sum, get_accumulate_is_right, atomic_or_asked},
+    {"fetch_and_op_flush_8", BYTES_8, TIME, 1, {fetch_and_op_flush, NULL}, LOCKED, prepare_sum,
+     fetch_is_right, atomic_or_asked},
+    {"accumulate_flush_8", BYTES_8, TIME, 1, {accumulate_flush, NULL}, LOCKED, prepare_sum,
+     sum_is_right, atomic_or_asked},
+    {"accumulate_flush_65536", BYTES_64K, TIME, 1, {accumulate_flush, NULL}, LOCKED, prepare_sum,
+     sum_is_right, moved},
+    {"get_accumulate_flush_8", BYTES_8, TIME, 1, {get_accumulate_flush, NULL}, LOCKED, prepare_sum,
+     get_accumulate_is_right, atomic_or_asked},
     {"get_accumulate_flush_65536", BYTES_64K, TIME, 1, {get_accumulate_flush, NULL}, LOCKED,
      prepare_sum, get_accumulate_is_right, moved},
-    {"lock_all_put_flush_unlock_all_8", BYTES_8, TIME, 1, {lock_all_put_flush_unlock_all, NULL}, OUTSIDE,
-     prepare_put, put_is_right, two_atomics_and_move},
-    {"within_lock_all_put_flush_8", BYTES_8, TIME, 1, {put_flush, NULL}, LOCKED_ALL,
-     prepare_put, put_is_right, moved},
+    {"lock_all_put_flush_unlock_all_8", BYTES_8, TIME, 1, {lock_all_put_flush_unlock_all, NULL},
+     OUTSIDE, prepare_put, put_is_right, two_atomics_and_move},
+    {"within_lock_all_put_flush_8", BYTES_8, TIME, 1, {put_flush, NULL}, LOCKED_ALL, prepare_put,
+     put_is_right, moved},
 };
 const int scenario_count = (int)(sizeof scenarios / sizeof scenarios[0]);

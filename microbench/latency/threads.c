@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PUTS_PER_FLUSH = 1000, APART = 4096 /* bytes between the places of two threads */ };
+enum { PUTS_PER_FLUSH = 1000, APART = 4096 /* bytes between the locations of two threads */ };
 
 struct thread {
     pthread_t id;
@@ -16,8 +16,8 @@ struct thread {
     pthread_barrier_t *gate;
     int number;
     long rounds;
-    int64_t last;      /* what the last put carried */
-    double begin, end; /* of its work: the thread that waits for it may be woken much later */
+    int64_t last;      /* value of the last put */
+    double begin, end; /* measured in the thread: the waiting thread may wake up much later */
 };
 
 static void *put_many(void *argument)
@@ -38,8 +38,8 @@ static void *put_many(void *argument)
     return NULL;
 }
 
-/* The time from when the first begins to when all are done. */
-static double together(struct thread *threads, int count, pthread_barrier_t *gate, long rounds)
+/* From the first thread's start to the last one's end. */
+static double together(struct thread *threads, int count, long rounds)
 {
     for (int k = 0; k < count; k++) {
         threads[k].rounds = rounds;
@@ -57,7 +57,7 @@ static double together(struct thread *threads, int count, pthread_barrier_t *gat
     return end - begin;
 }
 
-/* What each thread put last must be there. */
+/* Verifies each thread's last put. */
 static bool is_right(struct bench *b, const struct thread *threads, int count)
 {
     bool right = true;
@@ -91,10 +91,11 @@ struct outcome time_threads(struct bench *b, int count, const struct timing *tim
         MPI_Barrier(b->comm);
         if (b->rank == ORIGIN) {
             MPI_Win_lock(MPI_LOCK_SHARED, TARGET, 0, b->win);
-            double took = together(threads, count, &gate, rounds);
+            double took = together(threads, count, rounds);
             MPI_Win_unlock(TARGET, b->win);
             if (batch < 0) {
-                double wanted = (double)rounds * timing->batch_us * 10 / took; /* threads take a while to start */
+                double wanted = (double)rounds * timing->batch_us * 10 /
+                                took; /* threads take a while to start */
                 rounds = wanted < 1 ? 1 : (long)wanted;
             } else
                 sample[batch] = (double)(rounds * PUTS_PER_FLUSH * count) / took;
@@ -103,7 +104,8 @@ struct outcome time_threads(struct bench *b, int count, const struct timing *tim
         right &= is_right(b, threads, count);
     }
     MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_INT, MPI_LAND, b->comm);
-    struct outcome outcome = {b->rank == ORIGIN ? spread_of(sample, (size_t)timing->batches).median : 0, right != 0};
+    struct outcome outcome = {
+        b->rank == ORIGIN ? spread_of(sample, (size_t)timing->batches).median : 0, right != 0};
     pthread_barrier_destroy(&gate);
     free(sample);
     free(threads);

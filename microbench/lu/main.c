@@ -1,5 +1,7 @@
-/* lu: LU decomposition with rows broadcast one-sidedly, section VIII.B of "Nonblocking Epochs in MPI One-Sided
- * Communication". Timing never decides the exit status; a wrong decomposition does. */
+/*
+ * lu: LU decomposition with rows broadcast one-sidedly, section VIII.B of "Nonblocking Epochs in
+ * MPI One-Sided Communication". The exit status reports a wrong decomposition, never timing.
+ */
 #include "../common/host.h"
 #include "../executor/command.h"
 #include "../executor/executor.h"
@@ -17,22 +19,23 @@ static const char *const in_order[] = {NULL};
 #ifdef PLAIN_HOST
 static const struct series all_series[] = {{"host", false, in_order}};
 #else
-/* Legal because epochs in progress together never touch the same memory: see microbench/README.md. */
-static const char *const reordered[] = {"mpix_win_exposure_after_exposure_reorder", "mpix_win_exposure_after_access_reorder",
-                                        "mpix_win_access_after_exposure_reorder", "mpix_win_access_after_access_reorder",
-                                        NULL};
-static const struct series all_series[] = {
-    {"blocking", false, in_order}, {"nonblocking", true, in_order}, {"nonblocking_reorder", true, reordered}};
+/* Legal because concurrent epochs never touch the same memory: see microbench/README.md. */
+static const char *const reordered[] = {
+    "mpix_win_exposure_after_exposure_reorder", "mpix_win_exposure_after_access_reorder",
+    "mpix_win_access_after_exposure_reorder", "mpix_win_access_after_access_reorder", NULL};
+static const struct series all_series[] = {{"blocking", false, in_order},
+                                           {"nonblocking", true, in_order},
+                                           {"nonblocking_reorder", true, reordered}};
 #endif
 enum { SERIES = sizeof all_series / sizeof all_series[0] };
 
 struct command {
     uint64_t m, depth, ahead, repeat, seed;
-    const struct series *only; /* NULL: all, the reordered one if it is asked for */
+    const struct series *only; /* NULL: all; the reordered one only if requested */
     bool reorder, json;
 };
 
-/* What the steps of the schedule work on. */
+/* Data of the schedule's steps. */
 struct decomposition {
     struct matrix matrix;
     const double *ring; /* this rank's window */
@@ -49,8 +52,9 @@ static void compute(void *data, const schedule_step *step)
 {
     struct decomposition *d = data;
     uint64_t pivot = step->work;
-    const double *row = pivot % d->matrix.ranks == d->matrix.rank ? matrix_row(&d->matrix, pivot)
-                                                                  : d->ring + pivot % d->depth * d->matrix.m;
+    const double *row = pivot % d->matrix.ranks == d->matrix.rank
+                            ? matrix_row(&d->matrix, pivot)
+                            : d->ring + pivot % d->depth * d->matrix.m;
     matrix_update(&d->matrix, row, pivot, step->first, step->rows);
 }
 
@@ -61,17 +65,19 @@ static void usage(FILE *out)
     fputs("usage: mpiexec -n RANKS lu [options]\n"
           "  -m, --size COUNT     rows and columns of the matrix (default 1000)\n"
           "  -d, --depth COUNT    rows that a rank has room for (default 8)\n"
-          "  -a, --ahead 0|1      1: the next row is updated and broadcast before all others are (default 0)\n"
+          "  -a, --ahead 0|1      1: the next row is updated and broadcast before all others are "
+          "(default 0)\n"
           "  -n, --repeat COUNT   decompositions of each series, in turns (default 1)\n"
           "  -s, --seed NUMBER    of the matrix (default 1)\n"
-          "  -S, --series NAME    only this one: host, or blocking, nonblocking, nonblocking_reorder\n"
+          "  -S, --series NAME    only this one: host, or blocking, nonblocking, "
+          "nonblocking_reorder\n"
           "  -r, --reorder        also the series with reordered epochs\n"
           "  -j, --json           JSON lines instead of a table\n"
           "  -h, --help\n",
           out);
 }
 
-/* The exit status, or -1 to go on. */
+/* The exit status, or -1 to continue. */
 static int parse(int argc, char **argv, struct command *c)
 {
     static const struct option known[] = {
@@ -115,25 +121,30 @@ static int parse(int argc, char **argv, struct command *c)
     return good ? -1 : 2;
 }
 
-static void print(const struct command *c, const struct series *series, int ranks, double seconds, double share,
-                  const struct verdict *v)
+static void print(const struct command *c, const struct series *series, int ranks, double seconds,
+                  double share, const struct verdict *v)
 {
     if (c->json) {
-        printf("{\"name\":\"lu\",\"host\":\"%s\",\"series\":\"%s\",\"ranks\":%d,\"m\":%" PRIu64 ",\"depth\":%" PRIu64
-               ",\"ahead\":%" PRIu64 ",\"seed\":%" PRIu64 ",\"seconds\":%.9g,\"mpi_share\":%.4f,",
+        printf("{\"name\":\"lu\",\"host\":\"%s\",\"series\":\"%s\",\"ranks\":%d,\"m\":%" PRIu64
+               ",\"depth\":%" PRIu64 ",\"ahead\":%" PRIu64 ",\"seed\":%" PRIu64
+               ",\"seconds\":%.9g,\"mpi_share\":%.4f,",
                host_name(), series->name, ranks, c->m, c->depth, c->ahead, c->seed, seconds, share);
         printf(isfinite(v->residual) ? "\"residual\":%.6g," : "\"residual\":null,", v->residual);
-        printf("\"checksum\":\"%016" PRIx64 "\",\"verified\":%s}\n", v->checksum, v->right ? "true" : "false");
+        printf("\"checksum\":\"%016" PRIx64 "\",\"verified\":%s}\n", v->checksum,
+               v->right ? "true" : "false");
     } else {
         double flops = 2.0 / 3.0 * (double)c->m * (double)c->m * (double)c->m;
-        printf("%-20s %10.6f s %8.3f Gflop/s %6.1f %% in MPI   residual %.3g  checksum %016" PRIx64 "%s\n", series->name,
-               seconds, flops / seconds * 1e-9, 100.0 * share, v->residual, v->checksum, v->right ? "" : "  WRONG");
+        printf("%-20s %10.6f s %8.3f Gflop/s %6.1f %% in MPI   residual %.3g  checksum %016" PRIx64
+               "%s\n",
+               series->name, seconds, flops / seconds * 1e-9, 100.0 * share, v->residual,
+               v->checksum, v->right ? "" : "  WRONG");
     }
     fflush(stdout);
 }
 
-/* One decomposition. */
-static bool run(const struct command *c, const struct series *series, struct decomposition *d, int rank, int ranks)
+/* Runs one decomposition. */
+static bool run(const struct command *c, const struct series *series, struct decomposition *d,
+                int rank, int ranks)
 {
     schedule_lu_options options = {
         .rank = rank, .ranks = ranks, .m = c->m, .depth = c->depth, .ahead = (int32_t)c->ahead,
@@ -144,8 +155,9 @@ static bool run(const struct command *c, const struct series *series, struct dec
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     matrix_fill(&d->matrix);
-    struct executor *x = executor_open(MPI_COMM_WORLD, schedule_lu_window(&options), series->nonblocking,
-                                       schedule_lu_requests(&options), series->reorder, &window);
+    struct executor *x =
+        executor_open(MPI_COMM_WORLD, schedule_lu_window(&options), series->nonblocking,
+                      schedule_lu_requests(&options), series->reorder, &window);
     d->ring = window;
     struct elapsed mine = executor_run(x, &lu, schedule, d);
     executor_close(x);
@@ -178,12 +190,14 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     if (rank == 0 && !c.json)
-        printf("%s: LU of %" PRIu64 " rows on %d ranks, depth %" PRIu64 ", look-ahead %" PRIu64 "\n", host_name(), c.m, ranks,
-               c.depth, c.ahead);
+        printf("%s: LU of %" PRIu64 " rows on %d ranks, depth %" PRIu64 ", look-ahead %" PRIu64
+               "\n",
+               host_name(), c.m, ranks, c.depth, c.ahead);
     bool right = true;
     for (uint64_t turn = 0; turn < c.repeat; turn++)
         for (int k = 0; k < SERIES; k++)
-            if (c.only != NULL ? c.only == &all_series[k] : *all_series[k].reorder == NULL || c.reorder)
+            if (c.only != NULL ? c.only == &all_series[k]
+                               : *all_series[k].reorder == NULL || c.reorder)
                 right &= run(&c, &all_series[k], &d, rank, ranks);
     matrix_close(&d.matrix);
     MPI_Finalize();

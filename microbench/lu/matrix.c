@@ -22,7 +22,8 @@ static double *room(uint64_t rows, uint64_t m)
 
 bool matrix_open(struct matrix *a, uint64_t m, int rank, int ranks, uint64_t seed)
 {
-    *a = (struct matrix){m, (uint64_t)rank, (uint64_t)ranks, seed, rows_of(m, (uint64_t)rank, (uint64_t)ranks), NULL};
+    uint64_t own = rows_of(m, (uint64_t)rank, (uint64_t)ranks);
+    *a = (struct matrix){m, (uint64_t)rank, (uint64_t)ranks, seed, own, NULL};
     a->cells = room(a->rows, m);
     return a->cells != NULL;
 }
@@ -61,13 +62,15 @@ void matrix_fill(struct matrix *a)
 }
 
 /* row -= factor * other, from column `from` on */
-static void subtract(double *restrict row, const double *restrict other, double factor, uint64_t from, uint64_t m)
+static void subtract(double *restrict row, const double *restrict other, double factor,
+                     uint64_t from, uint64_t m)
 {
     for (uint64_t j = from; j < m; j++)
         row[j] -= factor * other[j];
 }
 
-void matrix_update(struct matrix *a, const double *pivot_row, uint64_t pivot, uint64_t first, uint64_t count)
+void matrix_update(struct matrix *a, const double *pivot_row, uint64_t pivot, uint64_t first,
+                   uint64_t count)
 {
     for (uint64_t k = 0; k < count; k++) {
         double *row = matrix_row(a, first + k * a->ranks);
@@ -82,7 +85,7 @@ static void no_memory(void)
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-/* Largest sum of magnitudes of a row; counts rows that are not finite. */
+/* Infinity norm of the rows; counts rows that are not finite. */
 static double norm(const double *cells, uint64_t rows, uint64_t m, double *wild)
 {
     double largest = 0.0;
@@ -98,7 +101,7 @@ static double norm(const double *cells, uint64_t rows, uint64_t m, double *wild)
     return largest;
 }
 
-/* left -= L U, by the rows of U of one rank after the other; they come by the host's own broadcast. */
+/* left -= L U, with the rows of U of one rank after the other, by the host's own broadcast. */
 static void subtract_product(const struct matrix *a, double *left, MPI_Comm comm)
 {
     MPI_Datatype row_type;
@@ -115,7 +118,8 @@ static void subtract_product(const struct matrix *a, double *left, MPI_Comm comm
         for (uint64_t i = 0; i < a->rows; i++) {
             uint64_t row = a->rank + i * a->ranks;
             for (uint64_t k = root; k <= row; k += a->ranks)
-                subtract(left + i * a->m, upper + k / a->ranks * a->m, k == row ? 1.0 : a->cells[i * a->m + k], k, a->m);
+                subtract(left + i * a->m, upper + k / a->ranks * a->m,
+                         k == row ? 1.0 : a->cells[i * a->m + k], k, a->m);
         }
     }
     free(upper);

@@ -1,7 +1,8 @@
-/* What calls on a process of the same node cost in a window of that node alone, and in a window
- * that spans several nodes. Rank 0 measures with the next process of its node as the target; all
- * others are idle. The two windows take turns, batch by batch. Plain MPI; mates.py preloads the
- * library. Prints JSON lines. */
+/*
+ * Calls on a process of the same node, in a window of that node and in one that spans several
+ * nodes. Rank 0 measures with the next process of its node as the target; all others are idle. The
+ * windows alternate, batch by batch. Plain MPI; mates.py preloads the library. Prints JSON lines.
+ */
 #include "../common/host.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
@@ -18,7 +19,7 @@ enum { ONE_NODE, ALL_NODES, WINDOWS, TARGET = 1 };
 static struct window {
     MPI_Win win;
     int64_t *memory;
-    int64_t put, added; /* what the target's two words hold when all is right */
+    int64_t put, added; /* expected values of the target's two words */
 } windows[WINDOWS];
 
 static void put_flush(struct window *w)
@@ -84,7 +85,7 @@ static void measure(int batches, double wanted_us)
     }
 }
 
-/* Waits without taking a core from the process that measures: it has few. */
+/* Waits without using a core, of which the measuring process has few. */
 static void meet(void)
 {
     MPI_Request request;

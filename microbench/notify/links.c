@@ -19,7 +19,7 @@ static char *place_here(int place, size_t bytes)
     return base + displacement(place, bytes);
 }
 
-/* ---- Messages. A place is free when its message was received. ---- */
+/* ---- Messages. A slot is free when its message was received. ---- */
 
 static MPI_Request sent[PLACES];
 
@@ -78,7 +78,8 @@ static int freed(int place) { return 1 + PLACES + place; }
 
 static void notify_pass(int to, int place, const void *data, size_t bytes)
 {
-    MPIX_Put_notify(data, (int)bytes, MPI_BYTE, to, displacement(place, bytes), (int)bytes, MPI_BYTE, full(place), win);
+    MPIX_Put_notify(data, (int)bytes, MPI_BYTE, to, displacement(place, bytes), (int)bytes,
+                    MPI_BYTE, full(place), win);
 }
 
 static const void *notify_take(int from, int place, size_t bytes)

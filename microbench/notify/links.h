@@ -1,24 +1,27 @@
-/* One-way links between ranks, with places for chunks at their receiving end: what is passed on is told of, and so is that a place
- * is free again. One interface, three ways. */
+/*
+ * One-way links between ranks, with slots for chunks at the receiver. A link announces chunks and
+ * free slots. One interface, three implementations.
+ */
 #ifndef LINKS_H
 #define LINKS_H
 
 #include <stddef.h>
 
-enum { PLACES = 16 }; /* of a receiver; each is used by one sender alone */
+enum { PLACES = 16 }; /* slots of a receiver; one sender uses each */
 
-/* From one place to the next: no two share a cache line, nor a pair of lines that processors fetch together. */
+/* Stride between slots: no two share a cache line, or a pair of lines that are prefetched
+ * together. */
 size_t apart(size_t bytes);
 
 struct link_way {
     const char *name;
-    /* Passes `bytes` on to a place of `to`, which is free. `data` stay until the place is free again. */
+    /* Sends `bytes` to a free slot of `to`. `data` must not change until the slot is free again. */
     void (*pass)(int to, int place, const void *data, size_t bytes);
-    /* Waits until something has come to a place of this rank, and gives it. */
+    /* Waits until a chunk has arrived in a slot of this rank, and returns it. */
     const void *(*take)(int from, int place, size_t bytes);
-    /* Tells the sender that a place of this rank is free. */
+    /* Tells the sender that a slot of this rank is free. */
     void (*clear)(int from, int place);
-    /* Waits until the place of `to` is free, to which something was passed. */
+    /* Waits until a slot of `to` that was sent to is free again. */
     void (*await_clear)(int to, int place);
 };
 

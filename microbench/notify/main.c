@@ -1,4 +1,4 @@
-/* A ping-pong of each way to give another rank data and to let it know. */
+/* Ping-pong of each way to send another rank data and notify it. */
 #include "notify.h"
 
 #include "../common/host.h"
@@ -20,7 +20,7 @@ int64_t told[COUNTERS];
 MPI_Request tagged = MPI_REQUEST_NULL;
 
 static struct lines lines; /* of the first two ranks */
-static int64_t turn;       /* messages so far, of the way that is measured */
+static int64_t turn;       /* messages so far of the way being measured */
 
 void mark(char *at, size_t bytes, int64_t number)
 {
@@ -36,17 +36,19 @@ void check(const char *at, size_t bytes, int64_t number)
     right &= first == number && last == number;
 }
 
-/* The machine's limit: 8 bytes in one line, then a flag in another, by plain stores. */
+/* The machine's limit: 8 bytes in one cache line, then a flag in another, by plain stores. */
 static void bare_tell(size_t bytes)
 {
     (void)bytes;
     atomic_store_explicit((_Atomic int64_t *)(void *)lines.theirs, turn, memory_order_relaxed);
-    atomic_store_explicit((_Atomic int64_t *)(void *)(lines.theirs + 256), turn, memory_order_release);
+    atomic_store_explicit((_Atomic int64_t *)(void *)(lines.theirs + 256), turn,
+                          memory_order_release);
 }
 
 static void bare_hear(size_t bytes)
 {
-    while (atomic_load_explicit((_Atomic int64_t *)(void *)(lines.mine + 256), memory_order_acquire) != turn)
+    while (atomic_load_explicit((_Atomic int64_t *)(void *)(lines.mine + 256),
+                                memory_order_acquire) != turn)
         ;
     check(lines.mine, bytes, turn);
 }
@@ -92,8 +94,9 @@ static void flag_tell(size_t bytes)
 static void flag_hear(size_t bytes)
 {
     int looks = 0, flag;
-    while (atomic_load_explicit((_Atomic int64_t *)(void *)(base + FLAG), memory_order_acquire) != turn)
-        if (++looks % 64 == 0) /* plain MPICH has its targets work for accumulates */
+    while (atomic_load_explicit((_Atomic int64_t *)(void *)(base + FLAG), memory_order_acquire) !=
+           turn)
+        if (++looks % 64 == 0) /* plain MPICH executes accumulates at the target */
             MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
     check(base, bytes, turn);
 }
@@ -160,7 +163,7 @@ static const struct way {
 
 static const struct way *measured;
 
-/* Half a round trip. Both ranks count the same turns: each way of a round trip carries its own. */
+/* Half a round trip. Both ranks count round trips; each direction carries its own number. */
 static double ping_pong(size_t bytes, long rounds)
 {
     const struct way *w = measured;
@@ -179,8 +182,8 @@ static double ping_pong(size_t bytes, long rounds)
     return (now_us() - begin) / (double)(2 * rounds);
 }
 
-void measure(const char *bench, const char *way, size_t bytes, bool rate, const struct timing *timing,
-             double (*batch)(size_t bytes, long rounds))
+void measure(const char *bench, const char *way, size_t bytes, bool rate,
+             const struct timing *timing, double (*batch)(size_t bytes, long rounds))
 {
     double *sample = malloc(sizeof *sample * (size_t)timing->batches), rounds = 4;
     double line = rank < 2 ? half_round_trip(&lines) : 0;
@@ -198,7 +201,8 @@ void measure(const char *bench, const char *way, size_t bytes, bool rate, const 
     MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
     right = all;
     if (rank == 0)
-        printf("{\"bench\":\"%s\",\"name\":\"%s\",\"bytes\":%zu,\"ranks\":%d,\"host\":\"%s\",\"%s\":%.5f,\"line_us\":%.4f,\"verified\":%s}\n",
+        printf("{\"bench\":\"%s\",\"name\":\"%s\",\"bytes\":%zu,\"ranks\":%d,\"host\":\"%s\","
+               "\"%s\":%.5f,\"line_us\":%.4f,\"verified\":%s}\n",
                bench, way, bytes, ranks, host_name(), rate ? "median_mps" : "median_us",
                spread_of(sample, (size_t)timing->batches).median, line, right ? "true" : "false");
     fflush(stdout);
@@ -230,7 +234,11 @@ int main(int argc, char **argv)
         case 't': timing.batch_us = atof(optarg); break;
         case 'm': most = (size_t)atol(optarg); break;
         case 'p': patterns = true; break;
-        default: fputs("usage: mpiexec -n 2 notify [-b BATCHES] [-t BATCH_US] [-m MOST_BYTES]; with -p, any ranks: the patterns\n", stderr); return 2;
+        default:
+            fputs("usage: mpiexec -n 2 notify [-b BATCHES] [-t BATCH_US] [-m MOST_BYTES]; with -p, "
+                  "any ranks: the patterns\n",
+                  stderr);
+            return 2;
         }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,4 +1,7 @@
-/* What programs do with links: a ring that passes chunks on, and a tree that sums. The answers are checked, every word of them. */
+/*
+ * Communication patterns of programs: a ring that forwards chunks, and a tree that sums. Every word
+ * of the results is verified.
+ */
 #include "links.h"
 #include "notify.h"
 
@@ -11,7 +14,7 @@ static int64_t *out(int place, size_t bytes)
     return (int64_t *)(void *)(local + (size_t)place * apart(bytes));
 }
 
-/* Places that fit for each of some links, a power of two of them. */
+/* Largest power of two slots that fits for each of some links. */
 static int depth_of(size_t bytes, int links)
 {
     int depth = PLACES / 2;
@@ -21,14 +24,16 @@ static int depth_of(size_t bytes, int links)
 }
 
 /*
- * The ring: rank 0 makes chunks, each other rank takes one, adds 1 to its words and passes it on, and what comes round is checked by
- * rank 0. Each rank has places for `depth` chunks, so that all work at once; a place is cleared when its chunk was passed on.
+ * The ring: rank 0 creates chunks; each other rank adds 1 to a chunk's words and forwards it; rank
+ * 0 verifies what returns. Each rank has slots for `depth` chunks, so that all ranks work at once.
+ * A slot becomes free when its chunk was forwarded.
  */
 static double stencil(size_t bytes, long rounds)
 {
-    const int depth = depth_of(bytes, 1), next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    const int depth = depth_of(bytes, 1), next = (rank + 1) % ranks,
+              before = (rank + ranks - 1) % ranks;
     const size_t words = bytes / sizeof(int64_t);
-    const long behind = depth; /* chunks that are on their way round */
+    const long behind = depth; /* chunks in flight */
     int64_t wrong = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_us();
@@ -69,8 +74,9 @@ static double stencil(size_t bytes, long rounds)
 }
 
 /*
- * The tree: each rank adds the sums of its children to its own words and passes them on; rank 0 checks the whole. Each
- * child has `depth` places, so that it may begin the next sums. Rounds follow each other as fast as the tree lets them.
+ * The tree: each rank adds its children's sums to its own words and forwards the result; rank 0
+ * verifies the total. Each child has `depth` slots, so it may start the next sums. Rounds follow
+ * each other as fast as possible.
  */
 static double reduction(size_t bytes, long rounds)
 {

@@ -1,5 +1,7 @@
-/* How many messages a second, each to a place of its own and told of by itself or with its burst; the receiver looks at every one and
- * then lets the sender go on. */
+/*
+ * Message rate: each message has its own location and is notified alone or with its burst. The
+ * receiver checks each one, then lets the sender continue.
+ */
 #include "notify.h"
 
 #include "../common/timing.h"
@@ -8,9 +10,9 @@
 
 enum { BURST = 64 };
 
-static int64_t number; /* of the last message */
+static int64_t number; /* number of the last message */
 
-/* As many of these as there is memory for. */
+/* As many as memory permits. */
 static int burst_of(size_t bytes)
 {
     size_t fit = LARGEST / bytes;
@@ -52,12 +54,13 @@ static void send_burst(size_t bytes, int burst)
         look(local, bytes, burst);
 }
 
-/* One message tells of all: less than the others say. */
+/* One message announces all: weaker than the other ways. */
 static void put_burst(size_t bytes, int burst)
 {
     if (rank == 0) {
         for (int i = 0; i < burst; i++)
-            MPI_Put(local + (size_t)i * bytes, (int)bytes, MPI_BYTE, 1, (MPI_Aint)((size_t)i * bytes), (int)bytes, MPI_BYTE, win);
+            MPI_Put(local + (size_t)i * bytes, (int)bytes, MPI_BYTE, 1,
+                    (MPI_Aint)((size_t)i * bytes), (int)bytes, MPI_BYTE, win);
         MPI_Win_flush(1, win);
         MPI_Send(NULL, 0, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
     } else {
@@ -71,8 +74,8 @@ static void notify_burst(size_t bytes, int burst)
 {
     if (rank == 0) {
         for (int i = 0; i < burst; i++)
-            MPIX_Put_notify(local + (size_t)i * bytes, (int)bytes, MPI_BYTE, 1, (MPI_Aint)((size_t)i * bytes), (int)bytes,
-                            MPI_BYTE, 0, win);
+            MPIX_Put_notify(local + (size_t)i * bytes, (int)bytes, MPI_BYTE, 1,
+                            (MPI_Aint)((size_t)i * bytes), (int)bytes, MPI_BYTE, 0, win);
         MPI_Win_flush_local(1, win);
     } else {
         for (int i = 0; i < burst; i++) {
@@ -86,8 +89,8 @@ static void tagged_burst(size_t bytes, int burst)
 {
     if (rank == 0) {
         for (int i = 0; i < burst; i++)
-            MPIX_Put_tagged(local + (size_t)i * bytes, (int)bytes, MPI_BYTE, 1, (MPI_Aint)((size_t)i * bytes), (int)bytes,
-                            MPI_BYTE, TAG, win);
+            MPIX_Put_tagged(local + (size_t)i * bytes, (int)bytes, MPI_BYTE, 1,
+                            (MPI_Aint)((size_t)i * bytes), (int)bytes, MPI_BYTE, TAG, win);
         MPI_Win_flush_local(1, win);
     } else {
         for (int i = 0; i < burst; i++) {

@@ -1,5 +1,8 @@
-/* What being preloaded costs a program that does not use us: messages, collectives, and a window that is left to the host.
- * Plain MPI; the same binary runs with and without the library, in turns (overhead.py). Prints JSON lines. */
+/*
+ * Cost of preloading for a program that does not use RMA: messages, collectives, and a window that
+ * is left to the host. Plain MPI; overhead.py alternates the same binary with and without the
+ * library. Prints JSON lines.
+ */
 #include "../common/host.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
@@ -14,7 +17,7 @@
 
 static int rank;
 static MPI_Win win;
-static int64_t *base, sum; /* `sum` is what the calls of a batch brought, and is checked */
+static int64_t *base, sum; /* `sum` accumulates the results of a batch and is checked */
 
 static void ping_pong(long rounds)
 {
@@ -96,7 +99,7 @@ static void barrier(long rounds)
 static void broadcast(long rounds)
 {
     for (long i = 0; i < rounds; i++) {
-        int64_t word = rank == i % 2 ? i : -1; /* each in turn, or one would run ahead */
+        int64_t word = rank == i % 2 ? i : -1; /* alternating, or one rank would run ahead */
         MPI_Bcast(&word, 1, MPI_INT64_T, (int)(i % 2), MPI_COMM_WORLD);
         sum += word;
     }
@@ -114,7 +117,7 @@ static void reduction(long rounds)
 static const struct {
     const char *name;
     void (*run)(long rounds);
-    double parts; /* figures in one round */
+    double parts; /* figures per round */
     bool origin_only, collective;
 } cases[] = {
     {"ping_pong_8_half", ping_pong, 2, false, false},
@@ -149,7 +152,11 @@ int main(int argc, char **argv)
         case 'b': batches = atoi(optarg); break;
         case 't': wanted_us = atof(optarg); break;
         case 'w': ours_too = 1; break;
-        default: fputs("usage: mpiexec -n 2 overhead [-b BATCHES] [-t BATCH_US] [-w: beside an idle window]\n", stderr); return 2;
+        default:
+            fputs("usage: mpiexec -n 2 overhead [-b BATCHES] [-t BATCH_US] [-w: beside an idle "
+                  "window]\n",
+                  stderr);
+            return 2;
         }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -182,9 +189,10 @@ int main(int argc, char **argv)
         MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
         right = all;
         if (rank == 0)
-            printf("{\"name\":\"%s\",\"host\":\"%s\",\"collective\":%s,\"median_us\":%.6f,\"verified\":%s}\n", cases[c].name,
-                   host_name(), cases[c].collective ? "true" : "false", spread_of(sample, (size_t)batches).median,
-                   right ? "true" : "false");
+            printf("{\"name\":\"%s\",\"host\":\"%s\",\"collective\":%s,\"median_us\":%.6f,"
+                   "\"verified\":%s}\n",
+                   cases[c].name, host_name(), cases[c].collective ? "true" : "false",
+                   spread_of(sample, (size_t)batches).median, right ? "true" : "false");
     }
     if (idle != MPI_WIN_NULL)
         MPI_Win_free(&idle);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #ifdef PLAIN_HOST
-/* Without the library there is no nonblocking form, and no series that asks for it. */
+/* Without the library there are no nonblocking calls, and no series needs them. */
 #define NONBLOCKING_FORM(call) abort()
 #else
 #include <mpix_rma.h>
@@ -18,7 +18,8 @@ void stamp(struct iteration *it, enum slot slot)
     it->stamp[slot] = now_us() - it->start_us;
 }
 
-/* Opening requests are complete at birth (a fence's once it is passed): this frees the handle. */
+/* Opening requests are complete at once (a fence's when the fence is passed); this frees the
+ * handle. */
 static void opened(MPI_Request *opening)
 {
     MPI_Wait(opening, MPI_STATUS_IGNORE);
@@ -74,7 +75,7 @@ void put(struct iteration *it, int target)
             (int)it->bytes, MPI_BYTE, it->win);
 }
 
-/* After a closing call. A null request means that the call itself has waited. */
+/* After a closing call. A null request means that the call itself blocked. */
 static void closed(struct iteration *it, MPI_Request closing_request, enum slot slot)
 {
     if (!it->delayed && closing_request != MPI_REQUEST_NULL)

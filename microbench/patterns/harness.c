@@ -3,9 +3,9 @@
 #include "../common/stats.h"
 #include "../common/timing.h"
 
-static const double NAP_US = 10.0;     /* of a rank that waits for an event */
+static const double NAP_US = 10.0;     /* polling interval of a rank that waits for an event */
 static const double LEAD_US = 250.0;   /* from the agreement to the common start */
-static const double MARGIN_US = 20.0;  /* awake before the common start */
+static const double MARGIN_US = 20.0;  /* polls during this time before the common start */
 
 enum { WAKE_SAMPLES = 41 };
 
@@ -112,7 +112,7 @@ static double timer_overshoot_us(double delay_us)
     return spread_of(late, WAKE_SAMPLES).median;
 }
 
-/* Rank 0 sends the time; rank 1 was asleep and sees it that much later. */
+/* Rank 0 sends the time; rank 1 was asleep and receives it later by its wake-up time. */
 static double message_wake_us(MPI_Comm comm, int rank)
 {
     double late[WAKE_SAMPLES];

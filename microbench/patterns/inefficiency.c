@@ -7,8 +7,8 @@ static const size_t FOUR_B_TO_ONE_MB[] = {4,    16,    64,    256,     1024,
 static const size_t QUARTER_AND_ONE_MB[] = {1 << 18, 1 << 20, 0};
 const size_t ONE_MB_ONLY[] = {1 << 20, 0};
 
-/* Late Post: the target is late with its post, and the origin has something else to do after its
- * epoch: a two-sided transfer to a third process, which sleeps until the message comes. */
+/* Late Post: the target posts late, and the origin does something else after its epoch: a two-sided
+ * transfer to a third process, which sleeps until the message comes. */
 enum { LP_TARGET, LP_PARTNER, LP_ORIGIN };
 
 static void late_post_target(struct iteration *it)
@@ -36,11 +36,11 @@ static void late_post_origin(struct iteration *it)
     finish(it);
 }
 
-/* The four others have one origin and one target. */
+/* The other four have one origin and one target. */
 enum { ORIGIN, TARGET };
 
-/* Late Complete: the exposure is there before the start, so that nothing but the origin's staying
- * away inside its epoch can be waited for. */
+/* Late Complete: the exposure is open before the start, so only the origin's delay inside its epoch
+ * can cause a wait. */
 static void late_complete_prepare(struct iteration *it)
 {
     open_exposure(it, ORIGIN);
@@ -62,7 +62,7 @@ static void late_complete_origin(struct iteration *it)
     finish(it);
 }
 
-/* Early Fence: the target closes its fence epoch at once and has a CPU-bound activity after it. */
+/* Early Fence: the target closes its fence epoch at once and then computes. */
 static void early_fence_origin(struct iteration *it)
 {
     begin(it);
@@ -96,8 +96,8 @@ static void wait_at_fence_target(struct iteration *it)
     finish(it);
 }
 
-/* Late Unlock: the first origin locks before the start, so that it is first in every series. The
- * target sleeps; hosts that need it to hand over the lock get it when it wakes to test. */
+/* Late Unlock: the first origin locks before the start, so it is first in every series. The target
+ * sleeps; hosts that need it to hand over the lock get it when it wakes to test. */
 enum { LU_FIRST, LU_SECOND, LU_TARGET };
 
 static void late_unlock_prepare(struct iteration *it)

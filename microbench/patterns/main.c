@@ -1,5 +1,7 @@
-/* patterns: the microbenchmarks of "Nonblocking Epochs in MPI One-Sided Communication", section
- * VIII.A. Timing never decides the exit status; wrong bytes do. */
+/*
+ * patterns: the microbenchmarks of "Nonblocking Epochs in MPI One-Sided Communication", section
+ * VIII.A. The exit status reports wrong bytes, never timing.
+ */
 #include "../common/host.h"
 #include "../common/timing.h"
 #include "harness.h"
@@ -10,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double IDLE_NAP_US = 1000.0; /* of ranks that a pattern does not need */
+static const double IDLE_NAP_US = 1000.0; /* ranks that a pattern does not need */
 
 struct command {
     struct options options;
@@ -73,7 +75,7 @@ static struct command parse(int argc, char **argv)
     return c;
 }
 
-/* The patterns of both tables, one after the other. */
+/* The patterns of both tables. */
 static int pattern_count(void)
 {
     return inefficiency_pattern_count + reorder_pattern_count;

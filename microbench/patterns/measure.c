@@ -10,7 +10,7 @@ enum { CALM, DELAYED, MODES };
 
 static const double NAP_US = 20.0;
 
-/* MPICH 4.0.2 loses puts into allocated windows of 8 bytes: it mistakes a neighbour's address. */
+/* MPICH 4.0.2 loses puts into allocated windows of 8 bytes: it uses another window's address. */
 static const size_t SMALLEST_WINDOW = 4096;
 
 /* All stamps of one rank: [mode][iteration][slot]. */
@@ -39,7 +39,7 @@ static void *allocate(size_t bytes)
     return memory;
 }
 
-/* Everything that lasts for all iterations of one pattern in one series. */
+/* State for all iterations of one pattern in one series. */
 struct session {
     const struct pattern *pattern;
     MPI_Comm comm;
@@ -88,7 +88,7 @@ static void close_session(struct session *s)
     MPI_Win_free(&s->win);
 }
 
-/* True if all bytes that were to arrive here in this iteration have arrived. */
+/* Whether all bytes of this iteration have arrived here. */
 static bool verified(struct session *s, int iteration, int mode)
 {
     bool right = true;
@@ -118,7 +118,7 @@ static bool run_iteration(struct session *s, const struct role *role, bool nonbl
         it.pending[slot] = MPI_REQUEST_NULL;
 
     fill(s->source, s->bytes, seed_of(iteration, mode == DELAYED, s->rank));
-    barrier_politely(s->comm, NAP_US); /* nobody prepares while another rank still verifies */
+    barrier_politely(s->comm, NAP_US); /* no rank prepares while another still verifies */
     if (role->prepare != NULL)
         role->prepare(&it);
     it.start_us = common_start(s->comm);
@@ -137,7 +137,7 @@ static struct spread spread_in(const struct record *r, int mode, int slot, doubl
     return spread_of(room, (size_t)r->iterations);
 }
 
-/* On rank 0: medians of what all ranks recorded, and the predictions made from them. */
+/* On rank 0: medians of all ranks' stamps, and the predictions from them. */
 static void evaluate(const struct pattern *p, enum series series, int iterations,
                      const struct record *all, struct result *result)
 {

@@ -1,11 +1,13 @@
-/* The ten patterns of "Nonblocking Epochs in MPI One-Sided Communication" (2014), section VIII.A.
+/*
+ * The ten patterns of "Nonblocking Epochs in MPI One-Sided Communication" (2014), section VIII.A.
  *
  * A pattern is a table entry: one role per rank, what each role measures, and what the paper's
  * equations predict. Roles are written once and run in every series; epochs.h decides whether an
  * epoch is closed by MPI_Win_complete or MPIX_Win_icomplete.
  *
- * Every iteration is run twice: calm (nobody is late, every epoch is waited for where it is closed)
- * and delayed. The calm one measures transfer times, from which the delayed one is predicted. */
+ * Every iteration runs twice: calm (no delay, every epoch completes where it is closed) and
+ * delayed. The calm one measures transfer times, from which the delayed one is predicted.
+ */
 #ifndef PATTERN_H
 #define PATTERN_H
 
@@ -16,32 +18,32 @@
 enum { MAX_RANKS = 4, MAX_PUTS = 3, MAX_METRICS = 3 };
 
 enum series {
-    HOST,        /* plain MPI; only in the program that is built without the library */
-    BLOCKING,    /* the library's engine under MPI's own calls */
+    HOST,        /* plain MPI; only in the program built without the library */
+    BLOCKING,    /* MPI's own calls, on the library's engine */
     NONBLOCKING, /* MPIX_Win_i* */
     FLAG_OFF,    /* MPIX_Win_i*, reorder flag false */
     FLAG_ON,     /* MPIX_Win_i*, reorder flag true */
 };
 
-/* What a role notes down, in microseconds after the common start (DELAY: a duration). */
+/* What a role records, in microseconds after the common start (DELAY: a duration). */
 enum slot {
-    DELAY,    /* how long this rank was really late, or really worked */
+    DELAY,    /* actual delay or work of this rank */
     FIRST,    /* its first epoch is complete */
     SECOND,   /* its second epoch is complete */
-    ACTIVITY, /* the activity after its epoch: begun (early fence) or finished (late post) */
+    ACTIVITY, /* the activity after its epoch has begun (Early Fence) or ended (Late Post) */
     ALL,      /* everything the role does is complete */
     SLOTS
 };
 
-/* One iteration, as one rank sees it. */
+/* One iteration, as seen by one rank. */
 struct iteration {
     MPI_Comm comm;
     MPI_Win win;
-    const MPI_Group *group; /* group[r] holds rank r alone */
+    const MPI_Group *group; /* group[r] has only rank r */
     int rank;
     bool nonblocking;
     bool delayed;
-    double delay_us;  /* wanted; stamp[DELAY] is what it became */
+    double delay_us;  /* intended; stamp[DELAY] is the actual one */
     double start_us;  /* common start, on the shared clock */
     size_t bytes;     /* of one put */
     char *source;     /* this iteration's bytes of this rank */
@@ -50,13 +52,13 @@ struct iteration {
     double stamp[SLOTS];
 };
 
-/* What happens on a rank: `prepare` before the common start, `run` after it. NULL: nothing. */
+/* Code of a rank: `prepare` before the common start, `run` after it. NULL: nothing. */
 struct role {
     void (*prepare)(struct iteration *);
     void (*run)(struct iteration *);
 };
 
-/* The bytes of rank `origin` are to arrive in the window of rank `target`. */
+/* The bytes of rank `origin` must arrive in the window of rank `target`. */
 struct transfer {
     int origin, target;
 };

@@ -1,11 +1,14 @@
-/* The five patterns of section VIII.A.2: a reorder flag off and on, nonblocking calls only.
+/*
+ * The five patterns of section VIII.A.2: a reorder flag off and on, nonblocking calls only.
  *
- * In each a process in the middle has two epochs. The partner of the first one is late. With the
- * flag off the second epoch waits behind the first and hands the delay on; with it on it overtakes. */
+ * In each, a process in the middle has two epochs, and the partner of the first one is late. With
+ * the flag off, the second epoch waits for the first and passes the delay on; with the flag on, it
+ * overtakes.
+ */
 #include "epochs.h"
 #include "harness.h"
 
-/* An exposure to, or an access epoch with one put toward, one peer. */
+/* An exposure to one peer, or an access epoch with one put to it. */
 static void expose_to(struct iteration *it, int origin, enum slot slot)
 {
     open_exposure(it, origin);
@@ -51,8 +54,8 @@ static void aaar_gats_second(struct iteration *it)
     finish(it);
 }
 
-/* A_A_A_R, locks: two origins, two targets that sleep. The holder has the first target's lock
- * before the start and stays away before it releases it. */
+/* A_A_A_R, locks: two origins, two sleeping targets. The holder locks the first target before the
+ * start and is away before it unlocks. */
 enum { AAL_HOLDER, AAL_ORIGIN, AAL_HELD, AAL_FREE };
 
 static void aaar_lock_prepare(struct iteration *it)
@@ -77,7 +80,7 @@ static void aaar_lock_origin(struct iteration *it)
     finish(it);
 }
 
-/* A_A_E_R: the process in the middle is a target for the late one, then an origin. */
+/* A_A_E_R: the middle process is a target of the late one, then an origin. */
 enum { AE_LATE, AE_TARGET, AE_MIDDLE };
 
 static void aaer_late(struct iteration *it)
@@ -102,7 +105,7 @@ static void aaer_middle(struct iteration *it)
     finish(it);
 }
 
-/* E_A_E_R: a target exposes to the late origin, then to the other one. */
+/* E_A_E_R: a target exposes its window to the late origin, then to the other one. */
 enum { EE_LATE, EE_ORIGIN, EE_TARGET };
 
 static void eaer_late(struct iteration *it)
@@ -127,7 +130,7 @@ static void eaer_target(struct iteration *it)
     finish(it);
 }
 
-/* E_A_A_R: the process in the middle is an origin for the late one, then a target. */
+/* E_A_A_R: the middle process is an origin to the late one, then a target. */
 enum { EA_LATE, EA_ORIGIN, EA_MIDDLE };
 
 static void eaar_late(struct iteration *it)

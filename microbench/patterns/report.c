@@ -9,7 +9,7 @@ const char *series_name(enum series series)
     return name[series];
 }
 
-/* Measured and predicted agree within the larger of 15 % and 5 us plus the wake-up time. */
+/* Measured and predicted values agree within the larger of 15 % and 5 us plus the wake-up time. */
 static double tolerance_us(const struct report *r, double predicted_us)
 {
     return fmax(0.15 * predicted_us, 5.0 + r->wake_us);
@@ -28,7 +28,7 @@ static const char *truth(bool is)
     return is ? "true" : "false";
 }
 
-/* What one metric of one pattern came to. */
+/* Result of one metric of one pattern. */
 struct line {
     const struct report *report;
     const struct pattern *pattern;
@@ -43,14 +43,14 @@ struct line {
 static void print_json(const struct line *l)
 {
     const struct spread *s = &l->measured;
-    printf("{\"case\":\"%s\",\"host\":\"%s\",\"series\":\"%s\",\"metric\":\"%s\",", l->pattern->name,
-           l->report->host, l->series, l->metric->name);
+    printf("{\"case\":\"%s\",\"host\":\"%s\",\"series\":\"%s\",\"metric\":\"%s\",",
+           l->pattern->name, l->report->host, l->series, l->metric->name);
     printf("\"median_us\":%.3f,\"iqr_us\":%.3f,\"predicted_us\":%.3f,\"verified\":%s,", s->median,
            s->third_quartile - s->first_quartile, l->predicted_us, truth(l->verified));
     printf("\"q1_us\":%.3f,\"q3_us\":%.3f,\"size\":%zu,\"delay_us\":%.3f,\"wake_us\":%.3f,",
            s->first_quartile, s->third_quartile, l->bytes, l->delay_us, l->report->wake_us);
-    printf("\"tolerance_us\":%.3f,\"agrees\":%s,\"figure\":%d}\n", l->tolerance_us, truth(l->agrees),
-           l->pattern->figure);
+    printf("\"tolerance_us\":%.3f,\"agrees\":%s,\"figure\":%d}\n", l->tolerance_us,
+           truth(l->agrees), l->pattern->figure);
 }
 
 static void print_row(const struct line *l)

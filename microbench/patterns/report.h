@@ -3,7 +3,7 @@
 
 #include "measure.h"
 
-/* Where the results go: a table for people, or JSON lines for tools, on standard output. */
+/* Output on standard output: a table, or JSON lines. */
 struct report {
     bool json;
     double wake_us;

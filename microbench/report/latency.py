@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Draws the latencies: every plain host, our library on each, and the machine's limits.
+"""Draws latencies: every plain host, the library on each, and the machine's limits.
 
-usage: latency.py RESULTS LABEL..."""
+usage: latency.py RESULTS LABEL...
+"""
 
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ WINDOWS = {"allocate": "MPI_Win_allocate", "create": "MPI_Win_create"}
 
 
 def microseconds(row, whose):
-    """A time, or a rate as the time of one operation."""
+    """A time; for a rate, the time per operation."""
     if f"{whose}_mps" in row:
         rate = row[f"{whose}_mps"]
         return 1.0 / rate if rate else None
@@ -22,7 +23,7 @@ def microseconds(row, whose):
 
 
 def spread(axes, places, values, **how):
-    """Points of those rows that have a value."""
+    """Points of the rows that have a value."""
     pairs = [(value, place) for place, value in zip(places, values) if value]
     if pairs:
         axes.scatter(*zip(*pairs), **how)
@@ -34,14 +35,17 @@ def draw_window(axes, window, results):
             for label, rows in results.items()}
     names = list(next(iter(rows.values())))
     places = range(len(names))
-    best = [min((microseconds(r[name], "limit") for r in rows.values() if microseconds(r[name], "limit")),
+    best = [min((microseconds(r[name], "limit") for r in rows.values()
+                 if microseconds(r[name], "limit")),
                 default=None) for name in names]
-    spread(axes, places, best, marker="|", s=160, color="black", linewidths=1.6, label="machine's limit", zorder=2)
+    spread(axes, places, best, marker="|", s=160, color="black", linewidths=1.6,
+           label="machine's limit", zorder=2)
     for k, (label, mine) in enumerate(rows.items()):
-        spread(axes, places, [microseconds(mine[name], "plain") for name in names], marker="s", s=38,
+        spread(axes, places, [microseconds(mine[name], "plain") for name in names], marker="s",
+               s=38,
                color=PLAIN[k % len(PLAIN)], label=f"plain {host_name(label)}", zorder=3)
     for k, (label, mine) in enumerate(rows.items()):
-        # Often equal on all hosts: one below the other, or they would hide each other.
+        # Often equal on all hosts: offset, so that points do not hide each other.
         lower = [place + 0.26 * (k - (len(rows) - 1) / 2) for place in places]
         spread(axes, lower, [microseconds(mine[name], "ours") for name in names], marker="o", s=30,
                color=OURS[k % len(OURS)], label=f"mpix-rma on {host_name(label)}", zorder=4)
@@ -55,11 +59,13 @@ def draw_window(axes, window, results):
 
 
 def main():
-    """Reads what is there and draws it."""
+    """Reads the results and draws them."""
     folder, labels = Path(sys.argv[1]), sys.argv[2:]
     results = {label: read(folder, "latency", label) for label in labels}
-    present = [w for w in WINDOWS if any(row["window"] == w for rows in results.values() for row in rows)]
-    figure, axes = plt.subplots(1, len(present), figsize=(6.2 * len(present) + 1.5, 7), sharey=True, squeeze=False)
+    present = [w for w in WINDOWS if any(row["window"] == w for rows in results.values()
+                                         for row in rows)]
+    figure, axes = plt.subplots(1, len(present), figsize=(6.2 * len(present) + 1.5, 7), sharey=True,
+                                squeeze=False)
     for ax, window in zip(axes.flat, present):
         draw_window(ax, window, results)
     handles, names = axes.flat[0].get_legend_handles_labels()

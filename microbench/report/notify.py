@@ -8,7 +8,7 @@ from pathlib import Path
 
 from results import host_name, plt, read, save, size_text
 
-# In the order of the legend. Ways of plain hosts: the better of them.
+# Order of the legend. For ways of plain hosts, the better host.
 WAYS = {
     "bare": ("data line + flag line", "black", ":"),
     "send_recv": ("send/recv, best plain host", "#9a9a9a", "-"),
@@ -27,7 +27,7 @@ BENCHES = {
 
 
 def draw(axes, bench, rows):
-    """One panel: a line for each way."""
+    """One panel: a line per way."""
     unit, words = BENCHES[bench]
     for way, (label, colour, style) in WAYS.items():
         points = [(row["bytes"], row[f"{way}_{unit}"]) for row in rows if row.get(f"{way}_{unit}")]
@@ -43,7 +43,7 @@ def draw(axes, bench, rows):
 
 
 def main():
-    """Reads what is there and draws it."""
+    """Reads the results and draws them."""
     folder, labels = Path(sys.argv[1]), sys.argv[2:]
     for label in labels:
         results = read(folder, "notify", label)

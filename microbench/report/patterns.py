@@ -49,7 +49,7 @@ def draw_host(axes, label, rows, several_sizes):
     groups = groups_of(rows)
     series = [name for name in COLOURS if any(name in group for group in groups.values())]
     width = 0.8 / len(series)
-    # A rare disturbance may stretch a quartile; it does not set the scale.
+    # Rare disturbances may stretch a quartile; they do not set the scale.
     ceiling = 1.2 * max(max(row["median_us"], row["predicted_us"]) for row in rows)
     for at, group in enumerate(groups.values()):
         for k, name in enumerate(series):
@@ -60,9 +60,10 @@ def draw_host(axes, label, rows, several_sizes):
             quartiles = [[row["median_us"] - row["q1_us"]], [row["q3_us"] - row["median_us"]]]
             axes.bar(x, row["median_us"], width * 0.92, color=COLOURS[name], yerr=quartiles,
                      error_kw={"ecolor": "#333333", "elinewidth": 1, "capsize": 2})
-            axes.hlines(row["predicted_us"], x - width / 2, x + width / 2, colors="black", linewidth=1.6,
+            axes.hlines(row["predicted_us"], x - width / 2, x + width / 2, colors="black",
+                        linewidth=1.6,
                         zorder=4)
-            # Among many bars only those too low to be read get their figure.
+            # If there are many bars, only those too low to read are labelled.
             if not several_sizes or row["median_us"] < 0.1 * ceiling:
                 top = min(max(row["q3_us"], row["predicted_us"]), ceiling)
                 axes.annotate(f"{row['median_us']:.0f}", (x, top), textcoords="offset points",
@@ -79,7 +80,8 @@ def draw_case(folder, case, rows_by_label):
     several_sizes = len({row["size"] for rows in rows_by_label.values() for row in rows}) > 2
     panels = len(rows_by_label)
     rows, columns = (panels, 1) if several_sizes else (1, panels)
-    bars = max(len({(row["series"], row["metric"], row["size"]) for row in rows}) for rows in rows_by_label.values())
+    bars = max(len({(row["series"], row["metric"], row["size"]) for row in rows})
+               for rows in rows_by_label.values())
     size = (9.5, 2.7 * panels + 1.3) if several_sizes else (max(4.8, 0.55 * bars) * panels, 4.4)
     figure, axes = plt.subplots(rows, columns, figsize=size, sharey=True, squeeze=False)
     series, top = [], 0.0
@@ -95,7 +97,8 @@ def draw_case(folder, case, rows_by_label):
     handles.append(plt.Line2D([], [], color="black", linewidth=1.6))
     names.append("predicted")
     first = next(iter(rows_by_label.values()))[0]
-    figure.suptitle(f"{TITLES.get(case, case)}: {first['delay_us']:.0f} µs of delay (paper's figure {figure_number})",
+    figure.suptitle(f"{TITLES.get(case, case)}: {first['delay_us']:.0f} µs of delay (paper's "
+                    f"figure {figure_number})",
                     fontsize=12)
     figure.legend(handles, names, loc="lower center", ncol=len(names), frameon=False)
     inches = figure.get_size_inches()[1]
@@ -104,13 +107,15 @@ def draw_case(folder, case, rows_by_label):
 
 
 def main():
-    """Reads what is there and draws it."""
+    """Reads the results and draws them."""
     folder, labels = Path(sys.argv[1]), sys.argv[2:]
     results = {label: read(folder, "patterns", label) for label in labels}
     cases = dict.fromkeys(row["case"] for rows in results.values() for row in rows)
     for case in cases:
-        by_label = {label: [row for row in rows if row["case"] == case] for label, rows in results.items()}
-        draw_case(folder / "figures", case, {label: rows for label, rows in by_label.items() if rows})
+        by_label = {label: [row for row in rows if row["case"] == case]
+                    for label, rows in results.items()}
+        draw_case(folder / "figures", case, {label: rows for label, rows in by_label.items()
+                                             if rows})
     print(f"figures: {folder / 'figures'}")
 
 

@@ -24,7 +24,7 @@ plt.rcParams.update({
     "axes.grid.axis": "y",
     "grid.color": "#e4e4e4",
     "axes.axisbelow": True,
-    "svg.hashsalt": "mpix-rma",  # the same results give the same file
+    "svg.hashsalt": "mpix-rma",  # equal results give an equal file
 })
 
 
@@ -35,7 +35,7 @@ def read(folder, benchmark, label):
 
 
 def host_name(label):
-    """A label as people write it."""
+    """A label as written in text."""
     return HOST_NAMES.get(label, label)
 
 

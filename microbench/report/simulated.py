@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Draws what was simulated, and writes README.md: a table beside the paper's numbers.
+"""Draws the simulated figures, and writes README.md: a table beside the paper's numbers.
 
-usage: simulated.py RESULTS"""
+usage: simulated.py RESULTS
+"""
 
 import json
 import sys
@@ -12,14 +13,15 @@ from results import COLOURS, plt, size_text
 COLOURS = {**COLOURS, "flag_off": COLOURS["off"], "flag_on": COLOURS["on"], "reorder": "#2f855a"}
 NAMES = {"blocking": "blocking", "nonblocking": "nonblocking", "reorder": "nonblocking, A_A_A_R",
          "flag_off": "flag off", "flag_on": "flag on"}
-# What the paper's text states of figure 12: gain of the nonblocking series with A_A_A_R over the blocking one.
+# Stated in the paper's text for figure 12: gain of the nonblocking series with A_A_A_R over
+# blocking.
 GAINS = {64: 39, 128: 20, 256: 16, 512: 2}
-# Patterns in which a process that computes must tell somebody: taken from the runs with a progress thread.
+# A computing process must notify another one: taken from the runs with a progress thread.
 SECOND_CORE = {"wait_at_fence", "late_unlock"}
 
 
 def read(folder, name):
-    """Rows of one part, if it was run."""
+    """Rows of one part, empty if it was not run."""
     path = folder / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -30,7 +32,7 @@ def commands(rows):
 
 
 def paper_of(row):
-    """The paper's value and whether its text gives the number."""
+    """The paper's value, and whether its text states the number."""
     if row["paper"] is None:
         return None, ""
     (kind, value), = row["paper"].items()
@@ -44,7 +46,7 @@ def markdown(head, rows):
 
 
 def chosen_patterns(rows):
-    """Each value once; with and without a progress thread where that makes a difference."""
+    """Each value once; with and without a progress thread if that makes a difference."""
     chosen = [row for row in rows if not row["progress_thread"] or row["case"] in SECOND_CORE]
     return sorted(chosen, key=lambda row: row["figure"])
 
@@ -60,14 +62,19 @@ def patterns(folder, rows):
             if value is None or row["bytes"] not in (1 << 20, 4):
                 continue
             series = NAMES[row["series"]] + (", progress thread" if row["progress_thread"] else "")
-            table.append((row["figure"] or "reference", case, series, row["metric"], size_text(row["bytes"]),
-                          f"{value:.0f}{mark}", f"{row['value']:.1f}", f"{100 * row['difference']:+.1f} %"))
+            table.append((row["figure"] or "reference", case, series, row["metric"],
+                          size_text(row["bytes"]),
+                          f"{value:.0f}{mark}", f"{row['value']:.1f}",
+                          f"{100 * row['difference']:+.1f} %"))
         if mine[0]["figure"]:
-            draw_pattern(folder, case, [row for row in mine if row["progress_thread"] == (case in SECOND_CORE)])
+            draw_pattern(folder, case,
+                         [row for row in mine if row["progress_thread"] == (case in SECOND_CORE)])
     head = ("figure", "pattern", "series", "value", "put", "paper, µs", "ours, µs", "difference")
     return ["## Inefficiency patterns and reorder flags (figures 2 to 11)", "",
-            "`*`: the text says in words what the value is made of (1000 µs of delay or work, transfers of 340 µs); without: it states the number.",
-            "In Late Unlock and Wait at Fence a process that computes has to tell somebody something; that takes its CPU, or a progress thread.",
+            "`*`: the text says in words what the value is made of (1000 µs of delay or work, "
+            "transfers of 340 µs); without: it states the number.",
+            "In Late Unlock and Wait at Fence a process that computes has to tell somebody "
+            "something; that takes its CPU, or a progress thread.",
             "", *markdown(head, table), "Made by " + ", ".join(commands(rows)) + ".", ""]
 
 
@@ -76,7 +83,8 @@ def draw_pattern(folder, case, rows):
     sizes = len({row["bytes"] for row in rows}) > 1
     groups = {}
     for row in rows:
-        name = row["metric"].replace("_", "\n", 1) + (f"\n{size_text(row['bytes'])}" if sizes else "")
+        name = row["metric"].replace("_", "\n", 1) + (f"\n{size_text(row['bytes'])}" if sizes
+                                                      else "")
         groups.setdefault(name, []).append(row)
     series = list(dict.fromkeys(row["series"] for row in rows))
     figure, axes = plt.subplots(figsize=(max(4.5, 0.8 * len(groups) + 1.5), 4))
@@ -85,21 +93,25 @@ def draw_pattern(folder, case, rows):
         for row in group:
             x = at + (series.index(row["series"]) - (len(series) - 1) / 2) * width
             axes.bar(x, row["value"], width * 0.92, color=COLOURS[row["series"]])
-            axes.annotate(f"{row['value']:.0f}", (x, row["value"]), textcoords="offset points", xytext=(0, 3), ha="center", fontsize=6 if sizes else 8)
+            axes.annotate(f"{row['value']:.0f}", (x, row["value"]), textcoords="offset points",
+                          xytext=(0, 3), ha="center", fontsize=6 if sizes else 8)
             value, _ = paper_of(row)
             if value is not None:
-                axes.hlines(value, x - width / 2, x + width / 2, colors="black", linewidth=1.6, zorder=4)
+                axes.hlines(value, x - width / 2, x + width / 2, colors="black", linewidth=1.6,
+                            zorder=4)
     axes.set_xticks(range(len(groups)))
     axes.set_xticklabels(list(groups), fontsize=6 if sizes else 9)
     axes.set_ylabel("µs")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in series] + [plt.Line2D([], [], color="black")]
-    axes.legend(handles, [NAMES[name] for name in series] + ["paper"], fontsize=8, frameon=False, loc="upper center",
+    handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[name])
+               for name in series] + [plt.Line2D([], [], color="black")]
+    axes.legend(handles, [NAMES[name] for name in series] + ["paper"], fontsize=8, frameon=False,
+                loc="upper center",
                 bbox_to_anchor=(0.5, 1.12), ncol=3)
     save_svg(figure, folder, f"fig{rows[0]['figure']:02d}-{case}")
 
 
 def save_svg(figure, folder, name):
-    """As SVG and PNG; the same results give the same SVG."""
+    """Saves SVG and PNG; equal results give an equal SVG."""
     figure.tight_layout()
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
@@ -112,7 +124,8 @@ def lines_over_ranks(folder, name, label, series_rows, value):
     figure, axes = plt.subplots(figsize=(5.5, 4))
     for series, rows in series_rows.items():
         rows = sorted(rows, key=lambda row: row["ranks"])
-        axes.plot([row["ranks"] for row in rows], [value(row) for row in rows], "o-", color=COLOURS[series], label=NAMES[series])
+        axes.plot([row["ranks"] for row in rows], [value(row) for row in rows], "o-",
+                  color=COLOURS[series], label=NAMES[series])
     ticks = sorted({row["ranks"] for rows in series_rows.values() for row in rows})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks)
@@ -135,7 +148,8 @@ def by_series(rows):
 def transactions(folder, rows):
     """Figure 12."""
     series = by_series(rows)
-    lines_over_ranks(folder, "fig12-transactions", "million transactions per second", series, lambda row: row["per_second"] / 1e6)
+    lines_over_ranks(folder, "fig12-transactions", "million transactions per second", series,
+                     lambda row: row["per_second"] / 1e6)
     table = []
     for ranks in sorted({row["ranks"] for row in rows}):
         at = {row["series"]: row for row in rows if row["ranks"] == ranks}
@@ -143,39 +157,54 @@ def transactions(folder, rows):
             continue
         base = at["blocking"]["per_second"]
         gain = at["reorder"]["per_second"] / base - 1
-        table.append((ranks, *(f"{at[name]['per_second'] / 1e6:.3f}" for name in ("blocking", "nonblocking", "reorder")),
+        table.append((ranks, *(f"{at[name]['per_second'] / 1e6:.3f}"
+                               for name in ("blocking", "nonblocking", "reorder")),
                       f"{GAINS[ranks]:+d} %" if ranks in GAINS else "", f"{100 * gain:+.1f} %",
-                      f"{at['reorder']['engine_bytes_peak_max'] / 1024:.0f} KB", f"{100 * at['reorder']['atomics_busy_max']:.0f} %"))
-    head = ("ranks", "blocking, million/s", "nonblocking", "with A_A_A_R", "gain, paper", "gain, ours", "engine memory per rank, most",
+                      f"{at['reorder']['engine_bytes_peak_max'] / 1024:.0f} KB",
+                      f"{100 * at['reorder']['atomics_busy_max']:.0f} %"))
+    head = ("ranks", "blocking, million/s", "nonblocking", "with A_A_A_R", "gain, paper",
+            "gain, ours", "engine memory per rank, most",
             "busiest NIC's atomic unit")
-    return ["## Massive unstructured transactions (figure 12)", "", *markdown(head, table), "Made by " + ", ".join(commands(rows)) + ".", ""]
+    return ["## Massive unstructured transactions (figure 12)", "", *markdown(head, table),
+            "Made by " + ", ".join(commands(rows)) + ".", ""]
 
 
 def lu(folder, rows):
-    """Figure 13, the same with the next row first, and on machines that differ from the profile."""
+    """Figure 13, the same with look-ahead, and on machines that differ from the profile."""
     text = ["## LU decomposition (figure 13)", ""]
     for size in sorted({row["size"] for row in rows}):
-        for ahead, changed in sorted({(row["ahead"], tuple(row["set"])) for row in rows if row["size"] == size}):
-            mine = [row for row in rows if (row["size"], row["ahead"], tuple(row["set"])) == (size, ahead, changed)]
+        for ahead, changed in sorted({(row["ahead"], tuple(row["set"])) for row in rows
+                                      if row["size"] == size}):
+            mine = [row for row in rows
+                    if (row["size"], row["ahead"], tuple(row["set"])) == (size, ahead, changed)]
             like_paper = not ahead and not changed
-            name = f"fig13-lu-{size}" + ("-ahead" if ahead else "") + "".join(f"-{change}" for change in changed)
-            lines_over_ranks(folder, f"{name}-time", "seconds", by_series(mine), lambda row: row["seconds"])
-            lines_over_ranks(folder, f"{name}-calls", "% of the time in calls", by_series(mine), lambda row: 100 * row["in_calls"])
+            name = f"fig13-lu-{size}" + ("-ahead" if ahead else "")
+            name += "".join(f"-{change}" for change in changed)
+            lines_over_ranks(folder, f"{name}-time", "seconds", by_series(mine),
+                             lambda row: row["seconds"])
+            lines_over_ranks(folder, f"{name}-calls", "% of the time in calls", by_series(mine),
+                             lambda row: 100 * row["in_calls"])
             table = []
             for ranks in sorted({row["ranks"] for row in mine}):
                 at = {row["series"]: row for row in mine if row["ranks"] == ranks}
                 if {"blocking", "nonblocking"} <= set(at):
                     blocking, nonblocking = at["blocking"], at["nonblocking"]
-                    table.append((ranks, f"{blocking['seconds']:.2f}", f"{nonblocking['seconds']:.2f}",
-                                  "1.5" if ranks in (64, 128) and like_paper else "", f"{blocking['seconds'] / nonblocking['seconds']:.2f}",
-                                  f"{100 * blocking['in_calls']:.0f} %", f"{100 * nonblocking['in_calls']:.0f} %",
+                    table.append((ranks, f"{blocking['seconds']:.2f}",
+                                  f"{nonblocking['seconds']:.2f}",
+                                  "1.5" if ranks in (64, 128) and like_paper else "",
+                                  f"{blocking['seconds'] / nonblocking['seconds']:.2f}",
+                                  f"{100 * blocking['in_calls']:.0f} %",
+                                  f"{100 * nonblocking['in_calls']:.0f} %",
                                   f"{nonblocking['engine_bytes_peak_max'] / 1024:.0f} KB"))
-            head = ("ranks", "blocking, s", "nonblocking, s", "ratio, paper", "ratio, ours", "in calls, blocking", "in calls, nonblocking",
+            head = ("ranks", "blocking, s", "nonblocking, s", "ratio, paper", "ratio, ours",
+                    "in calls, blocking", "in calls, nonblocking",
                     "engine memory per rank, most")
-            title = f"### {size} x {size}" + (", the next row first" if ahead else "") + "".join(f", `{change}`" for change in changed)
+            title = f"### {size} x {size}" + (", the next row first" if ahead else "")
+            title += "".join(f", `{change}`" for change in changed)
             text += [title, "", *markdown(head, table)]
             if "byte=0" in changed:
-                text += ["With a wire that takes no time per byte: what is missing at the larger numbers above is the broadcast of the rows, which leaves its",
+                text += ["With a wire that takes no time per byte: what is missing at the larger "
+                         "numbers above is the broadcast of the rows, which leaves its",
                          "owner's adapter once per peer, in both series alike.", ""]
     return [*text, "Made by " + ", ".join(commands(rows)) + ".", ""]
 
@@ -192,34 +221,45 @@ def curve(folder, name, x_label, y_label, points):
 
 
 def engine(folder, pending, transacted):
-    """The engine's own curves."""
+    """The curves of the engine's cost."""
     text = ["## What the engine costs", ""]
     if pending:
-        curve(folder, "cost-pending", "pending epochs", "ns of CPU per epoch, network included", [(row["epochs"], row["ns_per_epoch"]) for row in pending])
-        text += markdown(("pending epochs", "ns of CPU per epoch, network included", "engine bytes per epoch"),
-                         [(row["epochs"], f"{row['ns_per_epoch']:.0f}", f"{row['engine_bytes_per_epoch']:.0f}") for row in pending])
+        curve(folder, "cost-pending", "pending epochs", "ns of CPU per epoch, network included",
+              [(row["epochs"], row["ns_per_epoch"]) for row in pending])
+        text += markdown(("pending epochs", "ns of CPU per epoch, network included",
+                          "engine bytes per epoch"),
+                         [(row["epochs"], f"{row['ns_per_epoch']:.0f}",
+                           f"{row['engine_bytes_per_epoch']:.0f}") for row in pending])
         text += ["Made by " + ", ".join(commands(pending)) + ".", ""]
-    rows = sorted((row for row in transacted if row["series"] == "reorder"), key=lambda row: row["ranks"])
+    rows = sorted((row for row in transacted if row["series"] == "reorder"),
+                  key=lambda row: row["ranks"])
     if rows:
-        epochs = [(row["ranks"], row["cpu_seconds"] * 1e9 / (row["ranks"] * row["count"])) for row in rows]
+        epochs = [(row["ranks"], row["cpu_seconds"] * 1e9 / (row["ranks"] * row["count"]))
+                  for row in rows]
         curve(folder, "cost-ranks", "ranks", "ns of CPU per lock epoch, network included", epochs)
-        curve(folder, "events", "ranks", "million events per second and core", [(row["ranks"], row["events_per_second"] / 1e6) for row in rows])
-        curve(folder, "memory", "ranks", "KB of engine memory per rank, most", [(row["ranks"], row["engine_bytes_peak_max"] / 1024) for row in rows])
-        text += markdown(("ranks", "million events per second and core", "ns of CPU per lock epoch", "engine bytes per rank: mean, most, at the end"),
+        curve(folder, "events", "ranks", "million events per second and core",
+              [(row["ranks"], row["events_per_second"] / 1e6) for row in rows])
+        curve(folder, "memory", "ranks", "KB of engine memory per rank, most",
+              [(row["ranks"], row["engine_bytes_peak_max"] / 1024) for row in rows])
+        text += markdown(("ranks", "million events per second and core", "ns of CPU per lock epoch",
+                          "engine bytes per rank: mean, most, at the end"),
                          [(row["ranks"], f"{row['events_per_second'] / 1e6:.2f}", f"{ns:.0f}",
-                           f"{row['engine_bytes_peak_mean']:.0f}, {row['engine_bytes_peak_max']}, {row['engine_bytes_end_mean']:.0f}")
+                           f"{row['engine_bytes_peak_mean']:.0f}, {row['engine_bytes_peak_max']}, "
+                           f"{row['engine_bytes_end_mean']:.0f}")
                           for row, (_, ns) in zip(rows, epochs)])
     return text
 
 
 def main():
-    """Reads what is there."""
+    """Reads the results."""
     folder = Path(sys.argv[1])
     parts = {name: read(folder, name) for name in ("patterns", "lu", "transactions", "pending")}
     some = next(rows[0] for rows in parts.values() if rows)
     text = ["# Results in virtual time", "",
-            f"The production engine on a simulated network, profile `{some['profile']}` (`src/sim/profile.rs`, every parameter with its reason). The network is",
-            "calibrated on one number of the paper, 340 µs for an epoch with a put of 1 MB; everything else comes out. Same command, same results.",
+            f"The production engine on a simulated network, profile `{some['profile']}` "
+            f"(`src/sim/profile.rs`, every parameter with its reason). The network is",
+            "calibrated on one number of the paper, 340 µs for an epoch with a put of 1 MB; "
+            "everything else comes out. Same command, same results.",
             "`make figures` makes this page, `make figures-full` the large sizes too.", ""]
     if parts["patterns"]:
         text += patterns(folder, chosen_patterns(parts["patterns"]))

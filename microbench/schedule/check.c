@@ -1,7 +1,10 @@
-/* Reads the schedules of all ranks at once and checks them against the rules of epochs, without MPI.
+/*
+ * Reads the schedules of all ranks and checks them against the rules of epochs, without MPI.
  *
- * The world is as strict as it may be: opening an access epoch waits for all exposures, an epoch begins only when the
- * one before it is complete, and ranks run in a random order. Prints one line; the exit status tells of violations. */
+ * The checker is as strict as MPI permits: opening an access epoch waits for all exposures, an
+ * epoch starts only when the previous one is complete, and ranks run in a random order. Prints one
+ * line; the exit status reports violations.
+ */
 #include "schedule.h"
 
 #include <inttypes.h>
@@ -42,24 +45,24 @@ static uint64_t chance(uint64_t *seed)
     return *seed >> 33;
 }
 
-/* ---- LU ---------------------------------------------------------------------------------------------------------- */
+/* ---- LU ---------------------------------------------------------------------------------- */
 
 enum { NOWHERE = 0 };
 
-/* Epochs are numbered by their rows: each rank has one for each row that is broadcast. */
+/* Epochs are numbered by row: each rank has one for each row that is broadcast. */
 struct rank {
     void *schedule;
     schedule_step step;
-    int waiting;         /* the step has been read and cannot be made yet */
+    int waiting;         /* the step has been read but cannot be executed yet */
     int ended;
     uint64_t opened;     /* epochs of rows before this one are open or closed */
     uint64_t closed;
-    uint64_t active;     /* those before this one are complete: the epoch of this row is the active one */
-    uint64_t *arrived;   /* by slot: the row that is there, plus 1 */
-    uint64_t *applied;   /* by own row: so many rows have been used on it */
-    uint64_t *used;      /* by row: so many own rows have been updated with it */
+    uint64_t active;     /* those before this one are complete: this row's epoch is active */
+    uint64_t *arrived;   /* by slot: row in it, plus 1 */
+    uint64_t *applied;   /* by own row: number of rows applied to it */
+    uint64_t *used;      /* by row: number of own rows it was applied to */
     uint8_t *put;        /* by row */
-    uint64_t *request;   /* by number: the row that it closes, plus 1 */
+    uint64_t *request;   /* by number: row that it closes, plus 1 */
 };
 
 struct lu_world {
@@ -73,13 +76,13 @@ static int owns(const struct lu_world *w, int rank, uint64_t row)
     return row % (uint64_t)w->o.ranks == (uint64_t)rank;
 }
 
-/* Whether the epoch of a row has begun on a rank: it is open, and the one before it is complete. */
+/* Whether a row's epoch is active on a rank: it is open, and the previous one is complete. */
 static int begun(const struct rank *r, uint64_t row)
 {
     return r->opened > row && r->active >= row;
 }
 
-/* Delivers what can be delivered, until nothing changes. */
+/* Delivers puts until nothing changes. */
 static void progress(struct lu_world *w)
 {
     for (int changed = 1; changed;) {
@@ -133,7 +136,8 @@ static void update(struct lu_world *w, struct rank *r, int me)
     if (owns(w, me, pivot))
         must(r->applied[pivot] == pivot, "a row is used before it is final", me, pivot);
     else
-        must(r->active > pivot && r->arrived[pivot % w->o.depth] == pivot + 1, "a row is used that is not there", me, pivot);
+        must(r->active > pivot && r->arrived[pivot % w->o.depth] == pivot + 1,
+             "a row is applied before it arrives", me, pivot);
     for (uint64_t k = 0; k < r->step.rows; k++) {
         uint64_t row = r->step.first + k * (uint64_t)w->o.ranks;
         must(row < w->o.m && owns(w, me, row) && row > pivot, "not a row to be updated", me, row);
@@ -142,7 +146,7 @@ static void update(struct lu_world *w, struct rank *r, int me)
     r->used[pivot] += r->step.rows;
 }
 
-/* Makes the step if that is possible now. */
+/* Executes the step if it is possible now. */
 static int made(struct lu_world *w, int me)
 {
     struct rank *r = &w->ranks[me];
@@ -151,10 +155,12 @@ static int made(struct lu_world *w, int me)
     uint64_t row = r->opened;
     switch (t->kind) {
     case SCHEDULE_POST:
-        must(!owns(w, me, row) && t->peer == (int)(row % (uint64_t)w->o.ranks), "a post to the wrong rank", me, row);
+        must(!owns(w, me, row) && t->peer == (int)(row % (uint64_t)w->o.ranks),
+             "a post to the wrong rank", me, row);
         must(row == r->closed, "two open exposure epochs", me, row);
         if (row >= w->o.depth && !owns(w, me, row - w->o.depth))
-            must(r->used[row - w->o.depth] == later_own_rows(w, me, row - w->o.depth), "the slot is in use", me, row);
+            must(r->used[row - w->o.depth] == later_own_rows(w, me, row - w->o.depth),
+                 "the slot is in use", me, row);
         r->opened++;
         break;
     case SCHEDULE_START:
@@ -169,9 +175,11 @@ static int made(struct lu_world *w, int me)
                 return 0;
         break;
     case SCHEDULE_PUT:
-        must(t->work == r->closed && r->opened > t->work && owns(w, me, t->work), "a put outside its epoch", me, t->work);
+        must(t->work == r->closed && r->opened > t->work && owns(w, me, t->work),
+             "a put outside its epoch", me, t->work);
         must(r->applied[t->work] == t->work, "a row is sent before it is final", me, t->work);
-        must(t->disp == (t->work % w->o.depth * w->o.m + t->work) * 8 && t->bytes == (w->o.m - t->work) * 8,
+        must(t->disp == (t->work % w->o.depth * w->o.m + t->work) * 8 &&
+                 t->bytes == (w->o.m - t->work) * 8,
              "a put to the wrong place", me, t->work);
         r->put[t->work] = 1;
         break;
@@ -183,7 +191,8 @@ static int made(struct lu_world *w, int me)
         progress(w);
         return nonblocking || r->active >= r->closed;
     case SCHEDULE_AWAIT:
-        must(nonblocking && t->request < w->requests && r->request[t->request] != NOWHERE, "nothing to wait for", me, t->request);
+        must(nonblocking && t->request < w->requests && r->request[t->request] != NOWHERE,
+             "nothing to wait for", me, t->request);
         if (r->active < r->request[t->request])
             return 0;
         r->request[t->request] = NOWHERE;
@@ -212,8 +221,10 @@ static void ended(struct lu_world *w, int me)
 
 static void check_lu(int ranks, uint64_t m, uint64_t depth, int ahead, int series, uint64_t *seed)
 {
-    struct lu_world w = {{0, ranks, m, depth, ahead, series}, m - 1, 0, zeroed((size_t)ranks, sizeof(struct rank))};
-    snprintf(case_text, sizeof case_text, "LU of %d ranks, %" PRIu64 " rows, depth %" PRIu64 ", ahead %d, series %d", ranks, m,
+    struct lu_world w = {
+        {0, ranks, m, depth, ahead, series}, m - 1, 0, zeroed((size_t)ranks, sizeof(struct rank))};
+    snprintf(case_text, sizeof case_text,
+             "LU of %d ranks, %" PRIu64 " rows, depth %" PRIu64 ", ahead %d, series %d", ranks, m,
              depth, ahead, series);
     w.requests = schedule_lu_requests(&w.o);
     for (w.o.rank = 0; w.o.rank < ranks; w.o.rank++) {
@@ -253,20 +264,24 @@ static void check_lu(int ranks, uint64_t m, uint64_t depth, int ahead, int serie
     }
     for (int k = 0; k < ranks; k++) {
         struct rank *r = &w.ranks[k];
-        free(r->schedule), free(r->arrived), free(r->applied), free(r->used), free(r->put), free(r->request);
+        free(r->schedule), free(r->arrived), free(r->applied), free(r->used), free(r->put),
+            free(r->request);
     }
     free(w.ranks);
 }
 
-/* ---- Transactions ------------------------------------------------------------------------------------------------- */
+/* ---- Transactions ------------------------------------------------------------------------ */
 
-/* One rank after the other: what they do to each other is a matter of locks, not of the schedule. */
-static void check_transactions(int ranks, uint64_t count, uint64_t accounts, uint64_t window, int series)
+/* One rank after the other: their interaction depends on locks, not on the schedule. */
+static void check_transactions(int ranks, uint64_t count, uint64_t accounts, uint64_t window,
+                               int series)
 {
     schedule_transactions_options o = {0, ranks, count, accounts, 1, window, 2.0, 1, series};
-    snprintf(case_text, sizeof case_text, "%" PRIu64 " transactions of %d ranks, window %" PRIu64 ", series %d", count, ranks,
+    snprintf(case_text, sizeof case_text,
+             "%" PRIu64 " transactions of %d ranks, window %" PRIu64 ", series %d", count, ranks,
              window, series);
-    uint64_t requests = schedule_transactions_requests(&o), words = schedule_transactions_window(&o) / 8, updates = 0;
+    uint64_t requests = schedule_transactions_requests(&o),
+             words = schedule_transactions_window(&o) / 8, updates = 0;
     int64_t sum = 0, *memory = zeroed((size_t)ranks * words, sizeof *memory);
     void *schedule = zeroed(1, schedule_transactions_size());
     for (o.rank = 0; o.rank < ranks; o.rank++) {
@@ -279,7 +294,8 @@ static void check_transactions(int ranks, uint64_t count, uint64_t accounts, uin
             int64_t *cell = t.kind == SCHEDULE_GET || t.kind == SCHEDULE_ACCUMULATE
                                 ? &memory[(uint64_t)t.peer * words + t.disp / 8] : NULL;
             if (cell != NULL)
-                must(locked == t.peer && t.disp % 8 == 0 && t.disp / 8 + t.bytes / 8 <= words, "a wrong place", o.rank, t.work);
+                must(locked == t.peer && t.disp % 8 == 0 && t.disp / 8 + t.bytes / 8 <= words,
+                     "a wrong place", o.rank, t.work);
             switch (t.kind) {
             case SCHEDULE_LOCK:
                 must(locked < 0 && t.peer >= 0 && t.peer < ranks, "a wrong lock", o.rank, t.work);
@@ -300,11 +316,13 @@ static void check_transactions(int ranks, uint64_t count, uint64_t accounts, uin
                     pending[t.request] = 1, left++;
                 break;
             case SCHEDULE_AWAIT:
-                must(t.request < requests && pending[t.request], "nothing to wait for", o.rank, t.request);
+                must(t.request < requests && pending[t.request], "nothing to wait for", o.rank,
+                     t.request);
                 pending[t.request] = 0, left--;
                 break;
             default:
-                must(t.kind == SCHEDULE_COMPUTE, "a step that transactions do not have", o.rank, t.work);
+                must(t.kind == SCHEDULE_COMPUTE, "a step that transactions do not have", o.rank,
+                     t.work);
             }
         }
         must(left == 0 && made_count == count, "transactions are missing", o.rank, made_count);
@@ -312,14 +330,16 @@ static void check_transactions(int ranks, uint64_t count, uint64_t accounts, uin
     }
     for (uint64_t k = 0; k < (uint64_t)ranks * words; k += 2)
         sum += memory[k], updates += (uint64_t)memory[k + 1];
-    must(sum == 0 && updates == 2 * schedule_transactions_changes(&o) * (uint64_t)ranks, "a wrong sum", 0, updates);
+    must(sum == 0 && updates == 2 * schedule_transactions_changes(&o) * (uint64_t)ranks,
+         "a wrong sum", 0, updates);
     free(memory);
     free(schedule);
 }
 
 int main(void)
 {
-    static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64}, depths[] = {1, 2, 3, 4, 8, 100};
+    static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64},
+                          depths[] = {1, 2, 3, 4, 8, 100};
     static const int worlds[] = {1, 2, 3, 4, 5, 8, 16, 33};
     uint64_t seed = 1;
     int cases = 0;

@@ -2,32 +2,33 @@
 
 #include <string.h>
 
-/* Where a rank is within the turn of one row. */
+/* A rank's position within the turn of one row. */
 enum place {
-    TURN,      /* all earlier rows have been used, or all but their leftovers */
-    ARRIVE,    /* the row is another rank's: it arrives */
-    ARRIVED,   /* it is there; perhaps the next row comes first */
-    BROADCAST, /* the row is final and this rank's */
+    TURN,      /* all earlier rows have been applied, except perhaps leftovers */
+    ARRIVE,    /* another rank's row: waits for its arrival */
+    ARRIVED,   /* it has arrived; perhaps the next row comes first */
+    BROADCAST, /* the row is final and this rank's own */
     PUT,
-    INSIDE,    /* what is computed in the access epoch, or right after its closing */
+    INSIDE,    /* computes in the access epoch, or right after closing it */
     CLOSE,
-    UPDATE,    /* what is left to be updated with the row */
+    UPDATE,    /* updates the remaining rows */
     DRAIN
 };
 
 struct lu {
     uint64_t m, depth, ranks;
     uint64_t last;     /* the rows before this one are broadcast */
-    uint64_t row;      /* whose turn it is */
-    uint64_t own;      /* first row of this rank whose access epoch is not closed yet */
-    uint64_t opened;   /* the exposure epochs of the rows before this one have been opened, and closed if nonblocking */
-    uint64_t consumed; /* the rows before this one are not needed any more */
+    uint64_t row;      /* current row */
+    uint64_t own;      /* first own row whose access epoch is not closed yet */
+    uint64_t
+        opened; /* exposure epochs of rows before this one were opened, and closed if nonblocking */
+    uint64_t consumed; /* the rows before this one are no longer needed */
     int32_t place;
     uint8_t nonblocking, ahead;
     uint8_t exposed;  /* an exposure epoch is open */
-    uint8_t accessed; /* an access epoch is closed and was not awaited */
-    uint8_t leftover; /* rows were left out when the row before this one was used */
-    uint8_t updated;  /* this row has been used already */
+    uint8_t accessed; /* an access epoch is closed and not awaited */
+    uint8_t leftover; /* rows were left out when the previous row was applied */
+    uint8_t updated;  /* this row has been applied */
 };
 
 enum { CELL = 8 };
@@ -59,7 +60,7 @@ uint64_t schedule_lu_window(const schedule_lu_options *o)
     return o->depth * o->m * CELL;
 }
 
-/* One for each slot, and one for the access epoch. */
+/* One per slot, and one for the access epoch. */
 uint64_t schedule_lu_requests(const schedule_lu_options *o)
 {
     return o->depth + 1;
@@ -98,8 +99,9 @@ static int others(schedule_step *step, schedule_kind kind, uint64_t request)
     return kind;
 }
 
-/* Updates `first` and this rank's later rows, or as many of them as said, with row `pivot`. */
-static int compute(const struct lu *s, schedule_step *step, uint64_t pivot, uint64_t first, uint64_t rows)
+/* Updates `first` and this rank's later rows, at most as many as given, with row `pivot`. */
+static int compute(const struct lu *s, schedule_step *step, uint64_t pivot, uint64_t first,
+                   uint64_t rows)
 {
     say(step, SCHEDULE_COMPUTE, 0, 0);
     step->work = pivot;
@@ -114,16 +116,18 @@ static uint64_t rows_from(const struct lu *s, uint64_t first)
     return first < s->m ? (s->m - 1 - first) / s->ranks + 1 : 0;
 }
 
-/* This rank's first row after the one whose turn it is. */
+/* This rank's first row after the current one. */
 static uint64_t later_row(const struct lu *s)
 {
     return s->own == s->row ? s->own + s->ranks : s->own;
 }
 
-/* An exposure epoch is opened as early as its slot and the order of the rows permit. Blocking: one at a time. */
+/* Opens an exposure epoch as early as its slot and the order of rows permit. Blocking: one at a
+ * time. */
 static int may_expose(const struct lu *s)
 {
-    return !s->exposed && s->opened < s->last && s->opened != s->own && s->opened - s->consumed < s->depth;
+    return !s->exposed && s->opened < s->last && s->opened != s->own &&
+           s->opened - s->consumed < s->depth;
 }
 
 static int put_row(struct lu *s, schedule_step *step)
@@ -185,12 +189,13 @@ int schedule_lu_next(void *state, schedule_step *step)
             }
             break;
         case BROADCAST:
-            if (s->ranks == 1) { /* to nobody */
+            if (s->ranks == 1) { /* nobody needs the last row */
                 s->opened = ++s->own;
                 s->place = UPDATE;
                 break;
             }
-            /* The epoch of this rank's row before: all others have used it, or this row would not be final. */
+            /* The epoch of this rank's previous row: all others have applied it, or this row would
+             * not be final. */
             if (s->accessed)
                 return await_access(s, step);
             s->place = PUT;

@@ -4,13 +4,13 @@
 
 enum { CELL = 16, AUDIT_EVERY = 4 };
 
-/* The steps of one transaction, in their order. */
+/* The steps of one transaction, in order. */
 enum place { MAKE_ROOM, OPEN, LEFT, RIGHT, CLOSE, THINK, DRAIN };
 
 struct transactions {
     uint64_t rank, ranks, count, accounts, seed;
-    uint64_t requests; /* closing requests are numbered below this */
-    uint64_t number;   /* of the transaction, from 0 */
+    uint64_t requests; /* upper bound of closing request numbers */
+    uint64_t number;   /* current transaction, from 0 */
     uint64_t awaited;  /* transactions before this one are complete */
     uint64_t account;
     int64_t amount;
@@ -18,7 +18,7 @@ struct transactions {
     int32_t target;
     int32_t place;
     uint8_t nonblocking, audits;
-    uint8_t audit; /* this transaction is one */
+    uint8_t audit; /* whether this one is an audit */
 };
 
 const char *schedule_transactions_problem(const schedule_transactions_options *o)
@@ -88,7 +88,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* What the transaction is follows from seed, rank and number alone: the same in all series. */
+/* A transaction depends only on seed, rank and number, so it is equal in all series. */
 static void draw(struct transactions *s)
 {
     uint64_t first = mix(mix(s->seed ^ mix(s->rank)) + s->number);
@@ -99,7 +99,8 @@ static void draw(struct transactions *s)
     s->audit = s->audits && s->number % AUDIT_EVERY == AUDIT_EVERY - 1;
 }
 
-static int say(const struct transactions *s, schedule_step *step, schedule_kind kind, uint64_t number)
+static int say(const struct transactions *s, schedule_step *step, schedule_kind kind,
+               uint64_t number)
 {
     memset(step, 0, sizeof *step);
     step->kind = kind;
@@ -109,7 +110,7 @@ static int say(const struct transactions *s, schedule_step *step, schedule_kind 
     return kind;
 }
 
-/* What is done to one half of the account. */
+/* The operation on one half of the account. */
 static int operate(const struct transactions *s, schedule_step *step, uint64_t half)
 {
     say(s, step, s->audit ? SCHEDULE_GET : SCHEDULE_ACCUMULATE, s->number);

@@ -1,4 +1,4 @@
-/* What the transactions work on, and what must be true of it in the end. */
+/* The data of the transactions, and its invariants. */
 #ifndef LEDGER_H
 #define LEDGER_H
 
@@ -12,28 +12,29 @@ struct cell {
     int64_t balance, updates;
 };
 
-/* What a transaction sends or gets. It is the library's until the transaction is complete. */
+/* Buffers of one transaction. They belong to the library until it is complete. */
 struct order {
     struct cell half[2]; /* added to the halves of the account, or read from them */
     bool audit;
 };
 
-/* Both halves of an account are as transactions leave them that exclude each other. */
+/* Whether the halves of an account match, as transactions under exclusive locks leave them. */
 static inline bool balanced(const struct cell *left, const struct cell *right)
 {
     return left->balance == -right->balance && left->updates == right->updates;
 }
 
-/* Over all windows. */
+/* Totals over all windows. */
 struct audit {
-    int64_t balance;   /* 0 */
+    int64_t balance;   /* must be 0 */
     uint64_t updates;  /* two for each transaction */
-    uint64_t torn;     /* accounts whose halves do not match, in the end or in an audit */
-    uint64_t checksum; /* of all accounts; the same in all series */
+    uint64_t torn;     /* accounts whose halves do not match, at the end or in an audit */
+    uint64_t checksum; /* over all accounts; equal in all series */
     bool right;
 };
 
-/* Collective. `cells` is this rank's window; `torn` is what its own audits found. */
-struct audit ledger_audit(const struct cell *cells, uint64_t torn, const schedule_transactions_options *, MPI_Comm);
+/* Collective. `cells` is this rank's window; `torn` counts mismatches in its audits. */
+struct audit ledger_audit(const struct cell *cells, uint64_t torn,
+                          const schedule_transactions_options *, MPI_Comm);
 
 #endif

@@ -1,4 +1,7 @@
-/* What a window of ours says of itself: attributes, group, name, error handler, info, user attributes. */
+/*
+ * Properties of a window that the library serves: attributes, group, name, error handler, info and
+ * user attributes (MPI-4.1 12.2.6, 12.2.7, 12.8, 7.7).
+ */
 #include "check.h"
 
 static int deleted;
@@ -22,15 +25,20 @@ static void look(int kind, MPI_Comm comm)
     MPI(MPI_Info_free(&info));
     void *value;
     MPI(MPI_Win_get_attr(w.win, MPI_WIN_BASE, &value, &flag));
-    EXPECT(flag && value == w.base, "%s: MPI_WIN_BASE %p, memory at %p", kind_name[kind], value, w.base);
+    EXPECT(flag && value == w.base, "%s: MPI_WIN_BASE %p, memory at %p", kind_name[kind], value,
+           w.base);
     MPI(MPI_Win_get_attr(w.win, MPI_WIN_SIZE, &value, &flag));
-    EXPECT(flag && *(MPI_Aint *)value == bytes, "%s: MPI_WIN_SIZE %ld", kind_name[kind], flag ? (long)*(MPI_Aint *)value : -1);
+    EXPECT(flag && *(MPI_Aint *)value == bytes, "%s: MPI_WIN_SIZE %ld", kind_name[kind],
+           flag ? (long)*(MPI_Aint *)value : -1);
     MPI(MPI_Win_get_attr(w.win, MPI_WIN_DISP_UNIT, &value, &flag));
     EXPECT(flag && *(int *)value == unit, "%s: MPI_WIN_DISP_UNIT", kind_name[kind]);
     MPI(MPI_Win_get_attr(w.win, MPI_WIN_CREATE_FLAVOR, &value, &flag));
-    EXPECT(flag && *(int *)value == (kind == CREATED ? MPI_WIN_FLAVOR_CREATE : MPI_WIN_FLAVOR_ALLOCATE), "%s: flavor", kind_name[kind]);
+    EXPECT(flag &&
+               *(int *)value == (kind == CREATED ? MPI_WIN_FLAVOR_CREATE : MPI_WIN_FLAVOR_ALLOCATE),
+           "%s: flavor", kind_name[kind]);
     MPI(MPI_Win_get_attr(w.win, MPI_WIN_MODEL, &value, &flag));
-    EXPECT(flag && (*(int *)value == MPI_WIN_UNIFIED || *(int *)value == MPI_WIN_SEPARATE), "%s: model", kind_name[kind]);
+    EXPECT(flag && (*(int *)value == MPI_WIN_UNIFIED || *(int *)value == MPI_WIN_SEPARATE),
+           "%s: model", kind_name[kind]);
 
     MPI_Group group, of_comm;
     int result;
@@ -76,7 +84,8 @@ int main(int argc, char **argv)
     MPI(MPI_Comm_split(MPI_COMM_WORLD, me % 2, -me, &half));
     for (int kind = 0; kind < KINDS; kind++) {
         look(kind, MPI_COMM_WORLD);
-        /* One half after the other: Open MPI 4.1 itself confuses windows that two halves of a split make at once. */
+        /* One half at a time: Open MPI 4.1 confuses windows that both halves create
+         * concurrently. */
         for (int turn = 0; turn < 2; turn++) {
             if (me % 2 == turn)
                 look(kind, half);

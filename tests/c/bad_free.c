@@ -1,6 +1,7 @@
 /*
- * MPI_Win_free with epochs [RQ-5]: an epoch that some process has open gives MPI_ERR_RMA_SYNC in all processes, and
- * the window lives on; closed epochs are completed, and their requests stay valid behind the window.
+ * MPI_Win_free with epochs [RQ-5]. If a process has an open epoch, all processes get
+ * MPI_ERR_RMA_SYNC and the window stays usable. Closed epochs are completed, and their requests
+ * outlive the window.
  */
 #include "check.h"
 
@@ -16,7 +17,7 @@ static void open_somewhere(int kind, int which, int holder)
         if (which == 0)
             MPI(MPI_Win_post(group, 0, w.win));
         else if (which == 1)
-            MPI(MPI_Win_start(nobody, 0, w.win)); /* so that it can be closed alone */
+            MPI(MPI_Win_start(nobody, 0, w.win)); /* without targets: closes alone */
         else if (which == 2)
             MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, me, 0, w.win));
         else
@@ -24,8 +25,8 @@ static void open_somewhere(int kind, int which, int holder)
     }
     for (int twice = 0; twice < 2; twice++) {
         int code = MPI_Win_free(&w.win);
-        EXPECT(class_of(code) == MPI_ERR_RMA_SYNC, "%s: %s open in process %d: free gives class %d", kind_name[kind], opens[which], holder,
-               class_of(code));
+        EXPECT(class_of(code) == MPI_ERR_RMA_SYNC, "%s: %s open in process %d: free gives class %d",
+               kind_name[kind], opens[which], holder, class_of(code));
         EXPECT(w.win == copy, "%s: free took the handle", kind_name[kind]);
     }
     if (me == holder) {
@@ -44,29 +45,29 @@ static void open_somewhere(int kind, int which, int holder)
     window_free(&w);
 }
 
-/* Epochs that are closed and pending when the window goes. */
+/* Epochs that are closed but pending when the window is freed. */
 static void closed_and_pending(int kind)
 {
     Window w = window(kind, ranks * sizeof(int64_t), sizeof(int64_t));
     int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
     MPI_Group to = group_one(right), from = group_one(left);
     int64_t value = me + 1, back = 0;
-    MPI_Request r[6], born;
+    MPI_Request r[6], opening;
     MPI(MPIX_Win_ifence(0, w.win, &r[0]));
     MPI(MPI_Put(&value, 1, MPI_INT64_T, right, me, 1, MPI_INT64_T, w.win));
     MPI(MPIX_Win_ifence(0, w.win, &r[1]));
-    MPI(MPIX_Win_ipost(from, 0, w.win, &born));
-    born_complete(&born, "ipost");
-    MPI(MPIX_Win_istart(to, 0, w.win, &born));
-    born_complete(&born, "istart");
+    MPI(MPIX_Win_ipost(from, 0, w.win, &opening));
+    expect_complete(&opening, "ipost");
+    MPI(MPIX_Win_istart(to, 0, w.win, &opening));
+    expect_complete(&opening, "istart");
     MPI(MPI_Get(&back, 1, MPI_INT64_T, right, me, 1, MPI_INT64_T, w.win));
     MPI(MPIX_Win_icomplete(w.win, &r[2]));
     MPI(MPIX_Win_iwait(w.win, &r[3]));
-    MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win, &born));
-    born_complete(&born, "ilock");
+    MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win, &opening));
+    expect_complete(&opening, "ilock");
     MPI(MPIX_Win_iunlock(0, w.win, &r[4]));
-    MPI(MPIX_Win_ilock_all(0, w.win, &born));
-    born_complete(&born, "ilock_all");
+    MPI(MPIX_Win_ilock_all(0, w.win, &opening));
+    expect_complete(&opening, "ilock_all");
     MPI(MPIX_Win_iunlock_all(w.win, &r[5]));
     MPI(MPI_Group_free(&to));
     MPI(MPI_Group_free(&from));

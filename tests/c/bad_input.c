@@ -1,6 +1,6 @@
 /*
- * Wrong calls: each gives its error class through the window's error handler, before anything moves, in words that
- * name what is wrong; and the window works on as if the call had not been made.
+ * Invalid calls return their error class through the window's error handler, with a message that
+ * names the argument. They change nothing: the window works as if they had not been made.
  *
  *   bad_input KIND HANDLER    HANDLER: return | user
  */
@@ -19,8 +19,9 @@ static void on_error(MPI_Win *win, int *code, ...)
     handled_win = *win;
 }
 
-/* The call must give `class` (or `other`), and words that contain `word`. */
-static void judge(int code, int class, int other, const char *word, int through_window, const char *call, int line)
+/* The call must return `class` (or `other`), with a message that contains `word`. */
+static void judge(int code, int class, int other, const char *word, int through_window,
+                  const char *call, int line)
 {
     int got = class_of(code), length;
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -31,12 +32,13 @@ static void judge(int code, int class, int other, const char *word, int through_
     }
     MPI(MPI_Error_string(code, text, &length));
     if (strcasestr(text, word) == NULL)
-        complain(__FILE__, line, "%s: the words do not say \"%s\": %s", call, word, text);
+        complain(__FILE__, line, "%s: the error text lacks \"%s\": %s", call, word, text);
     if (user && through_window) {
         if (handled != 1)
             complain(__FILE__, line, "%s: the handler was called %d times", call, handled);
         else if (handled_class != got || handled_win != w.win)
-            complain(__FILE__, line, "%s: the handler got another class (%d) or window", call, handled_class);
+            complain(__FILE__, line, "%s: the handler got another class (%d) or window", call,
+                     handled_class);
     }
     handled = 0;
 }
@@ -49,13 +51,14 @@ static MPI_Request r;
 static int flag;
 #define ONE 1, MPI_INT64_T
 
-/* The memory is what it was, and a correct epoch works. Nobody has an epoch open. */
+/* The memory is unchanged and a correct epoch works. No process has an epoch open. */
 static void intact(const char *when)
 {
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
     for (int i = 0; i < WORDS; i++)
-        EXPECT(load64((int64_t *)w.base + i) == i + me, "%s: word %d changed to %lx", when, i, (long)load64((int64_t *)w.base + i));
+        EXPECT(load64((int64_t *)w.base + i) == i + me, "%s: word %d changed to %lx", when, i,
+               (long)load64((int64_t *)w.base + i));
     MPI(MPI_Win_unlock(me, w.win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     int64_t right = 5 + (me + 1) % ranks, back = -1;
@@ -64,13 +67,13 @@ static void intact(const char *when)
     MPI(MPI_Win_flush((me + 1) % ranks, w.win));
     MPI(MPI_Get(&back, ONE, (me + 1) % ranks, 5, ONE, w.win));
     MPI(MPI_Win_unlock((me + 1) % ranks, w.win));
-    EXPECT(back == right, "%s: a correct epoch: %ld", when, (long)back);
-    EXPECT(handled == 0, "%s: the handler was called for a correct call", when);
-    EXPECT(result == -1, "%s: a wrong call wrote a result", when);
+    EXPECT(back == right, "%s: after a valid epoch: %ld", when, (long)back);
+    EXPECT(handled == 0, "%s: the handler was called for a valid call", when);
+    EXPECT(result == -1, "%s: an invalid call wrote a result", when);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* A reduction of the user's, which no RMA call takes. */
+/* A user-defined reduction, which RMA calls do not accept. */
 static void add_nothing(void *in, void *inout, int *len, MPI_Datatype *type)
 {
     (void)in, (void)inout, (void)len, (void)type;
@@ -85,55 +88,74 @@ static void arguments(int t)
     BAD(MPI_ERR_RANK, "rank", MPI_Put(&value, ONE, -77, 0, ONE, w.win));
     BAD(MPI_ERR_RANK, "rank", MPI_Get(&result, ONE, ranks + 5, 0, ONE, w.win));
     BAD(MPI_ERR_RANK, "rank", MPI_Accumulate(&value, ONE, ranks, 0, ONE, MPI_SUM, w.win));
-    BAD(MPI_ERR_RANK, "rank", MPI_Get_accumulate(&value, ONE, &result, ONE, ranks, 0, ONE, MPI_SUM, w.win));
-    BAD(MPI_ERR_RANK, "rank", MPI_Fetch_and_op(&value, &result, MPI_INT64_T, ranks, 0, MPI_SUM, w.win));
-    BAD(MPI_ERR_RANK, "rank", MPI_Compare_and_swap(&value, &compare, &result, MPI_INT64_T, ranks, 0, w.win));
+    BAD(MPI_ERR_RANK, "rank",
+        MPI_Get_accumulate(&value, ONE, &result, ONE, ranks, 0, ONE, MPI_SUM, w.win));
+    BAD(MPI_ERR_RANK, "rank",
+        MPI_Fetch_and_op(&value, &result, MPI_INT64_T, ranks, 0, MPI_SUM, w.win));
+    BAD(MPI_ERR_RANK, "rank",
+        MPI_Compare_and_swap(&value, &compare, &result, MPI_INT64_T, ranks, 0, w.win));
     /* Beyond the target's window: displacement, size, both, and sums that overflow. */
     BAD(MPI_ERR_RMA_RANGE, "window", MPI_Put(&value, ONE, t, end, ONE, w.win));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Put(&value, 2, MPI_INT64_T, t, end - 1, 2, MPI_INT64_T, w.win));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Put(&value, WORDS + 1, MPI_INT64_T, t, 0, WORDS + 1, MPI_INT64_T, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Put(&value, 2, MPI_INT64_T, t, end - 1, 2, MPI_INT64_T, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Put(&value, WORDS + 1, MPI_INT64_T, t, 0, WORDS + 1, MPI_INT64_T, w.win));
     BAD(MPI_ERR_RMA_RANGE, "window", MPI_Get(&result, ONE, t, end + 1000000, ONE, w.win));
     BAD(MPI_ERR_RMA_RANGE, "window", MPI_Get(&result, ONE, t, (MPI_Aint)1 << 61, ONE, w.win));
     BAD(MPI_ERR_RMA_RANGE, "window", MPI_Get(&result, ONE, t, INT64_MAX, ONE, w.win));
     BAD(MPI_ERR_RMA_RANGE, "window", MPI_Accumulate(&value, ONE, t, end, ONE, MPI_SUM, w.win));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Get_accumulate(&value, ONE, &result, ONE, t, end, ONE, MPI_SUM, w.win));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Fetch_and_op(&value, &result, MPI_INT64_T, t, end, MPI_SUM, w.win));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Compare_and_swap(&value, &compare, &result, MPI_INT64_T, t, end, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Get_accumulate(&value, ONE, &result, ONE, t, end, ONE, MPI_SUM, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Fetch_and_op(&value, &result, MPI_INT64_T, t, end, MPI_SUM, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Compare_and_swap(&value, &compare, &result, MPI_INT64_T, t, end, w.win));
     BAD(MPI_ERR_DISP, "disp", MPI_Put(&value, ONE, t, -1, ONE, w.win));
     BAD(MPI_ERR_DISP, "disp", MPI_Get(&result, ONE, t, INT64_MIN, ONE, w.win));
-    BAD(MPI_ERR_DISP, "disp", MPI_Fetch_and_op(&value, &result, MPI_INT64_T, t, -1, MPI_SUM, w.win));
+    BAD(MPI_ERR_DISP, "disp",
+        MPI_Fetch_and_op(&value, &result, MPI_INT64_T, t, -1, MPI_SUM, w.win));
     /* Counts, datatypes, operations. */
     BAD(MPI_ERR_COUNT, "count", MPI_Put(&value, -1, MPI_INT64_T, t, 0, 1, MPI_INT64_T, w.win));
     BAD(MPI_ERR_COUNT, "count", MPI_Put(&value, 1, MPI_INT64_T, t, 0, -1, MPI_INT64_T, w.win));
     BAD(MPI_ERR_TYPE, "type", MPI_Put(&value, 1, MPI_DATATYPE_NULL, t, 0, ONE, w.win));
     BAD(MPI_ERR_TYPE, "type", MPI_Get(&result, ONE, t, 0, 1, MPI_DATATYPE_NULL, w.win));
     BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, ONE, t, 0, ONE, MPI_OP_NULL, w.win));
-    BAD2(MPI_ERR_OP, MPI_ERR_TYPE, "op", MPI_Accumulate(&value, 1, MPI_DOUBLE, t, 0, 1, MPI_DOUBLE, MPI_BAND, w.win));
-    BAD2(MPI_ERR_TYPE, MPI_ERR_OP, "type", MPI_Compare_and_swap(&value, &compare, &result, MPI_DOUBLE, t, 0, w.win));
-    /* Derived datatypes: not committed, of different elements, where one element is wanted, reaching out of the window. */
+    BAD2(MPI_ERR_OP, MPI_ERR_TYPE, "op",
+         MPI_Accumulate(&value, 1, MPI_DOUBLE, t, 0, 1, MPI_DOUBLE, MPI_BAND, w.win));
+    BAD2(MPI_ERR_TYPE, MPI_ERR_OP, "type",
+         MPI_Compare_and_swap(&value, &compare, &result, MPI_DOUBLE, t, 0, w.win));
+    /* Derived datatypes: uncommitted, of unequal elements, not a single element, out of bounds. */
     MPI_Datatype pair, mix;
     MPI(MPI_Type_vector(2, 1, 3, MPI_INT64_T, &pair));
     BAD(MPI_ERR_TYPE, "datatype", MPI_Put(&value, 1, pair, t, 0, 1, pair, w.win));
     BAD(MPI_ERR_TYPE, "datatype", MPI_Get(&result, 2, MPI_INT64_T, t, 0, 1, pair, w.win));
     MPI(MPI_Type_commit(&pair));
     BAD(MPI_ERR_RMA_RANGE, "window", MPI_Put(&value, 2, MPI_INT64_T, t, end - 3, 1, pair, w.win));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Put(&value, 2, MPI_INT64_T, t, INT64_MAX / 16, 1, pair, w.win));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Accumulate(&value, 2, MPI_INT64_T, t, end - 3, 1, pair, MPI_SUM, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Put(&value, 2, MPI_INT64_T, t, INT64_MAX / 16, 1, pair, w.win));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Accumulate(&value, 2, MPI_INT64_T, t, end - 3, 1, pair, MPI_SUM, w.win));
     BAD(MPI_ERR_DISP, "disp", MPI_Put(&value, 2, MPI_INT64_T, t, -1, 1, pair, w.win));
     BAD(MPI_ERR_COUNT, "count", MPI_Put(&value, -2, MPI_INT64_T, t, 0, 1, pair, w.win));
-    BAD(MPI_ERR_COUNT, "count", MPI_Get_accumulate(&value, 2, MPI_INT64_T, &result, -2, MPI_INT64_T, t, 0, 1, pair, MPI_SUM, w.win));
+    BAD(MPI_ERR_COUNT, "count",
+        MPI_Get_accumulate(&value, 2, MPI_INT64_T, &result, -2, MPI_INT64_T, t, 0, 1, pair, MPI_SUM,
+                           w.win));
     BAD(MPI_ERR_RANK, "rank", MPI_Put(&value, 2, MPI_INT64_T, ranks, 0, 1, pair, w.win));
     BAD(MPI_ERR_TRUNCATE, "larger", MPI_Put(&value, 3, MPI_INT64_T, t, 0, 1, pair, w.win));
     BAD(MPI_ERR_TRUNCATE, "larger", MPI_Get(&result, 1, MPI_INT64_T, t, 0, 1, pair, w.win));
     BAD(MPI_ERR_TRUNCATE, "larger", MPI_Get(&result, 1, MPI_INT64_T, t, 0, 2, MPI_INT64_T, w.win));
-    BAD(MPI_ERR_TRUNCATE, "larger", MPI_Get_accumulate(&value, ONE, &result, ONE, t, 0, 2, MPI_INT64_T, MPI_SUM, w.win));
-    BAD(MPI_ERR_TYPE, "datatype", MPI_Accumulate(&value, 2, MPI_DOUBLE, t, 0, 1, pair, MPI_SUM, w.win));
+    BAD(MPI_ERR_TRUNCATE, "larger",
+        MPI_Get_accumulate(&value, ONE, &result, ONE, t, 0, 2, MPI_INT64_T, MPI_SUM, w.win));
+    BAD(MPI_ERR_TYPE, "datatype",
+        MPI_Accumulate(&value, 2, MPI_DOUBLE, t, 0, 1, pair, MPI_SUM, w.win));
     BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, 2, MPI_INT64_T, t, 0, 1, pair, MPI_MAXLOC, w.win));
     BAD(MPI_ERR_OP, "op", MPI_Accumulate(&value, 2, MPI_INT64_T, t, 0, 1, pair, MPI_NO_OP, w.win));
     BAD(MPI_ERR_BUFFER, "NULL", MPI_Put(NULL, 1, pair, t, 0, 2, MPI_INT64_T, w.win));
     BAD(MPI_ERR_TYPE, "datatype", MPI_Fetch_and_op(&value, &result, pair, t, 0, MPI_SUM, w.win));
-    BAD(MPI_ERR_TYPE, "datatype", MPI_Compare_and_swap(&value, &compare, &result, pair, t, 0, w.win));
-    MPI(MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 8}, (MPI_Datatype[]){MPI_INT64_T, MPI_DOUBLE}, &mix));
+    BAD(MPI_ERR_TYPE, "datatype",
+        MPI_Compare_and_swap(&value, &compare, &result, pair, t, 0, w.win));
+    MPI(MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 8},
+                               (MPI_Datatype[]){MPI_INT64_T, MPI_DOUBLE}, &mix));
     MPI(MPI_Type_commit(&mix));
     BAD(MPI_ERR_TYPE, "datatype", MPI_Accumulate(&value, 1, mix, t, 0, 1, mix, MPI_SUM, w.win));
     BAD(MPI_ERR_TYPE, "datatype", MPI_Accumulate(&value, 1, mix, t, 0, 1, mix, MPI_REPLACE, w.win));
@@ -152,11 +174,13 @@ static void request_calls(int t)
     r = MPI_REQUEST_NULL;
     BAD(MPI_ERR_RANK, "rank", MPI_Rput(&value, ONE, ranks, 0, ONE, w.win, &r));
     BAD(MPI_ERR_RMA_RANGE, "window", MPI_Rget(&result, ONE, t, WORDS, ONE, w.win, &r));
-    BAD(MPI_ERR_RMA_RANGE, "window", MPI_Raccumulate(&value, ONE, t, WORDS, ONE, MPI_SUM, w.win, &r));
-    BAD(MPI_ERR_DISP, "disp", MPI_Rget_accumulate(&value, ONE, &result, ONE, t, -1, ONE, MPI_SUM, w.win, &r));
+    BAD(MPI_ERR_RMA_RANGE, "window",
+        MPI_Raccumulate(&value, ONE, t, WORDS, ONE, MPI_SUM, w.win, &r));
+    BAD(MPI_ERR_DISP, "disp",
+        MPI_Rget_accumulate(&value, ONE, &result, ONE, t, -1, ONE, MPI_SUM, w.win, &r));
     BAD2(MPI_ERR_ARG, MPI_ERR_REQUEST, "request", MPI_Rput(&value, ONE, t, 0, ONE, w.win, NULL));
     BAD2(MPI_ERR_ARG, MPI_ERR_REQUEST, "request", MPI_Rget(&result, ONE, t, 0, ONE, w.win, NULL));
-    EXPECT(r == MPI_REQUEST_NULL, "a wrong call made a request");
+    EXPECT(r == MPI_REQUEST_NULL, "an invalid call made a request");
 }
 
 /* No epoch is open. */
@@ -168,9 +192,12 @@ static void without_epoch(void)
     BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Put(&value, ONE, me, 0, ONE, w.win));
     BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Get(&result, ONE, t, 0, ONE, w.win));
     BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Accumulate(&value, ONE, t, 0, ONE, MPI_SUM, w.win));
-    BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Get_accumulate(&value, ONE, &result, ONE, t, 0, ONE, MPI_SUM, w.win));
-    BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Fetch_and_op(&value, &result, MPI_INT64_T, t, 0, MPI_SUM, w.win));
-    BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Compare_and_swap(&value, &compare, &result, MPI_INT64_T, t, 0, w.win));
+    BAD(MPI_ERR_RMA_SYNC, "epoch",
+        MPI_Get_accumulate(&value, ONE, &result, ONE, t, 0, ONE, MPI_SUM, w.win));
+    BAD(MPI_ERR_RMA_SYNC, "epoch",
+        MPI_Fetch_and_op(&value, &result, MPI_INT64_T, t, 0, MPI_SUM, w.win));
+    BAD(MPI_ERR_RMA_SYNC, "epoch",
+        MPI_Compare_and_swap(&value, &compare, &result, MPI_INT64_T, t, 0, w.win));
     BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Rput(&value, ONE, t, 0, ONE, w.win, &r));
     BAD(MPI_ERR_RMA_SYNC, "start", MPI_Win_complete(w.win));
     BAD(MPI_ERR_RMA_SYNC, "start", MPIX_Win_icomplete(w.win, &r));
@@ -200,7 +227,7 @@ static void without_epoch(void)
     BAD(MPI_ERR_ASSERT, "assert", MPIX_Win_ilock(MPI_LOCK_SHARED, t, 0x40000000, w.win, &r));
     BAD(MPI_ERR_GROUP, "group", MPI_Win_start(MPI_GROUP_NULL, 0, w.win));
     BAD(MPI_ERR_GROUP, "group", MPIX_Win_ipost(MPI_GROUP_NULL, 0, w.win, &r));
-    EXPECT(r == MPI_REQUEST_NULL, "a wrong call made a request");
+    EXPECT(r == MPI_REQUEST_NULL, "an invalid call made a request");
 }
 
 static void null_request(void)
@@ -231,8 +258,10 @@ static void in_lock(void)
     arguments(t);
     request_calls(t);
     r = MPI_REQUEST_NULL;
-    BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "lock", MPI_Win_lock(MPI_LOCK_SHARED, t, 0, w.win));
-    BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "lock", MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, t, 0, w.win, &r));
+    BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "lock",
+         MPI_Win_lock(MPI_LOCK_SHARED, t, 0, w.win));
+    BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "lock",
+         MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, t, 0, w.win, &r));
     BAD(MPI_ERR_RMA_SYNC, "", MPI_Win_lock_all(0, w.win));
     BAD(MPI_ERR_RMA_SYNC, "", MPIX_Win_ilock_all(0, w.win, &r));
     BAD(MPI_ERR_RMA_SYNC, "", MPI_Win_start(group, 0, w.win));
@@ -249,16 +278,17 @@ static void in_lock(void)
     MPI(MPI_Win_unlock(t, w.win));
     BAD(MPI_ERR_RMA_SYNC, "lock", MPI_Win_unlock(t, w.win));
     MPI(MPI_Win_lock_all(0, w.win));
-    /* The first call of the epoch, which nothing has been recorded for yet. */
+    /* The first call of the epoch, before any operation has been recorded. */
     BAD(MPI_ERR_RANK, "rank", MPI_Put(&value, ONE, 1000000000, 0, ONE, w.win));
     BAD(MPI_ERR_RANK, "rank", MPIX_Win_iflush(1000000000, w.win, &r));
     arguments(t);
-    BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "lock", MPI_Win_lock(MPI_LOCK_SHARED, t, 0, w.win));
+    BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "lock",
+         MPI_Win_lock(MPI_LOCK_SHARED, t, 0, w.win));
     BAD2(MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT, "", MPI_Win_lock_all(0, w.win));
     BAD(MPI_ERR_RMA_SYNC, "lock", MPI_Win_unlock(t, w.win));
     BAD(MPI_ERR_RMA_SYNC, "", MPIX_Win_istart(group, 0, w.win, &r));
     MPI(MPI_Win_unlock_all(w.win));
-    EXPECT(r == MPI_REQUEST_NULL, "a wrong call made a request");
+    EXPECT(r == MPI_REQUEST_NULL, "an invalid call made a request");
     MPI(MPI_Group_free(&group));
 }
 
@@ -287,7 +317,7 @@ static void in_start_and_post(void)
     BAD(MPI_ERR_RMA_SYNC, "start", MPI_Win_complete(w.win));
     MPI(MPI_Win_wait(w.win));
     BAD(MPI_ERR_RMA_SYNC, "post", MPI_Win_wait(w.win));
-    EXPECT(r == MPI_REQUEST_NULL, "a wrong call made a request");
+    EXPECT(r == MPI_REQUEST_NULL, "an invalid call made a request");
     MPI(MPI_Group_free(&to_group));
     MPI(MPI_Group_free(&from_group));
 }
@@ -302,13 +332,13 @@ static void in_fence(void)
     arguments(t);
     BAD(MPI_ERR_RMA_SYNC, "start", MPI_Win_complete(w.win));
     BAD(MPI_ERR_RMA_SYNC, "post", MPI_Win_wait(w.win));
-    MPI(MPI_Put(&same, ONE, t, 5, ONE, w.win)); /* now the epoch is real */
+    MPI(MPI_Put(&same, ONE, t, 5, ONE, w.win)); /* the epoch has its first operation */
     BAD(MPI_ERR_RMA_SYNC, "fence", MPI_Win_start(group, 0, w.win));
     BAD(MPI_ERR_RMA_SYNC, "fence", MPIX_Win_ilock(MPI_LOCK_SHARED, t, 0, w.win, &r));
     BAD(MPI_ERR_RMA_SYNC, "fence", MPIX_Win_ilock_all(0, w.win, &r));
     MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
     BAD(MPI_ERR_RMA_SYNC, "epoch", MPI_Put(&value, ONE, t, 0, ONE, w.win));
-    EXPECT(r == MPI_REQUEST_NULL, "a wrong call made a request");
+    EXPECT(r == MPI_REQUEST_NULL, "an invalid call made a request");
     MPI(MPI_Group_free(&group));
 }
 
@@ -335,7 +365,8 @@ static void outside_group(int kind)
     w = all;
 }
 
-/* No window at all, and a window that is no more. Nothing of MPI is called between its end and these. */
+/* An invalid window handle, and a freed one. No MPI call may come between MPI_Win_free and
+ * these. */
 static void no_window(int kind)
 {
     MPI_Group group = group_one(me);

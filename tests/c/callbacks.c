@@ -1,7 +1,7 @@
 /*
- * Functions of the application that a call of the library could run: copy and delete functions of
- * attributes, and error handlers. Each makes an RMA call, so it must not run inside one.
- * MPI_COMM_SELF is never duplicated: no copy function runs, and the delete function runs once, in
+ * Functions of the application that a library call could run: attribute copy and delete functions,
+ * and error handlers. Each makes an RMA call, so none may run inside one. The library never
+ * duplicates MPI_COMM_SELF: no copy function runs, and the delete function runs once, in
  * MPI_Finalize. (MPICH itself duplicates the communicator of a window.)
  *
  *   callbacks single | multiple

@@ -1,7 +1,7 @@
 /*
- * As many pending requests as the library takes [RQ-3]: beyond the cap MPI_ERR_NO_MEM, nothing changes, and all
- * complete once the target comes. Prints what it costs this process to record an epoch with ten pending and with
- * the cap; no time fails the test.
+ * The limit of pending requests, MPIX_RMA_MAX_REQUESTS [RQ-3]. Beyond it, calls return
+ * MPI_ERR_NO_MEM and change nothing; all requests complete once the target posts. Also prints the
+ * time to record an epoch with ten pending and near the limit. Times are not checked.
  *
  *   cap KIND
  */
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* Time of this process's own work, so that a busy machine does not count. */
+/* CPU time, so that other load on the machine does not count. */
 static double now(void)
 {
     struct timespec t;
@@ -25,9 +25,10 @@ static long faults(void)
     return use.ru_minflt;
 }
 
-enum { FEW = 10, CHUNK = 1000, CHUNKS = 251, WANTED = CHUNK * CHUNKS /* above any value of MPIX_RMA_MAX_REQUESTS */ };
+/* WANTED is above any value of MPIX_RMA_MAX_REQUESTS. */
+enum { FEW = 10, CHUNK = 1000, CHUNKS = 251, WANTED = CHUNK * CHUNKS };
 
-/* Seconds per epoch of each chunk of CHUNK epochs. */
+/* Seconds per epoch, for each chunk of CHUNK epochs. */
 static double chunk[CHUNKS];
 
 static int by_size(const void *a, const void *b)
@@ -36,7 +37,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* In nanoseconds. */
+/* Nanoseconds. */
 static double median(int chunks)
 {
     qsort(chunk, chunks, sizeof *chunk, by_size);
@@ -51,7 +52,7 @@ static double mean(int chunks)
     return chunks ? sum / chunks * 1e9 : 0;
 }
 
-/* What it costs to ask for the time: taken off where only ten epochs lie between. */
+/* The cost of reading the clock, subtracted where only ten epochs are timed. */
 static double clock_cost(void)
 {
     double start = now();
@@ -64,17 +65,17 @@ static Window w;
 static int64_t value = 3;
 static MPI_Group zero, one;
 
-/* Opens and closes `count` epochs, or as many as the library takes. */
+/* Opens and closes `count` epochs, or as many as the library accepts. */
 static int pile_up(int count, MPI_Request *r)
 {
-    MPI_Request born;
+    MPI_Request opening;
     for (int n = 0; n < count; n++) {
-        int code = MPIX_Win_istart(one, 0, w.win, &born);
+        int code = MPIX_Win_istart(one, 0, w.win, &opening);
         if (code != MPI_SUCCESS) {
             EXPECT(class_of(code) == MPI_ERR_NO_MEM, "istart %d: class %d", n, class_of(code));
             return n;
         }
-        MPI(MPI_Request_free(&born));
+        MPI(MPI_Request_free(&opening));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
         code = MPIX_Win_icomplete(w.win, &r[n]);
         if (code != MPI_SUCCESS) {
@@ -94,7 +95,7 @@ static void expose(int count)
     }
 }
 
-/* Ten at a time, a chunk of them: the median cost of one. */
+/* A chunk of epochs, ten at a time: the median cost of one. */
 static double few_pending(MPI_Request *r)
 {
     const int chunks = 21;
@@ -105,16 +106,16 @@ static double few_pending(MPI_Request *r)
                 double start = now();
                 REQUIRE(pile_up(FEW, r) == FEW);
                 chunk[c] += (now() - start - asking) / CHUNK;
-                tell(1, 1);
+                send_token(1, 1);
                 MPI(MPI_Waitall(FEW, r, MPI_STATUSES_IGNORE));
             } else {
-                hear(0, 1);
+                recv_token(0, 1);
                 expose(FEW);
             }
     return median(chunks);
 }
 
-/* As many as go. */
+/* Up to the limit. */
 static void many_pending(MPI_Request *r, const char *memory, double few)
 {
     int n = 0;
@@ -130,17 +131,19 @@ static void many_pending(MPI_Request *r, const char *memory, double few)
         }
         long taken = faults() - before;
         n += more;
-        EXPECT(n < WANTED, "no cap: %d requests are pending", n);
-        EXPECT(n >= 100000, "refused at %d pending requests already", n);
+        EXPECT(n < WANTED, "no limit: %d requests are pending", n);
+        EXPECT(n >= 100000, "refused with only %d pending requests", n);
         double all = mean(c), half = median(c);
-        printf("NOTE %d epochs pending, %s: %.0f ns each to record (median; mean %.0f, %.2f new pages each); with %d pending "
-               "%.0f ns\n", n, memory, half, all, (double)taken / n, FEW, few);
+        printf("NOTE %d epochs pending, %s: %.0f ns each to record (median; mean %.0f, %.2f "
+               "new pages each); with %d pending %.0f ns\n",
+               n, memory, half, all, (double)taken / n, FEW, few);
         MPI(MPI_Send(&n, 1, MPI_INT, 1, 2, MPI_COMM_WORLD));
         MPI(MPI_Waitall(n, r, MPI_STATUSES_IGNORE));
         if (n < WANTED) {
-            /* The refused call changed nothing: the epoch is open still, and closes now that there is room. */
+            /* The refused call changed nothing: the epoch is still open, and closes now that there
+             * is room. */
             MPI_Request again;
-            tell(1, 3);
+            send_token(1, 3);
             MPI(MPIX_Win_icomplete(w.win, &again));
             finish(&again);
         }
@@ -148,7 +151,7 @@ static void many_pending(MPI_Request *r, const char *memory, double few)
         MPI(MPI_Recv(&n, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         expose(n);
         if (n < WANTED) {
-            hear(0, 3);
+            recv_token(0, 3);
             expose(1);
         }
         EXPECT(load64(w.base) == 3, "put: %ld", (long)load64(w.base));
@@ -168,12 +171,13 @@ int main(int argc, char **argv)
     for (int i = 0; i < WANTED; i++)
         r[i] = MPI_REQUEST_NULL;
     double few = few_pending(r);
-    many_pending(r, "the host's requests are new", few);
+    many_pending(r, "with new requests of the host", few);
     many_pending(r, "again", few);
-    /* What freed memory costs to get back from the kernel is not an epoch's own cost: once more with malloc keeping it. */
+    /* Getting freed memory back from the kernel is not an epoch's own cost: repeat with malloc
+     * keeping it. */
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, INT32_MAX);
-    many_pending(r, "malloc begins to keep memory", few);
+    many_pending(r, "malloc starts to keep memory", few);
     many_pending(r, "in memory that malloc kept", few);
     free(r);
     MPI(MPI_Group_free(&zero));

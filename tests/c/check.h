@@ -1,10 +1,10 @@
 /*
- * What every test program shares. A program runs its checks, then ends with `return test_end();`: rank 0 prints
- * "OK" if no check failed in any process. A failed EXPECT is counted and the program goes on; a failed REQUIRE
- * ends the job, since going on would hang.
+ * Shared by all test programs. A program runs its checks and ends with `return test_end();`. Rank 0
+ * prints "OK" if no check failed in any process. EXPECT counts a failure and continues; REQUIRE
+ * ends the job, because going on would hang.
  *
- * Compiled with -DPLAIN (and without mpix_rma.h) for programs that use MPI calls only: they run preloaded, and on
- * the plain host to test the test.
+ * Programs that use only MPI calls are compiled with -DPLAIN, without mpix_rma.h. They run
+ * preloaded, and on the plain host to test the test.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -13,7 +13,7 @@
 #define _GNU_SOURCE
 #endif
 #ifdef __cplusplus
-#define OMPI_SKIP_MPICXX /* MPI's old C++ bindings want libraries of their own */
+#define OMPI_SKIP_MPICXX /* MPI's old C++ bindings need extra libraries */
 #define MPICH_SKIP_MPICXX
 #endif
 #ifdef PLAIN
@@ -27,11 +27,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
+
+/* Not every program uses every helper. */
+#define HELPER __attribute__((unused)) static
 
 static int me, ranks, failures;
 
-__attribute__((format(printf, 3, 4), unused)) static void complain(const char *file, int line, const char *form, ...)
+__attribute__((format(printf, 3, 4), unused)) static void complain(const char *file, int line,
+                                                                   const char *form, ...)
 {
     va_list args;
     char text[512];
@@ -42,26 +47,26 @@ __attribute__((format(printf, 3, 4), unused)) static void complain(const char *f
         fprintf(stderr, "%s:%d: rank %d: %s\n", file, line, me, text);
 }
 
-/* EXPECT(condition, "form", ...): counts a failure and goes on. */
-#define EXPECT(cond, ...)                                                                                              \
-    do {                                                                                                               \
-        if (!(cond))                                                                                                   \
-            complain(__FILE__, __LINE__, __VA_ARGS__);                                                                 \
+/* EXPECT(condition, "format", ...): counts a failure and continues. */
+#define EXPECT(cond, ...)                                                                          \
+    do {                                                                                           \
+        if (!(cond))                                                                               \
+            complain(__FILE__, __LINE__, __VA_ARGS__);                                             \
     } while (0)
 
 /* REQUIRE(condition): ends the job. */
-#define REQUIRE(cond)                                                                                                  \
-    do {                                                                                                               \
-        if (!(cond)) {                                                                                                 \
-            complain(__FILE__, __LINE__, "%s", #cond);                                                                 \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                                              \
-        }                                                                                                              \
+#define REQUIRE(cond)                                                                              \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            complain(__FILE__, __LINE__, "%s", #cond);                                             \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
+        }                                                                                          \
     } while (0)
 
 /* MPI(call): the call must succeed. */
 #define MPI(call) must((call), #call, __FILE__, __LINE__)
 
-__attribute__((unused)) static void must(int code, const char *call, const char *file, int line)
+HELPER void must(int code, const char *call, const char *file, int line)
 {
     if (code != MPI_SUCCESS) {
         char text[MPI_MAX_ERROR_STRING];
@@ -72,8 +77,8 @@ __attribute__((unused)) static void must(int code, const char *call, const char 
     }
 }
 
-/* What MPI_Error_string says, until the next call. */
-__attribute__((unused)) static const char *words_of(int code)
+/* The text of MPI_Error_string, valid until the next call. */
+HELPER const char *error_text(int code)
 {
     static char text[MPI_MAX_ERROR_STRING];
     int length = 0;
@@ -82,14 +87,22 @@ __attribute__((unused)) static const char *words_of(int code)
     return text;
 }
 
-__attribute__((unused)) static int class_of(int code)
+HELPER int class_of(int code)
 {
     int value;
     MPI_Error_class(code, &value);
     return value;
 }
 
-__attribute__((unused)) static void test_begin_threads(int *argc, char ***argv, int wanted)
+/* REFUSED(class, call): the call must return an error of this class. */
+#define REFUSED(class, call)                                                                       \
+    do {                                                                                           \
+        int code_ = (call);                                                                        \
+        EXPECT(code_ != MPI_SUCCESS && class_of(code_) == (class), "%s: class %d, not " #class,    \
+               #call, code_ == MPI_SUCCESS ? 0 : class_of(code_));                                 \
+    } while (0)
+
+HELPER void test_begin_threads(int *argc, char ***argv, int wanted)
 {
     int provided;
     MPI_Init_thread(argc, argv, wanted, &provided);
@@ -103,28 +116,26 @@ __attribute__((unused)) static void test_begin_threads(int *argc, char ***argv, 
     }
 }
 
-__attribute__((unused)) static void test_begin(int *argc, char ***argv)
+HELPER void test_begin(int *argc, char ***argv)
 {
     test_begin_threads(argc, argv, MPI_THREAD_SINGLE);
 }
 
-__attribute__((unused)) static int test_end(void)
+HELPER int test_end(void)
 {
     int all = 0;
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (me == 0)
         printf(all ? "FAILED %d checks\n" : "OK\n", all);
-    /* What is said counts even if the host does not come back from its MPI_Finalize. */
+    /* The output counts even if the host hangs in its own MPI_Finalize. */
     fflush(stdout);
     MPI_Finalize();
     return all != 0;
 }
 
-/*
- * Ends the test in every process, saying why it cannot run here. The decision must be the same
- * everywhere.
- */
-__attribute__((unused)) static int test_skip(const char *why)
+/* Ends the test in every process with the reason why it cannot run. All processes must decide
+ * alike. */
+HELPER int test_skip(const char *why)
 {
     if (me == 0)
         printf("SKIP %s\n", why);
@@ -132,11 +143,9 @@ __attribute__((unused)) static int test_skip(const char *why)
     return 0;
 }
 
-/*
- * Collective: whether every process sees that many bytes of memory that can be had, shared memory
- * included. A test that needs more than a machine has would be killed by the system without a word.
- */
-__attribute__((unused)) static int test_memory(long long bytes)
+/* Collective: whether every process sees that many bytes of available memory, shared memory
+ * included. Otherwise the kernel may kill a large test without any message. */
+HELPER int test_memory(long long bytes)
 {
     char line[256];
     long long kilobytes = 0;
@@ -152,18 +161,18 @@ __attribute__((unused)) static int test_memory(long long bytes)
     return enough;
 }
 
-/* The two ways in which a window of ours gets its memory. */
+/* Two ways to give a window its memory. */
 enum { ALLOCATED, CREATED, KINDS };
 static const char *const kind_name[KINDS] __attribute__((unused)) = {"allocated", "created"};
 
 typedef struct {
     MPI_Win win;
     void *base;  /* this process's part */
-    int created; /* the memory is ours to free */
+    int created; /* base is to be freed */
     int kind;
 } Window;
 
-__attribute__((unused)) static Window window_on(int kind, MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm)
+HELPER Window window_on(int kind, MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm)
 {
     Window w = {MPI_WIN_NULL, NULL, kind == CREATED, kind};
     if (kind == CREATED) {
@@ -178,22 +187,30 @@ __attribute__((unused)) static Window window_on(int kind, MPI_Aint bytes, int un
     return w;
 }
 
-__attribute__((unused)) static Window window(int kind, MPI_Aint bytes, int unit)
+HELPER Window window(int kind, MPI_Aint bytes, int unit)
 {
     return window_on(kind, bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD);
 }
 
-__attribute__((unused)) static void window_free(Window *w)
+HELPER void window_free(Window *w)
 {
     MPI(MPI_Win_free(&w->win));
-    EXPECT(w->win == MPI_WIN_NULL, "MPI_Win_free leaves the handle");
+    EXPECT(w->win == MPI_WIN_NULL, "MPI_Win_free does not null the handle");
     if (w->created)
         free(w->base);
     w->base = NULL;
 }
 
+/* Sets the first word of the window's memory at a rank. */
+HELPER void set_word(Window *w, int rank, int64_t value)
+{
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, w->win));
+    MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, rank, 0, 1, MPI_INT64_T, MPI_REPLACE, w->win));
+    MPI(MPI_Win_unlock(rank, w->win));
+}
+
 /* The group of the listed ranks of MPI_COMM_WORLD. */
-__attribute__((unused)) static MPI_Group group_of(int n, const int *list)
+HELPER MPI_Group group_of(int n, const int *list)
 {
     MPI_Group world, group;
     MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
@@ -202,21 +219,34 @@ __attribute__((unused)) static MPI_Group group_of(int n, const int *list)
     return group;
 }
 
-__attribute__((unused)) static MPI_Group group_one(int rank) { return group_of(1, &rank); }
+HELPER MPI_Group group_one(int rank) { return group_of(1, &rank); }
 
-/* Bare messages that order two processes without touching any window. */
-__attribute__((unused)) static void tell(int rank, int tag) { MPI(MPI_Send(NULL, 0, MPI_BYTE, rank, tag, MPI_COMM_WORLD)); }
-__attribute__((unused)) static void hear(int rank, int tag)
+/* Empty messages that order two processes without touching a window. */
+HELPER void send_token(int rank, int tag)
+{
+    MPI(MPI_Send(NULL, 0, MPI_BYTE, rank, tag, MPI_COMM_WORLD));
+}
+HELPER void recv_token(int rank, int tag)
 {
     MPI(MPI_Recv(NULL, 0, MPI_BYTE, rank, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-/* Words of window memory that peers write while this process reads: every load goes to memory. */
-__attribute__((unused)) static int64_t load64(const void *at) { return __atomic_load_n((const int64_t *)at, __ATOMIC_ACQUIRE); }
-__attribute__((unused)) static void store64(void *at, int64_t v) { __atomic_store_n((int64_t *)at, v, __ATOMIC_RELEASE); }
+/* Words of window memory that peers write while this process reads: every access goes to memory. */
+HELPER int64_t load64(const void *at)
+{
+    return __atomic_load_n((const int64_t *)at, __ATOMIC_ACQUIRE);
+}
+HELPER void store64(void *at, int64_t v) { __atomic_store_n((int64_t *)at, v, __ATOMIC_RELEASE); }
 
-/* Computes, outside MPI, until the word is `value`. */
-__attribute__((unused)) static void compute_until(const void *word, int64_t value)
+HELPER double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+/* Computes without calling MPI until *word is `value`. */
+HELPER void compute_until(const void *word, int64_t value)
 {
     double x = 1;
     while (load64(word) != value)
@@ -225,8 +255,8 @@ __attribute__((unused)) static void compute_until(const void *word, int64_t valu
     __asm__ volatile("" : : "g"(&x) : "memory");
 }
 
-/* Small deterministic numbers, the same in every process that starts from the same seed. */
-__attribute__((unused)) static uint64_t next_random(uint64_t *state)
+/* Reproducible pseudorandom numbers: equal seeds give equal sequences. */
+HELPER uint64_t next_random(uint64_t *state)
 {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -236,40 +266,41 @@ __attribute__((unused)) static uint64_t next_random(uint64_t *state)
 
 #ifndef PLAIN
 /*
- * Each call of an epoch in blocking or nonblocking form [EP-2]: bit of `mix` set means nonblocking. Opening
- * requests are checked to be complete at birth; a closing request is handed out, MPI_REQUEST_NULL for the
- * blocking form.
+ * Each call of an epoch in blocking or nonblocking form [EP-2]: a set bit of `mix` means
+ * nonblocking. Checks that opening requests are complete at once. Returns a closing request, or
+ * MPI_REQUEST_NULL for the blocking form.
  */
-enum { NB_OPEN_ACCESS = 1, NB_CLOSE_ACCESS = 2, NB_OPEN_EXPOSURE = 4, NB_CLOSE_EXPOSURE = 8, NB_ALL = 15 };
+enum { NB_OPEN_ACCESS = 1, NB_CLOSE_ACCESS = 2, NB_OPEN_EXPOSURE = 4, NB_CLOSE_EXPOSURE = 8 };
+enum { NB_ALL = 15 };
 
-__attribute__((unused)) static void born_complete(MPI_Request *r, const char *call)
+HELPER void expect_complete(MPI_Request *r, const char *call)
 {
     int flag = 0;
     MPI(MPI_Test(r, &flag, MPI_STATUS_IGNORE));
-    EXPECT(flag, "%s: an opening request is not complete at birth", call);
+    EXPECT(flag, "%s: an opening request is not complete on return", call);
     if (!flag)
         MPI(MPI_Wait(r, MPI_STATUS_IGNORE));
 }
 
-__attribute__((unused)) static void do_start(int mix, MPI_Group g, int assert, MPI_Win w)
+HELPER void do_start(int mix, MPI_Group g, int assert, MPI_Win w)
 {
     MPI_Request r;
     if (mix & NB_OPEN_ACCESS) {
         MPI(MPIX_Win_istart(g, assert, w, &r));
-        born_complete(&r, "istart");
+        expect_complete(&r, "istart");
     } else
         MPI(MPI_Win_start(g, assert, w));
 }
-__attribute__((unused)) static void do_post(int mix, MPI_Group g, int assert, MPI_Win w)
+HELPER void do_post(int mix, MPI_Group g, int assert, MPI_Win w)
 {
     MPI_Request r;
     if (mix & NB_OPEN_EXPOSURE) {
         MPI(MPIX_Win_ipost(g, assert, w, &r));
-        born_complete(&r, "ipost");
+        expect_complete(&r, "ipost");
     } else
         MPI(MPI_Win_post(g, assert, w));
 }
-__attribute__((unused)) static void do_complete(int mix, MPI_Win w, MPI_Request *r)
+HELPER void do_complete(int mix, MPI_Win w, MPI_Request *r)
 {
     *r = MPI_REQUEST_NULL;
     if (mix & NB_CLOSE_ACCESS)
@@ -277,7 +308,7 @@ __attribute__((unused)) static void do_complete(int mix, MPI_Win w, MPI_Request 
     else
         MPI(MPI_Win_complete(w));
 }
-__attribute__((unused)) static void do_wait(int mix, MPI_Win w, MPI_Request *r)
+HELPER void do_wait(int mix, MPI_Win w, MPI_Request *r)
 {
     *r = MPI_REQUEST_NULL;
     if (mix & NB_CLOSE_EXPOSURE)
@@ -285,16 +316,16 @@ __attribute__((unused)) static void do_wait(int mix, MPI_Win w, MPI_Request *r)
     else
         MPI(MPI_Win_wait(w));
 }
-__attribute__((unused)) static void do_lock(int mix, int type, int rank, MPI_Win w)
+HELPER void do_lock(int mix, int type, int rank, MPI_Win w)
 {
     MPI_Request r;
     if (mix & NB_OPEN_ACCESS) {
         MPI(MPIX_Win_ilock(type, rank, 0, w, &r));
-        born_complete(&r, "ilock");
+        expect_complete(&r, "ilock");
     } else
         MPI(MPI_Win_lock(type, rank, 0, w));
 }
-__attribute__((unused)) static void do_unlock(int mix, int rank, MPI_Win w, MPI_Request *r)
+HELPER void do_unlock(int mix, int rank, MPI_Win w, MPI_Request *r)
 {
     *r = MPI_REQUEST_NULL;
     if (mix & NB_CLOSE_ACCESS)
@@ -302,16 +333,16 @@ __attribute__((unused)) static void do_unlock(int mix, int rank, MPI_Win w, MPI_
     else
         MPI(MPI_Win_unlock(rank, w));
 }
-__attribute__((unused)) static void do_lock_all(int mix, MPI_Win w)
+HELPER void do_lock_all(int mix, MPI_Win w)
 {
     MPI_Request r;
     if (mix & NB_OPEN_ACCESS) {
         MPI(MPIX_Win_ilock_all(0, w, &r));
-        born_complete(&r, "ilock_all");
+        expect_complete(&r, "ilock_all");
     } else
         MPI(MPI_Win_lock_all(0, w));
 }
-__attribute__((unused)) static void do_unlock_all(int mix, MPI_Win w, MPI_Request *r)
+HELPER void do_unlock_all(int mix, MPI_Win w, MPI_Request *r)
 {
     *r = MPI_REQUEST_NULL;
     if (mix & NB_CLOSE_ACCESS)
@@ -319,7 +350,7 @@ __attribute__((unused)) static void do_unlock_all(int mix, MPI_Win w, MPI_Reques
     else
         MPI(MPI_Win_unlock_all(w));
 }
-__attribute__((unused)) static void do_fence(int mix, int assert, MPI_Win w, MPI_Request *r)
+HELPER void do_fence(int mix, int assert, MPI_Win w, MPI_Request *r)
 {
     *r = MPI_REQUEST_NULL;
     if (mix & NB_CLOSE_ACCESS)
@@ -327,10 +358,10 @@ __attribute__((unused)) static void do_fence(int mix, int assert, MPI_Win w, MPI
     else
         MPI(MPI_Win_fence(assert, w));
 }
-__attribute__((unused)) static void finish(MPI_Request *r)
+HELPER void finish(MPI_Request *r)
 {
     MPI(MPI_Wait(r, MPI_STATUS_IGNORE));
-    EXPECT(*r == MPI_REQUEST_NULL, "MPI_Wait leaves the handle");
+    EXPECT(*r == MPI_REQUEST_NULL, "MPI_Wait does not null the handle");
 }
 #endif
 

@@ -1,8 +1,8 @@
 /*
- * Which windows are ours: MPIX_RMA and the info key mpix_rma. A window that is left to the host refuses MPIX_ calls
- * with MPI_ERR_UNSUPPORTED_OPERATION, and works.
+ * Which windows the library serves: MPIX_RMA and the info key mpix_rma. A window that is left to
+ * the host works, and MPIX_ calls on it return MPI_ERR_UNSUPPORTED_OPERATION.
  *
- *   choose MODE    the value of MPIX_RMA in the environment, "all" where it is not set
+ *   choose MODE    the value of MPIX_RMA in the environment; "all" if it is not set
  */
 #include "check.h"
 
@@ -22,7 +22,7 @@ static void usable(Window *w, const char *what)
     MPI(MPI_Win_complete(w->win));
     MPI(MPI_Win_wait(w->win));
     EXPECT(mine[0] == left + 100, "%s: post: %d", what, mine[0]);
-    MPI(MPI_Barrier(MPI_COMM_WORLD)); /* everybody has looked */
+    MPI(MPI_Barrier(MPI_COMM_WORLD)); /* all have looked */
     value = me + 200;
     MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, w->win));
     MPI(MPI_Accumulate(&value, 1, MPI_INT, right, 0, 1, MPI_INT, MPI_SUM, w->win));
@@ -47,12 +47,14 @@ static void is_ours(MPI_Win win, int ours, const char *what)
             MPI(MPI_Win_unlock(me, win));
         }
     } else {
-        EXPECT(class_of(code) == MPI_ERR_UNSUPPORTED_OPERATION, "%s: class %d", what, class_of(code));
+        EXPECT(class_of(code) == MPI_ERR_UNSUPPORTED_OPERATION, "%s: class %d", what,
+               class_of(code));
         char text[MPI_MAX_ERROR_STRING];
         int length;
         MPI(MPI_Error_string(code, text, &length));
-        EXPECT(length > 0, "%s: no words", what);
-        EXPECT(class_of(MPIX_Win_ifence(0, win, &r)) == MPI_ERR_UNSUPPORTED_OPERATION, "%s: ifence", what);
+        EXPECT(length > 0, "%s: empty error text", what);
+        EXPECT(class_of(MPIX_Win_ifence(0, win, &r)) == MPI_ERR_UNSUPPORTED_OPERATION, "%s: ifence",
+               what);
     }
 }
 
@@ -69,12 +71,15 @@ int main(int argc, char **argv)
             MPI(MPI_Info_create(&info));
             if (values[i])
                 MPI(MPI_Info_set(info, "mpix_rma", values[i]));
-            snprintf(what, sizeof what, "MPIX_RMA=%s, mpix_rma=%s, %s", mode, values[i] ? values[i] : "(not set)", kind_name[kind]);
+            snprintf(what, sizeof what, "MPIX_RMA=%s, mpix_rma=%s, %s", mode,
+                     values[i] ? values[i] : "(not set)", kind_name[kind]);
             if (kind == CREATED && ranks == 1)
-                continue; /* some hosts cannot create a window of one process */
+                continue; /* Some hosts cannot create a window of one process. */
             Window w = window_on(kind, 64, sizeof(int), info, MPI_COMM_WORLD);
             MPI(MPI_Info_free(&info));
-            int ours = strcmp(mode, "off") == 0 ? 0 : values[i] ? values[i][0] == 't' || values[i][0] == '1' : strcmp(mode, "all") == 0;
+            int ours = strcmp(mode, "off") == 0 ? 0
+                       : values[i]              ? values[i][0] == 't' || values[i][0] == '1'
+                                                : strcmp(mode, "all") == 0;
             is_ours(w.win, ours, what);
             usable(&w, what);
             window_free(&w);

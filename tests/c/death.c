@@ -1,6 +1,6 @@
 /*
- * A process dies in the middle of an epoch: the launcher ends the others. The runner looks for processes and
- * segments left behind.
+ * A process dies in the middle of an epoch, and the launcher ends the others. run.py checks that no
+ * processes or segments are left.
  *
  *   death KIND WHEN    WHEN: fence | start | post | lock | lock_all | create
  */
@@ -48,10 +48,10 @@ int main(int argc, char **argv)
             MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
             MPI(MPI_Win_flush(0, w.win));
             for (int i = 0; i < ranks - 1; i++)
-                tell(i, 1);
+                send_token(i, 1);
             raise(SIGKILL);
         }
-        hear(ranks - 1, 1);
+        recv_token(ranks - 1, 1);
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
         MPI(MPI_Win_unlock(0, w.win));
     } else if (strcmp(when, "lock_all") == 0) {

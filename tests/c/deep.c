@@ -1,7 +1,7 @@
 /*
- * Datatypes that are nested 30,000 deep, by each constructor and by all in turn, in every kind of
- * communication call: nothing recurses over the depth. The last chain grows at each level, in a way
- * that no layout joins.
+ * Datatypes nested 30,000 deep, by each constructor and by all in turn, in every kind of
+ * communication call: the library must not recurse over the depth. The last chain grows at each
+ * level, so no layout can merge its levels.
  */
 #include "check.h"
 #include <dlfcn.h>
@@ -55,7 +55,7 @@ static void use(Window *w, int t, int way)
     MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, t, 0, w->win));
     MPI(MPI_Put(zeros, ROOM, MPI_INT, t, 0, ROOM, MPI_INT, w->win));
     MPI(MPI_Win_flush(t, w->win));
-    for (int i = 0; i < 1000; i++) /* the layout is kept with the datatype */
+    for (int i = 0; i < 1000; i++) /* the layout is cached with the datatype */
         MPI(MPI_Put(out, 1, type, t, 0, 1, type, w->win));
     MPI(MPI_Win_flush(t, w->win));
     MPI(MPI_Accumulate(out, 1, type, t, 0, 1, type, MPI_SUM, w->win));
@@ -66,12 +66,12 @@ static void use(Window *w, int t, int way)
     for (int i = 0; i < ROOM; i++) {
         int mine = i == 0 || i == 3;
         EXPECT(in[i] == (mine ? 3 * out[i] : 0), "way %d: int %d is %d", way, i, in[i]);
-        EXPECT(old[i] == (mine ? 2 * out[i] : -1), "way %d: int %d was %d", way, i, old[i]);
+        EXPECT(old[i] == (mine ? 2 * out[i] : -1), "way %d: int %d: fetched %d", way, i, old[i]);
     }
     MPI(MPI_Type_free(&type));
 }
 
-/* Each level has the one below twice, once of them empty: 2^60 paths lead to one int. */
+/* Each level contains the one below twice, once with count 0: 2^60 paths lead to one int. */
 static void branch(int t)
 {
     MPI_Datatype type, outer;
@@ -97,7 +97,7 @@ static void branch(int t)
     MPI(MPI_Type_free(&type));
 }
 
-/* Each level adds an int at a distance of its own. */
+/* Each level adds an int at a different distance. */
 static void grow(int t)
 {
     MPI_Datatype type, outer;

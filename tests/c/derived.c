@@ -1,8 +1,9 @@
 /*
- * Derived datatypes of every constructor on both sides of every call that takes them, against MPI_Pack and MPI_Unpack: one memory
- * is written through a window, another one by packing and unpacking, and they must be equal in every byte, also between the data.
+ * Derived datatypes of every constructor, on both sides of every call that takes them, against
+ * MPI_Pack and MPI_Unpack. One buffer is written through a window, a reference buffer by packing
+ * and unpacking; both must agree in every byte, gaps included.
  *
- * derived allocated|created [ROUNDS]
+ *   derived allocated|created [ROUNDS]
  */
 #include "check.h"
 #include <sys/mman.h>
@@ -15,7 +16,8 @@ static uint64_t seed = 12345;
 
 static int up_to(int n) { return (int)(next_random(&seed) % (unsigned)n); }
 
-/* Elements of base in one item of the type made here. Every constructor but the structs keeps to one predefined datatype. */
+/* Elements of base per item of the constructed type. All constructors but the structs use one
+ * predefined datatype. */
 static MPI_Datatype construct(int which, MPI_Datatype base)
 {
     MPI_Datatype t, u;
@@ -38,7 +40,8 @@ static MPI_Datatype construct(int which, MPI_Datatype base)
         MPI(MPI_Type_indexed(4, (int[]){2, 1, 0, 3}, (int[]){0, 5, 2, 9}, base, &t));
         break;
     case 5:
-        MPI(MPI_Type_create_hindexed(3, (int[]){1, 2, 1}, (MPI_Aint[]){6 * ext, 0, 3 * ext}, base, &t));
+        MPI(MPI_Type_create_hindexed(3, (int[]){1, 2, 1}, (MPI_Aint[]){6 * ext, 0, 3 * ext}, base,
+                                     &t));
         break;
     case 6:
         MPI(MPI_Type_create_indexed_block(4, 2, (int[]){0, 3, 8, 14}, base, &t));
@@ -47,20 +50,24 @@ static MPI_Datatype construct(int which, MPI_Datatype base)
         MPI(MPI_Type_create_hindexed_block(3, 1, (MPI_Aint[]){0, 4 * ext, 2 * ext}, base, &t));
         break;
     case 8:
-        MPI(MPI_Type_create_subarray(3, (int[]){4, 5, 6}, (int[]){2, 3, 2}, (int[]){1, 0, 3}, MPI_ORDER_C, base, &t));
+        MPI(MPI_Type_create_subarray(3, (int[]){4, 5, 6}, (int[]){2, 3, 2}, (int[]){1, 0, 3},
+                                     MPI_ORDER_C, base, &t));
         break;
     case 9:
-        MPI(MPI_Type_create_subarray(2, (int[]){4, 5}, (int[]){2, 3}, (int[]){1, 2}, MPI_ORDER_FORTRAN, base, &t));
+        MPI(MPI_Type_create_subarray(2, (int[]){4, 5}, (int[]){2, 3}, (int[]){1, 2},
+                                     MPI_ORDER_FORTRAN, base, &t));
         break;
     case 10:
-        MPI(MPI_Type_create_darray(6, 4, 2, (int[]){8, 9}, (int[]){MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC},
-                                   (int[]){MPI_DISTRIBUTE_DFLT_DARG, 2}, (int[]){3, 2}, MPI_ORDER_C, base, &t));
+        MPI(MPI_Type_create_darray(
+            6, 4, 2, (int[]){8, 9}, (int[]){MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC},
+            (int[]){MPI_DISTRIBUTE_DFLT_DARG, 2}, (int[]){3, 2}, MPI_ORDER_C, base, &t));
         break;
     case 11:
-        MPI(MPI_Type_create_darray(4, 1, 3, (int[]){5, 3, 7},
-                                   (int[]){MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE, MPI_DISTRIBUTE_BLOCK},
-                                   (int[]){MPI_DISTRIBUTE_DFLT_DARG, MPI_DISTRIBUTE_DFLT_DARG, MPI_DISTRIBUTE_DFLT_DARG},
-                                   (int[]){2, 1, 2}, MPI_ORDER_FORTRAN, base, &t));
+        MPI(MPI_Type_create_darray(
+            4, 1, 3, (int[]){5, 3, 7},
+            (int[]){MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE, MPI_DISTRIBUTE_BLOCK},
+            (int[]){MPI_DISTRIBUTE_DFLT_DARG, MPI_DISTRIBUTE_DFLT_DARG, MPI_DISTRIBUTE_DFLT_DARG},
+            (int[]){2, 1, 2}, MPI_ORDER_FORTRAN, base, &t));
         break;
     case 12:
         MPI(MPI_Type_create_resized(base, -ext, 3 * ext, &t));
@@ -87,7 +94,8 @@ static MPI_Datatype construct(int which, MPI_Datatype base)
         break;
     case 17: { /* a struct of vector, element and hindexed */
         MPI_Datatype types[3] = {construct(1, base), base, construct(5, base)};
-        MPI(MPI_Type_create_struct(3, (int[]){1, 3, 2}, (MPI_Aint[]){0, 15 * ext, 20 * ext}, types, &t));
+        MPI(MPI_Type_create_struct(3, (int[]){1, 3, 2}, (MPI_Aint[]){0, 15 * ext, 20 * ext}, types,
+                                   &t));
         MPI(MPI_Type_free(&types[0]));
         MPI(MPI_Type_free(&types[2]));
         break;
@@ -100,10 +108,10 @@ static MPI_Datatype construct(int which, MPI_Datatype base)
         MPI(MPI_Type_vector(2, 1, 2, u, &t));
         MPI(MPI_Type_free(&u));
         break;
-    case 19: /* one that is contiguous after all */
+    case 19: /* contiguous in the end */
         MPI(MPI_Type_vector(6, 2, 2, base, &t));
         break;
-    default: { /* a struct with a struct inside, out of order */
+    default: { /* a struct in a struct, out of order */
         MPI_Datatype inner, types[2] = {base, base};
         MPI(MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){3 * ext, 0}, types, &inner));
         types[0] = inner;
@@ -123,7 +131,8 @@ static MPI_Datatype made(int which, MPI_Datatype base)
 
 static int greatest(int a, int b) { return b == 0 ? a : greatest(b, a % b); }
 
-static unsigned char origin[MEMORY], result[MEMORY], expected[MEMORY], before[MEMORY], packed[2][MEMORY];
+static unsigned char origin[MEMORY], result[MEMORY], expected[MEMORY], before[MEMORY],
+    packed[2][MEMORY];
 
 static void fill(unsigned char *memory, int salt)
 {
@@ -150,17 +159,19 @@ static void unpacked(const unsigned char *from, int size, void *to, int count, M
     MPI(MPI_Unpack((void *)from, size, &at, to, count, t, MPI_COMM_SELF));
 }
 
-static void same(const unsigned char *seen, const unsigned char *wanted, const char *what, int a, int b)
+static void same(const unsigned char *seen, const unsigned char *wanted, const char *what, int a,
+                 int b)
 {
     for (int i = 0; i < MEMORY; i++)
         if (seen[i] != wanted[i]) {
-            EXPECT(0, "%s on %s, constructors %d and %d: byte %d (from the middle) is %d and not %d", what, kind_name[kind], a, b,
-                   i - MIDDLE, seen[i], wanted[i]);
+            EXPECT(0,
+                   "%s on %s, constructors %d and %d: byte %d (from the middle) is %d and not %d",
+                   what, kind_name[kind], a, b, i - MIDDLE, seen[i], wanted[i]);
             return;
         }
 }
 
-/* Reads the whole of the peer's memory, by a call that has no derived datatype. */
+/* Reads all of the peer's memory, by a call without derived datatypes. */
 static void read_back(unsigned char *to)
 {
     MPI(MPI_Get(to, MEMORY, MPI_BYTE, peer, 0, MEMORY, MPI_BYTE, w.win));
@@ -173,7 +184,7 @@ static void write_all(const unsigned char *from)
     MPI(MPI_Win_flush(peer, w.win));
 }
 
-/* Counts with which both have the same number of elements of base. */
+/* Counts with which both types have the same number of elements of base. */
 static void counts_for(MPI_Datatype a, MPI_Datatype b, int *of_a, int *of_b)
 {
     int m, n;
@@ -190,7 +201,8 @@ static int fits(int count, MPI_Datatype t)
     MPI_Aint lb, ext, low, span;
     MPI(MPI_Type_get_extent(t, &lb, &ext));
     MPI(MPI_Type_get_true_extent(t, &low, &span));
-    MPI_Aint first = low + (ext < 0 ? (count - 1) * ext : 0), last = low + span + (ext > 0 ? (count - 1) * ext : 0);
+    MPI_Aint first = low + (ext < 0 ? (count - 1) * ext : 0),
+             last = low + span + (ext > 0 ? (count - 1) * ext : 0);
     return first >= -MIDDLE && last <= MIDDLE;
 }
 
@@ -239,10 +251,11 @@ static void transfers(int a, int b, MPI_Datatype base_a, MPI_Datatype base_b)
         MPI(MPI_Type_free(&there));
 }
 
-/* Accumulates of ints: packed values of both sides are combined by hand. */
+/* Accumulates of ints: the expected values are computed from both sides packed. */
 static void reductions(int a, int b, int c)
 {
-    MPI_Datatype here = a < 0 ? MPI_INT : made(a, MPI_INT), there = b < 0 ? MPI_INT : made(b, MPI_INT);
+    MPI_Datatype here = a < 0 ? MPI_INT : made(a, MPI_INT),
+                 there = b < 0 ? MPI_INT : made(b, MPI_INT);
     MPI_Datatype back = c < 0 ? MPI_INT : made(c, MPI_INT);
     int n, m, x, size_there, size_back, how = up_to(2), which = up_to(4);
     MPI_Request r = MPI_REQUEST_NULL;
@@ -263,25 +276,30 @@ static void reductions(int a, int b, int c)
         memcpy(old, packed[1], size);
         for (int i = 0; i < size / 4; i++) {
             int *mine = (int *)packed[0] + i, *its = (int *)packed[1] + i;
-            *its = op == MPI_SUM ? *its + *mine : op == MPI_REPLACE ? *mine : op == MPI_BXOR ? *its ^ *mine : *its;
+            *its = op == MPI_SUM       ? *its + *mine
+                   : op == MPI_REPLACE ? *mine
+                   : op == MPI_BXOR    ? *its ^ *mine
+                                       : *its;
         }
         unpacked(packed[1], size, expected + MIDDLE, m, there);
         if (which != 3 && up_to(2)) {
             if (how)
-                MPI(MPI_Raccumulate(origin + MIDDLE, n, here, peer, MIDDLE / SCALE, m, there, op, w.win, &r));
+                MPI(MPI_Raccumulate(origin + MIDDLE, n, here, peer, MIDDLE / SCALE, m, there, op,
+                                    w.win, &r));
             else
-                MPI(MPI_Accumulate(origin + MIDDLE, n, here, peer, MIDDLE / SCALE, m, there, op, w.win));
+                MPI(MPI_Accumulate(origin + MIDDLE, n, here, peer, MIDDLE / SCALE, m, there, op,
+                                   w.win));
             finish_one(how, &r);
         } else {
             static unsigned char wanted[MEMORY];
             memcpy(wanted, result, MEMORY);
             unpacked(old, size, wanted + MIDDLE, x, back);
             if (how)
-                MPI(MPI_Rget_accumulate(origin + MIDDLE, n, here, result + MIDDLE, x, back, peer, MIDDLE / SCALE, m, there, op,
-                                        w.win, &r));
+                MPI(MPI_Rget_accumulate(origin + MIDDLE, n, here, result + MIDDLE, x, back, peer,
+                                        MIDDLE / SCALE, m, there, op, w.win, &r));
             else
-                MPI(MPI_Get_accumulate(origin + MIDDLE, n, here, result + MIDDLE, x, back, peer, MIDDLE / SCALE, m, there, op,
-                                       w.win));
+                MPI(MPI_Get_accumulate(origin + MIDDLE, n, here, result + MIDDLE, x, back, peer,
+                                       MIDDLE / SCALE, m, there, op, w.win));
             finish_one(how, &r);
             same(result, wanted, "MPI_Get_accumulate, result", a, c);
         }
@@ -296,7 +314,8 @@ static void reductions(int a, int b, int c)
         MPI(MPI_Type_free(&back));
 }
 
-/* A struct of several predefined datatypes, against bytes and against itself in another order of displacements. */
+/* A struct of several predefined datatypes, against bytes and against itself with other
+ * displacements. */
 static void mixed(void)
 {
     MPI_Datatype t, s, types[4] = {MPI_INT, MPI_DOUBLE, MPI_CHAR, MPI_SHORT_INT};
@@ -343,12 +362,13 @@ static void elements(void)
     MPI(MPI_Win_flush(peer, w.win));
     for (int k = 0; k < 10; k++) {
         int to = k / 2 * 4 + k % 2, from = 2 * k;
-        if (pairs[from].value > their[to].value || (pairs[from].value == their[to].value && pairs[from].at < their[to].at))
+        if (pairs[from].value > their[to].value ||
+            (pairs[from].value == their[to].value && pairs[from].at < their[to].at))
             their[to] = pairs[from];
     }
     for (int i = 0; i < 40; i++)
-        EXPECT(sum[i].value == their[i].value && sum[i].at == their[i].at, "MAXLOC between strides: pair %d is (%g, %d)", i,
-               sum[i].value, sum[i].at);
+        EXPECT(sum[i].value == their[i].value && sum[i].at == their[i].at,
+               "MAXLOC between strides: pair %d is (%g, %d)", i, sum[i].value, sum[i].at);
     MPI(MPI_Type_free(&even));
     MPI(MPI_Type_free(&third));
 
@@ -366,17 +386,20 @@ static void elements(void)
     MPI(MPI_Type_commit(&even));
     MPI(MPI_Put(theirs, sizeof theirs, MPI_BYTE, peer, 0, sizeof theirs, MPI_BYTE, w.win));
     MPI(MPI_Win_flush(peer, w.win));
-    MPI(MPI_Get_accumulate(small, 1, even, least, 10, MPI_SHORT_INT, peer, 0, 1, even, MPI_MINLOC, w.win));
+    MPI(MPI_Get_accumulate(small, 1, even, least, 10, MPI_SHORT_INT, peer, 0, 1, even, MPI_MINLOC,
+                           w.win));
     MPI(MPI_Win_flush(peer, w.win));
     for (int k = 0; k < 10; k++)
-        EXPECT(least[k].value == theirs[3 * k].value && least[k].at == theirs[3 * k].at, "fetched pair %d is (%d, %d)", k,
-               least[k].value, least[k].at);
+        EXPECT(least[k].value == theirs[3 * k].value && least[k].at == theirs[3 * k].at,
+               "fetched pair %d is (%d, %d)", k, least[k].value, least[k].at);
     MPI(MPI_Get(least, sizeof least, MPI_BYTE, peer, 0, sizeof least, MPI_BYTE, w.win));
     MPI(MPI_Win_flush(peer, w.win));
     for (int k = 0; k < 10; k++) {
         int i = 3 * k;
-        int mine = small[i].value < theirs[i].value || (small[i].value == theirs[i].value && small[i].at < theirs[i].at);
-        EXPECT(least[i].at == (mine ? small[i].at : theirs[i].at), "MINLOC of short and int between strides: pair %d", k);
+        int mine = small[i].value < theirs[i].value ||
+                   (small[i].value == theirs[i].value && small[i].at < theirs[i].at);
+        EXPECT(least[i].at == (mine ? small[i].at : theirs[i].at),
+               "MINLOC of short and int between strides: pair %d", k);
     }
     MPI(MPI_Type_free(&even));
 
@@ -392,15 +415,17 @@ static void elements(void)
     MPI(MPI_Get(got, 12, MPI_DOUBLE, peer, 0, 12, MPI_DOUBLE, w.win));
     MPI(MPI_Win_flush(peer, w.win));
     for (int k = 0; k < 3; k++) {
-        double a = numbers[4 * k], b = numbers[4 * k + 1], c = numbers[2 * k], d = numbers[2 * k + 1];
-        EXPECT(got[4 * k] == a * c - b * d && got[4 * k + 1] == a * d + b * c, "complex product %d is (%g, %g)", k, got[4 * k],
-               got[4 * k + 1]);
-        EXPECT(got[4 * k + 2] == numbers[4 * k + 2], "a number between complex products has changed");
+        double a = numbers[4 * k], b = numbers[4 * k + 1], c = numbers[2 * k],
+               d = numbers[2 * k + 1];
+        EXPECT(got[4 * k] == a * c - b * d && got[4 * k + 1] == a * d + b * c,
+               "complex product %d is (%g, %g)", k, got[4 * k], got[4 * k + 1]);
+        EXPECT(got[4 * k + 2] == numbers[4 * k + 2],
+               "a number between complex products has changed");
     }
     MPI(MPI_Type_free(&even));
 }
 
-/* Nothing at all is legal, in every form. */
+/* Empty transfers are legal in every form. */
 static void nothing(void)
 {
     MPI_Datatype empty, hollow;
@@ -412,7 +437,8 @@ static void nothing(void)
     MPI(MPI_Get(NULL, 0, MPI_INT, peer, 0, 5, hollow, w.win));
     MPI(MPI_Accumulate(NULL, 3, hollow, peer, 0, 0, MPI_INT, MPI_SUM, w.win));
     MPI(MPI_Accumulate(NULL, 3, hollow, peer, 0, 1, hollow, MPI_SUM, w.win));
-    MPI(MPI_Get_accumulate(NULL, 3, hollow, &untouched, 2, hollow, peer, 0, 1, hollow, MPI_MAX, w.win));
+    MPI(MPI_Get_accumulate(NULL, 3, hollow, &untouched, 2, hollow, peer, 0, 1, hollow, MPI_MAX,
+                           w.win));
     MPI(MPI_Type_free(&hollow));
     MPI(MPI_Type_free(&empty));
     MPI(MPI_Type_vector(3, 1, 2, MPI_INT, &hollow));
@@ -424,10 +450,10 @@ static void nothing(void)
     MPI(MPI_Accumulate(&untouched, 1, hollow, MPI_PROC_NULL, 0, 1, hollow, MPI_SUM, w.win));
     MPI(MPI_Win_flush(peer, w.win));
     MPI(MPI_Type_free(&hollow));
-    EXPECT(untouched == 7, "an operation on nothing wrote something");
+    EXPECT(untouched == 7, "an empty operation wrote data");
 }
 
-/* MPI_BOTTOM with displacements that are addresses, as origin and as result. */
+/* MPI_BOTTOM with absolute displacements, as origin and as result. */
 static void bottom(void)
 {
     static double parts[3][4];
@@ -438,7 +464,8 @@ static void bottom(void)
         for (int k = 0; k < 4; k++)
             parts[i][k] = 10 * i + k;
     }
-    MPI(MPI_Type_create_hindexed(3, (int[]){2, 4, 1}, (MPI_Aint[]){at[2], at[0], at[1]}, MPI_DOUBLE, &t));
+    MPI(MPI_Type_create_hindexed(3, (int[]){2, 4, 1}, (MPI_Aint[]){at[2], at[0], at[1]}, MPI_DOUBLE,
+                                 &t));
     MPI(MPI_Type_vector(7, 1, 3, MPI_DOUBLE, &strided));
     MPI(MPI_Type_commit(&t));
     MPI(MPI_Type_commit(&strided));
@@ -450,10 +477,13 @@ static void bottom(void)
     MPI(MPI_Get(seen, 21, MPI_DOUBLE, peer, 0, 21, MPI_DOUBLE, w.win));
     MPI(MPI_Win_flush(peer, w.win));
     for (int k = 0; k < 7; k++)
-        EXPECT(seen[3 * k] == 2 * wanted[k], "MPI_BOTTOM as origin: number %d is %g", k, seen[3 * k]);
-    MPI(MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, MPI_BOTTOM, 1, t, peer, 0, 1, strided, MPI_NO_OP, w.win));
+        EXPECT(seen[3 * k] == 2 * wanted[k], "MPI_BOTTOM as origin: number %d is %g", k,
+               seen[3 * k]);
+    MPI(MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, MPI_BOTTOM, 1, t, peer, 0, 1, strided, MPI_NO_OP,
+                           w.win));
     MPI(MPI_Win_flush(peer, w.win));
-    EXPECT(parts[2][0] == 40 && parts[0][3] == 6 && parts[1][0] == 20 && parts[1][1] == 11, "MPI_BOTTOM as result");
+    EXPECT(parts[2][0] == 40 && parts[0][3] == 6 && parts[1][0] == 20 && parts[1][1] == 11,
+           "MPI_BOTTOM as result");
     MPI(MPI_Get(MPI_BOTTOM, 1, t, peer, 8 / SCALE, 7, MPI_DOUBLE, w.win));
     MPI(MPI_Win_flush(peer, w.win));
     EXPECT(parts[2][0] == seen[1] && parts[0][1] == seen[4], "MPI_BOTTOM as destination of a get");
@@ -462,7 +492,8 @@ static void bottom(void)
 }
 
 #ifndef PLAIN
-/* Operations that are recorded keep their datatypes alive, and accumulates of all shapes take effect in order. */
+/* Recorded operations keep their datatypes alive, and accumulates of all shapes take effect in
+ * order. */
 static void deferred(void)
 {
     int numbers[64], sums[64];
@@ -479,16 +510,20 @@ static void deferred(void)
     for (int round = 0; round < 3; round++) {
         MPI_Datatype t, u;
         MPI(MPI_Type_vector(16, 2, 4, MPI_INT, &t));
-        MPI(MPI_Type_create_indexed_block(16, 2, (int[]){0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60}, MPI_INT, &u));
+        MPI(MPI_Type_create_indexed_block(
+            16, 2, (int[]){0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60}, MPI_INT,
+            &u));
         MPI(MPI_Type_commit(&t));
         MPI(MPI_Type_commit(&u));
-        MPI(MPI_Accumulate(numbers, 1, t, (me + 1) % ranks, 0, 1, u, round == 1 ? MPI_PROD : MPI_SUM, w.win));
+        MPI(MPI_Accumulate(numbers, 1, t, (me + 1) % ranks, 0, 1, u,
+                           round == 1 ? MPI_PROD : MPI_SUM, w.win));
         MPI(MPI_Accumulate(numbers, 8, MPI_INT, (me + 1) % ranks, 0, 8, MPI_INT, MPI_SUM, w.win));
         if (round == 2)
-            MPI(MPI_Get_accumulate(NULL, 0, MPI_INT, sums, 1, u, (me + 1) % ranks, 0, 1, t, MPI_NO_OP, w.win));
+            MPI(MPI_Get_accumulate(NULL, 0, MPI_INT, sums, 1, u, (me + 1) % ranks, 0, 1, t,
+                                   MPI_NO_OP, w.win));
         MPI(MPI_Type_free(&t));
         MPI(MPI_Type_free(&u));
-        /* Whatever is made next may take their places. */
+        /* New datatypes may reuse the handles and memory of freed ones. */
         MPI(MPI_Type_contiguous(3, MPI_CHAR, &t));
         MPI(MPI_Type_commit(&t));
         MPI(MPI_Type_free(&t));
@@ -507,8 +542,10 @@ static void deferred(void)
             wanted = wanted + v + low;
         } else
             wanted += 3 * low;
-        EXPECT(mine[i] == wanted, "recorded accumulates: number %d is %d and not %d", i, mine[i], wanted);
-        EXPECT(sums[i] == (i % 4 < 2 ? wanted : -1), "what was fetched after them: number %d is %d", i, sums[i]);
+        EXPECT(mine[i] == wanted, "recorded accumulates: number %d is %d and not %d", i, mine[i],
+               wanted);
+        EXPECT(sums[i] == (i % 4 < 2 ? wanted : -1), "fetched after them: number %d is %d", i,
+               sums[i]);
     }
     MPI(MPI_Group_free(&to));
     MPI(MPI_Group_free(&from));
@@ -519,7 +556,7 @@ static void deferred(void)
 static void deferred(void) {}
 #endif
 
-/* Everybody adds to the same strided elements of one rank; a lost update would be seen. */
+/* All processes add to the same strided elements of one rank; a lost update would show. */
 static void together(int rounds)
 {
     int *mine = w.base, total = 0, ones[200];
@@ -572,7 +609,8 @@ static void large_counts(void)
     MPI(MPI_Get_c(seen, 1, v, peer, 0, 1, u, w.win));
     MPI(MPI_Win_flush(peer, w.win));
     /* t: 0 1 5 6 10 11; u: 0 4 5 9 10 11; v: 10 0 1 4 5 6 */
-    const int ti[6] = {0, 1, 5, 6, 10, 11}, ui[6] = {0, 4, 5, 9, 10, 11}, vi[6] = {10, 0, 1, 4, 5, 6};
+    const int ti[6] = {0, 1, 5, 6, 10, 11}, ui[6] = {0, 4, 5, 9, 10, 11},
+              vi[6] = {10, 0, 1, 4, 5, 6};
     for (int k = 0; k < 6; k++)
         EXPECT(seen[vi[k]] == ti[k] + ui[k], "large counts: number %d is %g", k, seen[vi[k]]);
     MPI(MPI_Type_free(&t));
@@ -583,7 +621,7 @@ static void large_counts(void)
 static void large_counts(void) {}
 #endif
 
-/* Elements a gigabyte apart: displacements pass 32 bits, and little memory is touched. */
+/* Elements a gigabyte apart: displacements exceed 32 bits, but little memory is touched. */
 static void far_apart(void)
 {
     const MPI_Aint far = (MPI_Aint)1 << 30, size = 4 * far + 4096;
@@ -592,7 +630,8 @@ static void far_apart(void)
     MPI_Win win;
     MPI_Datatype t, spread;
     if (kind == CREATED) {
-        REQUIRE((memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) != MAP_FAILED);
+        REQUIRE((memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) != MAP_FAILED);
         MPI(MPI_Win_create(memory, size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
     } else {
         void *base;
@@ -612,7 +651,8 @@ static void far_apart(void)
     MPI(MPI_Get(seen, 1, spread, peer, 16, 1, t, win));
     MPI(MPI_Win_unlock(peer, win));
     for (int i = 0; i < 15; i++)
-        EXPECT(seen[i] == (i % 3 == 0 && i < 15 ? 2 * numbers[i / 3] : -1), "elements far apart: number %d is %g", i, seen[i]);
+        EXPECT(seen[i] == (i % 3 == 0 && i < 15 ? 2 * numbers[i / 3] : -1),
+               "elements far apart: number %d is %g", i, seen[i]);
     MPI(MPI_Type_free(&t));
     MPI(MPI_Type_free(&spread));
     MPI(MPI_Win_free(&win));
@@ -623,7 +663,8 @@ static void far_apart(void)
 static void all(int rounds)
 {
     MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, w.win));
-    const MPI_Datatype bases[] = {MPI_CHAR, MPI_SHORT, MPI_INT, MPI_DOUBLE, MPI_C_DOUBLE_COMPLEX, MPI_FLOAT};
+    const MPI_Datatype bases[] = {MPI_CHAR, MPI_SHORT, MPI_INT, MPI_DOUBLE, MPI_C_DOUBLE_COMPLEX,
+                                  MPI_FLOAT};
     for (int i = 0; i < rounds; i++) {
         MPI_Datatype base = bases[up_to(6)], other = up_to(3) ? base : MPI_BYTE;
         int a = up_to(CONSTRUCTORS + 1) - 1, b = up_to(CONSTRUCTORS + 1) - 1;
@@ -652,7 +693,8 @@ int main(int argc, char **argv)
     w = window(kind, MEMORY, SCALE);
     seed += me;
     peer = (me + 1) % ranks;
-    for (int turn = 0; turn < ranks; turn++) { /* one at a time: results are compared byte by byte */
+    for (int turn = 0; turn < ranks;
+         turn++) { /* one at a time: results are compared byte by byte */
         if (turn == me)
             all(rounds);
         else

@@ -1,6 +1,7 @@
 /*
- * A wrong program: process 1 detaches memory, and gives it back to the system, before the put of process 0 is complete. No process
- * ends by a signal; the log says what was left out. Where the target itself copies (MPIX_RMA_CMA=off), it alone can notice.
+ * An erroneous program: process 1 detaches and unmaps memory before the put of process 0 is
+ * complete. No process may crash, and the log must name the dropped operation. With
+ * MPIX_RMA_CMA=off the target copies, so only it can notice.
  */
 #include "check.h"
 #include <sys/mman.h>
@@ -15,8 +16,9 @@ int main(int argc, char **argv)
     int unit;
     test_begin(&argc, &argv);
     REQUIRE(ranks == 2);
-    /* Words that are looked at without any call, so that nobody makes progress. */
-    MPI(MPI_Win_allocate_shared(me ? 0 : sizeof *word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &word, &words));
+    /* Words that peers poll without any call, so that nobody makes progress. */
+    MPI(MPI_Win_allocate_shared(me ? 0 : sizeof *word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &word,
+                                &words));
     MPI(MPI_Win_shared_query(words, 0, &size, &unit, &word));
     if (me == 0)
         store64(word, 0);
@@ -27,14 +29,16 @@ int main(int argc, char **argv)
     MPI(MPI_Get_address(memory, &there));
     MPI(MPI_Bcast(&there, 1, MPI_AINT, 1, MPI_COMM_WORLD));
     MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, win));
-    /* Whoever is still in a barrier makes progress: the target says that it is out of its last call. */
+    /* A process in a barrier makes progress, so the target announces that it has left its last
+     * call. */
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (me == 0) {
         while (load64(word) != 1)
             ;
         MPI(MPI_Put(out, 8, MPI_CHAR, 1, there, 8, MPI_CHAR, win));
         MPI(MPI_Get(in, 8, MPI_CHAR, 1, there + 100, 8, MPI_CHAR, win));
-        MPI(MPI_Accumulate(out, BYTES / 2, MPI_CHAR, 1, there, BYTES / 2, MPI_CHAR, MPI_REPLACE, win));
+        MPI(MPI_Accumulate(out, BYTES / 2, MPI_CHAR, 1, there, BYTES / 2, MPI_CHAR, MPI_REPLACE,
+                           win));
         store64(word, 2);
         while (load64(word) != 3)
             ;

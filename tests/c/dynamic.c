@@ -1,6 +1,7 @@
 /*
- * Dynamic windows (MPI-4.1 12.2.4): memory of any number of regions, attached and detached while others use the window;
- * every kind of operation and epoch on it; and access to what is not attached, which is an error and nothing else.
+ * Dynamic windows (MPI-4.1 12.2.4): any number of regions, attached and detached while others use
+ * the window; every kind of operation and epoch; access to unattached memory is an error and has no
+ * other effect.
  */
 #include "check.h"
 #include <sys/mman.h>
@@ -50,11 +51,12 @@ static void attributes(void)
     EXPECT(flag && *model == MPI_WIN_UNIFIED, "model");
 }
 
-/* Each kind of operation and of epoch, on the right neighbour and on oneself. */
+/* Each kind of operation and epoch, on the right neighbour and on the process itself. */
 static void operations(void)
 {
     enum { N = 3000 };
-    int64_t *mine = calloc(N, sizeof *mine), *out = malloc(N * sizeof *out), *in = malloc(N * sizeof *in);
+    int64_t *mine = calloc(N, sizeof *mine), *out = malloc(N * sizeof *out),
+            *in = malloc(N * sizeof *in);
     MPI_Aint all[64];
     REQUIRE(ranks <= 64);
     MPI(MPI_Win_attach(win, mine, N * sizeof *mine));
@@ -85,13 +87,15 @@ static void operations(void)
         do_wait(NB_ALL, win, &q[1]);
         MPI(MPI_Waitall(2, q, MPI_STATUSES_IGNORE));
         for (int i = 0; i < N; i++)
-            EXPECT(mine[i] == 2 * (1000000 * (int64_t)from + i), "accumulate %d: %lld", i, (long long)mine[i]);
+            EXPECT(mine[i] == 2 * (1000000 * (int64_t)from + i), "accumulate %d: %lld", i,
+                   (long long)mine[i]);
         MPI(MPI_Group_free(&targets));
         MPI(MPI_Group_free(&origins));
         MPI(MPI_Barrier(MPI_COMM_WORLD));
 
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win));
-        MPI(MPI_Get_accumulate(out, N, MPI_INT64_T, in, N, MPI_INT64_T, to, there, N, MPI_INT64_T, MPI_REPLACE, win));
+        MPI(MPI_Get_accumulate(out, N, MPI_INT64_T, in, N, MPI_INT64_T, to, there, N, MPI_INT64_T,
+                               MPI_REPLACE, win));
         MPI(MPI_Win_flush(to, win));
         EXPECT(in[5] == 2 * (1000000 * (int64_t)me + 5), "get_accumulate: %lld", (long long)in[5]);
         int64_t one = 1, old = -1, expect = out[9], new = -9;
@@ -103,7 +107,8 @@ static void operations(void)
         EXPECT(old == out[9], "compare_and_swap: %lld", (long long)old);
         MPI(MPI_Barrier(MPI_COMM_WORLD));
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, win));
-        EXPECT(mine[1] == 1000000 * (int64_t)from + 2 && mine[9] == -9, "atomics: %lld %lld", (long long)mine[1], (long long)mine[9]);
+        EXPECT(mine[1] == 1000000 * (int64_t)from + 2 && mine[9] == -9, "atomics: %lld %lld",
+               (long long)mine[1], (long long)mine[9]);
         MPI(MPI_Win_unlock(me, win));
         MPI(MPI_Barrier(MPI_COMM_WORLD));
     }
@@ -111,19 +116,21 @@ static void operations(void)
     free(mine), free(out), free(in);
 }
 
-/* A call on memory that is not attached is refused by itself, or by what completes it if the target is far. */
+/* The call itself rejects unattached memory, or, if the target is remote, the call that completes
+ * it. */
 static int refused_in_the_end(int code, int target)
 {
     return code == MPI_SUCCESS ? MPI_Win_flush(target, win) : code;
 }
 
-#define UNATTACHED(call, target)                                                                      \
-    do {                                                                                              \
-        int class = class_of(refused_in_the_end(call, target));                                       \
-        EXPECT(class == MPI_ERR_RMA_RANGE, "%s: class %d", #call, class);                             \
+#define UNATTACHED(call, target)                                                                   \
+    do {                                                                                           \
+        int class = class_of(refused_in_the_end(call, target));                                    \
+        EXPECT(class == MPI_ERR_RMA_RANGE, "%s: class %d", #call, class);                          \
     } while (0)
 
-/* Thousands of regions, attached and detached in random order, while the neighbour uses some of them. */
+/* Thousands of regions, attached and detached in random order, while the neighbour uses some of
+ * them. */
 static void many_regions(void)
 {
     enum { MANY = 3000, ROUNDS = 3 };
@@ -149,7 +156,7 @@ static void many_regions(void)
             MPI(MPI_Put(&value, 1, MPI_INT64_T, right, all[right] + 16 * i, 1, MPI_INT64_T, win));
             MPI(MPI_Win_flush_local(right, win));
         }
-        /* The other half goes meanwhile: nobody accesses it. */
+        /* Detaches the other half meanwhile; no process accesses it. */
         for (int i = 0; i < MANY; i++)
             if (order[i] % 7)
                 MPI(MPI_Win_detach(win, &block[2 * order[i]]));
@@ -157,12 +164,14 @@ static void many_regions(void)
         MPI(MPI_Barrier(MPI_COMM_WORLD));
         for (int i = 0; i < MANY; i++) {
             int64_t expect = i % 7 ? 0 : left * MANY + i + round;
-            EXPECT(load64(&block[2 * i]) == expect, "region %d: %lld, not %lld", i, (long long)block[2 * i], (long long)expect);
+            EXPECT(load64(&block[2 * i]) == expect, "region %d: %lld, not %lld", i,
+                   (long long)block[2 * i], (long long)expect);
             EXPECT(block[2 * i + 1] == 0, "between regions");
         }
         int64_t value = 1;
         MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
-        UNATTACHED(MPI_Put(&value, 1, MPI_INT64_T, right, all[right] + 16, 1, MPI_INT64_T, win), right);
+        UNATTACHED(MPI_Put(&value, 1, MPI_INT64_T, right, all[right] + 16, 1, MPI_INT64_T, win),
+                   right);
         MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL));
         MPI(MPI_Barrier(MPI_COMM_WORLD));
         for (int i = 0; i < MANY; i += 7)
@@ -172,11 +181,12 @@ static void many_regions(void)
     free(block), free(order);
 }
 
-/* An operation may reach over neighbouring regions; a region may be of no bytes, and larger than memory. */
+/* An operation may span adjacent regions. A region may be empty, or larger than memory. */
 static void shapes_of_regions(void)
 {
     size_t huge = (size_t)6 << 30;
-    char *far = mmap(NULL, huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *far = mmap(NULL, huge, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     char *block = calloc(1, 4096), out[300], in[300];
     int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
     REQUIRE(far != MAP_FAILED);
@@ -196,8 +206,10 @@ static void shapes_of_regions(void)
     MPI(MPI_Win_fence(0, win));
     MPI(MPI_Get(in, 300, MPI_CHAR, right, wide[right] + (MPI_Aint)huge - 300, 300, MPI_CHAR, win));
     MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
-    EXPECT(block[0] == 'a' + left && block[299] == 'a' + left && block[300] == 0, "neighbouring regions: %d %d", block[0], block[299]);
-    EXPECT(far[huge - 1] == 'a' + left && far[huge - 300] == 'a' + left && far[huge - 301] == 0, "far end");
+    EXPECT(block[0] == 'a' + left && block[299] == 'a' + left && block[300] == 0,
+           "neighbouring regions: %d %d", block[0], block[299]);
+    EXPECT(far[huge - 1] == 'a' + left && far[huge - 300] == 'a' + left && far[huge - 301] == 0,
+           "far end");
     EXPECT(in[0] == 'a' + me && in[299] == 'a' + me, "far end, fetched");
     MPI(MPI_Win_detach(win, block + 500));
     MPI(MPI_Win_detach(win, NULL));
@@ -208,7 +220,7 @@ static void shapes_of_regions(void)
     munmap(far, huge), free(block);
 }
 
-/* A datatype with absolute displacements, from MPI_BOTTOM, over regions with gaps between them. */
+/* A datatype with absolute displacements from MPI_BOTTOM, over regions with gaps between them. */
 static void absolute(void)
 {
     int64_t *block = calloc(100, sizeof *block), out[3] = {10 + me, 20 + me, 30 + me};
@@ -228,7 +240,8 @@ static void absolute(void)
     MPI(MPI_Accumulate(out, 3, MPI_INT64_T, right, 0, 1, places, MPI_SUM, win));
     MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
     for (int i = 0; i < 3; i++)
-        EXPECT(block[40 * i] == 2 * (10 * (i + 1) + left), "absolute %d: %lld", i, (long long)block[40 * i]);
+        EXPECT(block[40 * i] == 2 * (10 * (i + 1) + left), "absolute %d: %lld", i,
+               (long long)block[40 * i]);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_detach(win, &block[40]));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -244,9 +257,7 @@ static void absolute(void)
     free(block);
 }
 
-#define REFUSED(call, class) EXPECT(class_of(call) == (class), "%s: class %d", #call, class_of(call))
-
-/* What is not attached is not touched, whoever asks for it; what is attached wrongly is not attached. */
+/* Unattached memory is never touched, and invalid attaches fail. */
 static void refusals(void)
 {
     char *block = calloc(1, 4096), c = 1, r = 2;
@@ -255,14 +266,14 @@ static void refusals(void)
     MPI_Aint all[64];
     MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
     MPI(MPI_Win_attach(win, block + 1000, 100));
-    REFUSED(MPI_Win_attach(win, block + 1000, 100), MPI_ERR_RMA_ATTACH);
-    REFUSED(MPI_Win_attach(win, block + 1099, 1), MPI_ERR_RMA_ATTACH);
-    REFUSED(MPI_Win_attach(win, block + 999, 2), MPI_ERR_RMA_ATTACH);
-    REFUSED(MPI_Win_attach(win, block, 4096), MPI_ERR_RMA_ATTACH);
-    REFUSED(MPI_Win_attach(win, block, -1), MPI_ERR_SIZE);
-    REFUSED(MPI_Win_attach(win, NULL, 1), MPI_ERR_ARG);
-    REFUSED(MPI_Win_detach(win, block + 1001), MPI_ERR_RMA_ATTACH);
-    REFUSED(MPI_Win_detach(win, block), MPI_ERR_RMA_ATTACH);
+    REFUSED(MPI_ERR_RMA_ATTACH, MPI_Win_attach(win, block + 1000, 100));
+    REFUSED(MPI_ERR_RMA_ATTACH, MPI_Win_attach(win, block + 1099, 1));
+    REFUSED(MPI_ERR_RMA_ATTACH, MPI_Win_attach(win, block + 999, 2));
+    REFUSED(MPI_ERR_RMA_ATTACH, MPI_Win_attach(win, block, 4096));
+    REFUSED(MPI_ERR_SIZE, MPI_Win_attach(win, block, -1));
+    REFUSED(MPI_ERR_ARG, MPI_Win_attach(win, NULL, 1));
+    REFUSED(MPI_ERR_RMA_ATTACH, MPI_Win_detach(win, block + 1001));
+    REFUSED(MPI_ERR_RMA_ATTACH, MPI_Win_detach(win, block));
     swap_addresses(block, all);
     for (int step = 0; step < 2; step++) {
         int t = step ? me : right;
@@ -273,9 +284,12 @@ static void refusals(void)
         UNATTACHED(MPI_Put(v, 2, MPI_INT64_T, t, at + 1085, 2, MPI_INT64_T, win), t);
         UNATTACHED(MPI_Get(&c, 1, MPI_CHAR, t, at + 1100, 1, MPI_CHAR, win), t);
         UNATTACHED(MPI_Get(&c, 1, MPI_CHAR, t, 0, 1, MPI_CHAR, win), t);
-        REFUSED(MPI_Get(&c, 1, MPI_CHAR, t, -8, 1, MPI_CHAR, win), MPI_ERR_DISP);
-        UNATTACHED(MPI_Accumulate(v, 1, MPI_INT64_T, t, at + 1096, 1, MPI_INT64_T, MPI_SUM, win), t);
-        UNATTACHED(MPI_Get_accumulate(v, 1, MPI_INT64_T, v + 1, 1, MPI_INT64_T, t, at, 1, MPI_INT64_T, MPI_SUM, win), t);
+        REFUSED(MPI_ERR_DISP, MPI_Get(&c, 1, MPI_CHAR, t, -8, 1, MPI_CHAR, win));
+        UNATTACHED(MPI_Accumulate(v, 1, MPI_INT64_T, t, at + 1096, 1, MPI_INT64_T, MPI_SUM, win),
+                   t);
+        UNATTACHED(MPI_Get_accumulate(v, 1, MPI_INT64_T, v + 1, 1, MPI_INT64_T, t, at, 1,
+                                      MPI_INT64_T, MPI_SUM, win),
+                   t);
         UNATTACHED(MPI_Fetch_and_op(v, v + 1, MPI_INT64_T, t, at + 992, MPI_SUM, win), t);
         UNATTACHED(MPI_Compare_and_swap(v, v + 1, v + 2, MPI_INT64_T, t, at + 1100, win), t);
         MPI(MPI_Put(&c, 0, MPI_CHAR, t, at, 0, MPI_CHAR, win));
@@ -290,7 +304,7 @@ static void refusals(void)
     MPI(MPI_Win_unlock(me, win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_detach(win, block + 1000));
-    REFUSED(MPI_Win_detach(win, block + 1000), MPI_ERR_RMA_ATTACH);
+    REFUSED(MPI_ERR_RMA_ATTACH, MPI_Win_detach(win, block + 1000));
     MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL));
     free(block);
 }
@@ -301,13 +315,14 @@ static void other_kinds(void)
     for (int kind = 0; kind < (ranks > 1 ? KINDS : 1); kind++) {
         Window w = window(kind, 64, 1);
         MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_RETURN));
-        REFUSED(MPI_Win_attach(w.win, memory, 64), MPI_ERR_RMA_FLAVOR);
-        REFUSED(MPI_Win_detach(w.win, memory), MPI_ERR_RMA_FLAVOR);
+        REFUSED(MPI_ERR_RMA_FLAVOR, MPI_Win_attach(w.win, memory, 64));
+        REFUSED(MPI_ERR_RMA_FLAVOR, MPI_Win_detach(w.win, memory));
         window_free(&w);
     }
 }
 
-/* Memory that is attached in the middle of an epoch, told by a message, and used at once; a list grows so. */
+/* Memory attached during an epoch, announced by a message, and used at once: a distributed list
+ * grows. */
 static void while_others_wait(void)
 {
     enum { LINKS = 50 };
@@ -331,11 +346,11 @@ static void while_others_wait(void)
             MPI(MPIX_Win_iflush(owner, win, &r));
             finish(&r);
             if (owner != me)
-                tell(owner, 8);
+                send_token(owner, 8);
         }
         if (me == owner) {
             if (ranks > 1)
-                hear((owner + 1) % ranks, 8);
+                recv_token((owner + 1) % ranks, 8);
             EXPECT(load64(link[i]) == i, "link %d: %lld", i, (long long)load64(link[i]));
         }
     }
@@ -361,7 +376,7 @@ int main(int argc, char **argv)
     operations();
     MPI(MPI_Win_free(&win));
     other_kinds();
-    /* A window whose processes have attached nothing, and one that is freed with regions attached. */
+    /* A window without attached memory, and one that is freed with regions attached. */
     static char left_attached[100];
     MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
     MPI(MPI_Win_free(&win));

@@ -1,6 +1,7 @@
 /*
- * Edges: zero sizes and counts, MPI_PROC_NULL, the process itself as target, windows of different size and unit in
- * each process, the last byte of a window, epochs on windows without memory.
+ * Edge cases: zero sizes and counts, MPI_PROC_NULL, the process itself as target, different window
+ * sizes and displacement units in each process, the last byte of a window, epochs on windows
+ * without memory.
  */
 #include "check.h"
 
@@ -12,7 +13,8 @@ static void zero(int kind)
     MPI(MPI_Win_fence(0, w.win));
     for (int t = 0; t < ranks; t++) {
         MPI(MPI_Put(&value, 0, MPI_INT, t, 0, 0, MPI_INT, w.win));
-        MPI(MPI_Get(&value, 0, MPI_INT, t, t % 2 ? 0 : 16, 0, MPI_INT, w.win)); /* at the end: nothing is touched */
+        MPI(MPI_Get(&value, 0, MPI_INT, t, t % 2 ? 0 : 16, 0, MPI_INT,
+                    w.win)); /* at the end: nothing is touched */
         MPI(MPI_Accumulate(NULL, 0, MPI_INT, t, 0, 0, MPI_INT, MPI_SUM, w.win));
     }
     MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w.win, &r));
@@ -34,7 +36,8 @@ static void proc_null(int kind)
     MPI(MPI_Put(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, w.win));
     MPI(MPI_Get(&result, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, w.win));
     MPI(MPI_Accumulate(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, w.win));
-    MPI(MPI_Get_accumulate(&value, 1, MPI_INT, &result, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, w.win));
+    MPI(MPI_Get_accumulate(&value, 1, MPI_INT, &result, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT,
+                           MPI_SUM, w.win));
     MPI(MPI_Fetch_and_op(&value, &result, MPI_INT, MPI_PROC_NULL, 0, MPI_SUM, w.win));
     MPI(MPI_Compare_and_swap(&value, &compare, &result, MPI_INT, MPI_PROC_NULL, 0, w.win));
     MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
@@ -43,7 +46,8 @@ static void proc_null(int kind)
     MPI(MPI_Rput(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, w.win, &r4[0]));
     MPI(MPI_Rget(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, w.win, &r4[1]));
     MPI(MPI_Raccumulate(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, w.win, &r4[2]));
-    MPI(MPI_Rget_accumulate(&value, 1, MPI_INT, &result, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, w.win, &r4[3]));
+    MPI(MPI_Rget_accumulate(&value, 1, MPI_INT, &result, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT,
+                            MPI_SUM, w.win, &r4[3]));
     MPI(MPI_Waitall(4, r4, MPI_STATUSES_IGNORE));
     MPI(MPI_Win_flush(MPI_PROC_NULL, w.win));
     MPI(MPI_Win_unlock(MPI_PROC_NULL, w.win));
@@ -59,7 +63,7 @@ static void proc_null(int kind)
     window_free(&w);
 }
 
-/* Every epoch kind towards oneself. */
+/* Every kind of epoch on the process itself. */
 static void self(int kind, int mix)
 {
     Window w = window(kind, 8 * sizeof(int), sizeof(int));
@@ -96,7 +100,7 @@ static void self(int kind, int mix)
     window_free(&w);
 }
 
-/* Process r has (r+1)*100 elements of unit 1, 2, 4 or 8, and the last one is reached. */
+/* Process r has (r+1)*100 elements of unit 1, 2, 4 or 8; the last one is accessed. */
 static void different(int kind)
 {
     int unit = 1 << me % 4;
@@ -110,7 +114,8 @@ static void different(int kind)
         back = 0;
         MPI(MPI_Get(&back, size, MPI_BYTE, t, last, size, MPI_BYTE, w.win));
         MPI(MPI_Win_unlock(t, w.win));
-        EXPECT(memcmp(&out, &back, size) == 0, "%s: the last element of %d: %lx", kind_name[kind], t, (long)back);
+        EXPECT(memcmp(&out, &back, size) == 0, "%s: the last element of %d: %lx", kind_name[kind],
+               t, (long)back);
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
@@ -120,7 +125,7 @@ static void different(int kind)
     window_free(&w);
 }
 
-/* Odd addresses, odd sizes, overlap with page boundaries. */
+/* Odd addresses and sizes, across page boundaries. */
 static void unaligned(int kind)
 {
     enum { N = 20000 };
@@ -134,9 +139,11 @@ static void unaligned(int kind)
         int shift = length % 13;
         MPI(MPI_Put(out + shift, length, MPI_BYTE, right, 4096 - shift, length, MPI_BYTE, w.win));
         MPI(MPI_Win_flush(right, w.win));
-        MPI(MPI_Get(in + 16 - shift, length, MPI_BYTE, right, 4096 - shift, length, MPI_BYTE, w.win));
+        MPI(MPI_Get(in + 16 - shift, length, MPI_BYTE, right, 4096 - shift, length, MPI_BYTE,
+                    w.win));
         MPI(MPI_Win_flush(right, w.win));
-        EXPECT(memcmp(out + shift, in + 16 - shift, length) == 0, "%s: %d bytes", kind_name[kind], length);
+        EXPECT(memcmp(out + shift, in + 16 - shift, length) == 0, "%s: %d bytes", kind_name[kind],
+               length);
     }
     MPI(MPI_Win_unlock_all(w.win));
     free(out);

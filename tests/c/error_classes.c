@@ -1,12 +1,12 @@
 /*
- * Error classes of wrong calls, with MPI_ERRORS_RETURN. The library gives the first class that is
- * listed: that of the standard (MPI-4.1 12.7 and 9.4). The plain hosts may give one of the others:
- * MPICH 4.0 has MPI_ERR_ARG for several classes of their own, Open MPI 4.1 looks for an epoch
- * before it looks at the rank of a flush.
+ * Error classes of invalid calls under MPI_ERRORS_RETURN. The library returns the first class
+ * listed, which is the standard's (MPI-4.1 12.7 and 9.4). Plain hosts may return one of the others:
+ * MPICH 4.0 uses MPI_ERR_ARG instead of several specific classes, Open MPI 4.1 checks for an epoch
+ * before it checks the rank of a flush.
  *
- *   error_classes [NUMBER]    this probe alone; SHOW=1 in the environment prints what each gives
+ *   error_classes [NUMBER]    only this probe; SHOW=1 in the environment prints each result
  *
- * What a plain host does not check, or ends the job for, is probed with the library alone (OURS).
+ * Probes marked OURS run with the library only: plain hosts do not check them, or abort the job.
  */
 #include "check.h"
 #include <dlfcn.h>
@@ -57,7 +57,7 @@ static void judge(int code, const int *classes, int count, const char *call, int
         complain(__FILE__, line, "%s: %s, not %s", call, name_of(class), name_of(classes[0]));
 }
 
-/* With and without the library; with it alone. */
+/* With and without the library; with the library only. */
 #define EACH(call, ...)                                                                            \
     if (wanted(1))                                                                                 \
     judge((call), (const int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int), #call,   \
@@ -241,7 +241,7 @@ static void in_fence(int t)
     EACH(MPI_Put(&value, ONE, t, 0, ONE, win), MPI_ERR_RMA_SYNC);
 }
 
-/* Windows of other kinds, constructors, and no window at all. All processes make the same wrong
+/* Windows of other kinds, constructors, and invalid windows. All processes make the same invalid
  * call. */
 static void windows(void)
 {
@@ -251,7 +251,8 @@ static void windows(void)
     int unit;
     MPI_Win w = MPI_WIN_NULL;
     const MPI_Comm world = MPI_COMM_WORLD;
-    /* Errors of calls without a communicator go to the one or, since MPI-4, to the other. */
+    /* Errors of calls without a communicator go to MPI_COMM_WORLD or, since MPI-4, to
+     * MPI_COMM_SELF. */
     MPI(MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN));
     MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     EACH(MPI_Win_create(memory, -1, 1, MPI_INFO_NULL, world, &w), MPI_ERR_SIZE, MPI_ERR_ARG);

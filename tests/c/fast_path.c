@@ -1,7 +1,7 @@
 /*
- * The fast path does what the long way does: the same random calls, right and wrong ones, are made
- * on two windows, one of which has mpix_rma_fast_path=false. Both must return the same error
- * classes, give the same results, and hold the same memory, counters and tags.
+ * The fast path behaves like the engine. The same random calls, valid and invalid, are made on two
+ * windows, one of them with mpix_rma_fast_path=false. Both must return the same error classes and
+ * results, and end with the same memory, counters and tags.
  *
  *   fast_path KIND [PHASES [SEED]]
  */
@@ -13,10 +13,10 @@ enum epoch { LOCK_ALL, LOCK, FENCE, ACCESS, EPOCHS };
 
 static Window w[WAYS];
 static unsigned char source[BLOCK];
-static unsigned char *got[WAYS]; /* a block for each target */
-/* Slots of each target that this process has touched since it last flushed. */
+static unsigned char *got[WAYS]; /* one block per target */
+/* Slots of each target that this process has accessed since its last flush. */
 static uint64_t *touched;
-static uint64_t mine, all; /* random numbers: of this process, and the same in all */
+static uint64_t mine, all; /* random states: of this process, and common to all */
 static uint64_t seed;
 static int phase;
 
@@ -24,7 +24,8 @@ static int pick(int below) { return (int)(next_random(&mine) % (uint64_t)below);
 
 static void same(int fast, int other, const char *call)
 {
-    EXPECT(class_of(fast) == class_of(other), "seed %llu, phase %d, %s: class %d, and %d the long way",
+    EXPECT(class_of(fast) == class_of(other),
+           "seed %llu, phase %d, %s: class %d on the fast path, %d without it",
            (unsigned long long)seed, phase, call, class_of(fast), class_of(other));
 }
 
@@ -48,11 +49,11 @@ static int make_call(const struct call *c, int way)
             return MPI_Get(c->source ? result : NULL, c->count, c->datatype, c->target, c->disp,
                            c->elements, c->datatype, win);
         case 2:
-            return MPIX_Put_notify(c->source, c->count, c->datatype, c->target, c->disp, c->elements,
-                                   c->datatype, c->counter, win);
+            return MPIX_Put_notify(c->source, c->count, c->datatype, c->target, c->disp,
+                                   c->elements, c->datatype, c->counter, win);
         case 3:
-            return MPIX_Put_tagged(c->source, c->count, c->datatype, c->target, c->disp, c->elements,
-                                   c->datatype, c->tag, win);
+            return MPIX_Put_tagged(c->source, c->count, c->datatype, c->target, c->disp,
+                                   c->elements, c->datatype, c->tag, win);
         default:
             return MPI_Accumulate(c->source, c->count, c->datatype, c->target, c->disp, c->elements,
                                   c->datatype, MPI_SUM, win);
@@ -65,7 +66,8 @@ static struct call some_call(int target)
     static const MPI_Datatype types[] = {MPI_BYTE, MPI_INT, MPI_DOUBLE};
     static const int sizes[] = {1, 4, 8};
     int type = pick(3), slots = 1 + pick(4), slot = pick(SLOTS - slots);
-    struct call c = {.kind = pick(5), .target = target, .counter = pick(COUNTERS), .tag = pick(100)};
+    struct call c = {
+        .kind = pick(5), .target = target, .counter = pick(COUNTERS), .tag = pick(100)};
     c.datatype = types[type];
     c.count = c.elements = slots * SLOT / sizes[type] - pick(SLOT / sizes[type]);
     c.disp = (MPI_Aint)me * BLOCK + slot * SLOT;
@@ -100,7 +102,7 @@ static void make_calls(enum epoch epoch, int only)
     for (int i = 0; i < CALLS; i++) {
         struct call c = some_call(only >= 0 ? only : pick(ranks));
         if (c.target >= 0 && c.target < ranks) {
-            /* MPI leaves open what two operations on the same place do that are not ordered. */
+            /* MPI does not define the result of two unordered operations on the same location. */
             int first = (int)(c.disp / SLOT) % SLOTS;
             uint64_t here = c.disp < 0 ? 0 : 0xffull << (first < SLOTS - 8 ? first : SLOTS - 8);
             int may_flush = epoch == LOCK || epoch == LOCK_ALL;
@@ -141,12 +143,12 @@ static void run_epoch(enum epoch epoch)
                 MPI(MPI_Win_complete(w[way].win));
                 MPI(MPI_Win_wait(w[way].win));
         }
-    /* A call outside of any epoch. */
+    /* A call outside any epoch. */
     struct call c = some_call(target);
     same(make_call(&c, FAST), make_call(&c, LONG), "a call without an epoch");
 }
 
-/* Tags that have come from each process: their number and their sum. */
+/* Tags received from each process: their number and their sum. */
 static void take_tags(int way, int64_t *number, int64_t *sum)
 {
     MPI_Request r;

@@ -1,4 +1,6 @@
-/* A wrong call under the default handler ends the job, with words, and without hanging. The runner checks both. */
+/*
+ * An invalid call under the default error handler ends the job with a message and does not hang.
+ */
 #include "check.h"
 
 int main(int argc, char **argv)

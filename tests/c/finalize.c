@@ -1,4 +1,6 @@
-/* MPI_Finalize completes what is left [RQ-2]: freed requests, and a window that was never freed. */
+/*
+ * MPI_Finalize completes what is pending [RQ-2]: freed requests, and a window that was not freed.
+ */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -15,10 +17,10 @@ int main(int argc, char **argv)
             MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
             MPI(MPIX_Win_icomplete(w.win, &r));
             MPI(MPI_Request_free(&r));
-            tell(1, 1);
-            /* From here on only MPI_Finalize. */
+            send_token(1, 1);
+            /* From here on, MPI_Finalize is the only call. */
         } else if (me == 1) {
-            hear(0, 1);
+            recv_token(0, 1);
             MPI(MPI_Win_post(zero, 0, w.win));
             if (kind == KINDS - 1) {
                 MPI(MPI_Win_wait(w.win));

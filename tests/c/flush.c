@@ -1,10 +1,10 @@
 /*
- * Flushes, blocking and nonblocking [FL-1]: what they complete, that operations issued after an iflush do not hold
- * it up and are not covered by it, and that none completes before the lock is granted.
+ * Flushes, blocking and nonblocking [FL-1]: what they complete, that later operations neither delay
+ * an iflush nor are covered by it, and that no flush completes before the lock is granted.
  */
 #include "check.h"
 
-/* Values put and flushed under lock_all are seen by a reader that was told. */
+/* A reader that gets a message sees values put and flushed under lock_all. */
 static void seen_after_flush(int kind, int nonblocking, int all)
 {
     Window w = window(kind, 4 * sizeof(int64_t), sizeof(int64_t));
@@ -25,30 +25,32 @@ static void seen_after_flush(int kind, int nonblocking, int all)
                 MPI(MPI_Win_flush(reader, w.win));
             finish(&r);
             if (writer != reader)
-                tell(reader, 1);
+                send_token(reader, 1);
         }
         if (me == reader) {
             if (writer != reader)
-                hear(writer, 1);
+                recv_token(writer, 1);
             MPI(MPI_Win_sync(w.win));
-            EXPECT(load64(w.base) == i && load64((int64_t *)w.base + 1) == i, "%s %d %d: flush %ld: %ld %ld", kind_name[kind], nonblocking, all,
-                   (long)i, (long)load64(w.base), (long)load64((int64_t *)w.base + 1));
+            EXPECT(load64(w.base) == i && load64((int64_t *)w.base + 1) == i,
+                   "%s %d %d: flush %ld: %ld %ld", kind_name[kind], nonblocking, all, (long)i,
+                   (long)load64(w.base), (long)load64((int64_t *)w.base + 1));
             if (writer != reader)
-                tell(writer, 2);
+                send_token(writer, 2);
         }
         if (me == writer && writer != reader)
-            hear(reader, 2);
+            recv_token(reader, 2);
     }
     MPI(MPI_Win_unlock_all(w.win));
     window_free(&w);
 }
 
-/* After a local flush the origin's buffer may be used again, and results are there. */
+/* After a local flush, the origin's buffer may be reused and results have arrived. */
 static void local(int kind, int nonblocking, int all)
 {
     enum { N = 50000 };
     Window w = window(kind, (N + N) * sizeof(int), sizeof(int));
-    int *buffer = malloc(N * sizeof(int)), *result = malloc(N * sizeof(int)), target = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    int *buffer = malloc(N * sizeof(int)), *result = malloc(N * sizeof(int)),
+        target = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
     MPI(MPI_Win_lock_all(0, w.win));
     for (int i = 0; i < N; i++)
         buffer[i] = me + i;
@@ -78,7 +80,8 @@ static void local(int kind, int nonblocking, int all)
     MPI(MPI_Win_unlock_all(w.win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
-    EXPECT(((int *)w.base)[N - 1] == left + N - 1, "%s: the put's bytes changed: %d", kind_name[kind], ((int *)w.base)[N - 1]);
+    EXPECT(((int *)w.base)[N - 1] == left + N - 1, "%s: the put's bytes changed: %d",
+           kind_name[kind], ((int *)w.base)[N - 1]);
     MPI(MPI_Win_unlock(me, w.win));
     free(buffer);
     free(result);
@@ -86,8 +89,8 @@ static void local(int kind, int nonblocking, int all)
 }
 
 /*
- * Process 0's lock waits for process 1, which holds it. Flushes with operations between them are all pending; they
- * complete in order once the lock is granted, each with what was issued before it.
+ * Process 0 waits for a lock that process 1 holds. All its flushes, with operations between them,
+ * are pending. Once the lock is granted they complete in order, each with the operations before it.
  */
 static void stamped(int kind, int last_target_only)
 {
@@ -97,23 +100,24 @@ static void stamped(int kind, int last_target_only)
     Window w = window(kind, (N + 1) * sizeof(int64_t), sizeof(int64_t));
     if (me == 1) {
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win));
-        tell(0, 1);
-        hear(0, 2);
+        send_token(0, 1);
+        recv_token(0, 2);
         MPI(MPI_Win_unlock(1, w.win));
         for (int k = 0; k < N; k++) {
-            hear(0, 3);
+            recv_token(0, 3);
             MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, w.win));
-            EXPECT(load64((int64_t *)w.base + k) == k + 1, "%s: flush %d complete: %ld", kind_name[kind], k, (long)load64((int64_t *)w.base + k));
+            EXPECT(load64((int64_t *)w.base + k) == k + 1, "%s: flush %d complete: %ld",
+                   kind_name[kind], k, (long)load64((int64_t *)w.base + k));
             MPI(MPI_Win_unlock(1, w.win));
         }
-        tell(0, 4);
+        send_token(0, 4);
     } else if (me == 0) {
-        MPI_Request r[N], born, local;
+        MPI_Request r[N], opening, local;
         int64_t value[N], back = -1;
         int flag;
-        hear(1, 1);
-        MPI(MPIX_Win_ilock(MPI_LOCK_SHARED, 1, 0, w.win, &born));
-        born_complete(&born, "ilock");
+        recv_token(1, 1);
+        MPI(MPIX_Win_ilock(MPI_LOCK_SHARED, 1, 0, w.win, &opening));
+        expect_complete(&opening, "ilock");
         for (int k = 0; k < N; k++) {
             value[k] = k + 1;
             MPI(MPI_Put(&value[k], 1, MPI_INT64_T, 1, k, 1, MPI_INT64_T, w.win));
@@ -130,20 +134,21 @@ static void stamped(int kind, int last_target_only)
         EXPECT(!flag, "the first flush is complete before the lock is granted");
         MPI(MPI_Test(&local, &flag, MPI_STATUS_IGNORE));
         EXPECT(!flag, "the local flush is complete before the lock is granted");
-        tell(1, 2);
+        send_token(1, 2);
         for (int k = 0; k < N; k++) {
             finish(&r[k]);
-            tell(1, 3);
+            send_token(1, 3);
         }
         finish(&local);
-        EXPECT(back == 0, "%s: the local flush is complete, the get is not: %ld", kind_name[kind], (long)back);
-        hear(1, 4);
+        EXPECT(back == 0, "%s: the local flush is complete, the get is not: %ld", kind_name[kind],
+               (long)back);
+        recv_token(1, 4);
         MPI(MPI_Win_unlock(1, w.win));
     }
     window_free(&w);
 }
 
-/* A flush without operations completes, and means that the lock is held. */
+/* A flush without operations completes when the lock is held. */
 static void grant_only(int kind)
 {
     if (ranks < 2)
@@ -152,19 +157,19 @@ static void grant_only(int kind)
     if (me == 1) {
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
         MPI(MPI_Win_flush(0, w.win));
-        tell(0, 1);
-        hear(0, 2);
+        send_token(0, 1);
+        recv_token(0, 2);
         MPI(MPI_Win_unlock(0, w.win));
     } else if (me == 0) {
-        MPI_Request r, born;
+        MPI_Request r, opening;
         int flag;
-        hear(1, 1);
-        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win, &born));
-        born_complete(&born, "ilock");
+        recv_token(1, 1);
+        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win, &opening));
+        expect_complete(&opening, "ilock");
         MPI(MPIX_Win_iflush(0, w.win, &r));
         MPI(MPI_Test(&r, &flag, MPI_STATUS_IGNORE));
         EXPECT(!flag, "%s: flush complete, lock not granted", kind_name[kind]);
-        tell(1, 2);
+        send_token(1, 2);
         finish(&r);
         MPI(MPI_Win_unlock(0, w.win));
     }

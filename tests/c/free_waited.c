@@ -1,7 +1,7 @@
 /*
- * A request outlives its window (MPI-4.1 12.2.5): MPI_Win_free while another thread is in a call
- * that waits for a request of the window, which the end of the epoch has completed. The waiting
- * thread has begun, or is about to.
+ * A request outlives its window (MPI-4.1 12.2.5). MPI_Win_free runs while other threads wait for a
+ * request of the window that the end of the epoch has completed; they have entered the wait or are
+ * about to.
  */
 #include "check.h"
 #include <pthread.h>
@@ -34,7 +34,7 @@ static void *waiter(void *arg)
     }
 }
 
-/* `now`: returns when they are about to wait. */
+/* With `now`, returns only when all are about to wait. */
 static void start_waiters(int now)
 {
     __atomic_store_n(&entering, 0, __ATOMIC_RELAXED);
@@ -60,12 +60,12 @@ static void once(int kind, int turn, char *origin)
         start_waiters(turn % 2);
     int code = MPI_Win_free(&w.win), any;
     EXPECT(code == MPI_SUCCESS, "%s turn %d, form %d: MPI_Win_free: %s", kind_name[kind], turn,
-           form, words_of(code));
+           form, error_text(code));
     if (early == 2)
         start_waiters(0);
     for (int i = 0; i < THREADS; i++)
         sem_wait(&done);
-    /* Where it has failed it has done so in all processes, and may succeed now. */
+    /* A failed MPI_Win_free fails in all processes, and may succeed on retry. */
     code = code != MPI_SUCCESS;
     MPI(MPI_Allreduce(&code, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
     if (code)

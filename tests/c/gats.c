@@ -1,12 +1,13 @@
 /*
- * Access and exposure epochs (start/complete, post/wait): every mix of blocking and nonblocking calls [EP-2],
- * matching in order [EP-3] with many epochs pending on either side, overlapping groups, no-operation epochs.
+ * Access and exposure epochs (start/complete, post/wait): every mix of blocking and nonblocking
+ * calls [EP-2], matching in order [EP-3] with many epochs pending on either side, overlapping
+ * groups, empty epochs.
  */
 #include "check.h"
 
 #define N 512
 
-/* Rank 0 is exposed to all others, then all others to rank 0. */
+/* Rank 0 exposes its window to all others, then all others to rank 0. */
 static void star(int kind, int mix)
 {
     if (ranks < 2)
@@ -39,9 +40,10 @@ static void star(int kind, int mix)
         do_wait(mix, w.win, &b);
         finish(&b);
         for (int i = 0; i < N; i++)
-            EXPECT(mine[i] == out[i], "%s mix %d: back: [%d] = %d", kind_name[kind], mix, i, mine[i]);
+            EXPECT(mine[i] == out[i], "%s mix %d: back: [%d] = %d", kind_name[kind], mix, i,
+                   mine[i]);
     }
-    /* And a get. */
+    /* Also with a get. */
     if (me == 0) {
         do_post(mix, rest, MPI_MODE_NOPUT, w.win);
         do_wait(mix, w.win, &b);
@@ -58,24 +60,25 @@ static void star(int kind, int mix)
     window_free(&w);
 }
 
-/* Depth epochs pending on both sides of each pair of a ring; each puts into its own slot and into a common one. */
+/* DEPTH epochs are pending on both sides of each pair of a ring; each puts into its own slot and
+ * into a common one. */
 static void fifo(int kind, int origin_first)
 {
     enum { DEPTH = 50 };
     Window w = window(kind, (DEPTH + 1) * sizeof(int), sizeof(int));
     int *mine = w.base, right = (me + 1) % ranks, left = (me + ranks - 1) % ranks, value[DEPTH];
     MPI_Group to = group_one(right), from = group_one(left);
-    MPI_Request r[2 * DEPTH], born;
-    /* Post and start overlap in pairs, so that the program is legal also in its blocking form [EP-10]. */
+    MPI_Request r[2 * DEPTH], opening;
+    /* Pairs alternate post and start, so that the program is legal in blocking form too [EP-10]. */
     for (int k = 0; k < DEPTH; k++) {
         value[k] = 100 * me + k;
-        MPI(MPIX_Win_ipost(from, 0, w.win, &born));
-        born_complete(&born, "ipost");
+        MPI(MPIX_Win_ipost(from, 0, w.win, &opening));
+        expect_complete(&opening, "ipost");
         if (!origin_first)
-            MPI(MPIX_Win_istart(to, 0, w.win, &born));
+            MPI(MPIX_Win_istart(to, 0, w.win, &opening));
         else
-            MPI(MPIX_Win_istart(to, MPI_MODE_NOCHECK, w.win, &born));
-        born_complete(&born, "istart");
+            MPI(MPIX_Win_istart(to, MPI_MODE_NOCHECK, w.win, &opening));
+        expect_complete(&opening, "istart");
         MPI(MPI_Put(&value[k], 1, MPI_INT, right, k, 1, MPI_INT, w.win));
         MPI(MPI_Put(&value[k], 1, MPI_INT, right, DEPTH, 1, MPI_INT, w.win));
         if (origin_first) {
@@ -95,7 +98,8 @@ static void fifo(int kind, int origin_first)
     window_free(&w);
 }
 
-/* One side is far ahead: the origin closes DEPTH epochs before the target opens one, and the other way round. */
+/* One side runs ahead: the origin closes DEPTH epochs before the target opens one, and vice
+ * versa. */
 static void ahead(int kind, int origin_is_ahead)
 {
     if (ranks < 2)
@@ -104,33 +108,34 @@ static void ahead(int kind, int origin_is_ahead)
     Window w = window(kind, DEPTH * sizeof(int), sizeof(int));
     int *mine = w.base, value[DEPTH];
     MPI_Group zero = group_one(0), one = group_one(1);
-    MPI_Request r[DEPTH], born;
+    MPI_Request r[DEPTH], opening;
     if (me == 0) {
         if (!origin_is_ahead)
-            hear(1, 7);
+            recv_token(1, 7);
         for (int k = 0; k < DEPTH; k++) {
             value[k] = k + 1;
-            MPI(MPIX_Win_istart(one, 0, w.win, &born));
-            born_complete(&born, "istart");
+            MPI(MPIX_Win_istart(one, 0, w.win, &opening));
+            expect_complete(&opening, "istart");
             MPI(MPI_Put(&value[k], 1, MPI_INT, 1, k, 1, MPI_INT, w.win));
             MPI(MPIX_Win_icomplete(w.win, &r[k]));
         }
         if (origin_is_ahead)
-            tell(1, 7);
+            send_token(1, 7);
         MPI(MPI_Waitall(DEPTH, r, MPI_STATUSES_IGNORE));
     } else if (me == 1) {
         if (origin_is_ahead)
-            hear(0, 7);
+            recv_token(0, 7);
         for (int k = 0; k < DEPTH; k++) {
-            MPI(MPIX_Win_ipost(zero, 0, w.win, &born));
-            born_complete(&born, "ipost");
+            MPI(MPIX_Win_ipost(zero, 0, w.win, &opening));
+            expect_complete(&opening, "ipost");
             MPI(MPIX_Win_iwait(w.win, &r[k]));
         }
         if (!origin_is_ahead)
-            tell(0, 7);
+            send_token(0, 7);
         for (int k = 0; k < DEPTH; k++) {
             finish(&r[k]);
-            EXPECT(mine[k] == k + 1, "%s: epoch %d complete, its put is not there: %d", kind_name[kind], k, mine[k]);
+            EXPECT(mine[k] == k + 1, "%s: epoch %d complete, its put is not there: %d",
+                   kind_name[kind], k, mine[k]);
         }
     }
     MPI(MPI_Group_free(&zero));
@@ -138,7 +143,8 @@ static void ahead(int kind, int origin_is_ahead)
     window_free(&w);
 }
 
-/* Groups that overlap: in round k everybody accesses {k, k+1} (modulo ranks), which are exposed to everybody. */
+/* Overlapping groups: in round k all processes access {k, k+1} (modulo ranks), which expose their
+ * windows to all. */
 static void overlapping(int kind, int mix)
 {
     Window w = window(kind, ranks * sizeof(int), sizeof(int));
@@ -147,7 +153,8 @@ static void overlapping(int kind, int mix)
         all[i] = i;
     MPI_Group everybody = group_of(ranks, all);
     for (int k = 0; k < 3 * ranks; k++) {
-        int pair[2] = {k % ranks, (k + 1) % ranks}, n = ranks > 1 ? 2 : 1, value = 1000 * (k + 1) + me;
+        int pair[2] = {k % ranks, (k + 1) % ranks}, n = ranks > 1 ? 2 : 1,
+            value = 1000 * (k + 1) + me;
         int exposed = me == pair[0] || me == pair[n - 1];
         MPI_Group targets = group_of(n, pair);
         MPI_Request a, b = MPI_REQUEST_NULL;
@@ -163,7 +170,8 @@ static void overlapping(int kind, int mix)
         finish(&a);
         finish(&b);
         for (int i = 0; exposed && i < ranks; i++)
-            EXPECT(mine[i] == 1000 * (k + 1) + i, "%s mix %d round %d: from %d: %d", kind_name[kind], mix, k, i, mine[i]);
+            EXPECT(mine[i] == 1000 * (k + 1) + i, "%s mix %d round %d: from %d: %d",
+                   kind_name[kind], mix, k, i, mine[i]);
     }
     MPI(MPI_Group_free(&everybody));
     window_free(&w);

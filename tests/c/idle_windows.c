@@ -1,7 +1,7 @@
 /*
- * Many windows of which one at a time has work: whoever contacts a window that nobody polls is
- * served, whatever its owner waits for meanwhile, and no window takes a descriptor. A library that
- * overlooks an idle window hangs here.
+ * Many windows, one of which has work at a time. A process that contacts an idle window, which
+ * nobody polls, is served whatever its owner waits for, and no window takes a descriptor. A library
+ * that misses an idle window hangs here [PR-6].
  *
  *   idle_windows [WINDOWS]   default: 150 of each kind
  */
@@ -50,14 +50,15 @@ static void make(int number)
                      MPI_AINT, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-/* Long enough for every window to fall idle, however many there are. */
-static void let_them_rest(void)
+/* Long enough for every window to become idle, however many there are. */
+static void let_windows_idle(void)
 {
     for (int i = 0; i < 600; i++)
         MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* All puts of a round go to the right; the target waits for a message of the host meanwhile. */
+/* All puts of a round go to the right neighbour, which meanwhile waits for a message of the
+ * host. */
 static void puts_while_the_target_receives(void)
 {
     uint64_t seed = 21;
@@ -67,25 +68,25 @@ static void puts_while_the_target_receives(void)
         int64_t value = 1000 * round + me, seen = -1;
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, peer, 0, win));
         if (round % 2 == me % 2) {
-            /* Its lock may end later: only the put must arrive. */
+            /* Only the put must arrive; the lock may end later. */
             MPI(MPI_Put(&value, 1, MPI_INT64_T, peer, windows[number].at, 1, MPI_INT64_T, win));
             MPI(MPI_Win_flush(peer, win));
-            tell(peer, 2);
+            send_token(peer, 2);
         }
         if (round % 2 == from % 2) {
-            hear(from, 2);
+            recv_token(from, 2);
             seen = load64(windows[number].memory);
-            /* The origin may be ahead already, and have come to the same window again. */
+            /* The origin may be several rounds ahead, and back at the same window. */
             EXPECT(seen >= 1000 * round + from && seen % 1000 == from, "round %d, window %d: %lld",
                    round, number, (long long)seen);
         }
         MPI(MPI_Win_unlock(peer, win));
         if (round % 50 == 49)
-            let_them_rest();
+            let_windows_idle();
     }
 }
 
-/* An origin that notifies and then calls nothing of this window again until it has an answer. */
+/* An origin notifies, then makes no call on this window until it gets an answer. */
 static void notifications_wake_their_target(void)
 {
     uint64_t seed = 22;
@@ -110,18 +111,18 @@ static void notifications_wake_their_target(void)
         MPI(MPI_Request_free(&request));
         MPI(MPI_Win_unlock_all(win));
         if (round % 25 == 24)
-            let_them_rest();
+            let_windows_idle();
     }
 }
 
-/* More notifications than a ring holds, to a window that nobody polls: the origin goes on once the
- * target waits. */
+/* More notifications to an idle window than a ring holds: the origin continues once the target
+ * waits. */
 static void a_full_ring_wakes_its_target(void)
 {
     enum { TAGS = 3000 };
     for (int number = 0; number < 2; number++) {
         MPI_Win win = windows[number].win;
-        let_them_rest();
+        let_windows_idle();
         MPI(MPI_Win_lock_all(0, win));
         if (me == 0) {
             for (int tag = 0; tag < TAGS; tag++)
@@ -156,7 +157,7 @@ int main(int argc, char **argv)
     int after = descriptors();
     EXPECT(after == before, "%d descriptors before, %d after %d windows", before, after,
            count - ALL_KINDS);
-    let_them_rest();
+    let_windows_idle();
     puts_while_the_target_receives();
     notifications_wake_their_target();
     a_full_ring_wakes_its_target();

@@ -1,8 +1,7 @@
 /*
- * Completion calls on lists in which no request is active: null requests, persistent ones of the
- * host that were not started and, where this library is linked, persistent requests for tagged
- * notifications. All give the empty status (MPI-4.1 3.7.5), and an index or a count that is
- * MPI_UNDEFINED.
+ * Completion calls on lists without an active request: null requests, inactive persistent requests
+ * of the host and, if this library is linked, of tagged notifications. All return the empty status
+ * (MPI-4.1 3.7.5), and an index or count of MPI_UNDEFINED.
  */
 #include "check.h"
 
@@ -95,7 +94,7 @@ int main(int argc, char **argv)
     test_begin(&argc, &argv);
 #if defined(PLAIN) && defined(MPICH_VERSION)
     testany_is_broken =
-        getenv("EXPECT_LIBRARY") == NULL; /* MPICH's own leaves the status as it is */
+        getenv("EXPECT_LIBRARY") == NULL; /* MPICH's own call leaves the status unchanged */
 #endif
     MPI_Request receive;
     MPI(MPI_Recv_init(&word, 1, MPI_INT, me, 1, MPI_COMM_WORLD, &receive));

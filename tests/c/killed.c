@@ -1,7 +1,8 @@
 /*
- * A guest is gone, as if its power had failed. Whoever waits for its processes ends with an error that names one of them, whatever it waits in and whether or not
- * it has asked that process for anything; other windows go on. What the MPI library does about it is its own affair: the job is ended by rank 0.
- * For two guests (tests/rxe), ranks by turns: the odd ones die. 4 ranks.
+ * A guest dies as if its power had failed. Processes that wait for its processes get an error that
+ * names one of them, whatever they wait in, even if they have sent it nothing; other windows keep
+ * working. How the host reacts is out of scope, so rank 0 ends the job. For two guests (tests/rxe)
+ * and 4 ranks, placed alternately: the odd ranks die.
  */
 #include "check.h"
 #include "faults.h"
@@ -10,8 +11,8 @@ enum { WINDOWS = 3 };
 
 static void checked(int code, const char *call, double begin, double limit)
 {
-    const char *text = words_of(code);
-    EXPECT(code != MPI_SUCCESS, "%s has ended without an error", call);
+    const char *text = error_text(code);
+    EXPECT(code != MPI_SUCCESS, "%s ended without an error", call);
     EXPECT(strstr(text, "of the window cannot be reached any more") != NULL, "%s: %s", call, text);
     EXPECT(seconds() - begin < limit, "%s took %.1f s", call, seconds() - begin);
     printf("NOTE rank %d, %s, after %.1f s: %s\n", me, call, seconds() - begin, text);
@@ -36,7 +37,7 @@ int main(int argc, char **argv)
     MPI(MPI_Win_allocate(64, 8, MPI_INFO_NULL, guest, &ours, &among));
     memset(ours, 0, 64);
     MPI_Group other = group_one(me ^ 1);
-    /* They have met: 0 and 1, 2 and 3, in locks and in epochs. */
+    /* Connect 0 and 1, 2 and 3, by locks and by epochs. */
     MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, me ^ 1, 0, win[0]));
     MPI(MPI_Put(&value, 1, MPI_INT64_T, me ^ 1, me, 1, MPI_INT64_T, win[0]));
     MPI(MPI_Win_unlock(me ^ 1, win[0]));
@@ -45,19 +46,19 @@ int main(int argc, char **argv)
     MPI(MPI_Win_complete(win[0]));
     MPI(MPI_Win_wait(win[0]));
     MPI(MPI_Win_fence(0, win[2]));
-    /* Rank 3 holds the lock of rank 0's memory, and will not give it back. */
+    /* Rank 3 takes the lock on rank 0's memory and never releases it. */
     if (me == 3) {
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win[1]));
         MPI(MPI_Win_flush(0, win[1]));
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
-    /* Rank 2 stands in the queue behind it, and has nothing to ask any more. */
+    /* Rank 2 queues for that lock; it has nothing left to send. */
     MPI_Request request = MPI_REQUEST_NULL;
     if (me == 2)
         MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, win[1], &request)); /* is complete */
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (me % 2) {
-        /* They wait for their end: for a message that never comes. */
+        /* The odd ranks wait for their end, in a receive that never completes. */
         MPI(MPI_Recv(&value, 1, MPI_INT64_T, MPI_ANY_SOURCE, 99, MPI_COMM_SELF, MPI_STATUS_IGNORE));
         return 1;
     }
@@ -68,21 +69,21 @@ int main(int argc, char **argv)
     MPI(MPI_Barrier(guest));
     MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
     if (me == 0) {
-        /* Something is under way to one that is gone. */
+        /* An operation is in flight to a dead process. */
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, MPI_MODE_NOCHECK, win[0]));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 1, 1, MPI_INT64_T, win[0]));
         checked(MPI_Win_flush(1, win[0]), "MPI_Win_flush", begin, 40);
     } else {
-        /* Nothing was asked of one that is gone, whose turn it is. */
+        /* Rank 2 waits for a dead process without having sent it anything. */
         MPI(MPI_Win_post(other, 0, win[0]));
         checked(MPI_Win_wait(win[0]), "MPI_Win_wait", begin, 40);
         checked(MPI_Win_unlock(0, win[1]), "MPI_Win_unlock", begin, 60);
     }
     MPI(MPI_Barrier(guest));
-    /* In a fence all of them wait for all. */
+    /* In a fence each process waits for all. */
     begin = seconds();
     checked(MPI_Win_fence(0, win[2]), "MPI_Win_fence", begin, 40);
-    /* Those who are left have a window of their own, which knows nothing of all that. */
+    /* The survivors' window does not include a dead process, so it keeps working. */
     for (int round = 0; round < 10; round++) {
         int right = (me / 2 + 1) % (ranks / 2);
         value = 100 * round + me;

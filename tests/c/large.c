@@ -1,6 +1,6 @@
 /*
- * One operation of more than 2 GiB, put and got, verified word by word; the window is larger than
- * that, so that displacements exceed 32 bits too. Needs about 10 GB of memory for a moment.
+ * One put and one get of more than 2 GiB, verified word by word. Displacements exceed 32 bits too.
+ * Needs about 10 GB of memory for a short time.
  *
  *   large KIND
  */
@@ -15,7 +15,8 @@ int main(int argc, char **argv)
     if (!test_memory(10ll << 30))
         return test_skip("less than 10 GB of memory available");
     const size_t words = (2300ull << 20) / 8, gap = 1 << 20; /* 2.25 GiB behind 1 MiB */
-    Window w = window(strcmp(argv[1], "created") == 0, me == 1 ? (MPI_Aint)(words * 8 + 2 * gap) : 0, 1);
+    Window w =
+        window(strcmp(argv[1], "created") == 0, me == 1 ? (MPI_Aint)(words * 8 + 2 * gap) : 0, 1);
     if (me == 0) {
         uint64_t *buffer = malloc(words * 8);
         REQUIRE(buffer);
@@ -28,15 +29,17 @@ int main(int argc, char **argv)
         finish(&r);
         memset(buffer, 0, words * 8);
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, w.win));
-        MPI(MPI_Rget(buffer, (int)words, MPI_UINT64_T, 1, gap, (int)words, MPI_UINT64_T, w.win, &r));
+        MPI(MPI_Rget(buffer, (int)words, MPI_UINT64_T, 1, gap, (int)words, MPI_UINT64_T, w.win,
+                     &r));
         finish(&r);
         size_t wrong = 0;
         for (size_t i = 0; i < words; i++)
             wrong += buffer[i] != word(i, 1);
         EXPECT(wrong == 0, "%zu of %zu words differ", wrong, words);
-        /* Past 2 GiB in displacement: the last word. */
+        /* A displacement beyond 2 GiB: the last word. */
         uint64_t last = 0;
-        MPI(MPI_Get(&last, 1, MPI_UINT64_T, 1, (MPI_Aint)(gap + words * 8 - 8), 1, MPI_UINT64_T, w.win));
+        MPI(MPI_Get(&last, 1, MPI_UINT64_T, 1, (MPI_Aint)(gap + words * 8 - 8), 1, MPI_UINT64_T,
+                    w.win));
         MPI(MPI_Win_unlock(1, w.win));
         EXPECT(last == word(words - 1, 1), "the last word");
         free(buffer);
@@ -49,7 +52,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < words; i++)
             wrong += mine[i] != word(i, 1);
         EXPECT(wrong == 0, "%zu of %zu words differ at the target", wrong, words);
-        EXPECT(((char *)w.base)[gap - 1] == 0 && ((char *)w.base)[gap + words * 8] == 0, "bytes beside the put were written");
+        EXPECT(((char *)w.base)[gap - 1] == 0 && ((char *)w.base)[gap + words * 8] == 0,
+               "bytes beside the put were written");
         MPI(MPI_Win_unlock(1, w.win));
     }
     window_free(&w);

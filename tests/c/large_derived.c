@@ -1,7 +1,7 @@
 /*
  * One put of a derived datatype with more than 2 GiB of data, over more than 3 GiB of the window.
- * The origin's buffer is one page of zeros but for some words, so that it takes little memory; the
- * window takes 3 GB.
+ * The origin's buffer is mostly untouched zero pages and takes little memory; the window takes 3
+ * GB.
  *
  *   large_derived KIND
  */
@@ -47,10 +47,10 @@ int main(int argc, char **argv)
         MPI(MPI_Get(&last, 1, MPI_INT64_T, 1, 1150 * stride + block - 8, 1, MPI_INT64_T, win));
         MPI(MPI_Win_flush(1, win));
         EXPECT(last == 1152, "the last word is %ld", (long)last);
-        tell(1, 1);
+        send_token(1, 1);
         munmap(origin, span);
     } else {
-        hear(0, 1);
+        recv_token(0, 1);
         for (MPI_Aint i = 0; i < blocks; i += 50) {
             int64_t first = load64(base + i * stride), end = load64(base + i * stride + block - 8);
             int64_t between = load64(base + i * stride + block);

@@ -1,26 +1,20 @@
 /*
- * Delay that must not travel [paper III, IV.C]. Each program here ends only if it does not: the late process
- * waits for a sign that comes after the epoch of the others is over, looking at its own memory, outside MPI.
+ * Delays that must not propagate [paper III, IV.C]. In each case, the late process polls its own
+ * memory, outside MPI, for a flag that another process sets after the others' epoch is over. If the
+ * delay propagates, the program hangs and the time limit fails it; no time is measured.
  *
  *   late KIND CASE    CASE: post | complete | fence | unlock | target
  *
- * Puts that must arrive without another call of the origin are large: on created windows small ones may need the
- * origin's next call (section 4 of the header).
- *
- * No case measures time; a delay that travels ends in the runner's time limit.
+ * Puts that must arrive without another call of the origin are large: on created windows, small
+ * ones may need the origin's next call (mpix_rma.h, section 4).
  */
 #include "check.h"
 
-/* A second window, always allocated, whose first word carries the sign: its arrival needs nothing of the target. */
-static Window sign;
-static void give_sign(int rank, int64_t value)
-{
-    MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, sign.win));
-    MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, rank, 0, 1, MPI_INT64_T, MPI_REPLACE, sign.win));
-    MPI(MPI_Win_unlock(rank, sign.win));
-}
+/* A second window, always allocated, whose first word is the flag: it arrives without any call of
+ * the target. */
+static Window flags;
 
-/* Late Post: the target posts only after a message that the origin sends behind icomplete. */
+/* Late Post: the target posts only after a message that the origin sends after icomplete. */
 static void late_post(Window *w)
 {
     int64_t value = 41;
@@ -30,10 +24,10 @@ static void late_post(Window *w)
         MPI(MPI_Win_start(one, 0, w->win));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w->win));
         MPI(MPIX_Win_icomplete(w->win, &r));
-        tell(1, 1);
+        send_token(1, 1);
         finish(&r);
     } else if (me == 1) {
-        hear(0, 1);
+        recv_token(0, 1);
         MPI(MPI_Win_post(zero, 0, w->win));
         MPI(MPI_Win_wait(w->win));
         EXPECT(load64(w->base) == 41, "put: %ld", (long)load64(w->base));
@@ -42,7 +36,7 @@ static void late_post(Window *w)
     MPI(MPI_Group_free(&one));
 }
 
-/* Late Complete: the target's wait ends while the origin still computes behind icomplete [PR-3]. */
+/* Late Complete: the target's wait ends while the origin still computes after icomplete [PR-3]. */
 static void late_complete(Window *w)
 {
     static char big[1 << 20];
@@ -50,28 +44,28 @@ static void late_complete(Window *w)
     MPI_Request r;
     if (me == 0) {
         memset(big, 7, sizeof big);
-        hear(1, 1);
+        recv_token(1, 1);
         MPI(MPI_Win_start(one, 0, w->win));
         MPI(MPI_Put(big, sizeof big, MPI_BYTE, 1, 0, sizeof big, MPI_BYTE, w->win));
         MPI(MPIX_Win_icomplete(w->win, &r));
-        compute_until(sign.base, 1);
+        compute_until(flags.base, 1);
         finish(&r);
     } else if (me == 1) {
         MPI(MPI_Win_post(zero, 0, w->win));
-        tell(0, 1);
+        send_token(0, 1);
         MPI(MPI_Win_wait(w->win));
         for (size_t i = 0; i < sizeof big; i++)
             if (((char *)w->base)[i] != 7) {
                 EXPECT(0, "byte %zu", i);
                 break;
             }
-        give_sign(0, 1);
+        set_word(&flags, 0, 1);
     }
     MPI(MPI_Group_free(&zero));
     MPI(MPI_Group_free(&one));
 }
 
-/* Wait at Fence: two processes; one computes behind ifence, the other gets through its blocking fence. */
+/* Wait at Fence: one process computes after ifence, the other completes its blocking fence. */
 static void wait_at_fence(Window *w)
 {
     static char big[1 << 20];
@@ -81,7 +75,7 @@ static void wait_at_fence(Window *w)
         memset(big, 7, sizeof big);
         MPI(MPI_Put(big, sizeof big, MPI_BYTE, 1, 0, sizeof big, MPI_BYTE, w->win));
         MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w->win, &r));
-        compute_until(sign.base, 1);
+        compute_until(flags.base, 1);
         finish(&r);
     } else {
         MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w->win));
@@ -90,43 +84,42 @@ static void wait_at_fence(Window *w)
                 EXPECT(0, "byte %zu", i);
                 break;
             }
-        give_sign(0, 1);
+        set_word(&flags, 0, 1);
     }
 }
 
-/* Late Unlock: a holder computes behind iunlock; the next in the queue gets the lock [LK-3]. */
+/* Late Unlock: the holder computes after iunlock; the next waiter gets the lock [LK-3]. */
 static void late_unlock(Window *w)
 {
     static char big[1 << 20];
-    MPI_Request r, born;
+    MPI_Request r, opening;
     if (me == 0) {
         memset(big, 1, sizeof big);
-        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, ranks - 1, 0, w->win, &born));
-        born_complete(&born, "ilock");
+        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, ranks - 1, 0, w->win, &opening));
+        expect_complete(&opening, "ilock");
         MPI(MPI_Put(big, sizeof big, MPI_BYTE, ranks - 1, 0, sizeof big, MPI_BYTE, w->win));
         MPI(MPI_Win_flush(ranks - 1, w->win));
-        tell(1, 1); /* the lock is held */
+        send_token(1, 1); /* the lock is held */
         MPI(MPIX_Win_iunlock(ranks - 1, w->win, &r));
-        compute_until(sign.base, 1);
+        compute_until(flags.base, 1);
         finish(&r);
     } else if (me == 1) {
-        hear(0, 1);
+        recv_token(0, 1);
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, ranks - 1, 0, w->win));
         MPI(MPI_Get(big, sizeof big, MPI_BYTE, ranks - 1, 0, sizeof big, MPI_BYTE, w->win));
         MPI(MPI_Win_unlock(ranks - 1, w->win));
         EXPECT(big[0] == 1 && big[sizeof big - 1] == 1, "the first holder's put is not there");
-        give_sign(0, 1);
+        set_word(&flags, 0, 1);
     }
 }
 
-/*
- * The target computes for as long as the others need for a thousand lock epochs on it. Where the target must carry
- * operations out (created windows, MPIX_RMA_CMA=off) the epochs are empty: locks never need it.
- */
+/* The target computes while the others run a thousand lock epochs on it. If the target must carry
+ * out operations (created windows, MPIX_RMA_CMA=off) the epochs are empty: locks never need it. */
 static void busy_target(Window *w)
 {
     const char *attach = getenv("MPIX_RMA_CMA");
-    int target = ranks - 1, others = ranks - 1, with_data = w->kind == ALLOCATED || !attach || strcmp(attach, "off") != 0;
+    int target = ranks - 1, others = ranks - 1,
+        with_data = w->kind == ALLOCATED || !attach || strcmp(attach, "off") != 0;
     if (me == target) {
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, w->win)); /* first contact */
         MPI(MPI_Win_unlock(target, w->win));
@@ -136,7 +129,7 @@ static void busy_target(Window *w)
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (me == target) {
-        compute_until(sign.base, others);
+        compute_until(flags.base, others);
         if (with_data) {
             MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, w->win));
             EXPECT(load64(w->base) == 1000 * others, "%ld increments", (long)load64(w->base));
@@ -166,9 +159,9 @@ static void busy_target(Window *w)
         }
     }
     int64_t one = 1;
-    MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, sign.win));
-    MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, sign.win));
-    MPI(MPI_Win_unlock(target, sign.win));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, flags.win));
+    MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, flags.win));
+    MPI(MPI_Win_unlock(target, flags.win));
 }
 
 int main(int argc, char **argv)
@@ -176,13 +169,13 @@ int main(int argc, char **argv)
     test_begin(&argc, &argv);
     REQUIRE(argc == 3 && ranks >= 2);
     Window w = window(strcmp(argv[1], "created") == 0, 1 << 20, 1);
-    sign = window(ALLOCATED, sizeof(int64_t), 1);
-    /* First contact with the sign's window, before somebody is deaf. */
-    MPI(MPI_Win_lock_all(0, sign.win));
+    flags = window(ALLOCATED, sizeof(int64_t), 1);
+    /* First contact with the flag's window, before any process stops making calls. */
+    MPI(MPI_Win_lock_all(0, flags.win));
     int64_t zero = 0;
     for (int i = 0; i < ranks; i++)
-        MPI(MPI_Accumulate(&zero, 1, MPI_INT64_T, i, 0, 1, MPI_INT64_T, MPI_SUM, sign.win));
-    MPI(MPI_Win_unlock_all(sign.win));
+        MPI(MPI_Accumulate(&zero, 1, MPI_INT64_T, i, 0, 1, MPI_INT64_T, MPI_SUM, flags.win));
+    MPI(MPI_Win_unlock_all(flags.win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (strcmp(argv[2], "post") == 0)
         late_post(&w);
@@ -197,7 +190,7 @@ int main(int argc, char **argv)
         busy_target(&w);
     else
         REQUIRE(!"known case");
-    window_free(&sign);
+    window_free(&flags);
     window_free(&w);
     return test_end();
 }

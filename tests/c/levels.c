@@ -1,6 +1,6 @@
 /*
- * MPI_THREAD_FUNNELED and MPI_THREAD_SERIALIZED: other threads of the process compute, or call MPI
- * in turns. Epochs, requests and windows pass from thread to thread.
+ * MPI_THREAD_FUNNELED and MPI_THREAD_SERIALIZED: other threads compute, or call MPI in turns.
+ * Epochs, requests and windows pass from thread to thread.
  *
  *   levels funneled | serialized
  */
@@ -13,7 +13,7 @@ static int serialized;
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static int64_t computed[THREADS];
 
-/* One step of a sequence whose calls may each come from another thread. */
+/* One step of a sequence; each step may run on another thread. */
 static struct {
     Window w;
     MPI_Request request;
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
     test_begin_threads(&argc, &argv, serialized ? MPI_THREAD_SERIALIZED : MPI_THREAD_FUNNELED);
     for (int kind = 0; kind < KINDS; kind++) {
         if (kind == CREATED && ranks == 1)
-            continue; /* some hosts cannot create a window of one process */
+            continue; /* Some hosts cannot create a window of one process. */
         shared.w = window(kind, 64 * sizeof(int64_t), sizeof(int64_t));
         shared.step = 0;
         for (int i = 0; i < THREADS; i++)

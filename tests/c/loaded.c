@@ -1,6 +1,7 @@
 /*
- * A program that has not been linked with MPI loads the library by dlopen, for itself alone (RTLD_LOCAL), as interpreters load their
- * extensions: there is no next library in which to look for the host's functions. TEST_LIBRARY names the library.
+ * A program that is not linked with MPI loads the library by dlopen with RTLD_LOCAL, as
+ * interpreters load extensions. The library cannot look up host functions with RTLD_NEXT then.
+ * TEST_LIBRARY names the library.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -22,7 +23,7 @@ static void *find(const char *name)
     return address;
 }
 
-/* The call of this name, in the library or in what it depends on. */
+/* The function of this name, in the library or its dependencies. */
 #define CALL(name) ((__typeof__(&name))find(#name))
 
 int main(int argc, char **argv)
@@ -34,7 +35,7 @@ int main(int argc, char **argv)
     MPI_Datatype integer;
     MPI_Info no_info;
     if (dlsym(RTLD_DEFAULT, "MPI_Init")) {
-        fprintf(stderr, "MPI is in the program already: this shows nothing\n");
+        fprintf(stderr, "MPI is already in the program: the test is void\n");
         return 1;
     }
     library = dlopen(getenv("TEST_LIBRARY"), RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,7 @@
 /*
- * Locks: mutual exclusion of read-modify-write in exclusive epochs, readers beside writers, lock_all against
- * exclusive, several targets at once, loads and stores under a lock of oneself [EP-1].
+ * Locks: mutual exclusion of read-modify-write in exclusive epochs, readers and writers, lock_all
+ * against exclusive, several targets at once, loads and stores under a lock on the process itself
+ * [EP-1].
  *
  *   locks [COUNT]
  */
@@ -8,7 +9,7 @@
 
 static int count = 500;
 
-/* get, add, put in an exclusive epoch; without mutual exclusion an increment is lost. */
+/* get, add, put in an exclusive epoch: without mutual exclusion, an increment is lost. */
 static void increments(int kind, int mix)
 {
     Window w = window(kind, 4 * sizeof(int64_t), sizeof(int64_t));
@@ -30,11 +31,12 @@ static void increments(int kind, int mix)
     mine = load64((int64_t *)w.base + 1);
     MPI(MPI_Win_unlock(me, w.win));
     MPI(MPI_Allreduce(&mine, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD));
-    EXPECT(sum == (int64_t)count * ranks, "%s mix %d: %ld increments of %d", kind_name[kind], mix, (long)sum, count * ranks);
+    EXPECT(sum == (int64_t)count * ranks, "%s mix %d: %ld increments of %d", kind_name[kind], mix,
+           (long)sum, count * ranks);
     window_free(&w);
 }
 
-/* Writers keep two halves equal; readers look. Every fourth reader uses lock_all. */
+/* Writers keep two halves equal; readers check. Every fourth reader uses lock_all. */
 static void readers(int kind, int mix)
 {
     enum { WORDS = 64 };
@@ -49,7 +51,8 @@ static void readers(int kind, int mix)
                 block[k] = i * 64 + me;
             do_lock(mix, MPI_LOCK_EXCLUSIVE, target, w.win);
             MPI(MPI_Put(block, WORDS / 2, MPI_INT64_T, target, 0, WORDS / 2, MPI_INT64_T, w.win));
-            MPI(MPI_Put(block, WORDS / 2, MPI_INT64_T, target, WORDS / 2, WORDS / 2, MPI_INT64_T, w.win));
+            MPI(MPI_Put(block, WORDS / 2, MPI_INT64_T, target, WORDS / 2, WORDS / 2, MPI_INT64_T,
+                        w.win));
             do_unlock(mix, target, w.win, &r);
             finish(&r);
         } else {
@@ -66,7 +69,8 @@ static void readers(int kind, int mix)
             finish(&r);
             for (int k = 1; k < WORDS; k++)
                 if (block[k] != block[0]) {
-                    EXPECT(0, "%s mix %d: torn: [%d] %ld, [0] %ld", kind_name[kind], mix, k, (long)block[k], (long)block[0]);
+                    EXPECT(0, "%s mix %d: torn: [%d] %ld, [0] %ld", kind_name[kind], mix, k,
+                           (long)block[k], (long)block[0]);
                     break;
                 }
         }
@@ -74,7 +78,8 @@ static void readers(int kind, int mix)
     window_free(&w);
 }
 
-/* Everybody adds under lock_all, now and then rank 0 takes an exclusive lock and checks that nothing moves. */
+/* All processes add under lock_all. At times rank 0 takes an exclusive lock and checks that nothing
+ * changes. */
 static void all_against_exclusive(int kind, int mix)
 {
     Window w = window(kind, sizeof(int64_t), sizeof(int64_t));
@@ -89,7 +94,8 @@ static void all_against_exclusive(int kind, int mix)
             MPI(MPI_Get(&b, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, w.win));
             do_unlock(mix, target, w.win, &r);
             finish(&r);
-            EXPECT(a == b, "%s mix %d: an add came through an exclusive lock: %ld, %ld", kind_name[kind], mix, (long)a, (long)b);
+            EXPECT(a == b, "%s mix %d: value changed under an exclusive lock: %ld, %ld",
+                   kind_name[kind], mix, (long)a, (long)b);
         }
         do_lock_all(mix, w.win);
         for (int t = 0; t < ranks; t++)
@@ -99,12 +105,13 @@ static void all_against_exclusive(int kind, int mix)
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
-    EXPECT(load64(w.base) == (int64_t)count * ranks, "%s mix %d: %ld adds", kind_name[kind], mix, (long)load64(w.base));
+    EXPECT(load64(w.base) == (int64_t)count * ranks, "%s mix %d: %ld adds", kind_name[kind], mix,
+           (long)load64(w.base));
     MPI(MPI_Win_unlock(me, w.win));
     window_free(&w);
 }
 
-/* Shared locks of all targets open together; requested in one order, released in another. */
+/* Shared locks of all targets are open together, requested in one order and released in another. */
 static void several_targets(int kind, int mix)
 {
     Window w = window(kind, ranks * sizeof(int), sizeof(int));
@@ -121,7 +128,8 @@ static void several_targets(int kind, int mix)
         MPI(MPI_Barrier(MPI_COMM_WORLD));
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
         for (int i = 0; i < ranks; i++)
-            EXPECT(((int *)w.base)[i] == round * 10 + i, "%s mix %d: from %d: %d", kind_name[kind], mix, i, ((int *)w.base)[i]);
+            EXPECT(((int *)w.base)[i] == round * 10 + i, "%s mix %d: from %d: %d", kind_name[kind],
+                   mix, i, ((int *)w.base)[i]);
         MPI(MPI_Win_unlock(me, w.win));
         MPI(MPI_Barrier(MPI_COMM_WORLD));
     }
@@ -137,7 +145,8 @@ static void several_targets(int kind, int mix)
     window_free(&w);
 }
 
-/* Plain loads and stores under a lock of oneself, against peers that come through the window [EP-1]. */
+/* Plain loads and stores under a lock on the process itself, against peers that access it by RMA
+ * [EP-1]. */
 static void load_store(int kind, int nonblocking)
 {
     Window w = window(kind, sizeof(int64_t), sizeof(int64_t));
@@ -170,8 +179,8 @@ static void load_store(int kind, int nonblocking)
     seen = *mine;
     MPI(MPI_Win_unlock(me, w.win));
     MPI(MPI_Allreduce(&seen, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD));
-    EXPECT(sum == (int64_t)count * ranks, "%s %s: %ld of %d", kind_name[kind], nonblocking ? "ilock + iflush" : "lock", (long)sum,
-           count * ranks);
+    EXPECT(sum == (int64_t)count * ranks, "%s %s: %ld of %d", kind_name[kind],
+           nonblocking ? "ilock + iflush" : "lock", (long)sum, count * ranks);
     window_free(&w);
 }
 
@@ -183,8 +192,9 @@ static void nocheck(int kind)
         if (turn % ranks == me) {
             for (int t = 0; t < ranks; t++) {
                 MPI_Request r;
-                MPI(MPIX_Win_ilock(turn % 2 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, t, MPI_MODE_NOCHECK, w.win, &r));
-                born_complete(&r, "ilock");
+                MPI(MPIX_Win_ilock(turn % 2 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, t,
+                                   MPI_MODE_NOCHECK, w.win, &r));
+                expect_complete(&r, "ilock");
                 MPI(MPI_Put(&turn, 1, MPI_INT, t, 0, 1, MPI_INT, w.win));
                 MPI(MPI_Win_unlock(t, w.win));
             }
@@ -200,23 +210,24 @@ static void nocheck(int kind)
     window_free(&w);
 }
 
-/* Many lock epochs pending towards changing targets, everything nonblocking, one Waitall. */
+/* Many pending lock epochs on changing targets, all nonblocking, and one Waitall. */
 static void pending(int kind)
 {
     enum { DEPTH = 200 };
     Window w = window(kind, sizeof(int64_t), sizeof(int64_t));
-    MPI_Request r[DEPTH], born;
+    MPI_Request r[DEPTH], opening;
     const int64_t one = 1;
     for (int k = 0; k < DEPTH; k++) {
         int target = (me + k) % ranks;
         if (k % 10 == 9) {
-            MPI(MPIX_Win_ilock_all(0, w.win, &born));
-            born_complete(&born, "ilock_all");
+            MPI(MPIX_Win_ilock_all(0, w.win, &opening));
+            expect_complete(&opening, "ilock_all");
             MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, w.win));
             MPI(MPIX_Win_iunlock_all(w.win, &r[k]));
         } else {
-            MPI(MPIX_Win_ilock(k % 3 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, target, 0, w.win, &born));
-            born_complete(&born, "ilock");
+            MPI(MPIX_Win_ilock(k % 3 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, target, 0, w.win,
+                               &opening));
+            expect_complete(&opening, "ilock");
             MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, w.win));
             MPI(MPIX_Win_iunlock(target, w.win, &r[k]));
         }

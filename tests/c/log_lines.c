@@ -1,18 +1,10 @@
 /*
- * What the log says; the runner looks at it. Windows of every kind that is told apart, a wait that lasts more than
- * two seconds [EP-10], epochs that are open when MPI_Finalize comes, and a lock of a window with no_locks=true.
+ * Log messages, which testlist matches: the transport of each kind of window, a wait of more than
+ * two seconds [EP-10], epochs open at MPI_Finalize, and a lock on a window with no_locks=true.
  *
- *   log_lines CASE    CASE: windows | wait | open | locks (of 1 process)
+ *   log_lines CASE    CASE: windows | wait | open | locks (1 process)
  */
 #include "check.h"
-#include <time.h>
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 int main(int argc, char **argv)
 {
@@ -39,7 +31,7 @@ int main(int argc, char **argv)
             MPI(MPI_Win_post(other, 0, w.win));
             MPI(MPI_Win_wait(w.win));
         } else {
-            /* The delay itself is what is tested: process 1 computes for longer than the log is patient. */
+            /* The delay itself is under test: process 1 computes for longer than the log waits. */
             for (double end = seconds() + 5; seconds() < end;)
                 ;
             MPI(MPI_Win_start(other, 0, w.win));

@@ -1,6 +1,6 @@
 /*
- * Some processes of a window have many other windows and some have none: the making of a window must
- * not depend on how many a process has [PR-5], or its collective calls would not match.
+ * Some processes of a window have many other windows, some have none. Window creation must not
+ * depend on their number [PR-5], or its collective calls would not match.
  */
 #include "check.h"
 
@@ -22,7 +22,8 @@ int main(int argc, char **argv)
         MPI(MPI_Win_fence(0, all.win));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, (me + 1) % ranks, 0, 1, MPI_INT64_T, all.win));
         MPI(MPI_Win_fence(0, all.win));
-        EXPECT(*mine == 10 + (me + ranks - 1) % ranks, "%s: %lld", kind_name[kind], (long long)*mine);
+        EXPECT(*mine == 10 + (me + ranks - 1) % ranks, "%s: %lld", kind_name[kind],
+               (long long)*mine);
         window_free(&all);
     }
     for (int w = 0; me < 2 && w < MANY; w++)

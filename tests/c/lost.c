@@ -1,22 +1,30 @@
 /*
- * A peer that cannot be reached any more, since the network between the two has gone: what waits for it ends with an error that says so, within the time
- * that the interface tries, and so does the window. For guests with soft-RoCE (tests/rxe); the messages of the MPI library take another network.
- * argv: what rank 0 waits in (flush, lock, lock_all, fence, iunlock, or list: Waitall for an iunlock and a tagged notification; test, notify_test, watch:
- * something was asked of nobody; traffic: for a lock that rank 1 holds, while rank 2 keeps the window busy), and what is gone: network
- * (the default: frames get lost), or the port of rank 1's machine (port) or of rank 0's own (own). Afterwards both sides can free the window.
+ * A peer becomes unreachable because the network between the two fails. Whatever waits for it, and
+ * the window, gets an error that names it, within the device's retry time. Afterwards both sides
+ * can free the window. For guests with soft-RoCE (tests/rxe); the host's messages use another
+ * network.
+ *
+ *   lost WAIT [FAULT]    WAIT, in rank 0:
+ *                        flush | lock | lock_all | fence | iunlock
+ *                        list: Waitall for an iunlock and a tagged notification
+ *                        test | notify_test | watch: without any operation to the peer
+ *                        traffic: for a lock of rank 1, while rank 2 keeps the window busy
+ *                        FAULT: network (default; frames are dropped) |
+ *                        port (of rank 1's machine) | own (port of rank 0's machine)
  */
 #include "check.h"
 #include "faults.h"
 
-/* The words of an error, which must say who is gone. */
+/* The text of an error, which must name the lost peer. */
 static const char *expect_words(int code)
 {
-    const char *text = words_of(code);
-    EXPECT(strstr(text, "process 1 of the window cannot be reached") != NULL, "the error says: %s", text);
+    const char *text = error_text(code);
+    EXPECT(strstr(text, "process 1 of the window cannot be reached") != NULL, "the error says: %s",
+           text);
     return text;
 }
 
-/* Waits for two requests that fail, of both kinds that there are; gives the error of the first. */
+/* Waits for two failing requests, one of each kind; returns the error of the first. */
 static int list_of_two(MPI_Win win)
 {
     MPI_Request both[2];
@@ -31,8 +39,8 @@ static int list_of_two(MPI_Win win)
     return status[0].MPI_ERROR;
 }
 
-/* Tests for what only rank 1 could do, or waits for it by a request: nothing was asked of that one. */
-static int asking_nobody(const char *what, MPI_Win win)
+/* Waits or tests for an action of rank 1 without having sent it anything. */
+static int wait_without_operation(const char *what, MPI_Win win)
 {
     MPI_Group other = group_one(1);
     MPI_Request request, tagged;
@@ -45,7 +53,7 @@ static int asking_nobody(const char *what, MPI_Win win)
         while (code == MPI_SUCCESS && !flag)
             code = MPIX_Win_notify_test_threshold(win, 0, 1, &flag);
     else {
-        /* The one is waited for, the other is left. */
+        /* One request is waited for, the other is abandoned. */
         MPI(MPIX_Notify_init(win, 1, 7, 1, &tagged));
         MPI(MPI_Start(&tagged));
         MPI(MPIX_Win_notify_ithreshold(win, 0, 1, &request));
@@ -56,31 +64,29 @@ static int asking_nobody(const char *what, MPI_Win win)
     return code;
 }
 
-/* Rank 1 still holds a lock, and can free the window when it has been told. */
-static void until_told(MPI_Win win)
+/* Rank 1 still holds a lock; it can free the window once it knows of the loss. */
+static void wait_for_loss(MPI_Win win)
 {
     MPI_Group self = group_one(me);
     MPI(MPI_Win_post(self, 0, win));
-    EXPECT(MPI_Win_wait(win) != MPI_SUCCESS, "the one that was lost is told");
+    EXPECT(MPI_Win_wait(win) != MPI_SUCCESS, "the lost peer gets an error");
     MPI(MPI_Group_free(&self));
 }
 
-/*
- * Rank 1 holds the lock of rank 0's memory, for which rank 0 waits, without anything to ask any more. Rank 2 keeps adding something there, so that something moves in
- * rank 0's window all the time, until it hears of the loss itself.
- */
-static void in_traffic(MPI_Win win)
+/* Rank 0 waits for a lock that rank 1 holds and has nothing left to send. Rank 2 keeps adding to
+ * rank 0's memory, so rank 0's window is always busy, until rank 2 learns of the loss itself. */
+static void wait_under_load(MPI_Win win)
 {
     int64_t one = 1;
     int code = MPI_SUCCESS;
-    MPI_Request born;
+    MPI_Request opening;
     if (me == 1) {
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win));
         MPI(MPI_Win_flush(0, win));
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (me == 0)
-        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, win, &born)); /* is complete */
+        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 0, 0, win, &opening)); /* is complete */
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (me == 0)
         fault("down 1");
@@ -88,7 +94,7 @@ static void in_traffic(MPI_Win win)
     double begin = seconds();
     if (me == 0) {
         code = MPI_Win_unlock(0, win);
-        MPI(MPI_Wait(&born, MPI_STATUS_IGNORE));
+        MPI(MPI_Wait(&opening, MPI_STATUS_IGNORE));
     } else if (me == 2) {
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, MPI_MODE_NOCHECK, win));
         while (code == MPI_SUCCESS) {
@@ -98,14 +104,14 @@ static void in_traffic(MPI_Win win)
     }
     double took = seconds() - begin;
     if (me != 1) {
-        EXPECT(code != MPI_SUCCESS && took < 40, "the wait ends with an error: after %.1f s", took);
+        EXPECT(code != MPI_SUCCESS && took < 40, "no error, or too late: after %.1f s", took);
         printf("NOTE rank %d, after %.1f s: %s\n", me, took, expect_words(code));
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (me == 0)
         fault("up 1");
     if (me == 1)
-        until_told(win);
+        wait_for_loss(win);
 }
 
 int main(int argc, char **argv)
@@ -127,20 +133,20 @@ int main(int argc, char **argv)
     MPI(MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
     MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
     MPI(MPIX_Win_set_num_notify(win, MPI_INFO_NULL, 1));
-    /* They have met, and it works. */
+    /* First contact, without a fault. */
     int other = me == 0;
     MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, other, 0, win));
     MPI(MPI_Put(&value, 1, MPI_INT64_T, other, 0, 1, MPI_INT64_T, win));
     MPI(MPI_Win_unlock(other, win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     EXPECT(me > 1 || base[0] == 7, "put before the fault");
-    /* Of its own memory. */
+    /* A lock on its own memory. */
     int holds = me == 1 && !strcmp(what, "lock_all");
     if (holds)
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (traffic) {
-        in_traffic(win);
+        wait_under_load(win);
     } else if (me == 0) {
         int code = MPI_SUCCESS;
         int locked = !strcmp(what, "flush") || !strcmp(what, "iunlock") || !strcmp(what, "list");
@@ -157,8 +163,9 @@ int main(int argc, char **argv)
                 code = MPI_Win_unlock(1, win);
         } else if (!strcmp(what, "lock_all")) {
             code = MPI_Win_lock_all(0, win);
-        } else if (!strcmp(what, "test") || !strcmp(what, "notify_test") || !strcmp(what, "watch")) {
-            code = asking_nobody(what, win);
+        } else if (!strcmp(what, "test") || !strcmp(what, "notify_test") ||
+                   !strcmp(what, "watch")) {
+            code = wait_without_operation(what, win);
         } else {
             MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 1, 1, MPI_INT64_T, win));
             if (!strcmp(what, "flush"))
@@ -173,7 +180,7 @@ int main(int argc, char **argv)
             }
         }
         double took = seconds() - begin;
-        EXPECT(code != MPI_SUCCESS, "%s ends with an error", what);
+        EXPECT(code != MPI_SUCCESS, "%s returned no error", what);
         printf("NOTE after %.1f s: %s\n", took, expect_words(code));
         EXPECT(took < 40, "it took %.1f s", took);
         fault(up);
@@ -181,12 +188,12 @@ int main(int argc, char **argv)
         int code = MPI_Win_fence(0, win);
         if (code == MPI_SUCCESS)
             code = MPI_Win_fence(0, win);
-        EXPECT(code != MPI_SUCCESS, "the other side of the fence hears of it");
+        EXPECT(code != MPI_SUCCESS, "the fence of the other side returned no error");
     } else if (holds)
-        until_told(win);
+        wait_for_loss(win);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
-    /* Whatever was left open. */
+    /* Frees the window whatever is still open. */
     int code = MPI_Win_free(&win);
-    EXPECT(code == MPI_SUCCESS, "freeing the window: %s", words_of(code));
+    EXPECT(code == MPI_SUCCESS, "freeing the window: %s", error_text(code));
     return test_end();
 }

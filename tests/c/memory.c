@@ -1,16 +1,16 @@
 /*
- * Memory of a window beside what the application asked for, measured: many windows at once, each used with every process in
- * each kind of epoch, then the growth of this process's memory. Memory per window may not grow with the number of
- * windows, or with what was done in them.
+ * Memory that the library uses per window: creates many windows, uses each with every process in
+ * each kind of epoch, and measures how this process's memory grows. It must not grow with the
+ * number of windows or with their use.
  *
  *   memory KIND    KIND: allocated | created
  */
 #include "check.h"
 
-/* Three lots: the first finds memory that was freed before; the other two must cost the same. */
+/* Three batches: the first may reuse freed memory; the other two must cost the same. */
 enum { LOTS = 3, LOT = 30, WINDOWS = LOTS * LOT, BYTES = 8 };
 
-/* Bytes: private to this process, and its share of what it shares with others. */
+/* Bytes: private to this process, plus its share of shared memory. */
 static void memory(double *private, double *share)
 {
     char line[256];
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
     REQUIRE(argc == 2);
     for (int kind = 0; kind < KINDS; kind++) {
         if (strcmp(argv[1], kind_name[kind]))
-            continue; /* each in a process of its own: what was freed is used again */
+            continue; /* one process per measurement, since freed memory is reused */
         double at[LOTS + 1][2], before[2], last[2];
         for (int lot = 0; lot <= LOTS; lot++) {
             MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -76,12 +76,14 @@ int main(int argc, char **argv)
             last[what] = (at[LOTS][what] - at[LOTS - 1][what]) / LOT;
         }
         if (me == 0)
-            printf("NOTE %s: %.1f KB private, %.1f KB with its share of shared memory per window and process, %d processes\n",
+            printf("NOTE %s: %.1f KB private, %.1f KB with its share of shared memory per window "
+                   "and process, %d processes\n",
                    kind_name[kind], last[0] / 1024, last[1] / 1024, ranks);
-        /* Channels of created windows, a few pages for each peer that was used, take most of it. */
+        /* Channels of created windows dominate: a few pages for each peer. */
         EXPECT(last[0] < 128 * 1024, "%s: %.0f private bytes per window", kind_name[kind], last[0]);
-        EXPECT(last[0] < before[0] * 1.5 + 4096, "%s: memory per window grows from %.0f to %.0f bytes", kind_name[kind],
-               before[0], last[0]);
+        EXPECT(last[0] < before[0] * 1.5 + 4096,
+               "%s: memory per window grows from %.0f to %.0f bytes", kind_name[kind], before[0],
+               last[0]);
         for (int i = 0; i < WINDOWS; i++)
             window_free(&windows[i]);
     }

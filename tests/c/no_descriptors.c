@@ -1,7 +1,6 @@
 /*
- * A process that has no descriptor left: what it needs one for is an error of the right class, and
- * nothing else is. The first look at a long table of attached memory is such a need, since a peer's
- * memory has to be opened.
+ * A process without free file descriptors: only operations that need one fail, with the right error
+ * class. The first lookup in a long region table needs one, to open the peer's memory.
  */
 #include "check.h"
 #include <dirent.h>
@@ -21,7 +20,7 @@ static int highest_descriptor(void)
     return highest;
 }
 
-/* From now on no descriptor above those in use; gives the limit that there was. */
+/* From now on, no descriptor above those in use. Returns the previous limit. */
 static struct rlimit allow_no_more(void)
 {
     struct rlimit before, now;
@@ -29,7 +28,7 @@ static struct rlimit allow_no_more(void)
     now = before;
     now.rlim_cur = (rlim_t)highest_descriptor() + 1;
     REQUIRE(setrlimit(RLIMIT_NOFILE, &now) == 0);
-    /* The gaps below the highest one. */
+    /* Fill the gaps below the highest one. */
     while (dup(0) >= 0) {
     }
     return before;
@@ -47,7 +46,7 @@ int main(int argc, char **argv)
     for (int w = 0; w < WINDOWS; w++) {
         MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &wins[w]));
         MPI(MPI_Win_set_errhandler(wins[w], MPI_ERRORS_RETURN));
-        /* Every other word, so that none joins its neighbour; the last window has few. */
+        /* Every other word, so that regions do not merge; the last window has few. */
         for (int r = 0; me == 0 && r < (w == WINDOWS - 1 ? 10 : REGIONS); r++)
             MPI(MPI_Win_attach(wins[w], memory + 2 * r, sizeof *memory));
     }
@@ -58,11 +57,11 @@ int main(int argc, char **argv)
         MPI(MPI_Win_lock_all(0, wins[0]));
         int code = MPI_Put(&value, 1, MPI_INT64_T, 0, at + 16, 1, MPI_INT64_T, wins[0]);
         EXPECT(class_of(code) == MPI_ERR_OTHER || class_of(code) == MPI_ERR_NO_MEM, "class %d: %s",
-               class_of(code), words_of(code));
-        EXPECT(strstr(words_of(code), "table"), "the text says what is missing: %s",
-               words_of(code));
+               class_of(code), error_text(code));
+        EXPECT(strstr(error_text(code), "table"), "the error text does not name the cause: %s",
+               error_text(code));
         MPI(MPI_Win_unlock_all(wins[0]));
-        /* A short table lies in the window itself. */
+        /* A short table fits into the window's segment. */
         MPI(MPI_Win_lock_all(0, wins[WINDOWS - 1]));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 0, at + 16, 1, MPI_INT64_T, wins[WINDOWS - 1]));
         MPI(MPI_Win_flush(0, wins[WINDOWS - 1]));
@@ -70,7 +69,7 @@ int main(int argc, char **argv)
         EXPECT(class_of(code) == MPI_ERR_RMA_RANGE, "not attached: class %d", class_of(code));
         MPI(MPI_Win_unlock_all(wins[WINDOWS - 1]));
         REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
-        /* Nothing was lost, and once a peer's memory is open it serves all windows. */
+        /* Nothing was lost, and one open of the peer's memory serves all windows. */
         for (int w = 0; w < 2; w++) {
             MPI(MPI_Win_lock_all(0, wins[w]));
             MPI(MPI_Put(&value, 1, MPI_INT64_T, 0, at + 16 * (REGIONS - 1), 1, MPI_INT64_T,

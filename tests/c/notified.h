@@ -1,6 +1,6 @@
 /*
- * What the tests of counters and of tags share: a window of cells, puts of numbers that are checked, and the same rounds through every
- * kind of epoch.
+ * Shared by the tests of counters and of tags: a window of cells, puts of known values, and the
+ * same rounds in every kind of epoch.
  */
 #ifndef NOTIFIED_H
 #define NOTIFIED_H
@@ -12,12 +12,15 @@ static Window w;
 
 static int64_t *cells(void) { return w.base; }
 
-static void open_cells(int kind) { w = window(kind, CELLS * (MPI_Aint)sizeof(int64_t), sizeof(int64_t)); }
+static void open_cells(int kind)
+{
+    w = window(kind, CELLS * (MPI_Aint)sizeof(int64_t), sizeof(int64_t));
+}
 
 static int right_of(int rank) { return (rank + 1) % ranks; }
 static int left_of(int rank) { return (rank + ranks - 1) % ranks; }
 
-/* Numbers to put, from `value` on. */
+/* Values to put, from `value` on. */
 static const int64_t *numbers(int64_t value, int count)
 {
     static int64_t data[CELLS];
@@ -26,28 +29,30 @@ static const int64_t *numbers(int64_t value, int count)
     return data;
 }
 
-/* Looked at as soon as a notification is there: nothing else synchronises the two. */
+/* Called as soon as a notification arrives: nothing else synchronizes the two processes. */
 static void expect_data(int64_t value, int count, const char *where)
 {
     int wrong = 0;
     for (int i = 0; i < count; i++)
         wrong += load64(cells() + i) != value + i;
-    EXPECT(!wrong, "%s: %d of %d cells were not there with the notification", where, wrong, count);
+    EXPECT(!wrong, "%s: %d of %d cells did not arrive before the notification", where, wrong,
+           count);
 }
 
 enum kind { FENCE, ACCESS, LOCK, LOCK_ALL };
 
-/* How one family of notifications is given and waited for. */
+/* How one family of notifications is sent and received. */
 struct family {
-    void (*put)(int64_t value, int count);       /* to the right neighbour, with its notification */
-    void (*told)(enum kind kind, const char *name); /* waits for that of the left one */
-    void (*left_over)(void);                     /* nothing more has come */
-    void (*put_one)(const int64_t *value, int place); /* the same in epochs that are deferred */
+    void (*put)(int64_t value, int count);       /* to the right neighbour, with a notification */
+    void (*told)(enum kind kind, const char *name); /* waits for the left one's */
+    void (*left_over)(void);                     /* checks that no more have come */
+    void (*put_one)(const int64_t *value, int place); /* the same in deferred epochs */
     void (*none_yet)(void);
     void (*told_one)(int place);
 };
 
-/* The right neighbour is put to in every kind of epoch; each checks the notification, then at once the data. */
+/* Puts to the right neighbour in every kind of epoch. Each process waits for the notification, then
+ * checks the data. */
 static void every_epoch(const struct family *f)
 {
     static const int sizes[] = {1, 3, 100, CELLS};
@@ -92,7 +97,8 @@ static void every_epoch(const struct family *f)
             f->left_over();
         }
 
-    /* Deferred: an origin closes three epochs before the first is exposed. Its notifications come one by one. */
+    /* Deferred: an origin closes three epochs before the first is exposed. Notifications arrive one
+     * by one. */
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI_Request r[3];
     int64_t values[3] = {71, 72, 73};
@@ -102,15 +108,16 @@ static void every_epoch(const struct family *f)
             f->put_one(&values[i], i);
             do_complete(NB_ALL, w.win, &r[i]);
         }
-        tell(right, 1);
+        send_token(right, 1);
         MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
     } else if (me % 2) {
-        hear(left, 1);
+        recv_token(left, 1);
         f->none_yet();
         for (int i = 0; i < 3; i++) {
             do_post(NB_ALL, from, 0, w.win);
             f->told_one(i);
-            EXPECT(load64(cells() + i) == 71 + i, "deferred put %d: %ld", i, (long)load64(cells() + i));
+            EXPECT(load64(cells() + i) == 71 + i, "deferred put %d: %ld", i,
+                   (long)load64(cells() + i));
             do_wait(NB_ALL, w.win, &r[i]);
         }
         MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));

@@ -1,5 +1,6 @@
 /*
- * Notified access: counters rise behind their data in every kind of epoch, waits of every form end, wrong calls are refused.
+ * Notification counters: they rise after their data in every kind of epoch, all forms of waiting
+ * end, and invalid calls fail.
  *
  *   notify CASE    CASE: epochs | calls | waits | some | reset | overload | wrong | bounds
  */
@@ -22,10 +23,11 @@ static void open_window(int kind)
 
 static void put_right(int64_t value, int count, int idx)
 {
-    MPI(MPIX_Put_notify(numbers(value, count), count, MPI_INT64_T, right_of(me), 0, count, MPI_INT64_T, idx, w.win));
+    MPI(MPIX_Put_notify(numbers(value, count), count, MPI_INT64_T, right_of(me), 0, count,
+                        MPI_INT64_T, idx, w.win));
 }
 
-static MPI_Count counted; /* notifications of counter 1 that were waited for */
+static MPI_Count counted; /* notifications of counter 1 so far */
 
 static void put_counted(int64_t value, int count) { put_right(value, count, 1); }
 
@@ -35,24 +37,28 @@ static void hear_counted(enum kind kind, const char *name)
     MPI(MPIX_Win_notify_threshold(w.win, 1, ++counted));
 }
 
-static void expect_counted(void) { EXPECT(value_of(1) == counted, "counter is %ld, not %ld", (long)value_of(1), (long)counted); }
+static void expect_counted(void)
+{
+    EXPECT(value_of(1) == counted, "counter is %ld, not %ld", (long)value_of(1), (long)counted);
+}
 
 static void put_deferred(const int64_t *value, int place)
 {
     MPI(MPIX_Put_notify(value, 1, MPI_INT64_T, right_of(me), place, 1, MPI_INT64_T, 2, w.win));
 }
 
-static void expect_not_begun(void) { EXPECT(value_of(2) == 0, "notified by an epoch that has not begun"); }
+static void expect_not_begun(void) { EXPECT(value_of(2) == 0, "notified by a deferred epoch"); }
 static void hear_deferred(int place) { MPI(MPIX_Win_notify_threshold(w.win, 2, place + 1)); }
 
 static void epochs(void)
 {
-    static const struct family counters = {put_counted, hear_counted, expect_counted, put_deferred, expect_not_begun, hear_deferred};
+    static const struct family counters = {put_counted,  hear_counted,     expect_counted,
+                                           put_deferred, expect_not_begun, hear_deferred};
     counted = 0;
     every_epoch(&counters);
 }
 
-/* Each call in its notifying form: its own effect, and one notification. */
+/* Each notifying call: its own effect, and one notification. */
 static void calls(void)
 {
     MPI_Count before[COUNTERS];
@@ -69,7 +75,8 @@ static void calls(void)
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_lock_all(0, w.win));
     MPI(MPIX_Accumulate_notify(&one, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, MPI_SUM, 0, w.win));
-    MPI(MPIX_Get_accumulate_notify(&ten, 1, MPI_INT64_T, &back, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, MPI_SUM, 0, w.win));
+    MPI(MPIX_Get_accumulate_notify(&ten, 1, MPI_INT64_T, &back, 1, MPI_INT64_T, right, 0, 1,
+                                   MPI_INT64_T, MPI_SUM, 0, w.win));
     MPI(MPI_Win_flush(right, w.win));
     EXPECT(back == 1, "get_accumulate: %ld", (long)back);
     MPI(MPIX_Compare_and_swap_notify(&one, &compare, &back, MPI_INT64_T, right, 0, 0, w.win));
@@ -87,9 +94,11 @@ static void calls(void)
     MPI(MPIX_Rget_notify(&back, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, 3, w.win, &r));
     finish(&r);
     EXPECT(back == 10, "rget: %ld", (long)back);
-    MPI(MPIX_Raccumulate_notify(&one, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, MPI_SUM, 3, w.win, &r));
+    MPI(MPIX_Raccumulate_notify(&one, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, MPI_SUM, 3, w.win,
+                                &r));
     finish(&r);
-    MPI(MPIX_Rget_accumulate_notify(&one, 1, MPI_INT64_T, &back, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, MPI_SUM, 3, w.win, &r));
+    MPI(MPIX_Rget_accumulate_notify(&one, 1, MPI_INT64_T, &back, 1, MPI_INT64_T, right, 1, 1,
+                                    MPI_INT64_T, MPI_SUM, 3, w.win, &r));
     finish(&r);
     EXPECT(back == 11, "rget_accumulate: %ld", (long)back);
     MPI(MPIX_Put_notify_c(&ten, 1, MPI_INT64_T, right, 2, 1, MPI_INT64_T, 4, w.win));
@@ -106,14 +115,16 @@ static void calls(void)
     static const int expected[COUNTERS] = {5, 0, 0, 4, 2, 3, 1, 0};
     for (int i = 0; i < COUNTERS; i++) {
         MPI(MPIX_Win_notify_threshold(w.win, i, before[i] + expected[i]));
-        EXPECT(value_of(i) == before[i] + expected[i], "counter %d rose by %ld, not %d", i, (long)(value_of(i) - before[i]), expected[i]);
+        EXPECT(value_of(i) == before[i] + expected[i], "counter %d rose by %ld, not %d", i,
+               (long)(value_of(i) - before[i]), expected[i]);
     }
-    EXPECT(load64(cells() + 4) == 5 && load64(cells() + 6) == 7 && load64(cells() + 5) == 0, "derived datatype");
+    EXPECT(load64(cells() + 4) == 5 && load64(cells() + 6) == 7 && load64(cells() + 5) == 0,
+           "derived datatype");
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Type_free(&pairs));
 }
 
-/* Requests that wait for counts, in one list with those of the host and of epochs. */
+/* Requests for counts, in one list with requests of the host and of epochs. */
 static void waits(void)
 {
     int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
@@ -124,25 +135,26 @@ static void waits(void)
         int flag;
         MPI_Request r[5];
         MPI(MPIX_Win_notify_ithreshold(w.win, 0, base + turn + 1, &r[0]));
-        MPI(MPIX_Win_notify_ithreshold(w.win, 0, base, &r[1])); /* so already */
+        MPI(MPIX_Win_notify_ithreshold(w.win, 0, base, &r[1])); /* already reached */
         MPI(MPI_Irecv(&in, 1, MPI_INT64_T, left, 7, MPI_COMM_WORLD, &r[2]));
         do_lock(turn % 2 ? NB_ALL : 0, MPI_LOCK_SHARED, right, w.win);
         MPI(MPIX_Put_notify(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, 0, w.win));
         MPI(MPIX_Win_iunlock(right, w.win, &r[3]));
         MPI(MPI_Isend(&value, 1, MPI_INT64_T, right, 7, MPI_COMM_WORLD, &r[4]));
         MPI(MPI_Test(&r[1], &flag, MPI_STATUS_IGNORE));
-        EXPECT(flag, "a threshold that is reached gives a complete request");
+        EXPECT(flag, "the request of a reached threshold is pending");
         MPI(MPI_Waitall(5, r, MPI_STATUSES_IGNORE));
-        EXPECT(load64(cells()) >= turn && in == turn, "turn %d: %ld and %ld", turn, (long)load64(cells()), (long)in);
+        EXPECT(load64(cells()) >= turn && in == turn, "turn %d: %ld and %ld", turn,
+               (long)load64(cells()), (long)in);
         MPI(MPIX_Win_notify_test_threshold(w.win, 0, base + turn + 1, &flag));
-        EXPECT(flag, "reached and not found so");
+        EXPECT(flag, "a reached threshold was not found");
         MPI(MPIX_Win_notify_test_threshold(w.win, 0, base + turn + 1000, &flag));
-        EXPECT(!flag, "not reached and found so");
+        EXPECT(!flag, "an unreached threshold was found");
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* Notifications on many counters; each is taken once, by whoever finds it. */
+/* Notifications on many counters; each is taken once, by whichever call finds it. */
 static void some(void)
 {
     enum { MANY = 1000 };
@@ -169,17 +181,18 @@ static void some(void)
         }
         REQUIRE(idx >= 0 && idx < MANY && value == 1);
         MPI(MPIX_Win_reset_notify_value(w.win, idx, &taken));
-        EXPECT(taken == 1 && !seen[idx]++, "counter %d: %ld, seen %d times", idx, (long)taken, seen[idx]);
+        EXPECT(taken == 1 && !seen[idx]++, "counter %d: %ld, seen %d times", idx, (long)taken,
+               seen[idx]);
     }
     int idx = 0, flag = 1;
     MPI_Count value;
     MPI(MPIX_Win_notify_testsome(w.win, 0, MANY, &idx, &value, &flag));
-    EXPECT(!flag, "counter %d is told of again", idx);
+    EXPECT(!flag, "counter %d was reported again", idx);
     MPI(MPI_Win_unlock_all(w.win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* Resets while others add: nothing is lost, nothing comes twice. */
+/* Resets while others add: no notification is lost or counted twice. */
 static void reset(void)
 {
     enum { EACH = 2000 };
@@ -202,22 +215,28 @@ static void reset(void)
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPIX_Win_reset_notify_value(w.win, 7, &value));
     sum += value;
-    EXPECT(sum == (MPI_Count)EACH * ranks, "%ld notifications, not %ld", (long)sum, (long)EACH * ranks);
-    /* A change of the numbers makes every counter 0: those that stay, with a base of their own or without, and those that go and come again. */
+    EXPECT(sum == (MPI_Count)EACH * ranks, "%ld notifications, not %ld", (long)sum,
+           (long)EACH * ranks);
+    /* Setting the number of counters sets all to 0: those that remain, reset before or not, and
+     * those that disappear and return. */
     MPI(MPI_Win_lock_all(0, w.win));
     MPI(MPIX_Notify(me, 2, w.win));
     MPI(MPIX_Notify(me, 7, w.win));
     MPI(MPI_Win_unlock_all(w.win));
-    EXPECT(value_of(2) > 0 && value_of(7) == 1, "counts before a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
-    /* One process cannot: counts and what was reset before stay as they are. */
+    EXPECT(value_of(2) > 0 && value_of(7) == 1, "counts before a change: %ld, %ld",
+           (long)value_of(2), (long)value_of(7));
+    /* One process fails: all counts stay, reset counters included. */
     MPI_Count two = value_of(2);
     MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_RETURN));
-    EXPECT(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == ranks - 1 ? -1 : 3) != MPI_SUCCESS, "a negative number is taken");
+    EXPECT(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == ranks - 1 ? -1 : 3) != MPI_SUCCESS,
+           "a negative number was accepted");
     MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_ARE_FATAL));
-    EXPECT(value_of(2) == two && value_of(7) == 1, "counts after a refused change: %ld, %ld", (long)value_of(2), (long)value_of(7));
+    EXPECT(value_of(2) == two && value_of(7) == 1, "counts after a failed change: %ld, %ld",
+           (long)value_of(2), (long)value_of(7));
     MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
     for (int i = 0; i < COUNTERS; i++)
-        EXPECT(value_of(i) == 0, "counter %d is %ld after the same number was set again", i, (long)value_of(i));
+        EXPECT(value_of(i) == 0, "counter %d is %ld after the same number was set again", i,
+               (long)value_of(i));
     MPI(MPI_Barrier(MPI_COMM_WORLD)); /* all have looked */
     MPI(MPI_Win_lock_all(0, w.win));
     MPI(MPIX_Notify(me, 2, w.win));
@@ -226,10 +245,11 @@ static void reset(void)
     MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 3));
     EXPECT(value_of(2) == 0, "a counter that stays among fewer: %ld", (long)value_of(2));
     MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, COUNTERS));
-    EXPECT(value_of(2) == 0 && value_of(7) == 0, "counts after a change: %ld, %ld", (long)value_of(2), (long)value_of(7));
+    EXPECT(value_of(2) == 0 && value_of(7) == 0, "counts after a change: %ld, %ld",
+           (long)value_of(2), (long)value_of(7));
 }
 
-/* True if operations progress without any call of their target. */
+/* Whether operations need no call of their target. */
 static int goes_by_itself(void)
 {
     MPI_Info info;
@@ -241,8 +261,8 @@ static int goes_by_itself(void)
     return flag && !strcmp(value, "load_store");
 }
 
-/* A target that does not look: it computes until the last notification is there, by its own memory alone; or, where its calls are
- * needed, until the origin is done. */
+/* A target that does not poll: it computes until its memory shows the last notification or, if its
+ * calls are needed, until the origin is done. */
 static void overload(void)
 {
     const int alone = goes_by_itself(), many = alone ? 1000000 : 100000;
@@ -255,23 +275,17 @@ static void overload(void)
             MPI(MPI_Win_flush_local(1, w.win));
         }
         MPI(MPI_Win_unlock(1, w.win));
-        tell(1, 1);
+        send_token(1, 1);
     } else if (me == 1) {
         while (alone && load64(cells()) != many)
             ;
-        hear(0, 1);
+        recv_token(0, 1);
         MPI_Count seen = value_of(3);
-        EXPECT(seen == many && load64(cells()) == many, "%ld of %d, cell %ld", (long)seen, many, (long)load64(cells()));
+        EXPECT(seen == many && load64(cells()) == many, "%ld of %d, cell %ld", (long)seen, many,
+               (long)load64(cells()));
     }
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
-
-#define REFUSED(class, call)                                                                                           \
-    do {                                                                                                               \
-        int code_ = (call);                                                                                            \
-        EXPECT(code_ != MPI_SUCCESS && class_of(code_) == (class), "%s: class %d, not " #class, #call,                 \
-               code_ == MPI_SUCCESS ? 0 : class_of(code_));                                                            \
-    } while (0)
 
 static void wrong(void)
 {
@@ -283,13 +297,17 @@ static void wrong(void)
     memset(w.base, 0, 64);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI(MPI_Win_lock_all(0, w.win));
-    REFUSED(MPI_ERR_ARG, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, COUNTERS, w.win));
+    REFUSED(MPI_ERR_ARG,
+            MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, COUNTERS, w.win));
     REFUSED(MPI_ERR_ARG, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, -1, w.win));
     REFUSED(MPI_ERR_ARG, MPIX_Notify(0, COUNTERS, w.win));
     REFUSED(MPI_ERR_RANK, MPIX_Notify(ranks, 0, w.win));
-    REFUSED(MPI_ERR_RANK, MPIX_Put_notify(&value, 1, MPI_INT64_T, ranks, 0, 1, MPI_INT64_T, 0, w.win));
-    REFUSED(MPI_ERR_RMA_RANGE, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, CELLS, 1, MPI_INT64_T, 0, w.win));
-    REFUSED(MPI_ERR_ARG, MPIX_Rput_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, w.win, NULL));
+    REFUSED(MPI_ERR_RANK,
+            MPIX_Put_notify(&value, 1, MPI_INT64_T, ranks, 0, 1, MPI_INT64_T, 0, w.win));
+    REFUSED(MPI_ERR_RMA_RANGE,
+            MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, CELLS, 1, MPI_INT64_T, 0, w.win));
+    REFUSED(MPI_ERR_ARG,
+            MPIX_Rput_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, w.win, NULL));
     REFUSED(MPI_ERR_ARG, MPIX_Win_notify_ithreshold(w.win, 0, -1, &r));
     REFUSED(MPI_ERR_ARG, MPIX_Win_notify_ithreshold(w.win, COUNTERS, 1, &r));
     REFUSED(MPI_ERR_ARG, MPIX_Win_notify_ithreshold(w.win, 0, 1, NULL));
@@ -304,15 +322,16 @@ static void wrong(void)
     REFUSED(MPI_ERR_RANK, MPIX_Win_get_num_notify(w.win, ranks, &n));
     REFUSED(MPI_ERR_ARG, MPIX_Win_get_num_notify(w.win, 0, NULL));
     MPI(MPI_Win_unlock_all(w.win));
-    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, w.win));
+    REFUSED(MPI_ERR_RMA_SYNC,
+            MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, w.win));
     REFUSED(MPI_ERR_RMA_SYNC, MPIX_Notify(0, 0, w.win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
-    EXPECT(r == MPI_REQUEST_NULL, "a refused call has made a request");
-    EXPECT(load64(cells()) == 0, "a refused call has moved data");
+    EXPECT(r == MPI_REQUEST_NULL, "an invalid call made a request");
+    EXPECT(load64(cells()) == 0, "an invalid call moved data");
     for (int i = 0; i < COUNTERS; i++)
-        EXPECT(value_of(i) == 0, "a refused call has raised counter %d", i);
+        EXPECT(value_of(i) == 0, "an invalid call raised counter %d", i);
 
-    /* A wrong argument of one process fails in all of them, and changes nothing. */
+    /* An invalid argument in one process is an error in all, and changes nothing. */
     REFUSED(MPI_ERR_ARG, MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == ranks - 1 ? -5 : 3));
     MPI(MPIX_Win_get_num_notify(w.win, ranks - 1, &n));
     EXPECT(n == COUNTERS, "%d counters", n);
@@ -320,19 +339,20 @@ static void wrong(void)
         MPI(MPIX_Win_notify_ithreshold(w.win, 5, 1, &pending));
     for (int num = 3; num <= COUNTERS + 3; num += COUNTERS) {
         int code = MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, num);
-        EXPECT(class_of(code) == (me == 0 ? MPI_ERR_RMA_SYNC : MPI_ERR_ARG), "%d counters with a wait pending: class %d", num,
-               class_of(code));
+        EXPECT(class_of(code) == (me == 0 ? MPI_ERR_RMA_SYNC : MPI_ERR_ARG),
+               "%d counters with a wait pending: class %d", num, class_of(code));
     }
     MPI_Win copy = w.win;
     int code = MPI_Win_free(&copy);
-    EXPECT(class_of(code) == MPI_ERR_RMA_SYNC && copy == w.win, "free with a wait pending: class %d", class_of(code));
+    EXPECT(class_of(code) == MPI_ERR_RMA_SYNC && copy == w.win,
+           "free with a wait pending: class %d", class_of(code));
     if (me == 0) {
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
         MPI(MPIX_Notify(0, 5, w.win));
         MPI(MPI_Win_unlock(0, w.win));
         MPI(MPI_Wait(&pending, MPI_STATUS_IGNORE));
     }
-    /* Different numbers; none at all. */
+    /* Numbers that differ between processes, and 0. */
     MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, me == 0 ? 0 : 600 + me));
     for (int rank = 0; rank < ranks; rank++) {
         MPI(MPIX_Win_get_num_notify(w.win, rank, &n));
@@ -349,7 +369,7 @@ static void wrong(void)
         MPI(MPIX_Win_notify_threshold(w.win, 600, ranks));
 }
 
-/* The assertion of how many counters there will be, and the attributes. */
+/* Info key mpi_assert_max_num_notify, and the attributes. */
 static void bounds(void)
 {
     void *place;
@@ -375,23 +395,24 @@ static void bounds(void)
     MPI(MPI_Win_set_errhandler(bound.win, MPI_ERRORS_RETURN));
     MPI(MPI_Win_get_info(bound.win, &used));
     MPI(MPI_Info_get(used, "mpi_assert_max_num_notify", 15, value, &flag));
-    EXPECT(flag && atoi(value) == 5 + me, "the assertion is told as %s", flag ? value : "nothing");
+    EXPECT(flag && atoi(value) == 5 + me, "MPI_Win_get_info returns %s", flag ? value : "nothing");
     MPI(MPI_Info_free(&used));
     MPI(MPI_Win_get_attr(bound.win, MPIX_WIN_NOTIFICATION_NUM_SB, &sb, &flag));
-    EXPECT(flag && *sb == 5 + me, "MPIX_WIN_NOTIFICATION_NUM_SB under an assertion: %d", flag ? *sb : -1);
+    EXPECT(flag && *sb == 5 + me, "MPIX_WIN_NOTIFICATION_NUM_SB under an assertion: %d",
+           flag ? *sb : -1);
     MPI(MPIX_Win_set_num_notify(bound.win, MPI_INFO_NULL, 5 + me));
-    /* Beyond it in one process: an error in all. */
+    /* Beyond the assertion in one process: an error in all. */
     REFUSED(MPI_ERR_ARG, MPIX_Win_set_num_notify(bound.win, MPI_INFO_NULL, me == 0 ? 6 : 1));
     for (int rank = 0; rank < ranks; rank++) {
         MPI(MPIX_Win_get_num_notify(bound.win, rank, &n));
-        EXPECT(n == 5 + rank, "%d counters of rank %d after a refusal", n, rank);
+        EXPECT(n == 5 + rank, "%d counters of rank %d after an invalid call", n, rank);
     }
     MPI(MPI_Info_set(info, "mpi_assert_max_num_notify", "100"));
     MPI(MPI_Win_set_info(bound.win, info));
     REFUSED(MPI_ERR_ARG, MPIX_Win_set_num_notify(bound.win, MPI_INFO_NULL, 100));
     window_free(&bound);
 
-    /* A value that is none, in one process: no window anywhere. */
+    /* An invalid value in one process: no window in any. */
     MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     MPI(MPI_Info_set(info, "mpi_assert_max_num_notify", me == ranks - 1 ? "-1" : "5"));
@@ -405,7 +426,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"epochs", epochs}, {"calls", calls}, {"waits", waits}, {"some", some}, {"reset", reset}, {"overload", overload}, {"wrong", wrong}, {"bounds", bounds}};
+    } all[] = {{"epochs", epochs}, {"calls", calls},       {"waits", waits}, {"some", some},
+               {"reset", reset},   {"overload", overload}, {"wrong", wrong}, {"bounds", bounds}};
     test_begin(&argc, &argv);
     REQUIRE(argc == 2);
     int ran = 0;

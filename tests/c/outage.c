@@ -1,19 +1,22 @@
 /*
- * The network of a peer is gone for a moment, less than the interface tries: nothing is lost, nothing is done twice, no call fails. For guests with
- * soft-RoCE (tests/rxe); the messages of the MPI library take another network.
- * argv: how it goes (network: frames get lost, the ports stay up; port: the cable of the peer's machine is pulled; own: that of this one), how often.
+ * The network fails for less than the device's retry time: nothing is lost or done twice, and no
+ * call fails. For guests with soft-RoCE (tests/rxe); the host's messages use another network.
+ *
+ *   outage FAULT TIMES    FAULT: network (frames are dropped, ports stay up) |
+ *                         port (of the peer's machine) | own (port of this machine)
  */
 #include "check.h"
 #include "faults.h"
 
 enum { CELLS = 64, PUTS = 24 };
 
-/* Starts an outage of so many seconds, which goes by itself. The call returns when it has begun. */
+/* Starts an outage of that many seconds. Returns when it has begun; it ends by itself. */
 static void outage(const char *how, double lasts)
 {
     char line[64];
     int own = !strcmp(how, "own");
-    snprintf(line, sizeof line, "%s %d %.2f", strcmp(how, "network") ? "unplug" : "down", !own, lasts);
+    snprintf(line, sizeof line, "%s %d %.2f", strcmp(how, "network") ? "unplug" : "down", !own,
+             lasts);
     fault(line);
 }
 
@@ -26,7 +29,7 @@ int main(int argc, char **argv)
     MPI(MPI_Win_allocate((CELLS + 3) * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
     memset(base, 0, (CELLS + 3) * 8);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
-    /* They have met. */
+    /* First contact. */
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1 - me, 0, win));
     MPI(MPI_Get(&got, 1, MPI_INT64_T, 1 - me, 0, 1, MPI_INT64_T, win));
     MPI(MPI_Win_unlock(1 - me, win));
@@ -36,7 +39,8 @@ int main(int argc, char **argv)
         if (me == 0) {
             double begin = seconds();
             outage(argv[1], 0.7);
-            /* Puts in order, adds that count each time that they are done, gets of what was put, a lock word, all while nothing comes through. */
+            /* During the outage: puts in order, adds that count executions, gets of the data put, a
+             * lock word. */
             MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win));
             for (int put = 1; put <= PUTS; put++) {
                 for (int cell = 0; cell < CELLS; cell++)
@@ -45,10 +49,12 @@ int main(int argc, char **argv)
                 MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, 1, CELLS, 1, MPI_INT64_T, MPI_SUM, win));
                 MPI(MPI_Fetch_and_op(&one, &got, MPI_INT64_T, 1, CELLS + 1, MPI_SUM, win));
                 MPI(MPI_Win_flush(1, win));
-                EXPECT(got == (round - 1) * PUTS + put - 1, "round %d put %d: %ld before the add", round, put, (long)got);
+                EXPECT(got == (round - 1) * PUTS + put - 1, "round %d put %d: %ld before the add",
+                       round, put, (long)got);
                 MPI(MPI_Get(cells, CELLS, MPI_INT64_T, 1, 0, CELLS, MPI_INT64_T, win));
                 MPI(MPI_Win_flush(1, win));
-                EXPECT(cells[0] == round * 1000 + put && cells[CELLS - 1] == cells[0], "round %d put %d: %ld is there", round, put, (long)cells[0]);
+                EXPECT(cells[0] == round * 1000 + put && cells[CELLS - 1] == cells[0],
+                       "round %d put %d: memory has %ld", round, put, (long)cells[0]);
             }
             MPI(MPI_Win_unlock(1, win));
             double took = seconds() - begin;
@@ -59,14 +65,16 @@ int main(int argc, char **argv)
             MPI(MPI_Put(&one, 1, MPI_INT64_T, 1, CELLS + 2, 1, MPI_INT64_T, win));
         MPI(MPI_Win_fence(0, win));
         if (me == 1) {
-            EXPECT(base[CELLS] == round * PUTS && base[CELLS + 1] == round * PUTS, "round %d: %ld and %ld adds", round, (long)base[CELLS], (long)base[CELLS + 1]);
-            EXPECT(base[0] == round * 1000 + PUTS && base[CELLS + 2] == 1, "round %d: %ld was put last", round, (long)base[0]);
+            EXPECT(base[CELLS] == round * PUTS && base[CELLS + 1] == round * PUTS,
+                   "round %d: %ld and %ld adds", round, (long)base[CELLS], (long)base[CELLS + 1]);
+            EXPECT(base[0] == round * 1000 + PUTS && base[CELLS + 2] == 1,
+                   "round %d: %ld was put last", round, (long)base[0]);
         }
         MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
     }
     if (me == 0)
         printf("NOTE the longest round took %.1f s\n", longest);
-    EXPECT(me || longest > 0.6, "the outage was felt: %.2f s", longest);
+    EXPECT(me || longest > 0.6, "the outage had no effect: %.2f s", longest);
     MPI(MPI_Win_free(&win));
     return test_end();
 }

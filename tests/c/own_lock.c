@@ -1,11 +1,12 @@
 /*
- * Progress of a process that looks at its own memory, by nothing but calls that never wait, until the others have changed it [PR-1]: it locks
- * itself and unlocks, or holds a lock of all and flushes.
+ * Progress of a process that polls its own memory, with calls that never wait, until others have
+ * changed it [PR-1]: it locks and unlocks itself, or flushes under lock_all.
  */
 #include "check.h"
 
 enum way { EXCLUSIVE, SHARED, NONBLOCKING, FLUSH, FLUSH_ALL, IFLUSH, WAYS };
-static const char *const way_name[] = {"exclusive", "shared", "nonblocking", "flush", "flush_all", "iflush"};
+static const char *const way_name[] = {"exclusive", "shared",    "nonblocking",
+                                       "flush",     "flush_all", "iflush"};
 
 static int64_t look(enum way way, Window *w)
 {
@@ -23,7 +24,9 @@ static int64_t look(enum way way, Window *w)
         MPI(MPIX_Win_iunlock(0, w->win, r + 1));
         MPI(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
         break;
-    default: MPI(MPI_Win_lock(way == SHARED ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, 0, 0, w->win)); break;
+    default:
+        MPI(MPI_Win_lock(way == SHARED ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, 0, 0, w->win));
+        break;
     }
     seen = load64(w->base);
     if (way <= SHARED)
@@ -44,14 +47,14 @@ int main(int argc, char **argv)
                 if (all)
                     MPI(MPI_Win_lock_all(0, w.win));
                 for (int rank = 1; rank < ranks; rank++)
-                    tell(rank, 1);
+                    send_token(rank, 1);
                 while (seen < ranks - 1)
                     seen = look(way, &w);
                 if (all)
                     MPI(MPI_Win_unlock_all(w.win));
                 EXPECT(seen == ranks - 1, "%s: %ld", way_name[way], (long)seen);
             } else {
-                hear(0, 1);
+                recv_token(0, 1);
                 MPI(MPI_Win_lock(all ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
                 MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, w.win));
                 MPI(MPI_Win_unlock(0, w.win));

@@ -1,6 +1,6 @@
 /*
- * The padding of pairs is not theirs to move: put and get of each pair type, the first one of an epoch and those that follow it on
- * shorter ways.
+ * Put and get of pair types leave the padding between value and index unchanged: the first
+ * operation of an epoch, and later ones, which take the fast path.
  *
  *   padding [many]    many: under MPI_THREAD_MULTIPLE
  */
@@ -12,8 +12,10 @@ typedef struct { short value; int index; } ShortInt;
 typedef struct { long value; int index; } LongInt;
 typedef struct { double value; int index; } DoubleInt;
 
-/* Puts the pairs from one byte everywhere over another, gets them back over a third: only the bytes of the pairs may differ. */
-static void move(MPI_Datatype type, const char *name, size_t value, size_t index, size_t extent, Window *w)
+/* Puts pairs over another byte pattern and gets them over a third: only the bytes of the pairs may
+ * change. */
+static void move(MPI_Datatype type, const char *name, size_t value, size_t index, size_t extent,
+                 Window *w)
 {
     int target = (me + 1) % ranks;
     for (int turn = 0; turn < TURNS; turn++) {
@@ -37,11 +39,13 @@ static void move(MPI_Datatype type, const char *name, size_t value, size_t index
         int wrong = 0;
         for (size_t at = 0; at < BYTES; at++) {
             size_t within = at % extent;
-            int data = at < COUNT * extent && (within < value || (within >= index && within < index + sizeof(int)));
+            int data = at < COUNT * extent &&
+                       (within < value || (within >= index && within < index + sizeof(int)));
             wrong += there[at] != (data ? 0x11 : 0x22);
             wrong += back[at] != (data ? 0x11 : 0x33);
         }
-        EXPECT(!wrong, "%s, %s window, turn %d: %d bytes are wrong", name, kind_name[w->kind], turn, wrong);
+        EXPECT(!wrong, "%s, %s window, turn %d: %d bytes are wrong", name, kind_name[w->kind], turn,
+               wrong);
         MPI(MPI_Barrier(MPI_COMM_WORLD));
     }
 }
@@ -51,9 +55,12 @@ int main(int argc, char **argv)
     test_begin_threads(&argc, &argv, argc > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     for (int kind = 0; kind < KINDS; kind++) {
         Window w = window(kind, BYTES, 1);
-        move(MPI_SHORT_INT, "MPI_SHORT_INT", sizeof(short), offsetof(ShortInt, index), sizeof(ShortInt), &w);
-        move(MPI_LONG_INT, "MPI_LONG_INT", sizeof(long), offsetof(LongInt, index), sizeof(LongInt), &w);
-        move(MPI_DOUBLE_INT, "MPI_DOUBLE_INT", sizeof(double), offsetof(DoubleInt, index), sizeof(DoubleInt), &w);
+        move(MPI_SHORT_INT, "MPI_SHORT_INT", sizeof(short), offsetof(ShortInt, index),
+             sizeof(ShortInt), &w);
+        move(MPI_LONG_INT, "MPI_LONG_INT", sizeof(long), offsetof(LongInt, index), sizeof(LongInt),
+             &w);
+        move(MPI_DOUBLE_INT, "MPI_DOUBLE_INT", sizeof(double), offsetof(DoubleInt, index),
+             sizeof(DoubleInt), &w);
         window_free(&w);
     }
     return test_end();

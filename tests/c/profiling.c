@@ -1,4 +1,7 @@
-/* A tool's view: a program that defines MPIX_ calls itself reaches ours by PMPIX_ [MPI 15.2]. */
+/*
+ * A program that defines MPIX_ calls, as a profiling tool does, reaches the library by PMPIX_ [MPI
+ * 15.2].
+ */
 #include "check.h"
 
 static int fences, unlocks;
@@ -37,7 +40,8 @@ int main(int argc, char **argv)
     MPI(PMPIX_Win_iflush_local_all(w.win, &r[n++]));
     MPI(PMPIX_Win_iunlock_all(w.win, &r[n++]));
     MPI(MPI_Waitall(n, r, MPI_STATUSES_IGNORE));
-    EXPECT(fences == 2 && unlocks == 1, "own definitions were called %d and %d times", fences, unlocks);
+    EXPECT(fences == 2 && unlocks == 1, "own definitions were called %d and %d times", fences,
+           unlocks);
     MPI(MPI_Group_free(&group));
     window_free(&w);
     return test_end();

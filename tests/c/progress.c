@@ -1,7 +1,8 @@
 /*
- * Progress inside the host's own calls [PR-1]: process 0 has a pending epoch and sits in a call of the host; the
- * others can reach their part of that call only after the epoch has moved on. Process 0 has something pending, the
- * others have not: a collective that is replaced by its nonblocking form must be so in all of them [PR-5].
+ * Progress inside the host's own calls [PR-1]. Process 0 has a pending epoch and waits in a host
+ * call; the others reach their part of that call only after the epoch has advanced. Only process 0
+ * has something pending: if the library replaces a collective by its nonblocking form, it must do
+ * so in all processes [PR-5].
  */
 #include "check.h"
 
@@ -10,9 +11,12 @@ static MPI_Comm comm;
 static int all_in[4096], all_out[4096];
 
 static void tell_on(int rank, int tag) { MPI(MPI_Send(NULL, 0, MPI_BYTE, rank, tag, comm)); }
-static void hear_on(int rank, int tag) { MPI(MPI_Recv(NULL, 0, MPI_BYTE, rank, tag, comm, MPI_STATUS_IGNORE)); }
+static void hear_on(int rank, int tag)
+{
+    MPI(MPI_Recv(NULL, 0, MPI_BYTE, rank, tag, comm, MPI_STATUS_IGNORE));
+}
 
-/* Every process calls; process 0 first, for the others it comes after the epoch. */
+/* All processes call this: process 0 first, the others after the epoch. */
 static void call_recv(void) { me == 0 ? hear_on(1, 1) : me == 1 ? tell_on(0, 1) : (void)0; }
 static void call_irecv_wait(void)
 {
@@ -92,7 +96,8 @@ static void call_sendrecv(void)
 {
     int peer = me ^ 1;
     if (me < 2)
-        MPI(MPI_Sendrecv(&me, 1, MPI_INT, peer, 1, all_in, 1, MPI_INT, peer, 1, comm, MPI_STATUS_IGNORE));
+        MPI(MPI_Sendrecv(&me, 1, MPI_INT, peer, 1, all_in, 1, MPI_INT, peer, 1, comm,
+                         MPI_STATUS_IGNORE));
 }
 static void call_sendrecv_replace(void)
 {
@@ -105,19 +110,28 @@ static void call_bcast(void) { MPI(MPI_Bcast(all_in, 1, MPI_INT, 1, comm)); }
 static void call_reduce(void) { MPI(MPI_Reduce(&me, all_in, 1, MPI_INT, MPI_SUM, 0, comm)); }
 static void call_allreduce(void) { MPI(MPI_Allreduce(&me, all_in, 1, MPI_INT, MPI_SUM, comm)); }
 static void call_gather(void) { MPI(MPI_Gather(&me, 1, MPI_INT, all_in, 1, MPI_INT, 0, comm)); }
-static void call_scatter(void) { MPI(MPI_Scatter(all_out, 1, MPI_INT, all_in, 1, MPI_INT, 1, comm)); }
+static void call_scatter(void)
+{
+    MPI(MPI_Scatter(all_out, 1, MPI_INT, all_in, 1, MPI_INT, 1, comm));
+}
 static void call_allgather(void) { MPI(MPI_Allgather(&me, 1, MPI_INT, all_in, 1, MPI_INT, comm)); }
-static void call_alltoall(void) { MPI(MPI_Alltoall(all_out, 1, MPI_INT, all_in, 1, MPI_INT, comm)); }
+static void call_alltoall(void)
+{
+    MPI(MPI_Alltoall(all_out, 1, MPI_INT, all_in, 1, MPI_INT, comm));
+}
 static void call_scan(void)
 {
-    /* Process 0 gives, it does not wait: reversed ranks make it wait. */
+    /* Process 0 is the root and would not wait; with reversed ranks it does. */
     MPI_Comm back;
     MPI(MPI_Comm_split(comm, 0, -me, &back));
     MPI(MPI_Scan(&me, all_in, 1, MPI_INT, MPI_SUM, back));
     MPI(MPI_Exscan(&me, all_in, 1, MPI_INT, MPI_SUM, back));
     MPI(MPI_Comm_free(&back));
 }
-static void call_reduce_scatter(void) { MPI(MPI_Reduce_scatter_block(all_out, all_in, 1, MPI_INT, MPI_SUM, comm)); }
+static void call_reduce_scatter(void)
+{
+    MPI(MPI_Reduce_scatter_block(all_out, all_in, 1, MPI_INT, MPI_SUM, comm));
+}
 static void call_ibarrier(void)
 {
     MPI_Request r;
@@ -182,43 +196,44 @@ static const struct {
              {"MPI_Win_allocate", call_window},
              {"MPI_Win_create", call_window_created}};
 
-/*
- * form 0: process 0 closed an access epoch before process 1 posts; form 1: its lock is granted while it is away, and process 1 locks until
- * it sees that lock's put.
- */
+/* form 0: process 0 closes an access epoch before process 1 posts. form 1: process 0 gets a lock
+ * while it is in the host call; process 1 locks repeatedly until it sees that lock's put. */
 static void away(int i, int form)
 {
     static int64_t value;
     MPI_Group zero = group_one(0), one = group_one(1);
-    MPI_Request r = MPI_REQUEST_NULL, born;
+    MPI_Request r = MPI_REQUEST_NULL, opening;
     if (me == 0 && form == 0) {
         value++;
         MPI(MPI_Win_start(one, 0, w.win));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
         MPI(MPIX_Win_icomplete(w.win, &r));
-        tell(1, 9);
+        send_token(1, 9);
     } else if (me == 0) {
         value++;
-        hear(1, 8);
-        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win, &born));
-        born_complete(&born, "ilock");
+        recv_token(1, 8);
+        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win, &opening));
+        expect_complete(&opening, "ilock");
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
         MPI(MPIX_Win_iunlock(1, w.win, &r));
-        tell(1, 9);
+        send_token(1, 9);
     } else if (me == 1 && form == 0) {
         value++;
-        hear(0, 9);
+        recv_token(0, 9);
         MPI(MPI_Win_post(zero, 0, w.win));
-        MPI(MPI_Win_wait(w.win)); /* needs process 0, which is away by now */
+        MPI(MPI_Win_wait(w.win)); /* needs process 0, now in the host call */
         EXPECT(load64(w.base) == value, "%s: %ld", calls[i].name, (long)load64(w.base));
     } else if (me == 1) {
         value++;
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win));
-        tell(0, 8);
-        hear(0, 9); /* process 0 has asked for the lock by now; where that goes by message, it may be still on its way */
+        send_token(0, 8);
+        recv_token(
+            0,
+            9); /* process 0 has requested the lock; over messages the request may be in flight */
         for (int64_t seen = 0; seen != value;) {
             MPI(MPI_Win_unlock(1, w.win));
-            MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win)); /* behind process 0, once its request has come */
+            MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0,
+                             w.win)); /* queues behind process 0, once its request has arrived */
             seen = load64(w.base);
             REQUIRE(seen == value || seen == value - 1);
         }

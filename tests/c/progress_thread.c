@@ -1,41 +1,36 @@
 /*
- * MPIX_RMA_PROGRESS=thread [PR-2]: epochs move on while a process computes without calling MPI. Each case ends only if
- * they do: the computing process looks at its own memory for a sign that comes after the epoch is over; the runner's time
- * limit is what fails.
+ * MPIX_RMA_PROGRESS=thread [PR-2]: epochs advance while a process computes without calling MPI. The
+ * computing process polls its own memory for a flag that another process sets after the epoch is
+ * over. Without progress, the time limit fails the test.
  *
- *   target   a lock epoch on memory that only its owner can copy to (MPI_Win_create, MPIX_RMA_CMA=off)
- *   origin   a put that is recorded when its origin begins to compute: the target posts later
- *   chain    closings behind closings: three deferred epochs of a process that computes
+ *   target   a lock epoch on memory that only its owner can copy to (MPI_Win_create,
+ *            MPIX_RMA_CMA=off)
+ *   origin   a recorded put: the target posts after the origin has started to compute
+ *   chain    three deferred epochs, closed one after the other, of a process that computes
  */
 #include "check.h"
 
 enum { LONG = 1 << 20 };
-static Window sign;
+static Window flags;
 
-static void give_sign(int rank, int64_t value)
-{
-    MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, sign.win));
-    MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, rank, 0, 1, MPI_INT64_T, MPI_REPLACE, sign.win));
-    MPI(MPI_Win_unlock(rank, sign.win));
-}
-
-/* The target is away from before the lock until after the unlock. */
+/* The target computes from before the lock until after the unlock. */
 static void target_computes(Window *w, int64_t turn)
 {
     if (me == 0) {
         static char data[LONG], back[LONG];
         memset(data, (int)turn, sizeof data);
-        hear(1, 1);
+        recv_token(1, 1);
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, w->win));
         MPI(MPI_Put(data, LONG, MPI_BYTE, 1, 0, LONG, MPI_BYTE, w->win));
         MPI(MPI_Win_flush(1, w->win));
         MPI(MPI_Get(back, LONG, MPI_BYTE, 1, 0, LONG, MPI_BYTE, w->win));
         MPI(MPI_Win_unlock(1, w->win));
-        EXPECT(!memcmp(data, back, LONG), "turn %ld: what was put is not what was got", (long)turn);
-        give_sign(1, turn);
+        EXPECT(!memcmp(data, back, LONG), "turn %ld: get returned another value than was put",
+               (long)turn);
+        set_word(&flags, 1, turn);
     } else if (me == 1) {
-        tell(0, 1);
-        compute_until(sign.base, turn);
+        send_token(0, 1);
+        compute_until(flags.base, turn);
     }
 }
 
@@ -49,21 +44,21 @@ static void origin_computes(Window *w, int64_t turn)
         MPI(MPI_Win_start(one, 0, w->win));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w->win));
         MPI(MPIX_Win_icomplete(w->win, &r));
-        tell(1, 1);
-        compute_until(sign.base, turn);
+        send_token(1, 1);
+        compute_until(flags.base, turn);
         MPI(MPI_Wait(&r, MPI_STATUS_IGNORE));
     } else if (me == 1) {
-        hear(0, 1);
+        recv_token(0, 1);
         MPI(MPI_Win_post(zero, 0, w->win));
         MPI(MPI_Win_wait(w->win));
         EXPECT(load64(w->base) == turn, "put: %ld, not %ld", (long)load64(w->base), (long)turn);
-        give_sign(0, turn);
+        set_word(&flags, 0, turn);
     }
     MPI(MPI_Group_free(&zero));
     MPI(MPI_Group_free(&one));
 }
 
-/* Three epochs stand behind one another; then a look must find the request of the last complete. */
+/* Three deferred epochs in a chain; then one test must find the request of the last complete. */
 static void chain_computes(Window *w, int64_t turn)
 {
     MPI_Group zero = group_one(0), one = group_one(1);
@@ -77,20 +72,21 @@ static void chain_computes(Window *w, int64_t turn)
             MPI(MPI_Put(&values[i], 1, MPI_INT64_T, 1, i, 1, MPI_INT64_T, w->win));
             MPI(MPIX_Win_icomplete(w->win, &r[i]));
         }
-        tell(1, 1);
-        compute_until(sign.base, turn);
+        send_token(1, 1);
+        compute_until(flags.base, turn);
         int flag = 0;
         MPI(MPI_Testall(3, r, &flag, MPI_STATUSES_IGNORE));
-        while (!flag) /* the last done may be a moment before its request */
+        while (!flag) /* the done may arrive a moment before the request completes */
             MPI(MPI_Testall(3, r, &flag, MPI_STATUSES_IGNORE));
     } else if (me == 1) {
-        hear(0, 1);
+        recv_token(0, 1);
         for (int i = 0; i < 3; i++) {
             MPI(MPI_Win_post(zero, 0, w->win));
             MPI(MPI_Win_wait(w->win));
-            EXPECT(load64((int64_t *)w->base + i) == turn + i, "epoch %d: %ld", i, (long)load64((int64_t *)w->base + i));
+            EXPECT(load64((int64_t *)w->base + i) == turn + i, "epoch %d: %ld", i,
+                   (long)load64((int64_t *)w->base + i));
         }
-        give_sign(0, turn);
+        set_word(&flags, 0, turn);
     }
     MPI(MPI_Group_free(&zero));
     MPI(MPI_Group_free(&one));
@@ -99,7 +95,7 @@ static void chain_computes(Window *w, int64_t turn)
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
-    sign = window(ALLOCATED, sizeof(int64_t), sizeof(int64_t));
+    flags = window(ALLOCATED, sizeof(int64_t), sizeof(int64_t));
     int64_t turn = 0;
     for (int round = 0; round < 20; round++)
         for (int kind = 0; kind < KINDS; kind++) {
@@ -119,6 +115,6 @@ int main(int argc, char **argv)
             window_free(&words);
             window_free(&w);
         }
-    window_free(&sign);
+    window_free(&flags);
     return test_end();
 }

@@ -1,18 +1,18 @@
 /*
- * Errors of blocking calls and of completion calls while a window lives: which error handler hears
- * of them, how often, on which communicator and with which class. Some of these calls are made in
- * another form then. The result has to be that of the host's own call, which is looked up in the
- * host's library and called beside it.
+ * Errors of blocking calls and completion calls while a window exists: which error handler is
+ * called, how often, on which communicator and with which class. The library replaces some of these
+ * calls by another form; the result must be that of the host's own call, which is looked up in the
+ * host's library and called too.
  */
 #include "check.h"
 #include <dlfcn.h>
 
 enum { SMALL = 4, BIG = 64, MANY = 40 };
 
-/* What became of a call. Compared as bytes. */
+/* Result of a call; compared bytewise. */
 typedef struct {
     int class, heard, heard_class,
-        handler; /* 1: that of MPI_COMM_WORLD, 2: of the call's communicator, 3: of MPI_COMM_SELF */
+        handler; /* 1: of MPI_COMM_WORLD, 2: of the call's communicator, 3: of MPI_COMM_SELF */
     int right_comm, index, status[3], cleared;
 } Outcome;
 
@@ -59,7 +59,7 @@ static void look_up(void)
 static int big[BIG], small[MANY][SMALL];
 static MPI_Request sent;
 
-/* A message to this process that is longer than the buffer that waits for it. */
+/* A message to this process that exceeds the receive buffer. */
 static void send_big(void) { MPI(MPI_Isend(big, BIG, MPI_INT, me, 1, comm, &sent)); }
 static void end_send(void) { MPI(MPI_Wait(&sent, MPI_STATUS_IGNORE)); }
 
@@ -130,7 +130,7 @@ static void bcast_truncated(const Calls *c)
     now.class = c->Bcast(big, me == 0 ? BIG : SMALL, MPI_INT, 0, comm);
 }
 
-/* Completion calls, on lists of receives of which one is truncated. */
+/* Completion calls on lists of receives, one of them truncated. */
 static MPI_Request list[MANY];
 static MPI_Status statuses[MANY];
 
@@ -144,7 +144,7 @@ static void begin(int count)
     }
     send_big();
 }
-/* A call that gives MPI_ERR_IN_STATUS may complete the other requests, or leave them pending. */
+/* A call that returns MPI_ERR_IN_STATUS may complete the other requests or leave them pending. */
 static void end(int count)
 {
     now.cleared = list[count / 2] == MPI_REQUEST_NULL;
@@ -228,7 +228,7 @@ static void test_some(const Calls *c)
 static const struct {
     const char *name;
     Scenario *run;
-    int alone; /* the communicator is of no use afterwards */
+    int alone; /* the communicator is unusable afterwards */
 } scenarios[] = {{"MPI_Recv, truncated", recv_truncated, 0},
                  {"MPI_Mrecv, truncated", mrecv_truncated, 0},
                  {"MPI_Sendrecv, truncated", sendrecv_truncated, 0},
@@ -269,7 +269,7 @@ static const char *words(const Outcome *o)
     static char text[2][256];
     static int turn;
     snprintf(text[turn ^= 1], sizeof text[0],
-             "class %d, heard %d times (handler %d, comm %s, class %d), index %d, statuses %d %d "
+             "class %d, called %d times (handler %d, comm %s, class %d), index %d, statuses %d %d "
              "%d, cleared %d",
              o->class, o->heard, o->handler, o->right_comm ? "right" : "wrong", o->heard_class,
              o->index, o->status[0], o->status[1], o->status[2], o->cleared);
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
         MPI_Errhandler still;
         MPI(MPI_Comm_get_errhandler(comm, &still));
         EXPECT(still == (returning ? MPI_ERRORS_RETURN : own),
-               "another error handler is left behind");
+               "the error handler was not restored");
         MPI(MPI_Errhandler_free(&still));
     }
     MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, before));

@@ -1,8 +1,8 @@
 /*
- * Every predefined datatype with every reduction, the optional ones of Fortran too: the target gets
- * the right value, or the call gives MPI_ERR_OP and nothing has moved. A host may have a datatype
- * and not its reductions, may report success and compute nothing (numbers of 128 bits that it takes
- * for its long double), or may end the job.
+ * Every predefined datatype with every reduction, including Fortran's optional types: the target
+ * gets the right value, or the call returns MPI_ERR_OP and changes nothing. A host may lack
+ * reductions of a datatype that it has, report success without computing (128-bit numbers that it
+ * takes for its long double), or abort.
  */
 #include "check.h"
 
@@ -110,7 +110,7 @@ static void fill(int class)
     memcpy(expected, before, ROOM);
 }
 
-/* The same of half precision: newer hosts have it. */
+/* The same for half precision, which newer hosts have. */
 static int known_half(MPI_Op op)
 {
 #ifdef __FLT16_MAX__
@@ -133,19 +133,19 @@ static int known_half(MPI_Op op)
 #endif
 }
 
-/* True if the value of a pair is known; `expected` is it. */
+/* Whether the result is known; stores it in `expected`. */
 static int known(const char *name, MPI_Datatype type, int class, MPI_Op op)
 {
     Quad *e = (Quad *)expected;
     int logical = op == MPI_LAND || op == MPI_LOR || op == MPI_LXOR;
     if (class == HALF)
         return known_half(op);
-    /* MPICH 4.0 ends the job in logical reductions of floating-point numbers, which MPI does not
+    /* MPICH 4.0 aborts in logical reductions of floating-point numbers, which MPI does not
      * define. */
     if (logical && (strstr(name, "FLOAT") || strstr(name, "DOUBLE") || strstr(name, "REAL")))
         return 0;
     if (strncmp(name, "MPI_INTEGER", 11) ==
-        0) { /* Open MPI 4.1 has no logical reductions of these */
+        0) { /* not in Open MPI 4.1 */
         int size;
         MPI(MPI_Type_size(type, &size));
         type = size == 1 ? MPI_INT8_T : size == 4 ? MPI_INT32_T : size == 8 ? MPI_INT64_T : type;
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
     test_begin(&argc, &argv);
     int t = (me + 1) % ranks, carried_out = 0, refused = 0;
     MPI_Request r;
-    /* Asking the host what it can reduce leaves no trace. */
+    /* Querying the host's reductions must not leave anything behind. */
     const MPI_Comm comms[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
     for (int i = 0; i < 2; i++) {
         MPI_Errhandler handler;
@@ -183,7 +183,8 @@ int main(int argc, char **argv)
     for (int kind = 0; kind < KINDS; kind++) {
         Window w = window(kind, ROOM, 1);
         MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_RETURN));
-        /* Errors of calls without a communicator go to the one or, since MPI-4, to the other. */
+        /* Errors of calls without a communicator go to MPI_COMM_WORLD or, since MPI-4, to
+         * MPI_COMM_SELF. */
         MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
         MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
         for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -236,6 +237,6 @@ int main(int argc, char **argv)
         window_free(&w);
     }
     if (me == 0)
-        printf("%d reductions were carried out, %d refused\n", carried_out, refused);
+        printf("%d reductions executed, %d refused\n", carried_out, refused);
     return test_end();
 }

@@ -1,13 +1,15 @@
 /*
- * A peer that sends what is no message of ours: nothing of it is taken, everything that waits for it is ended with an error, and nothing hangs.
- * The window can be freed after that, whatever is open on it.
- * The communicator of the window is the library's own; its handle is found by trying, which MPICH's handles allow.
- * argv: what rank 0 waits in when the message comes.
+ * A peer sends a malformed message on the library's communicator. The library rejects it,
+ * everything that waits for that peer ends with an error, nothing hangs, and the window can be
+ * freed whatever is open on it. The private communicator's handle is guessed, which MPICH's handle
+ * values allow.
+ *
+ *   refused WAIT    WAIT: what rank 0 waits in when the message arrives
  */
 #include "check.h"
 
-/* Sends rubbish to rank 0 on every communicator of all processes that is not the application's, of the eight that MPICH has room for
- * from the beginning; MPICH 5 ends a job that asks for more. */
+/* Sends a malformed message to rank 0 on every communicator of all processes that is not the
+ * application's, among MPICH's first eight handles. MPICH 5 aborts beyond those. */
 static int send_rubbish(void)
 {
     static char rubbish[64] = "this is no packet";
@@ -23,7 +25,7 @@ static int send_rubbish(void)
     return sent;
 }
 
-/* A wait for a tagged notification that nobody sends, alone or beside a message that has come. */
+/* Waits for a tagged notification that nobody sends, alone or beside a message that has arrived. */
 static int tagged(const char *what, MPI_Win win)
 {
     MPI_Request r[2];
@@ -52,16 +54,17 @@ static int tagged(const char *what, MPI_Win win)
         MPI(MPI_Irecv(NULL, 0, MPI_CHAR, 0, 6, MPI_COMM_SELF, &r[1]));
         MPI(MPI_Send(NULL, 0, MPI_CHAR, 0, 6, MPI_COMM_SELF));
         code = MPI_Waitall(2, r, statuses);
-        EXPECT(statuses[1].MPI_ERROR == MPI_SUCCESS && r[1] == MPI_REQUEST_NULL, "the message has come");
+        EXPECT(statuses[1].MPI_ERROR == MPI_SUCCESS && r[1] == MPI_REQUEST_NULL,
+               "the message did not arrive");
     }
     if (class_of(code) == MPI_ERR_IN_STATUS)
         code = statuses[0].MPI_ERROR;
-    EXPECT(class_of(MPI_Start(&r[0])) == MPI_ERR_REQUEST, "it can be started again");
+    REFUSED(MPI_ERR_REQUEST, MPI_Start(&r[0]));
     MPI(MPI_Request_free(&r[0]));
     return code;
 }
 
-/* A wait or a loop of tests for a counter that nobody raises. */
+/* Waits or tests for a counter that nobody raises. */
 static int counted(const char *what, MPI_Win win)
 {
     MPI_Request r;
@@ -95,7 +98,7 @@ int main(int argc, char **argv)
     MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     int64_t value = 1;
-    /* A lock on allocated memory is waited for at once, one on created memory by the calls that follow. */
+    /* A lock of allocated memory blocks at once; of created memory, the calls after it block. */
     Window w = window(strcmp(what, "lock") ? CREATED : ALLOCATED, sizeof value, sizeof value);
     MPI_Win win = w.win;
     MPI(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
@@ -109,7 +112,7 @@ int main(int argc, char **argv)
         MPI_Request r = MPI_REQUEST_NULL;
         MPI_Group other = group_one(1);
         int code = MPI_SUCCESS;
-        /* Now it may come; what follows cannot be over before. */
+        /* Rank 1 may send now; the waits below cannot complete before. */
         MPI(MPI_Send(NULL, 0, MPI_CHAR, 1, 5, MPI_COMM_WORLD));
         if (!strcmp(what, "unlock") || !strcmp(what, "iunlock") || !strcmp(what, "flush")) {
             MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win));
@@ -137,9 +140,9 @@ int main(int argc, char **argv)
             MPI(MPI_Win_post(other, 0, win));
             while (code == MPI_SUCCESS && !flag)
                 code = MPI_Win_test(win, &flag);
-            EXPECT(class_of(MPI_Win_test(win, &flag)) == MPI_ERR_RMA_SYNC, "an exposure is still open");
+            REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_test(win, &flag));
         } else if (!strcmp(what, "left")) {
-            /* A request that is still started when the window is freed. */
+            /* A request that is still active when the window is freed. */
             MPI(MPIX_Notify_init(win, 1, 7, 1, &left));
             MPI(MPI_Start(&left));
             code = MPIX_Notify_probe(win, 1, 8, MPI_STATUS_IGNORE);
@@ -160,11 +163,12 @@ int main(int argc, char **argv)
     } else if (me == 1) {
         MPI(MPI_Recv(NULL, 0, MPI_CHAR, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         REQUIRE(send_rubbish() > 0);
-        /* This process is told, and waits for nobody that has broken off. */
+        /* Rank 1 learns of it, and does not wait for a process that has broken off. */
         MPI_Group self = group_one(1);
         MPI(MPI_Win_post(self, 0, win));
         int code = MPI_Win_wait(win);
-        EXPECT(class_of(code) == MPI_ERR_INTERN, "the one whose message was refused waits no more: class %d", class_of(code));
+        EXPECT(class_of(code) == MPI_ERR_INTERN, "the sender of the refused message: class %d",
+               class_of(code));
         MPI(MPI_Group_free(&self));
     }
     /* Both know it now; rank 1 still holds its lock. */
@@ -172,7 +176,8 @@ int main(int argc, char **argv)
     window_free(&w);
     if (left != MPI_REQUEST_NULL) {
         int code = MPI_Wait(&left, MPI_STATUS_IGNORE);
-        EXPECT(class_of(code) == MPI_ERR_INTERN, "a request that was left: class %d", class_of(code));
+        EXPECT(class_of(code) == MPI_ERR_INTERN, "a request that outlives the window: class %d",
+               class_of(code));
         MPI(MPI_Request_free(&left));
     }
     return test_end();

@@ -1,20 +1,24 @@
 /*
- * Requests [RQ-1]: each closing and flush request, by every call that completes requests, alone and in one array
- * with a 16 MB send and receive of the host; freed while pending and when complete [RQ-2]; cancelled.
+ * Requests [RQ-1]: each closing and flush request, in every completion call, alone and in one array
+ * with a 16 MB send and receive of the host; freed while pending and when complete [RQ-2];
+ * cancelled. Process 0 makes the request; process 1 delays it until it gets a message. Reused
+ * requests neither complete early nor twice.
  *
- * Process 0 makes the request, process 1 holds it up until it is told to go on.
- *
- * Requests that were waited for are given out again: none is complete too early, or twice.
- *
- *   requests [BYTES]    of the host's messages
+ *   requests [BYTES]    size of the host's messages
  */
 #include "check.h"
 
-enum what { ICOMPLETE, IWAIT, IFENCE, IUNLOCK, IUNLOCK_ALL, IFLUSH, IFLUSH_ALL, IFLUSH_LOCAL, IFLUSH_LOCAL_ALL, RPUT, RGET, WHATS };
-static const char *const what_name[] = {"icomplete",    "iwait",            "ifence", "iunlock", "iunlock_all", "iflush", "iflush_all",
-                                        "iflush_local", "iflush_local_all", "Rput",   "Rget"};
+enum what {
+    ICOMPLETE, IWAIT, IFENCE, IUNLOCK, IUNLOCK_ALL, IFLUSH, IFLUSH_ALL, IFLUSH_LOCAL,
+    IFLUSH_LOCAL_ALL, RPUT, RGET, WHATS
+};
+static const char *const what_name[] = {
+    "icomplete", "iwait", "ifence", "iunlock", "iunlock_all", "iflush", "iflush_all",
+    "iflush_local", "iflush_local_all", "Rput", "Rget"};
 enum how { WAIT, TEST, WAITALL, WAITANY, WAITSOME, TESTALL, TESTANY, TESTSOME, GET_STATUS, HOWS };
-static const char *const how_name[] = {"Wait", "Test", "Waitall", "Waitany", "Waitsome", "Testall", "Testany", "Testsome", "Request_get_status"};
+static const char *const how_name[] = {"Wait",    "Test",     "Waitall",
+                                       "Waitany", "Waitsome", "Testall",
+                                       "Testany", "Testsome", "Request_get_status"};
 
 static int big = 16 << 20;
 static char *out, *in;
@@ -25,22 +29,22 @@ static int64_t value, result;
 static int uses_lock(enum what what) { return what >= IUNLOCK; }
 
 /* Process 1, before process 0 makes the request. */
-static void hold_up(enum what what)
+static void delay_request(enum what what)
 {
     if (uses_lock(what))
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win));
     if (what == IFENCE)
         MPI(MPI_Win_fence(0, w.win));
-    tell(0, 1);
+    send_token(0, 1);
 }
 
 /* Process 0. */
 static void make(enum what what, MPI_Request *r)
 {
-    MPI_Request born;
+    MPI_Request opening;
     if (what == IFENCE)
         MPI(MPI_Win_fence(0, w.win));
-    hear(1, 1);
+    recv_token(1, 1);
     value++;
     switch (what) {
     case ICOMPLETE:
@@ -60,10 +64,10 @@ static void make(enum what what, MPI_Request *r)
         break;
     }
     if (what == IUNLOCK_ALL || what == IFLUSH_ALL || what == IFLUSH_LOCAL_ALL)
-        MPI(MPIX_Win_ilock_all(0, w.win, &born));
+        MPI(MPIX_Win_ilock_all(0, w.win, &opening));
     else
-        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win, &born));
-    born_complete(&born, "ilock");
+        MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win, &opening));
+    expect_complete(&opening, "ilock");
     if (what == RPUT)
         MPI(MPI_Rput(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win, r));
     else
@@ -80,7 +84,7 @@ static void make(enum what what, MPI_Request *r)
     }
 }
 
-/* Process 0, when the request is complete (or freed). */
+/* Process 0, when the request is complete or freed. */
 static void clean_up(enum what what)
 {
     if (what == IFLUSH_ALL || what == IFLUSH_LOCAL_ALL)
@@ -89,8 +93,8 @@ static void clean_up(enum what what)
         MPI(MPI_Win_unlock(1, w.win));
 }
 
-/* Process 1, when it is told to. */
-static void let_go(enum what what)
+/* Process 1, after process 0's message. */
+static void let_request_complete(enum what what)
 {
     int64_t mine = 7;
     if (uses_lock(what)) {
@@ -108,7 +112,7 @@ static void let_go(enum what what)
     }
 }
 
-/* Completes all of r by the given call. Statuses are checked in st[], in the order of r. */
+/* Completes all of r by the given call. Checks the statuses in st[], in the order of r. */
 static void complete(enum how how, int n, MPI_Request *r, MPI_Status *st)
 {
     int left = 0, flag, index, some, indices[8];
@@ -194,7 +198,7 @@ static void complete(enum how how, int n, MPI_Request *r, MPI_Status *st)
         break;
     }
     for (int i = 0; i < n; i++)
-        EXPECT(r[i] == MPI_REQUEST_NULL, "%s leaves request %d", how_name[how], i);
+        EXPECT(r[i] == MPI_REQUEST_NULL, "%s does not null request %d", how_name[how], i);
 }
 
 static void empty_status(const MPI_Status *s, const char *what, const char *how)
@@ -206,28 +210,31 @@ static void empty_status(const MPI_Status *s, const char *what, const char *how)
     EXPECT(cancelled == 0, "%s by %s: cancelled %d", what, how, cancelled);
 }
 
-/* mixed: 0 alone, 1 with host requests that end after ours, 2 with host requests that end before ours. */
+/* mixed: 0 alone; 1 with host requests that complete later; 2 with host requests that complete
+ * earlier. */
 static void one_case(enum what what, enum how how, int mixed)
 {
     if (me == 1) {
-        hold_up(what);
-        hear(0, 2);
+        delay_request(what);
+        recv_token(0, 2);
         if (mixed != 2)
-            let_go(what);
+            let_request_complete(what);
         if (mixed)
-            MPI(MPI_Sendrecv(out, big, MPI_BYTE, 0, 3, in, big, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI(MPI_Sendrecv(out, big, MPI_BYTE, 0, 3, in, big, MPI_BYTE, 0, 3, MPI_COMM_WORLD,
+                             MPI_STATUS_IGNORE));
         if (mixed == 2) {
-            hear(0, 4);
-            let_go(what);
+            recv_token(0, 4);
+            let_request_complete(what);
         }
         return;
     }
-    MPI_Request r[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL}, sign;
+    MPI_Request r[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL},
+                sign;
     MPI_Status st[4];
     int flag;
     make(what, &r[1]);
     MPI(MPI_Test(&r[1], &flag, MPI_STATUS_IGNORE));
-    REQUIRE(!flag); /* process 1 has not been told yet */
+    REQUIRE(!flag); /* process 1 still waits for the message */
     MPI(MPI_Request_get_status(r[1], &flag, MPI_STATUS_IGNORE));
     REQUIRE(!flag);
     if (mixed) {
@@ -237,14 +244,15 @@ static void one_case(enum what what, enum how how, int mixed)
     MPI(MPI_Isend(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &sign));
     MPI(MPI_Wait(&sign, MPI_STATUS_IGNORE));
     if (mixed == 2)
-        tell(1, 4);
+        send_token(1, 4);
     complete(how, mixed ? 4 : how == WAIT || how == TEST ? 2 : 3, r, st);
     empty_status(&st[1], what_name[what], how_name[how]);
     if (mixed) {
         int count;
         MPI(MPI_Get_count(&st[0], MPI_BYTE, &count));
-        EXPECT(count == big && st[0].MPI_SOURCE == 1 && st[0].MPI_TAG == 3, "the host's status: count %d source %d tag %d", count,
-               st[0].MPI_SOURCE, st[0].MPI_TAG);
+        EXPECT(count == big && st[0].MPI_SOURCE == 1 && st[0].MPI_TAG == 3,
+               "the host's status: count %d source %d tag %d", count, st[0].MPI_SOURCE,
+               st[0].MPI_TAG);
         EXPECT(in[0] == 5 && in[big - 1] == 5, "the host's data");
         in[0] = in[big - 1] = 0;
     }
@@ -255,21 +263,22 @@ static void one_case(enum what what, enum how how, int mixed)
     clean_up(what);
 }
 
-/* Freed while pending: the epoch ends all the same, and the next one works. Freed when complete, too. */
+/* Freed while pending: the epoch completes all the same, and the next one works. Also freed when
+ * complete. */
 static void freed(enum what what, int pending)
 {
     if (me == 1) {
-        hold_up(what);
-        hear(0, 2);
-        let_go(what);
-        tell(0, 5);
+        delay_request(what);
+        recv_token(0, 2);
+        let_request_complete(what);
+        send_token(0, 5);
         return;
     }
     MPI_Request r;
     make(what, &r);
     if (pending)
         MPI(MPI_Request_free(&r));
-    tell(1, 2);
+    send_token(1, 2);
     if (!pending) {
         int flag;
         do
@@ -277,17 +286,17 @@ static void freed(enum what what, int pending)
         while (!flag);
         MPI(MPI_Request_free(&r));
     }
-    EXPECT(r == MPI_REQUEST_NULL, "MPI_Request_free leaves the handle");
+    EXPECT(r == MPI_REQUEST_NULL, "MPI_Request_free does not null the handle");
     clean_up(what);
-    hear(1, 5); /* the epoch goes on inside this call */
+    recv_token(1, 5); /* the epoch advances inside this call */
 }
 
 static void cancelled(enum what what)
 {
     if (me == 1) {
-        hold_up(what);
-        hear(0, 2);
-        let_go(what);
+        delay_request(what);
+        recv_token(0, 2);
+        let_request_complete(what);
         return;
     }
     MPI_Request r;
@@ -297,23 +306,23 @@ static void cancelled(enum what what)
     MPI(MPI_Cancel(&r));
     MPI(MPI_Test(&r, &flag, MPI_STATUS_IGNORE));
     REQUIRE(!flag);
-    tell(1, 2);
+    send_token(1, 2);
     MPI(MPI_Wait(&r, &s));
     empty_status(&s, what_name[what], "Wait after Cancel");
     clean_up(what);
 }
 
-/* Process 1 goes on when process 0 has all it asked for: MPI does not say that a lock asked for first is given first, so that the next
- * lock of process 1 may come before one that process 0 still waits for. */
+/* Process 1 continues only when process 0 has all its locks: MPI does not order grants by request
+ * time, so process 1's next lock could overtake one that process 0 still waits for. */
 static void done(void)
 {
     if (me == 1)
-        hear(0, 6);
+        recv_token(0, 6);
     else
-        tell(1, 6);
+        send_token(1, 6);
 }
 
-/* One array with a pending request of each of many windows. */
+/* One array with a pending request of each of several windows. */
 static void many_windows(enum how how)
 {
     enum { MANY = 6 };
@@ -328,10 +337,10 @@ static void many_windows(enum how how)
             MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, windows[i].win));
             MPI(MPIX_Win_icomplete(windows[i].win, &r[i]));
         }
-        tell(1, 1);
+        send_token(1, 1);
         complete(how, MANY, r, st);
     } else if (me == 1) {
-        hear(0, 1);
+        recv_token(0, 1);
         for (int i = MANY - 1; i >= 0; i--) {
             MPI(MPI_Win_post(zero, 0, windows[i].win));
             MPI(MPI_Win_wait(windows[i].win));
@@ -341,13 +350,14 @@ static void many_windows(enum how how)
         window_free(&windows[i]);
 }
 
-/* A pending request in front of many that were born complete, without statuses: hosts that look at long lists in
- * pieces must not take the first piece for what the last one is. */
+/* A pending request in front of many complete ones, without statuses: a host that handles long
+ * lists in pieces must not mix up the pieces. */
 static void long_list(int test)
 {
     enum { LONG = 3 * 64 };
     MPI_Request r[LONG];
-    Window late = window(ALLOCATED, sizeof(int64_t), 1), own = window(ALLOCATED, sizeof(int64_t), 1);
+    Window late = window(ALLOCATED, sizeof(int64_t), 1),
+           own = window(ALLOCATED, sizeof(int64_t), 1);
     if (me == 0) {
         int flag = 0;
         MPI(MPI_Win_start(one, 0, late.win));
@@ -359,16 +369,16 @@ static void long_list(int test)
             else
                 MPI(MPI_Win_unlock(0, own.win)), r[i] = MPI_REQUEST_NULL;
         MPI(MPI_Win_unlock(0, own.win));
-        tell(1, 1);
+        send_token(1, 1);
         if (test)
             while (!flag)
                 MPI(MPI_Testall(LONG, r, &flag, MPI_STATUSES_IGNORE));
         else
             MPI(MPI_Waitall(LONG, r, MPI_STATUSES_IGNORE));
         for (int i = 0; i < LONG; i++)
-            EXPECT(r[i] == MPI_REQUEST_NULL, "request %d of a long list is left", i);
+            EXPECT(r[i] == MPI_REQUEST_NULL, "request %d of a long list is not null", i);
     } else if (me == 1) {
-        hear(0, 1);
+        recv_token(0, 1);
         MPI(MPI_Win_post(zero, 0, late.win));
         MPI(MPI_Win_wait(late.win));
     }
@@ -376,9 +386,9 @@ static void long_list(int test)
     window_free(&late);
 }
 
-/* Waits for counters, which are complete when this process says so: more at once than the library keeps for the next ones, each
- * way of completing after each other one, some freed while pending, and one that ends after its window. */
-static void given_out_again(void)
+/* Reused requests: waits for counters, more at once than the library caches, completed by each call
+ * after each other call, some freed while pending, and one that outlives its window. */
+static void reused_requests(void)
 {
     enum { MANY = 150 };
     static MPI_Request r[MANY];
@@ -393,12 +403,13 @@ static void given_out_again(void)
                 MPI(MPIX_Win_notify_ithreshold(own.win, i, round, &r[i]));
             for (int i = 0; i < MANY; i++) {
                 MPI(MPI_Test(&r[i], &flag, MPI_STATUS_IGNORE));
-                EXPECT(!flag, "%s, round %d: request %d is complete before its counter", how_name[how], round, i);
+                EXPECT(!flag, "%s, round %d: request %d is complete before its counter",
+                       how_name[how], round, i);
             }
             if (round == 2)
                 for (int i = 0; i < MANY; i += 3)
                     MPI(MPI_Request_free(&r[i]));
-            for (int i = 0; i < MANY; i++) { /* the last ones end first */
+            for (int i = 0; i < MANY; i++) { /* the last ones complete first */
                 int at = round == 1 ? i : MANY - 1 - i;
                 MPI(MPIX_Put_notify(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, at, own.win));
                 if ((how == WAIT || how == TEST) && round == 3) {
@@ -417,9 +428,9 @@ static void given_out_again(void)
         MPI(MPI_Win_start(one, 0, gone.win));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, gone.win));
         MPI(MPIX_Win_icomplete(gone.win, &r[0]));
-        tell(1, 1);
+        send_token(1, 1);
     } else {
-        hear(0, 1);
+        recv_token(0, 1);
         MPI(MPI_Win_post(zero, 0, gone.win));
         MPI(MPI_Win_wait(gone.win));
     }
@@ -448,7 +459,7 @@ int main(int argc, char **argv)
                     done();
                 }
             if (what == RPUT || what == RGET)
-                continue; /* MPI forbids to free or cancel these */
+                continue; /* MPI forbids freeing or cancelling these */
             freed(what, 1);
             done();
             freed(what, 0);
@@ -462,7 +473,7 @@ int main(int argc, char **argv)
         many_windows(how);
     for (int test = 0; test < 2; test++)
         long_list(test);
-    given_out_again();
+    reused_requests();
     MPI(MPI_Group_free(&zero));
     MPI(MPI_Group_free(&one));
     free(out);

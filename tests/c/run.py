@@ -1,30 +1,35 @@
 #!/usr/bin/env python3
-"""Compiles the test programs beside this file, and those of Fortran beside this folder, against an installed library and runs them
-under mpiexec.
+"""Compiles the C programs in this folder and the Fortran programs in tests/fortran against an
+installed library, and runs them under mpiexec.
 
-  run.py --host NAME [--host NAME ...] [--prefix NAME=DIR] [--mpicc NAME=CMD] [--mpiexec NAME=CMD] [--only REGEX] ...
+  run.py --host NAME [--host NAME ...] [--prefix NAME=DIR] [--mpicc NAME=CMD]
+         [--mpiexec NAME=CMD] [--only REGEX] ...
 
-NAME is free; whether it is an MPICH or an Open MPI is asked of its mpiexec. Defaults: target/prefix-NAME, mpicc.NAME,
-mpiexec.NAME. The Fortran compiler is the one whose name has mpif90 for mpicc. What is run stands in `testlist`, one entry per line:
+NAME is any name; its mpiexec tells whether it is MPICH or Open MPI. Defaults: target/prefix-NAME,
+mpicc.NAME, mpiexec.NAME. The Fortran compiler has mpif90 in place of mpicc in its name. `testlist`
+has one entry per line:
 
   name ranks seconds [key=value ...]
 
-  arg=WORD       an argument of the program (repeat)
-  env=NAME=VALUE in the environment of the processes (repeat)
-  mode=          link (default: by pkg-config), static, preload (linked with the host only), plain (no library at all),
-                 alone (not even MPI: the program loads us itself)
-  result=        ok (default: exit 0 and a line OK), exit (exit 0), death or fatal (the job must end, not with 0)
-  expect=REGEX   must be found in the output (repeat; `_` stands for a space)
-  reject=REGEX   must not be found
-  host=          mpich or openmpi: only there
-  program=NAME   a program of --programs, linked with us, and not one that is compiled here
-  tag=WORD       chosen by --tag
+  arg=WORD       argument of the program (may repeat)
+  env=NAME=VALUE environment variable of the processes (may repeat)
+  mode=          link (default: by pkg-config), static, preload (linked with the host only),
+                 plain (without the library), alone (without MPI: the program loads the library)
+  result=        ok (default: exit status 0 and a line OK), exit (status 0),
+                 death or fatal (the job must end with another status)
+  expect=REGEX   must occur in the output (may repeat; `_` stands for a space)
+  reject=REGEX   must not occur
+  host=          mpich or openmpi: only on this kind of host
+  program=NAME   a linked program from --programs instead of one that is compiled here
+  tag=WORD       selected by --tag
 
-Lines of output that begin with NOTE are shown. After each entry no process of it and no new segment in /dev/shm may be left. The last line is "N passed, N failed".
-With --host-may-hang SECONDS, a job that has said OK, and in which every process has said that it is done with this library's part of
-MPI_Finalize, is ended so many seconds later and counted aloud: what hangs then is the host alone.
-With --build-only nothing is run; with --built what that has compiled is run as it is, for machines on which compiling is slow.
-MPIX_TEST_SLOWDOWN in the environment multiplies the time limits.
+Lines of output that begin with NOTE are shown. After an entry, none of its processes and no new
+segment in /dev/shm may be left. The last line is "N passed, N failed".
+
+--host-may-hang SECONDS: if a job has printed OK and every process has finished this library's part
+of MPI_Finalize, the host alone is hanging. The job is ended after that many seconds, counted as
+passed, and reported. --build-only compiles and runs nothing; --built runs what was compiled, on
+machines where compiling is slow. MPIX_TEST_SLOWDOWN in the environment multiplies time limits.
 """
 import argparse
 import os
@@ -41,17 +46,20 @@ from concurrent.futures import ThreadPoolExecutor
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FORTRAN = os.path.join(os.path.dirname(HERE), "fortran")
-# What plain hosts leave in /dev/shm themselves when a process is killed.
-HOST_SEGMENTS = re.compile(r"^(mpich|vader_segment|sm_segment|osc_|psm|sem\.|ompi|prte|pmix|ucx|memory_ucx|hwloc)", re.I)
-FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-error=stringop-overflow", "-Wno-stringop-overflow"]
+# Left in /dev/shm by plain hosts when a process is killed.
+HOST_SEGMENTS = re.compile(r"^(mpich|vader_segment|sm_segment|osc_|psm|sem\.|ompi|prte|pmix|ucx"
+                           r"|memory_ucx|hwloc)", re.I)
+FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-error=stringop-overflow",
+         "-Wno-stringop-overflow"]
 
 
 class Host:
-    """An MPI library: its commands, and where our library is installed for it."""
+    """An MPI library: its commands, and where this library is installed for it."""
 
     def __init__(self, name, options):
         self.name = name
-        self.prefix = os.path.abspath(options.prefix.get(name, os.path.join(ROOT, "target", f"prefix-{name}")))
+        self.prefix = os.path.abspath(options.prefix.get(name, os.path.join(ROOT, "target",
+                                                                            f"prefix-{name}")))
         self.mpicc = options.mpicc.get(name, f"mpicc.{name}")
         self.mpiexec = options.mpiexec.get(name, f"mpiexec.{name}")
         self.mpif90 = self.mpicc.replace("mpicc", "mpif90")
@@ -59,9 +67,10 @@ class Host:
         self.programs = os.path.join(os.path.abspath(options.programs), name)
         os.makedirs(self.build, exist_ok=True)
         version = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True)
-        self.kind = "openmpi" if re.search(r"open.?mpi|openrte|prrte", version.stdout + version.stderr, re.I) else "mpich"
-        # Open MPI 5 asks its UCX component about each new window, which looks at all network devices, takes milliseconds
-        # (tens of them on a busy machine), and without a fast network ends with an error message. Left out, unless told otherwise.
+        self.kind = "openmpi" if re.search(r"open.?mpi|openrte|prrte", version.stdout
+                                           + version.stderr, re.I) else "mpich"
+        # Open MPI 5 asks its UCX component about each new window. UCX scans all network devices,
+        # which takes milliseconds, and prints an error if there is no fast network.
         self.settings = []
         number = re.search(r"open.?mpi\)?\s+v?(\d+)\.", version.stdout, re.I)
         if number and int(number[1]) >= 5 and "OMPI_MCA_osc" not in os.environ:
@@ -69,17 +78,21 @@ class Host:
         env = dict(os.environ, PKG_CONFIG_PATH=f"{self.prefix}/lib/pkgconfig")
         self.linked = self.headers = None
         if not options.plain:
-            ask = lambda what: shlex.split(subprocess.check_output(["pkg-config", what, "mpix-rma"], env=env, text=True))
+            ask = lambda what: shlex.split(subprocess.check_output(["pkg-config", what, "mpix-rma"],
+                                                                   env=env, text=True))
             self.headers, self.linked = ask("--cflags"), ask("--libs")
 
     def command(self, ranks, env, wrap, program, args):
-        """The whole mpiexec command line. MPICH hands the environment on, Open MPI wants each name."""
+        """The whole mpiexec command line. MPICH passes the environment on, Open MPI needs each
+        name."""
         if self.kind == "mpich":
             line = [self.mpiexec]
             for key, value in env.items():
                 line += ["-genv", key, value]
         else:
-            line = [self.mpiexec, "--oversubscribe"] + self.settings + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+            line = [self.mpiexec, "--oversubscribe"] + self.settings + (["--allow-run-as-root"]
+                                                                        if os.geteuid() == 0
+                                                                        else [])
             for key, value in env.items():
                 line += ["-x", f"{key}={value}"]
         return line + ["-n", str(ranks)] + wrap + [program] + args
@@ -107,7 +120,7 @@ class Entry:
             elif key in ("mode", "result", "host", "program"):
                 setattr(self, key, value)
             else:
-                raise SystemExit(f"testlist: {key}= is not known: {line}")
+                raise SystemExit(f"testlist: unknown key {key}=: {line}")
         self.title = " ".join([self.name] + words[3:])
 
     def binary(self, host):
@@ -116,7 +129,7 @@ class Entry:
         return os.path.join(host.build, f"{self.name}.{self.mode}")
 
 
-# The complete programs that the user documentation prints: page, language, which of its programs.
+# The complete programs in the user documentation: page, language, number on the page.
 EXAMPLES = {
     "example_fence": ("getting-started.md", "c", 0),
     "example_fortran": ("getting-started.md", "fortran", 0),
@@ -126,7 +139,7 @@ EXAMPLES = {
 
 
 def example(name):
-    """A complete program that a page of docs/user prints, and the ending of its file."""
+    """Returns a complete program of a page of docs/user, and the extension of its file."""
     page, language, number = EXAMPLES[name]
     with open(os.path.join(ROOT, "docs", "user", page)) as f:
         blocks = re.findall(rf"^```{language}\n(.*?)^```", f.read(), re.M | re.S)
@@ -147,7 +160,7 @@ def source_of(entry, host):
         path = os.path.join(folder, entry.name + ending)
         if os.path.exists(path):
             return path
-    raise SystemExit(f"testlist: there is no program {entry.name}")
+    raise SystemExit(f"testlist: no program {entry.name}")
 
 
 def compile_line(entry, host, source, sanitize):
@@ -166,23 +179,25 @@ def compile_line(entry, host, source, sanitize):
     elif entry.mode == "static":
         line += host.headers + [f"{host.prefix}/lib/libmpix_rma.a", "-lpthread", "-ldl", "-lm"]
     else:
-        # Linked in that order: with `alone`, libraries that nothing is taken from are left out, the wrapper's among them.
+        # In this order: with `alone`, the linker drops unused libraries, also those of the wrapper.
         line += ["-DPLAIN"] + (["-Wl,--as-needed"] if entry.mode == "alone" else [])
     return line + ([] if entry.name in EXAMPLES else ["-lpthread", "-ldl"])
 
 
 def compile_fortran(entry, host, source):
-    """A Fortran program, with the module of ours as it is installed, where it is linked with us."""
+    """A Fortran program; if linked, with the module as installed."""
     modules = entry.binary(host) + ".modules"
     os.makedirs(modules, exist_ok=True)
-    line = shlex.split(host.mpif90) + ["-O1", "-g", "-Wall", "-Werror=conversion", f"-J{modules}", f"-I{FORTRAN}"]
+    line = shlex.split(host.mpif90) + ["-O1", "-g", "-Wall", "-Werror=conversion", f"-J{modules}",
+                                       f"-I{FORTRAN}"]
     if entry.mode == "link":
         line += [f"{host.prefix}/include/mpix_rma_f08.f90"]
     return line + [source, "-o", entry.binary(host)] + (host.linked if entry.mode == "link" else [])
 
 
 def compile_all(entries, hosts, jobs, sanitize):
-    """Compiles each program once per host and mode. The words of the compiler for each that fails."""
+    """Compiles each program once per host and mode. Returns the compiler's output of each
+    failure."""
     wanted = {}
     for host in hosts:
         for entry in entries:
@@ -195,14 +210,17 @@ def compile_all(entries, hosts, jobs, sanitize):
         binary, (entry, host) = item
         source = source_of(entry, host)
         if source.endswith(".cpp"):
-            probe = subprocess.run(shlex.split(host.mpicc) + ["-x", "c++", "-fsyntax-only", "/dev/null"], capture_output=True)
+            probe = subprocess.run(shlex.split(host.mpicc)
+                                   + ["-x", "c++", "-fsyntax-only", "/dev/null"],
+                                   capture_output=True)
             if probe.returncode:
                 failed[binary] = "SKIP there is no C++ compiler"
                 return
         if source.endswith(("F90", "f90")) and not shutil.which(shlex.split(host.mpif90)[0]):
             failed[binary] = f"SKIP there is no {host.mpif90}"
             return
-        run = subprocess.run(compile_line(entry, host, source, sanitize), capture_output=True, text=True)
+        run = subprocess.run(compile_line(entry, host, source, sanitize), capture_output=True,
+                             text=True)
         if run.returncode:
             failed[binary] = run.stderr + run.stdout
 
@@ -212,21 +230,21 @@ def compile_all(entries, hosts, jobs, sanitize):
 
 
 def processes_of(binary):
-    """Processes that run the binary (a name of ours alone, so nobody else's), also under a wrapper such as valgrind."""
+    """Processes that run the binary, also under a wrapper such as valgrind."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             running = os.readlink(f"/proc/{pid}/exe")
             words = open(f"/proc/{pid}/cmdline", "rb").read().decode(errors="replace").split("\0")
         except OSError:
-            continue  # gone, or a zombie, or somebody else's
+            continue  # ended, a zombie, or another user's
         if running == binary or ("valgrind" in os.path.basename(running) and binary in words):
             found.append(int(pid))
     return found
 
 
 def segments(of_hosts=False):
-    """The names of the segments in /dev/shm: those of the hosts, or all others."""
+    """Names of segments in /dev/shm: those of the hosts, or all others."""
     try:
         return {n for n in os.listdir("/dev/shm") if bool(HOST_SEGMENTS.match(n)) == of_hosts}
     except OSError:
@@ -234,7 +252,7 @@ def segments(of_hosts=False):
 
 
 def sweep(before):
-    """Removes what a killed host left since then: windows of the tests that follow need the memory."""
+    """Removes segments that a killed host left: later tests need the memory."""
     left = segments(of_hosts=True) - before
     if not left:
         return
@@ -243,12 +261,12 @@ def sweep(before):
         try:
             mapped.update(re.findall(r"/dev/shm/(\S+)", open(f"/proc/{pid}/maps").read()))
         except OSError:
-            pass  # gone
+            pass  # ended
     for name in left - mapped:
         try:
             os.unlink(f"/dev/shm/{name}")
         except OSError:
-            pass  # its host was slower than we thought
+            pass  # removed by its host meanwhile
 
 
 def memory_available():
@@ -257,7 +275,7 @@ def memory_available():
 
 
 def until(condition, seconds):
-    """True as soon as the condition holds; a launcher needs a moment to tear a killed job down."""
+    """Polls `condition`. A launcher needs a moment to tear a killed job down."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -266,11 +284,11 @@ def until(condition, seconds):
     return True
 
 
-RUNNING = {}  # the job in progress: its launcher and its program
+RUNNING = {}  # the running job: its launcher and its program
 
 
 def kill_job(launcher, binary):
-    """Ends a job: the launcher ends its processes; what it leaves is ended here, by process id."""
+    """Ends a job: first by its launcher, then any remaining processes by process id."""
     os.killpg(launcher.pid, signal.SIGTERM)
     try:
         output, _ = launcher.communicate(timeout=10)
@@ -290,22 +308,24 @@ def kill_processes(binary):
 
 
 def leave(number, _frame):
-    """Whoever ends the runner ends the job in progress."""
+    """Signal handler: ends the running job with the runner."""
     if RUNNING:
         kill_job(**RUNNING)
         kill_processes(RUNNING["binary"])
     sys.exit(128 + number)
 
 
-FINALISED = re.compile(rb"^mpix-rma \[(\d+)\] info: finalised; the host's own MPI_Finalize follows$", re.M)
+FINALISED = re.compile(rb"^mpix-rma \[(\d+)\] info: finalised; the host's own MPI_Finalize "
+                       rb"follows$", re.M)
 
 
 class HostHangs(Exception):
-    """All of a job is done but the host's own MPI_Finalize."""
+    """Only the host's own MPI_Finalize has not returned."""
 
 
 def wait_for(process, entry, limit, grace):
-    """The output of a job that ends within its limit. With `grace`, HostHangs if nothing but the host was left for so many seconds."""
+    """The output of a job that ends within its limit. With `grace`, raises HostHangs once only the
+    host has been left for that many seconds."""
     if not grace or entry.result not in ("ok", "exit"):
         return process.communicate(timeout=limit)[0]
     chunks, pipe = [], os.dup(process.stdout.fileno())
@@ -325,7 +345,8 @@ def wait_for(process, entry, limit, grace):
             break
         now, output = time.monotonic(), b"".join(chunks)
         said = [rb"(?m)^OK$"] if entry.result == "ok" else [text.encode() for text in entry.expect]
-        done = all(re.search(text, output) for text in said) and len(set(FINALISED.findall(output))) >= entry.ranks
+        done = all(re.search(text, output)
+                   for text in said) and len(set(FINALISED.findall(output))) >= entry.ranks
         since = (since or now) if done else None
         if since and now - since > grace:
             raise HostHangs(output)
@@ -335,7 +356,7 @@ def wait_for(process, entry, limit, grace):
 
 
 def run_one(entry, host, options):
-    """None if it passed, else what is wrong, and the output."""
+    """Returns what is wrong (None if it passed), and the output."""
     env = dict(entry.env)
     if entry.mode == "preload":
         env["LD_PRELOAD"] = os.path.join(host.prefix, "lib", "libmpix_rma.so")
@@ -352,7 +373,8 @@ def run_one(entry, host, options):
     before, before_of_hosts = segments(), segments(of_hosts=True)
     process = subprocess.Popen(
         host.command(entry.ranks, env, options.wrap, binary, entry.args),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, cwd=host.build)
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True, cwd=host.build)
     RUNNING.update(launcher=process, binary=binary)
     wrong, code = [], None
     try:
@@ -370,7 +392,8 @@ def run_one(entry, host, options):
                 print("the autopsy does not end")
         if options.stacks:
             for pid in processes_of(binary):
-                subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"], stderr=subprocess.DEVNULL)
+                subprocess.run(["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"],
+                               stderr=subprocess.DEVNULL)
         output = getattr(late, "output", None) or b""
         output += kill_job(process, binary) or b""
     RUNNING.clear()
@@ -393,7 +416,7 @@ def run_one(entry, host, options):
         elif code == 0:
             wrong.append("exit status 0")
         if entry.result == "fatal" and not output.strip():
-            wrong.append("it ended without a word")
+            wrong.append("it ended without output")
         wrong += [f"the output lacks /{e}/" for e in entry.expect if not re.search(e, output)]
         wrong += [f"the output has /{e}/" for e in entry.reject if re.search(e, output)]
     return "; ".join(wrong) or None, output
@@ -404,35 +427,46 @@ def pairs(words):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", action="append", required=True)
     for name in ("prefix", "mpicc", "mpiexec"):
         parser.add_argument(f"--{name}", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--build", default=os.path.join(ROOT, "target", "ctests"))
-    parser.add_argument("--programs", default=os.path.join(ROOT, "target", "microbench"), help="DIR/NAME has programs of entries with program=")
+    parser.add_argument("--programs", default=os.path.join(ROOT, "target", "microbench"),
+                        help="DIR/NAME has the programs of entries with program=")
     parser.add_argument("--list", default=os.path.join(HERE, "testlist"))
     parser.add_argument("--only", help="regular expression on `name ranks key=value...`")
-    parser.add_argument("--tag", help="only entries with this tag, or one of these: WORD,WORD")
+    parser.add_argument("--tag", help="only entries with one of these tags: WORD[,WORD]")
     parser.add_argument("--max-ranks", type=int, default=64)
     parser.add_argument("--mode", help="only entries of this mode")
-    parser.add_argument("--names", action="store_true", help="only says which entries there are")
+    parser.add_argument("--names", action="store_true", help="print the entries and exit")
     parser.add_argument("--build-only", action="store_true")
     parser.add_argument("--built", action="store_true")
-    parser.add_argument("--plain", action="store_true", help="run mode=plain and mode=preload entries on the hosts alone: tests the tests")
+    parser.add_argument("--plain", action="store_true",
+                        help="run mode=plain and mode=preload entries on the plain hosts, to test "
+                             "the tests")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--wrap", type=shlex.split, default=[], help="command before each process, such as valgrind")
-    parser.add_argument("--sanitize", type=shlex.split, default=[], help="more compiler flags")
-    parser.add_argument("--slowdown", type=float, default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")))
-    parser.add_argument("--host-may-hang", type=float, default=0, metavar="SECONDS", help="in its own MPI_Finalize")
+    parser.add_argument("--wrap", type=shlex.split, default=[],
+                        help="command in front of each process, such as valgrind")
+    parser.add_argument("--sanitize", type=shlex.split, default=[],
+                        help="additional compiler flags")
+    parser.add_argument("--slowdown", type=float,
+                        default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")))
+    parser.add_argument("--host-may-hang", type=float, default=0, metavar="SECONDS",
+                        help="in its MPI_Finalize")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--stacks", action="store_true", help="gdb stacks of what is still running at the limit")
-    parser.add_argument("--autopsy", type=shlex.split, metavar="COMMAND", help="run at the limit, with the program's path, before the job is ended")
-    parser.add_argument("-v", "--verbose", action="store_true", help="output of passing tests too")
+    parser.add_argument("--stacks", action="store_true", help="print gdb stacks at the time limit")
+    parser.add_argument("--autopsy", type=shlex.split, metavar="COMMAND",
+                        help="run with the program's path at the time limit")
+    parser.add_argument("-v", "--verbose", action="store_true",
+                        help="show the output of passing tests too")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, leave)
-    options.prefix, options.mpicc, options.mpiexec = map(pairs, (options.prefix, options.mpicc, options.mpiexec))
+    options.prefix, options.mpicc, options.mpiexec = map(pairs, (options.prefix, options.mpicc,
+                                                                 options.mpiexec))
     lines = [line.split("#")[0].strip() for line in open(options.list)]
     entries = [Entry(line) for line in lines if line]
     if options.plain:
@@ -441,7 +475,8 @@ def main():
             e.mode, e.expect = "plain", []
     chosen = [e for e in entries
               if (not options.only or re.search(options.only, f"{e.name} {e.ranks} {e.title}"))
-              and (not options.tag or set(options.tag.split(",")) & set(e.tags)) and (not options.mode or e.mode == options.mode)
+              and (not options.tag or set(options.tag.split(",")) & set(e.tags))
+              and (not options.mode or e.mode == options.mode)
               and e.ranks <= options.max_ranks]
     if options.names:
         print("".join(f"{e.title}\n" for e in chosen), end="")
@@ -450,9 +485,11 @@ def main():
     start = time.monotonic()
     broken = {} if options.built else compile_all(chosen, hosts, options.jobs, options.sanitize)
     if not options.built:
-        print(f"{len({e.name for e in chosen})} programs compiled for {', '.join(h.name for h in hosts)} in {time.monotonic() - start:.0f} s", flush=True)
+        print(f"{len({e.name for e in chosen})} programs compiled for "
+              f"{', '.join(h.name for h in hosts)} in {time.monotonic() - start:.0f} s", flush=True)
     if options.build_only:
-        print("".join(f"{binary} does not compile\n{words}" for binary, words in broken.items()), end="", flush=True)
+        print("".join(f"{binary} does not compile\n{words}" for binary, words in broken.items()),
+              end="", flush=True)
         return 1 if broken else 0
     passed, hung, failed, skipped = 0, 0, [], []
     width = min(max([len(e.title) for e in chosen] + [10]), 90)
@@ -466,11 +503,12 @@ def main():
                     wrong, output = broken[entry.binary(host)], ""
                     if not wrong.startswith("SKIP"):
                         wrong, output = "does not compile", wrong
-                        broken[entry.binary(host)] = ""  # in words once
+                        broken[entry.binary(host)] = ""  # print it once
                 else:
                     wrong, output = run_one(entry, host, options)
                 word = "ok  " if not wrong else "SKIP" if wrong.startswith("SKIP") else "FAIL"
-                print(f"{word} {host.name:8} {entry.title:{width}} {entry.ranks} ranks {time.monotonic() - begin:7.2f} s"
+                print(f"{word} {host.name:8} {entry.title:{width}} {entry.ranks} ranks "
+                      f"{time.monotonic() - begin:7.2f} s"
                       + (f"  {wrong}" if wrong else ""), flush=True)
                 for note in re.findall(r"^NOTE (.*)$", output, re.M):
                     print(f"     {note}", flush=True)
@@ -478,7 +516,8 @@ def main():
                 if word == "FAIL":
                     print(f"     | memory available now: {memory_available()}", flush=True)
                 if word == "FAIL" or options.verbose:
-                    print("".join(f"     | {line}\n" for line in output.splitlines()[-40:]), end="", flush=True)
+                    print("".join(f"     | {line}\n" for line in output.splitlines()[-40:]), end="",
+                          flush=True)
                 if word == "ok  ":
                     passed += 1
                 elif word == "SKIP":

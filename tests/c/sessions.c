@@ -1,9 +1,10 @@
 /*
- * Windows on communicators from MPI sessions: in a program that never calls MPI_Init, and in one that calls it while a session
- * is open. Hosts before MPI 4 have no sessions.
+ * Windows on communicators from MPI sessions: in a program without MPI_Init, and in one that calls
+ * it while a session is open. Hosts before MPI 4 have no sessions.
  *
- *   sessions MODE    MODE: alone | before (MPI_Init comes after the session) | within (MPI_Init and MPI_Finalize come and go) |
- *                    without (no windows: MPICH 4.0 cannot make one in a process that is alone)
+ *   sessions MODE    MODE: alone | before (MPI_Init after the session) |
+ *                    within (MPI_Init and MPI_Finalize during the session) |
+ *                    without (no windows: MPICH 4.0 cannot create one in a single process)
  */
 #include "check.h"
 
@@ -50,10 +51,12 @@ static void ring(int kind)
         MPI(MPI_Win_attach(win, mine, 16));
         MPI_Aint own;
         MPI(MPI_Get_address(mine, &own));
-        MPI(MPI_Sendrecv(&own, 1, MPI_AINT, left, 0, &there, 1, MPI_AINT, right, 0, comm, MPI_STATUS_IGNORE));
+        MPI(MPI_Sendrecv(&own, 1, MPI_AINT, left, 0, &there, 1, MPI_AINT, right, 0, comm,
+                         MPI_STATUS_IGNORE));
     }
     mine[0] = mine[1] = 0;
-    /* A call that only windows of ours have: complete at birth, pending, mixed with messages. */
+    /* A call that works only on this library's windows: complete at once, pending, mixed with
+     * messages. */
     MPI(MPIX_Win_ifence(0, win, &r));
     finish(&r);
     MPI(MPI_Put(&value, 1, MPI_INT64_T, right, there, 1, MPI_INT64_T, win));
@@ -62,9 +65,10 @@ static void ring(int kind)
     EXPECT(mine[0] == left + 1, "kind %d: put %lld", kind, (long long)mine[0]);
     MPI(MPI_Barrier(comm));
     MPI(MPIX_Win_ilock(MPI_LOCK_EXCLUSIVE, right, 0, win, &r));
-    born_complete(&r, "ilock");
+    expect_complete(&r, "ilock");
     for (int i = 0; i < 100; i++)
-        MPI(MPI_Fetch_and_op(&one, &old, MPI_INT64_T, right, there + (kind == DYNAMIC ? 8 : 1), MPI_SUM, win));
+        MPI(MPI_Fetch_and_op(&one, &old, MPI_INT64_T, right, there + (kind == DYNAMIC ? 8 : 1),
+                             MPI_SUM, win));
     MPI(MPIX_Win_iunlock(right, win, &r));
     finish(&r);
     MPI(MPI_Barrier(comm));

@@ -1,6 +1,7 @@
 /*
- * Accumulates of single elements in a window that says so (acc_single_intrinsic): by all ranks on the words of all, their own too, they are atomic,
- * keep their order, and are done when an epoch or a flush says so. (Over RDMA they are the interface's atomics.)
+ * Accumulates of single elements on a window with acc_single_intrinsic: by all ranks on the words
+ * of all, their own included. They are atomic, ordered [AT-2], and complete when an epoch or flush
+ * completes. (Over RDMA they are device atomics.)
  *
  *   singles KIND ROUNDS    KIND: allocated or created
  */
@@ -18,22 +19,25 @@ static void add(int target, int word, int64_t value)
     MPI(MPI_Win_flush_local(target, win));
 }
 
-/* Everybody to everybody, under one lock_all. */
+/* All to all, under one lock_all. */
 static void together(void)
 {
     MPI(MPI_Win_lock_all(0, win));
     for (int round = 0; round < rounds; round++) {
         for (int target = 0; target < ranks; target++) {
-            int64_t most = (int64_t)round * ranks + me, bit = (int64_t)1 << (round * ranks + me) % 60, one = 1, old = -1, before = -1;
+            int64_t most = (int64_t)round * ranks + me,
+                    bit = (int64_t)1 << (round * ranks + me) % 60, one = 1, old = -1, before = -1;
             double half = 0.5;
             add(target, SUM, me + 1);
             MPI(MPI_Accumulate(&half, 1, MPI_DOUBLE, target, REAL, 1, MPI_DOUBLE, MPI_SUM, win));
             MPI(MPI_Fetch_and_op(&most, &before, MPI_INT64_T, target, MOST, MPI_MAX, win));
             MPI(MPI_Accumulate(&bit, 1, MPI_INT64_T, target, BITS, 1, MPI_INT64_T, MPI_BXOR, win));
-            /* Fetched behind one's own, it has that: the order of accumulates. */
-            MPI(MPI_Get_accumulate(NULL, 0, MPI_INT64_T, &old, 1, MPI_INT64_T, target, MOST, 1, MPI_INT64_T, MPI_NO_OP, win));
+            /* A fetch after the process's own add sees it: accumulates are ordered. */
+            MPI(MPI_Get_accumulate(NULL, 0, MPI_INT64_T, &old, 1, MPI_INT64_T, target, MOST, 1,
+                                   MPI_INT64_T, MPI_NO_OP, win));
             MPI(MPI_Win_flush(target, win));
-            EXPECT(old >= most, "behind a maximum of %lld the target has %lld", (long long)most, (long long)old);
+            EXPECT(old >= most, "behind a maximum of %lld the target has %lld", (long long)most,
+                   (long long)old);
             /* A ticket by compare_and_swap. */
             for (int64_t seen = 0, got;; seen = got) {
                 int64_t next = seen + 1;
@@ -42,7 +46,7 @@ static void together(void)
                 if (got == seen)
                     break;
             }
-            int small = 1; /* four bytes: always the processor's */
+            int small = 1; /* four bytes: never a device atomic */
             MPI(MPI_Accumulate(&small, 1, MPI_INT, target, SMALL, 1, MPI_INT, MPI_SUM, win));
             MPI(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, WORDS - 1, MPI_SUM, win));
         }
@@ -69,7 +73,8 @@ static void together(void)
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* In epochs of every other kind they are done when the epoch is: at the target, which only waits. */
+/* In the other kinds of epochs, they are complete at the target when the epoch is; the target only
+ * waits. */
 static void epochs(void)
 {
     int64_t value = 3, *word = &base[SUM], before = *word;
@@ -77,7 +82,8 @@ static void epochs(void)
     MPI(MPI_Win_fence(0, win));
     MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, next, SUM, 1, MPI_INT64_T, MPI_PROD, win));
     MPI(MPI_Win_fence(0, win));
-    EXPECT(*word == 3 * before, "after a fence it is %lld, not 3 times %lld", (long long)*word, (long long)before);
+    EXPECT(*word == 3 * before, "after a fence it is %lld, not 3 times %lld", (long long)*word,
+           (long long)before);
     MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
     MPI_Group world, to, from;
     MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
@@ -88,11 +94,13 @@ static void epochs(void)
         value = round % 2 ? -1 : 2;
         MPI(MPI_Win_post(from, 0, win));
         MPI(MPI_Win_start(to, 0, win));
-        MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, next, SUM, 1, MPI_INT64_T, round % 3 ? MPI_PROD : MPI_REPLACE, win));
+        MPI(MPI_Accumulate(&value, 1, MPI_INT64_T, next, SUM, 1, MPI_INT64_T,
+                           round % 3 ? MPI_PROD : MPI_REPLACE, win));
         MPI(MPI_Win_complete(win));
         MPI(MPI_Win_wait(win));
         int64_t wanted = round % 3 ? before * value : value;
-        EXPECT(*word == wanted, "round %d: %lld, not %lld", round, (long long)*word, (long long)wanted);
+        EXPECT(*word == wanted, "round %d: %lld, not %lld", round, (long long)*word,
+               (long long)wanted);
     }
     MPI(MPI_Group_free(&to));
     MPI(MPI_Group_free(&from));

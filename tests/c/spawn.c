@@ -1,6 +1,6 @@
 /*
- * Windows over processes of two jobs: those of MPI_COMM_WORLD, and as many that they spawn, merged. With `unlike` the second job has other
- * settings than the first: what both come to is the same.
+ * Windows over processes of two jobs: MPI_COMM_WORLD and as many spawned processes, merged. With
+ * `unlike`, the second job has other settings; both jobs must agree on one result.
  */
 #include "check.h"
 
@@ -26,7 +26,8 @@ static void exchange(MPI_Comm comm)
         MPI(MPI_Win_unlock_all(w.win));
         MPI(MPI_Barrier(comm));
         if (r == 0)
-            EXPECT(mine[0] == 50 + 50 * n + n * (n - 1) / 2, "%s: sum %d", kind_name[kind], mine[0]);
+            EXPECT(mine[0] == 50 + 50 * n + n * (n - 1) / 2, "%s: sum %d", kind_name[kind],
+                   mine[0]);
         MPI(MPI_Barrier(comm));
         window_free(&w);
     }
@@ -51,21 +52,24 @@ int main(int argc, char **argv)
         MPI_Info info = MPI_INFO_NULL;
         if (argc > 1 && strcmp(argv[1], "unlike") == 0) {
             MPI(MPI_Info_create(&info));
-            MPI(MPI_Info_set(info, "env", "MPIX_RMA_TRANSPORT=host_mpi\nMPIX_RMA_CMA=off\nUNLIKE=1"));
+            MPI(MPI_Info_set(info, "env",
+                             "MPIX_RMA_TRANSPORT=host_mpi\nMPIX_RMA_CMA=off\nUNLIKE=1"));
         }
-        MPI(MPI_Comm_spawn(argv[0], argv + 1, ranks, info, 0, MPI_COMM_WORLD, &both, MPI_ERRCODES_IGNORE));
+        MPI(MPI_Comm_spawn(argv[0], argv + 1, ranks, info, 0, MPI_COMM_WORLD, &both,
+                           MPI_ERRCODES_IGNORE));
         if (info != MPI_INFO_NULL)
             MPI(MPI_Info_free(&info));
     } else {
         both = parent;
-        EXPECT(argc == 1 || getenv("UNLIKE"), "the environment of the spawned processes is as wanted");
+        EXPECT(argc == 1 || getenv("UNLIKE"),
+               "the environment of the spawned processes is as wanted");
     }
     MPI(MPI_Intercomm_merge(both, parent != MPI_COMM_NULL, &merged));
     exchange(merged);
     exchange(MPI_COMM_WORLD);
     exchange(merged);
     MPI(MPI_Comm_free(&merged));
-    /* The children's failures are the parents' too; the parents say so. */
+    /* The parents report the children's failures too. */
     int theirs = 0, mine = failures;
     MPI(MPI_Allreduce(&mine, &theirs, 1, MPI_INT, MPI_SUM, both));
     if (parent == MPI_COMM_NULL && me == 0)

@@ -1,6 +1,7 @@
 /*
- * MPI_Request_get_status_all, _any and _some (MPI-4.1): a list of a persistent request for tagged notifications, a wait for a counter, a
- * message of the host and a null request. They leave the requests as they are, and a process that calls nothing else makes progress [PR-1].
+ * MPI_Request_get_status_all, _any and _some (MPI-4.1) on a list of a persistent request for tagged
+ * notifications, a wait for a counter, a message of the host and a null request. They leave the
+ * requests unchanged and make progress [PR-1].
  */
 #include "check.h"
 
@@ -18,7 +19,7 @@ static int some(int *indices)
     return number;
 }
 
-/* How many of them are complete, by all three calls. */
+/* The number of complete requests, according to all three calls. */
 static void expect(int complete, const int *which)
 {
     int flag, index, number, indices[ALL];
@@ -30,11 +31,13 @@ static void expect(int complete, const int *which)
         int there = 0;
         for (int k = 0; k < complete; k++)
             there |= which[k] == indices[i];
-        EXPECT(there, "get_status_some tells of %d", indices[i]);
+        EXPECT(there, "get_status_some returned index %d", indices[i]);
         if (indices[i] == TAGGED)
-            EXPECT(st[i].MPI_SOURCE == 1 && st[i].MPI_TAG == TAG, "source %d tag %d", st[i].MPI_SOURCE, st[i].MPI_TAG);
+            EXPECT(st[i].MPI_SOURCE == 1 && st[i].MPI_TAG == TAG, "source %d tag %d",
+                   st[i].MPI_SOURCE, st[i].MPI_TAG);
         if (indices[i] == MESSAGE)
-            EXPECT(st[i].MPI_SOURCE == 1 && st[i].MPI_TAG == 9, "the host's: source %d tag %d", st[i].MPI_SOURCE, st[i].MPI_TAG);
+            EXPECT(st[i].MPI_SOURCE == 1 && st[i].MPI_TAG == 9, "the host's: source %d tag %d",
+                   st[i].MPI_SOURCE, st[i].MPI_TAG);
     }
     MPI(MPI_Request_get_status_any(ALL, r, &index, &flag, &st[0]));
     EXPECT(flag == (complete > 0), "get_status_any: flag %d with %d complete", flag, complete);
@@ -42,12 +45,14 @@ static void expect(int complete, const int *which)
         int there = 0;
         for (int k = 0; k < complete; k++)
             there |= which[k] == index;
-        EXPECT(there, "get_status_any tells of %d", index);
+        EXPECT(there, "get_status_any returned index %d", index);
         if (index == TAGGED)
-            EXPECT(st[0].MPI_SOURCE == 1 && st[0].MPI_TAG == TAG, "source %d tag %d", st[0].MPI_SOURCE, st[0].MPI_TAG);
+            EXPECT(st[0].MPI_SOURCE == 1 && st[0].MPI_TAG == TAG, "source %d tag %d",
+                   st[0].MPI_SOURCE, st[0].MPI_TAG);
     }
     MPI(MPI_Request_get_status_all(ALL, r, &flag, st));
-    EXPECT(flag == (complete == ALL - 1), "get_status_all: flag %d with %d complete", flag, complete);
+    EXPECT(flag == (complete == ALL - 1), "get_status_all: flag %d with %d complete", flag,
+           complete);
     for (int i = 0; i < ALL; i++)
         EXPECT((r[i] == MPI_REQUEST_NULL) == (i == NOTHING), "request %d", i);
 }
@@ -59,18 +64,22 @@ static void lists(MPI_Win win)
     int flag, index, number, indices[ALL];
     if (me == 1) {
         for (int step = 0; step < 3; step++) {
-            hear(0, 1);
+            recv_token(0, 1);
             switch (step) {
-            case 0: MPI(MPIX_Put_tagged(&word, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, TAG, win)); break;
-            case 1: MPI(MPIX_Put_notify(&word, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, win)); break;
-            default: tell(0, 9);
+            case 0:
+                MPI(MPIX_Put_tagged(&word, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, TAG, win));
+                break;
+            case 1:
+                MPI(MPIX_Put_notify(&word, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, 0, win));
+                break;
+            default: send_token(0, 9);
             }
             MPI(MPI_Win_flush_local(0, win));
         }
         return;
     }
     MPI(MPIX_Notify_init(win, 1, TAG, 1, &r[TAGGED]));
-    for (int round = 0; round < 2; round++) { /* not started: not active */
+    for (int round = 0; round < 2; round++) { /* inactive: not started */
         MPI(MPI_Request_get_status_any(1, r, &index, &flag, st));
         EXPECT(flag && index == MPI_UNDEFINED, "nothing active: flag %d index %d", flag, index);
         MPI(MPI_Request_get_status_all(1, r, &flag, st));
@@ -90,12 +99,15 @@ static void lists(MPI_Win win)
         expect(complete, order);
         expect(complete, order);
     }
-    EXPECT(st[TAGGED].MPI_SOURCE == 1 && st[TAGGED].MPI_TAG == TAG, "all: source %d tag %d", st[TAGGED].MPI_SOURCE, st[TAGGED].MPI_TAG);
-    EXPECT(st[MESSAGE].MPI_SOURCE == 1 && st[MESSAGE].MPI_TAG == 9, "all: source %d tag %d", st[MESSAGE].MPI_SOURCE, st[MESSAGE].MPI_TAG);
+    EXPECT(st[TAGGED].MPI_SOURCE == 1 && st[TAGGED].MPI_TAG == TAG, "all: source %d tag %d",
+           st[TAGGED].MPI_SOURCE, st[TAGGED].MPI_TAG);
+    EXPECT(st[MESSAGE].MPI_SOURCE == 1 && st[MESSAGE].MPI_TAG == 9, "all: source %d tag %d",
+           st[MESSAGE].MPI_SOURCE, st[MESSAGE].MPI_TAG);
     MPI(MPI_Request_get_status_all(ALL, r, &flag, MPI_STATUSES_IGNORE));
     EXPECT(flag, "all, without statuses");
     MPI(MPI_Waitall(ALL, r, MPI_STATUSES_IGNORE));
-    EXPECT(r[COUNTER] == MPI_REQUEST_NULL && r[MESSAGE] == MPI_REQUEST_NULL, "Waitall leaves requests");
+    EXPECT(r[COUNTER] == MPI_REQUEST_NULL && r[MESSAGE] == MPI_REQUEST_NULL,
+           "Waitall leaves requests");
     MPI(MPI_Request_free(&r[TAGGED]));
 }
 

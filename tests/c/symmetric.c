@@ -1,10 +1,10 @@
 /*
- * The legal symmetric program `post; start; put; complete; wait` on all processes at once [EP-7], also with more
- * processes than cores, where whoever waits must let the others run [PR-4].
+ * The legal symmetric program `post; start; put; complete; wait` on all processes at once [EP-7],
+ * also with more processes than cores, where a waiting process must yield [PR-4].
  *
  *   symmetric KIND FORM [COUNT]   FORM: blocking | nonblocking | mixed | deep | fenced
  *
- * deep: up to 64 rounds pending. fenced: each round stands behind a pending fence.
+ * deep: up to 64 rounds pending. fenced: each round follows a pending fence.
  */
 #include "check.h"
 
@@ -17,7 +17,8 @@ static void open_and_put(int mix, int round)
     do_post(mix, everybody, 0, w.win);
     do_start(mix, everybody, 0, w.win);
     for (int i = 0; i < ranks; i++)
-        MPI(MPI_Put(&value[round % 64], 1, MPI_INT, i, (round % 64) * ranks + me, 1, MPI_INT, w.win));
+        MPI(MPI_Put(&value[round % 64], 1, MPI_INT, i, (round % 64) * ranks + me, 1, MPI_INT,
+                    w.win));
 }
 
 static void verify(int round)
@@ -38,7 +39,8 @@ int main(int argc, char **argv)
     everybody = group_of(ranks, all);
     w = window(kind, 64 * ranks * sizeof(int), sizeof(int));
     REQUIRE((value = calloc(64, sizeof(int))) != NULL);
-    int deep = strcmp(form, "deep") == 0, fenced = strcmp(form, "fenced") == 0, mixed = strcmp(form, "mixed") == 0;
+    int deep = strcmp(form, "deep") == 0, fenced = strcmp(form, "fenced") == 0,
+        mixed = strcmp(form, "mixed") == 0;
     int mix = strcmp(form, "blocking") == 0 ? 0 : NB_ALL;
     MPI_Request r[3 * 64];
     int pending = 0;
@@ -57,7 +59,8 @@ int main(int argc, char **argv)
         pending = 0;
         for (int back = deep ? round % 64 : 0; back >= 0; back--)
             verify(round - back);
-        /* Nobody overwrites a slot that is still being verified: the next round needs everybody's post. */
+        /* No slot is overwritten while it is verified: the next round needs every process's
+         * post. */
     }
     MPI(MPI_Group_free(&everybody));
     free(value);

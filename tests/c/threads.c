@@ -1,6 +1,6 @@
 /*
- * MPI_THREAD_MULTIPLE: several threads on one window, each thread with a window of its own, and threads that sit
- * in the host's calls meanwhile.
+ * MPI_THREAD_MULTIPLE: several threads on one window, each thread with its own window, and threads
+ * that block in host calls meanwhile.
  */
 #include "check.h"
 #include <pthread.h>
@@ -25,7 +25,7 @@ static void together(void *(*body)(void *), Window *w, int windows, MPI_Comm *co
         REQUIRE(pthread_join(t[i], NULL) == 0);
 }
 
-/* One window, a lock_all epoch of the whole process: each thread adds, puts and flushes for itself [FL-1]. */
+/* One window under lock_all: each thread adds, puts and flushes on its own [FL-1]. */
 static void *within_lock_all(void *arg)
 {
     Work *work = arg;
@@ -44,14 +44,16 @@ static void *within_lock_all(void *arg)
         MPI(MPI_Rget(&back, 1, MPI_INT64_T, target, slot, 1, MPI_INT64_T, win, &r));
         MPI(MPI_Fetch_and_op(&one, &old, MPI_INT64_T, target, 0, MPI_SUM, win));
         finish(&r);
-        EXPECT(back == value, "thread %d turn %d: %ld, not %ld", work->id, i, (long)back, (long)value);
+        EXPECT(back == value, "thread %d turn %d: %ld, not %ld", work->id, i, (long)back,
+               (long)value);
         MPI(MPI_Win_flush_local(target, win));
         EXPECT(old >= 0, "fetch_and_op");
     }
     return NULL;
 }
 
-/* One window, each thread locks its own targets: lock epochs of one process on different targets at once. */
+/* One window: each thread locks its own targets, so lock epochs on several targets are open at
+ * once. */
 static void *own_targets(void *arg)
 {
     Work *work = arg;
@@ -70,7 +72,8 @@ static void *own_targets(void *arg)
     return NULL;
 }
 
-/* A window and a communicator per thread: fences, post/start, locks, and the host's calls between them. */
+/* A window and a communicator per thread: fences, post/start, locks, and host calls between
+ * them. */
 static void *own_window(void *arg)
 {
     Work *work = arg;
@@ -84,7 +87,8 @@ static void *own_window(void *arg)
         MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w->win));
         MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w->win, &r[0]));
         finish(&r[0]);
-        EXPECT(load64(mine) == i * 1000 + left * 10 + work->id, "thread %d: fence: %ld", work->id, (long)load64(mine));
+        EXPECT(load64(mine) == i * 1000 + left * 10 + work->id, "thread %d: fence: %ld", work->id,
+               (long)load64(mine));
         do_post(i % 16, from, 0, w->win);
         do_start(i % 16, to, 0, w->win);
         MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, w->win));
@@ -93,7 +97,8 @@ static void *own_window(void *arg)
         MPI(MPI_Irecv(NULL, 0, MPI_BYTE, left, 1, work->comm, &r[2]));
         MPI(MPI_Send(NULL, 0, MPI_BYTE, right, 1, work->comm));
         MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
-        EXPECT(load64(mine + 1) == i * 1000 + left * 10 + work->id, "thread %d: post: %ld", work->id, (long)load64(mine + 1));
+        EXPECT(load64(mine + 1) == i * 1000 + left * 10 + work->id, "thread %d: post: %ld",
+               work->id, (long)load64(mine + 1));
         if (i % 10 == 0)
             MPI(MPI_Barrier(work->comm));
     }
@@ -109,7 +114,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < THREADS; i++)
         MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
     for (int kind = 0; kind < KINDS; kind++) {
-        Window w = window(kind, (1 + ranks * THREADS) * sizeof(int64_t), sizeof(int64_t)), many[THREADS];
+        Window w = window(kind, (1 + ranks * THREADS) * sizeof(int64_t), sizeof(int64_t)),
+               many[THREADS];
         MPI(MPI_Win_lock_all(0, w.win));
         together(within_lock_all, &w, 1, comms);
         MPI(MPI_Win_unlock_all(w.win));
@@ -124,7 +130,8 @@ int main(int argc, char **argv)
         together(own_targets, &w, 1, comms);
         MPI(MPI_Barrier(MPI_COMM_WORLD));
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
-        EXPECT(load64(w.base) == (int64_t)TURNS * ranks, "%s: %ld increments", kind_name[kind], (long)load64(w.base));
+        EXPECT(load64(w.base) == (int64_t)TURNS * ranks, "%s: %ld increments", kind_name[kind],
+               (long)load64(w.base));
         MPI(MPI_Win_unlock(me, w.win));
         window_free(&w);
         for (int i = 0; i < THREADS; i++)

@@ -1,7 +1,7 @@
 /*
- * Windows that no system has the memory for: MPI_ERR_NO_MEM in every process, once through the
- * error handler of the communicator, and nothing is left behind. Both by the size of one process
- * and by the sum over all of them.
+ * Windows that no system has memory for: MPI_ERR_NO_MEM in every process, once through the
+ * communicator's error handler, and nothing is leaked. By the size of one process, and by the sum
+ * over all.
  */
 #include "check.h"
 
@@ -22,10 +22,10 @@ static void refused(const char *what, int shared, MPI_Aint size)
     int code = (shared ? MPI_Win_allocate_shared : MPI_Win_allocate)(size, 1, MPI_INFO_NULL,
                                                                      MPI_COMM_WORLD, &base, &win);
     EXPECT(class_of(code) == MPI_ERR_NO_MEM, "%s, shared %d: class %d (%s)", what, shared,
-           class_of(code), words_of(code));
+           class_of(code), error_text(code));
     EXPECT(errors == 1 && wrong_comm == 0, "%s, shared %d: %d errors, %d on another communicator",
            what, shared, errors, wrong_comm);
-    EXPECT(win == MPI_WIN_NULL && base == &errors, "%s, shared %d: something was written", what,
+    EXPECT(win == MPI_WIN_NULL && base == &errors, "%s, shared %d: the handle was written", what,
            shared);
 }
 
@@ -39,12 +39,12 @@ int main(int argc, char **argv)
     for (int turn = 0; turn < 3; turn++)
         for (int shared = 0; shared < 2; shared++) {
             refused("all of the address space", shared, (MPI_Aint)0x7ffffffffffffff0);
-            refused("all of it in one process", shared,
+            refused("all in one process", shared,
                     me == ranks - 1 ? (MPI_Aint)0x7ffffffffffffff0 : 64);
             if (ranks > 1)
                 refused("a sum beyond 64 bits", shared, INT64_MAX / ranks + 4096);
             refused("more than can be mapped", shared, (MPI_Aint)1 << 56);
-            /* What can be had is still served. */
+            /* Smaller windows still work. */
             Window w = window(ALLOCATED, 64, 1);
             window_free(&w);
         }

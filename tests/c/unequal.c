@@ -1,14 +1,14 @@
 /*
- * Sides of different sizes (MPI-4.1 12.3.1 to 12.3.4): as for send and receive, what is sent must
+ * Sides of different sizes (MPI-4.1 12.3.1 to 12.3.4). As for send and receive, the sent data must
  * fit, and only that is moved. A put or accumulate sends the origin's data, a get the target's; a
- * get_accumulate sends both ways. Random layouts on all sides, in every form of the calls. And
- * transfers without data, which access nothing, wherever they point.
+ * get_accumulate sends both ways. Random layouts on all sides, in every form of the calls, and
+ * empty transfers, which access nothing wherever they point.
  *
  *   unequal [TRIALS]
  *
- * On a plain host it checks puts of one predefined datatype, gets of equal sizes, and those without
- * data. Beyond that the hosts fail: MPICH 4.0 ends the job when a put over UCX has room to spare in
- * a vector, and accumulates target_count elements whatever the origin has. Open MPI 4.1 gets and
+ * On a plain host it checks only puts of one predefined datatype, gets of equal sizes, and empty
+ * transfers. Hosts fail beyond that: MPICH 4.0 aborts if a put over UCX has room to spare in a
+ * vector, and accumulates target_count elements whatever the origin has. Open MPI 4.1 gets and
  * accumulates origin_count elements whatever the target has.
  */
 #include "check.h"
@@ -53,10 +53,10 @@ typedef struct {
     MPI_Datatype type;
     int count;
     int bytes;    /* of data */
-    int at[ROOM]; /* where its ints lie */
+    int at[ROOM]; /* displacements of its ints */
 } Side;
 
-/* A side of at most `most` ints. Of bytes, only for those that are moved. */
+/* A side of at most `most` ints. Bytes only for transfers without reduction. */
 static Side random_side(int most, int bytes_too)
 {
     static int numbers[ROOM];
@@ -192,13 +192,13 @@ static MPI_Aint place(int t, int at)
     return kind == DYNAMIC ? MPI_Aint_add(bases[t], (MPI_Aint)(at * sizeof(int))) : at;
 }
 
-/* One call on the process's own part of the target's window, in an exclusive lock. */
+/* One call on this process's own part of the target's window, in an exclusive lock. */
 static void trial(int t, int number)
 {
     static int out[ROOM], in[ROOM], in_before[ROOM], there[ROOM], before[ROOM], after[ROOM];
     int call = below(CALLS), form = below(FORMS), moves = call == PUT || call == GET;
     Side o = random_side(MOST, moves), s = random_side(MOST, moves), r = random_side(MOST, moves);
-    if (below(4) == 0) /* what has most room is the target */
+    if (below(4) == 0) /* the largest side is the target */
         o = random_side(4, moves);
     int sent = call == PUT || call == ACC ? o.bytes : s.bytes,
         room = call == PUT || call == ACC ? s.bytes : r.bytes;
@@ -225,9 +225,10 @@ static void trial(int t, int number)
     int class = class_of(code), wanted = fits ? MPI_SUCCESS : MPI_ERR_TRUNCATE;
     EXPECT(class == wanted,
            "trial %d: call %d, form %d, %d, %d and %d bytes: class %d, not %d (%s)", number, call,
-           form, o.bytes, s.bytes, r.bytes, class, wanted, words_of(code));
+           form, o.bytes, s.bytes, r.bytes, class, wanted, error_text(code));
     if (!fits && class == wanted)
-        EXPECT(strstr(words_of(code), "larger"), "the words of a truncation: %s", words_of(code));
+        EXPECT(strstr(error_text(code), "larger"), "the error text of a truncation: %s",
+               error_text(code));
     MPI(MPI_Win_flush(t, win));
     MPI(MPI_Get(after, ROOM, MPI_INT, t, place(t, me * ROOM), ROOM, MPI_INT, win));
     MPI(MPI_Win_unlock(t, win));
@@ -241,7 +242,7 @@ static void trial(int t, int number)
     }
 }
 
-/* Only what is accessed must lie in the window. */
+/* Only accessed memory must lie in the window. */
 static void at_the_end(int t)
 {
     int one = 4711, back[8] = {0}, last = ROOM * ranks - 1;
@@ -269,7 +270,7 @@ static void at_the_end(int t)
     MPI(MPI_Win_unlock(t, win));
 }
 
-/* A transfer without data accesses nothing: any displacement from 0 on will do, and any buffer. */
+/* An empty transfer accesses nothing: any displacement from 0 on is valid, and any buffer. */
 static void nothing(MPI_Win w, int t)
 {
     const MPI_Aint disps[] = {0, 1, 1 << 20, (MPI_Aint)1 << 40, INT64_MAX / 64};
@@ -284,8 +285,7 @@ static void nothing(MPI_Win w, int t)
             MPI(MPI_Get(NULL, 0, type, t, d, 0, type, w));
             MPI(MPI_Put(&value, 0, MPI_INT, t, d, 0, type, w));
             MPI(MPI_Accumulate(NULL, 0, type, t, d, 0, type, MPI_SUM, w));
-            if (ours) { /* the plain hosts read what a side with room for data points to, or crash
-                         */
+            if (ours) { /* plain hosts read this buffer or crash */
                 MPI(MPI_Put(&value, 0, MPI_INT, t, d, 3, type, w));
                 MPI(MPI_Get(&result, 1, MPI_INT, t, d, 0, type, w));
                 MPI(MPI_Accumulate(&value, 0, type, t, d, 3, type, MPI_SUM, w));
@@ -303,14 +303,14 @@ static void nothing(MPI_Win w, int t)
     }
     if (ours) {
         int code = MPI_Put(NULL, 0, MPI_INT, t, -1, 0, MPI_INT, w);
-        EXPECT(class_of(code) == MPI_ERR_DISP, "nothing at a negative displacement: class %d",
-               class_of(code));
+        EXPECT(class_of(code) == MPI_ERR_DISP,
+               "empty transfer at a negative displacement: class %d", class_of(code));
         code = MPI_Get(NULL, 0, types[2], t, -1, 0, types[2], w);
         EXPECT(class_of(code) == MPI_ERR_DISP,
-               "nothing at a negative displacement, derived: class %d", class_of(code));
+               "the same, derived: class %d", class_of(code));
     }
     MPI(MPI_Win_unlock(t, w));
-    EXPECT(result == 2, "a transfer without data has written %d", result);
+    EXPECT(result == 2, "an empty transfer wrote %d", result);
 }
 
 int main(int argc, char **argv)
@@ -344,7 +344,8 @@ int main(int argc, char **argv)
         for (int number = 0; number < trials; number++)
             trial(below(ranks), number);
         MPI(MPI_Barrier(MPI_COMM_WORLD));
-        if (me == 0 && ours) /* Open MPI's osc/rdma wants all of target_count in the window */
+        if (me == 0 &&
+            ours) /* Open MPI's osc/rdma requires all of target_count to be in the window */
             for (int t = 0; t < ranks; t++)
                 at_the_end(t);
         nothing(win, (me + 1) % ranks);

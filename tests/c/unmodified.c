@@ -1,6 +1,6 @@
 /*
- * A program that knows MPI only, as one finds them: it runs preloaded, linked, and on the plain host. With
- * EXPECT_LIBRARY in the environment it checks that the library is in the process at all.
+ * An ordinary MPI program: preloaded, linked, and on the plain host. With EXPECT_LIBRARY in the
+ * environment, it checks that the library is loaded.
  */
 #ifndef PLAIN
 #define PLAIN
@@ -37,8 +37,9 @@ static void everything(int kind)
             do
                 MPI(MPI_Win_test(w.win, &flag));
             while (!flag);
-        EXPECT(load64(mine + 1) == round * 100 + left && load64(mine + 2) == round, "post: %ld %ld", (long)load64(mine + 1), (long)load64(mine + 2));
-        MPI(MPI_Barrier(MPI_COMM_WORLD)); /* locks below must not meet an exposure */
+        EXPECT(load64(mine + 1) == round * 100 + left && load64(mine + 2) == round, "post: %ld %ld",
+               (long)load64(mine + 1), (long)load64(mine + 2));
+        MPI(MPI_Barrier(MPI_COMM_WORLD)); /* the locks below must not meet an exposure */
 
         MPI(MPI_Win_lock(round % 2 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, right, 0, w.win));
         MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 3, 1, MPI_INT64_T, w.win));
@@ -47,7 +48,8 @@ static void everything(int kind)
         MPI(MPI_Wait(&r[0], MPI_STATUS_IGNORE));
         EXPECT(got == value, "lock: %ld", (long)got);
         MPI(MPI_Win_unlock(right, w.win));
-        MPI(MPI_Barrier(MPI_COMM_WORLD)); /* lock_all waits for a message below: nobody may want an exclusive lock then */
+        MPI(MPI_Barrier(MPI_COMM_WORLD)); /* lock_all waits for a message below: no process may want
+                                             an exclusive lock then */
 
         MPI(MPI_Win_lock_all(0, w.win));
         MPI(MPI_Fetch_and_op(&one, &old, MPI_INT64_T, 0, 4, MPI_SUM, w.win));
@@ -56,7 +58,8 @@ static void everything(int kind)
         MPI(MPI_Isend(&value, 1, MPI_INT64_T, right, 9, MPI_COMM_WORLD, &r[2]));
         MPI(MPI_Waitall(3, r, MPI_STATUSES_IGNORE));
         MPI(MPI_Win_flush_all(w.win));
-        EXPECT(got == round * 100 + left && old >= 0 && old < round * ranks, "message %ld, fetch_and_op %ld", (long)got, (long)old);
+        EXPECT(got == round * 100 + left && old >= 0 && old < round * ranks,
+               "message %ld, fetch_and_op %ld", (long)got, (long)old);
         MPI(MPI_Win_sync(w.win));
         MPI(MPI_Win_unlock_all(w.win));
         MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -73,9 +76,10 @@ static void everything(int kind)
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
-    EXPECT(!getenv("EXPECT_LIBRARY") || dlsym(RTLD_DEFAULT, "MPIX_Get_version"), "the library is not in this process");
+    EXPECT(!getenv("EXPECT_LIBRARY") || dlsym(RTLD_DEFAULT, "MPIX_Get_version"),
+           "the library is not loaded");
     everything(ALLOCATED);
-    if (ranks > 1) /* some hosts cannot create a window of one process */
+    if (ranks > 1) /* Some hosts cannot create a window of one process. */
         everything(CREATED);
     return test_end();
 }

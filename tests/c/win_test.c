@@ -1,4 +1,7 @@
-/* MPI_Win_test [RQ-4]: false leaves the exposure open, true closes it, iwait takes it away, deferred gives false. */
+/*
+ * MPI_Win_test [RQ-4]: false keeps the exposure open, true closes it. It ignores an exposure that
+ * iwait has closed, and returns false for a deferred one.
+ */
 #include "check.h"
 
 static void one(int kind)
@@ -14,32 +17,33 @@ static void one(int kind)
             MPI(MPI_Win_test(w.win, &flag));
             EXPECT(!flag, "%s: test before start", kind_name[kind]);
             MPI(MPI_Win_test(w.win, &flag));
-            EXPECT(!flag, "%s: test closed an exposure that is not over", kind_name[kind]);
-            tell(0, 1);
+            EXPECT(!flag, "%s: MPI_Win_test closed an incomplete exposure", kind_name[kind]);
+            send_token(0, 1);
             do
                 MPI(MPI_Win_test(w.win, &flag));
             while (!flag);
-            EXPECT(load64(w.base) == round, "%s: round %d: %ld", kind_name[kind], round, (long)load64(w.base));
+            EXPECT(load64(w.base) == round, "%s: round %d: %ld", kind_name[kind], round,
+                   (long)load64(w.base));
             /* Deferred: behind an exposure that iwait closed and nobody has accessed yet. */
             MPI(MPI_Win_post(zero, 0, w.win));
             MPI(MPIX_Win_iwait(w.win, &r[0]));
             MPI(MPI_Win_post(zero, 0, w.win));
             MPI(MPI_Win_test(w.win, &flag));
             EXPECT(!flag, "%s: test of a deferred exposure", kind_name[kind]);
-            tell(0, 2);
+            send_token(0, 2);
             do
                 MPI(MPI_Win_test(w.win, &flag));
             while (!flag);
             MPI(MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE));
-            EXPECT(flag, "%s: the second exposure is over, the first is not", kind_name[kind]);
+            EXPECT(flag, "%s: the second exposure is complete, the first is not", kind_name[kind]);
             if (!flag)
                 finish(&r[0]);
         } else if (me == 0) {
             value = round;
-            hear(1, 1);
+            recv_token(1, 1);
             for (int k = 0; k < 3; k++) {
                 if (k == 1)
-                    hear(1, 2);
+                    recv_token(1, 2);
                 MPI(MPI_Win_start(other, 0, w.win));
                 MPI(MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, w.win));
                 MPI(MPI_Win_complete(w.win));

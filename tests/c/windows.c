@@ -1,6 +1,6 @@
 /*
- * Many windows at once, with epochs pending on all; many windows one after the other, leaving nothing behind;
- * windows on split, duplicated and reversed communicators.
+ * Many windows at once, with epochs pending on all; many windows one after the other, without
+ * leaks; windows on split, duplicated and reversed communicators.
  *
  *   windows [COUNT]    COUNT: windows one after the other, more than 50
  */
@@ -35,7 +35,8 @@ static void at_once(void)
     MPI(MPI_Waitall(MANY, r, MPI_STATUSES_IGNORE));
     for (int i = 0; i < MANY; i++)
         MPI(MPI_Put(&value[i], 1, MPI_INT, right, 0, 1, MPI_INT, w[i].win));
-    /* Closed in an order that differs between the processes: nonblocking fences of different windows are free. */
+    /* Closed in a different order in each process: nonblocking fences of different windows are
+     * independent. */
     for (int k = 0; k < MANY; k++) {
         int i = (k * 7 + me * 13) % MANY;
         MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w[i].win, &r[i]));
@@ -70,11 +71,12 @@ static void one_after_the_other(int count)
             MPI(MPI_Put(&value, 1, MPI_INT64_T, (me + i) % ranks, 0, 1, MPI_INT64_T, w.win));
         MPI(MPI_Win_fence(0, w.win));
         window_free(&w);
-        if (i == 50 || i == count - 1) { /* whatever is kept for good is there after a few */
+        if (i == 50 || i == count - 1) { /* caches are full after a few */
             int f = entries_of("/proc/self/fd"), m = lines_of("/proc/self/maps");
             if (i == count - 1) {
                 EXPECT(f <= files, "open files: %d after 50 windows, %d after %d", files, f, count);
-                EXPECT(m < mappings + 100, "mappings: %d after 50 windows, %d after %d", mappings, m, count);
+                EXPECT(m < mappings + 100, "mappings: %d after 50 windows, %d after %d", mappings,
+                       m, count);
             }
             files = f;
             mappings = m;
@@ -82,7 +84,7 @@ static void one_after_the_other(int count)
     }
 }
 
-/* Ranks are those of the window's group, whatever they are elsewhere. */
+/* Ranks are those of the window's group, not of MPI_COMM_WORLD. */
 static void on_comm(MPI_Comm comm, const char *name)
 {
     int r, n;
@@ -98,7 +100,8 @@ static void on_comm(MPI_Comm comm, const char *name)
         MPI(MPIX_Win_ifence(MPI_MODE_NOSUCCEED, w.win, &q));
         finish(&q);
         for (int t = 0; t < n; t++)
-            EXPECT(mine[t] == 70 + t, "%s, %s: fence: from %d: %d", name, kind_name[kind], t, mine[t]);
+            EXPECT(mine[t] == 70 + t, "%s, %s: fence: from %d: %d", name, kind_name[kind], t,
+                   mine[t]);
         MPI_Group all, to, from;
         int right = (r + 1) % n, left = (r + n - 1) % n;
         MPI(MPI_Win_get_group(w.win, &all));
@@ -110,8 +113,9 @@ static void on_comm(MPI_Comm comm, const char *name)
         MPI(MPI_Put(&value, 1, MPI_INT, right, r, 1, MPI_INT, w.win));
         MPI(MPI_Win_complete(w.win));
         MPI(MPI_Win_wait(w.win));
-        EXPECT(mine[left] == 170 + left, "%s, %s: post/start: %d", name, kind_name[kind], mine[left]);
-        MPI(MPI_Barrier(comm)); /* everybody has looked */
+        EXPECT(mine[left] == 170 + left, "%s, %s: post/start: %d", name, kind_name[kind],
+               mine[left]);
+        MPI(MPI_Barrier(comm)); /* all have looked */
         value = 270 + r;
         MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, w.win));
         MPI(MPI_Put(&value, 1, MPI_INT, right, r, 1, MPI_INT, w.win));
@@ -134,7 +138,7 @@ static void communicators(void)
     on_comm(comm, "reversed");
     MPI(MPI_Comm_free(&comm));
     MPI(MPI_Comm_split(MPI_COMM_WORLD, me % 2, me, &comm));
-    /* One half after the other: Open MPI 4.1 itself confuses windows that two halves of a split make at once. */
+    /* One half at a time: Open MPI 4.1 confuses windows that both halves create concurrently. */
     for (int turn = 0; turn < 2; turn++) {
         if (me % 2 == turn)
             on_comm(comm, "split");
@@ -143,13 +147,14 @@ static void communicators(void)
     MPI(MPI_Comm_free(&comm));
     MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     on_comm(comm, "dup");
-    /* The communicator goes, its window stays. */
+    /* A window outlives its communicator. */
     Window w = window_on(ALLOCATED, sizeof(int), sizeof(int), MPI_INFO_NULL, comm);
     MPI(MPI_Comm_free(&comm));
     MPI(MPI_Win_fence(0, w.win));
     MPI(MPI_Put(&me, 1, MPI_INT, (me + 1) % ranks, 0, 1, MPI_INT, w.win));
     MPI(MPI_Win_fence(0, w.win));
-    EXPECT(*(int *)w.base == (me + ranks - 1) % ranks, "window after its communicator: %d", *(int *)w.base);
+    EXPECT(*(int *)w.base == (me + ranks - 1) % ranks, "window after its communicator: %d",
+           *(int *)w.base);
     window_free(&w);
     on_comm(MPI_COMM_SELF, "self");
 }

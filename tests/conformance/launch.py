@@ -1,4 +1,4 @@
-"""MPI jobs of the suites: how each host starts them, and how they end."""
+"""Starting and ending MPI jobs of the test suites on each host."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ RUNNING = []
 
 
 def command(host, ranks, env):
-    """The words that start `ranks` processes with some variables; the program follows."""
+    """The mpiexec command line for `ranks` processes with these variables, without the program."""
     openmpi = "openmpi" in host
     line = [f"mpiexec.{host}"]
     if openmpi:
@@ -20,7 +20,7 @@ def command(host, ranks, env):
 
 
 def end(process):
-    """Ends a job: the launcher ends its ranks; if it does not, the whole group goes. What it had printed."""
+    """Ends a job by its launcher, then by its process group. Returns its output."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -34,8 +34,9 @@ def end(process):
 
 
 def run(line, folder, limit):
-    """Output and exit status, which is None of a job that was ended after `limit` seconds."""
-    process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder,
+    """Output and exit status; the status is None if the job exceeded `limit` seconds."""
+    process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, cwd=folder,
                                start_new_session=True)
     RUNNING.append(process)
     try:
@@ -47,7 +48,7 @@ def run(line, folder, limit):
 
 
 def leave(number, _frame):
-    """For a signal: no job is left behind."""
+    """Signal handler: ends the running job."""
     for process in RUNNING:
         end(process)
     sys.exit(128 + number)

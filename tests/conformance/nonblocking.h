@@ -1,4 +1,7 @@
-/* Included before a test program: each blocking call that closes an epoch or flushes becomes its nonblocking form and MPI_Wait. */
+/*
+ * Included before a test program: replaces each blocking call that closes an epoch or flushes by
+ * its nonblocking form and MPI_Wait.
+ */
 #ifndef MPIX_RMA_NONBLOCKING_H
 #define MPIX_RMA_NONBLOCKING_H
 

@@ -1,4 +1,4 @@
-! The nonblocking calls with integer handles, as programs with `use mpi` or mpif.h have them: no module is needed.
+! The nonblocking calls with integer handles, for `use mpi` or mpif.h, without a module.
 program integers
     use mpi
     implicit none

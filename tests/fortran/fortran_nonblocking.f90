@@ -1,4 +1,4 @@
-! Nonblocking epochs in Fortran, by the module mpix_rma_f08. Each part would hang with blocking calls.
+! Nonblocking epochs with the module mpix_rma_f08. Each part would hang with blocking calls.
 program nonblocking
     use mpi_f08
     use mpix_rma_f08
@@ -29,7 +29,7 @@ program nonblocking
     call MPI_Group_excl(everybody, 1, [0], others)
     call MPI_Barrier(MPI_COMM_WORLD)
 
-    ! Rank 0 closes two access epochs before any of its targets has opened an exposure.
+    ! Rank 0 closes two access epochs before any of its targets opens an exposure.
     mine = [(i, i = 1, n)]
     other = -mine
     if (me == 0) then
@@ -38,7 +38,8 @@ program nonblocking
             call expect(ierr == MPI_SUCCESS, 'MPIX_Win_istart')
             do target = 1, ranks - 1
                 if (i == 1) call MPI_Put(mine, n, MPI_INTEGER, target, zero, n, MPI_INTEGER, w)
-                if (i == 2) call MPI_Put(other, n / 2, MPI_INTEGER, target, zero, n / 2, MPI_INTEGER, w)
+                if (i == 2) call MPI_Put(other, n / 2, MPI_INTEGER, target, zero, n / 2, &
+                    MPI_INTEGER, w)
             end do
             call MPIX_Win_icomplete(w, closed(i))
         end do
@@ -61,7 +62,7 @@ program nonblocking
         call expect(all(memory(n / 2 + 1:n) == [(i, i = n / 2 + 1, n)]), 'the first epoch')
     end if
 
-    ! A fence that rank 0 enters before all others have.
+    ! Rank 0 enters a fence before all others.
     if (me == 0) then
         call MPIX_Win_ifence(0, w, closed(1))
         call MPI_Barrier(MPI_COMM_WORLD)
@@ -99,12 +100,13 @@ program nonblocking
     call MPI_Barrier(MPI_COMM_WORLD)
     if (me == 0) call expect(memory(1) == 3 * ranks, 'locks and flushes')
 
-    ! A wrong call gives its class, and no request.
+    ! An invalid call returns its error class and no request.
     call MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN)
     nothing = MPI_REQUEST_NULL
     call MPIX_Win_iunlock(right, w, nothing, code)
     call MPI_Error_class(code, class)
-    call expect(class == MPI_ERR_RMA_SYNC .and. nothing == MPI_REQUEST_NULL, 'an unlock without a lock')
+    call expect(class == MPI_ERR_RMA_SYNC .and. nothing == MPI_REQUEST_NULL, &
+        'an unlock without a lock')
 
     call MPI_Group_free(everybody)
     call MPI_Group_free(first)

@@ -1,4 +1,4 @@
-! Notified access in Fortran, by the module mpix_rma_f08: each call, with counts seen before data are looked at.
+! Notification counters with the module mpix_rma_f08: each call; counts are read before the data.
 program notify
     use mpi_f08
     use mpix_rma_f08
@@ -75,14 +75,15 @@ program notify
     call MPIX_Win_get_notify_value(w, 1, value)
     call expect(value == 0, 'a counter that was reset')
 
-    ! The other operations; memory is that of all, so each process has a cell of its own.
+    ! The other operations; each process has its own cell in the common memory.
     call MPI_Barrier(MPI_COMM_WORLD)
     memory = 0
     call MPI_Barrier(MPI_COMM_WORLD)
     one = 1
     back = -1
     call MPIX_Accumulate_notify(one, 1, MPI_INTEGER, right, zero, 1, MPI_INTEGER, MPI_SUM, 0, w)
-    call MPIX_Get_accumulate_notify(one, 1, MPI_INTEGER, back(1), 1, MPI_INTEGER, right, zero, 1, MPI_INTEGER, MPI_SUM, 0, w)
+    call MPIX_Get_accumulate_notify(one, 1, MPI_INTEGER, back(1), 1, MPI_INTEGER, right, zero, 1, &
+        MPI_INTEGER, MPI_SUM, 0, w)
     call MPI_Win_flush(right, w)
     call expect(back(1) == 1, 'MPIX_Get_accumulate_notify')
     call MPIX_Fetch_and_op_notify(one, back(2), MPI_INTEGER, right, zero, MPI_SUM, 0, w)
@@ -98,9 +99,10 @@ program notify
     call MPIX_Rput_notify(one, 1, MPI_INTEGER, right, zero + 1, 1, MPI_INTEGER, 0, w, r(1))
     call MPI_Wait(r(1), MPI_STATUS_IGNORE)
     call MPI_Win_flush(right, w)
-    call MPIX_Raccumulate_notify(one, 1, MPI_INTEGER, right, zero + 1, 1, MPI_INTEGER, MPI_SUM, 0, w, r(1))
-    call MPIX_Rget_accumulate_notify(one, 1, MPI_INTEGER, back(5), 1, MPI_INTEGER, right, zero + 1, 1, MPI_INTEGER, &
-        MPI_SUM, 0, w, r(2))
+    call MPIX_Raccumulate_notify(one, 1, MPI_INTEGER, right, zero + 1, 1, MPI_INTEGER, MPI_SUM, 0, &
+        w, r(1))
+    call MPIX_Rget_accumulate_notify(one, 1, MPI_INTEGER, back(5), 1, MPI_INTEGER, right, zero + &
+        1, 1, MPI_INTEGER, MPI_SUM, 0, w, r(2))
     call MPI_Waitall(2, r, MPI_STATUSES_IGNORE)
     call expect(back(5) == 2, 'MPIX_Rget_accumulate_notify')
     call MPIX_Rget_notify(back(6), 1, MPI_INTEGER, right, zero + 1, 1, MPI_INTEGER, 0, w, r(1))
@@ -113,7 +115,7 @@ program notify
     call MPIX_Win_get_notify_value(w, 0, value)
     call expect(value == 9, 'nine operations, nine notifications')
 
-    ! Waiting for some.
+    ! Waiting for any counter of a range.
     call MPIX_Win_notify_waitsome(w, 1, 3, idx, value)
     call expect(idx == 2 .and. value == 1, 'MPIX_Win_notify_waitsome')
     call MPIX_Win_notify_iwaitsome(w, 1, 2, idx, value, r(1))
@@ -122,15 +124,16 @@ program notify
     call MPIX_Win_notify_testsome(w, 3, 1, idx, value, flag)
     call expect(.not. flag, 'MPIX_Win_notify_testsome')
 
-    ! Wrong calls give their class, and no request.
+    ! Invalid calls return their error class and no request.
     call MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN)
     nothing = MPI_REQUEST_NULL
     call MPIX_Win_notify_ithreshold(w, 99, 1_MPI_COUNT_KIND, nothing, code)
     call MPI_Error_class(code, class)
-    call expect(class == MPI_ERR_ARG .and. nothing == MPI_REQUEST_NULL, 'a counter that there is not')
+    call expect(class == MPI_ERR_ARG .and. nothing == MPI_REQUEST_NULL, 'an invalid counter')
     call MPIX_Win_set_num_notify(w, MPI_INFO_NULL, -me, code)
     call MPI_Error_class(code, class)
-    call expect((class == MPI_ERR_ARG) .eqv. ranks > 1, 'a negative number of counters in some process')
+    call expect((class == MPI_ERR_ARG) .eqv. ranks > 1, &
+        'a negative number of counters in some process')
 
     call MPI_Win_free(w)
     call MPI_Allreduce(MPI_IN_PLACE, wrong, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
@@ -140,7 +143,7 @@ program notify
 
 contains
 
-    ! The same calls with large counts, by themselves on counter 3.
+    ! The same calls with large counts, on counter 3.
     subroutine large_counts()
         integer(MPI_COUNT_KIND), parameter :: few = 1
         call MPI_Barrier(MPI_COMM_WORLD)
@@ -148,9 +151,10 @@ contains
         call MPI_Barrier(MPI_COMM_WORLD)
         call MPI_Win_lock_all(0, w)
         call MPIX_Put_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w)
-        call MPIX_Accumulate_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, MPI_SUM, 3, w)
-        call MPIX_Get_accumulate_notify(one, few, MPI_INTEGER, back(1), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, &
-            MPI_SUM, 3, w)
+        call MPIX_Accumulate_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, MPI_SUM, &
+            3, w)
+        call MPIX_Get_accumulate_notify(one, few, MPI_INTEGER, back(1), few, MPI_INTEGER, right, &
+            zero, few, MPI_INTEGER, MPI_SUM, 3, w)
         call MPI_Win_flush(right, w)
         call expect(back(1) == 2, 'MPIX_Get_accumulate_notify with large counts')
         call MPIX_Get_notify(back(2), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w)
@@ -159,9 +163,10 @@ contains
         call MPIX_Rput_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w, r(1))
         call MPI_Wait(r(1), MPI_STATUS_IGNORE)
         call MPI_Win_flush(right, w)
-        call MPIX_Raccumulate_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, MPI_SUM, 3, w, r(1))
-        call MPIX_Rget_accumulate_notify(one, few, MPI_INTEGER, back(3), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, &
-            MPI_SUM, 3, w, r(2))
+        call MPIX_Raccumulate_notify(one, few, MPI_INTEGER, right, zero, few, MPI_INTEGER, &
+            MPI_SUM, 3, w, r(1))
+        call MPIX_Rget_accumulate_notify(one, few, MPI_INTEGER, back(3), few, MPI_INTEGER, right, &
+            zero, few, MPI_INTEGER, MPI_SUM, 3, w, r(2))
         call MPI_Waitall(2, r, MPI_STATUSES_IGNORE)
         call expect(back(3) == 2, 'MPIX_Rget_accumulate_notify with large counts')
         call MPIX_Rget_notify(back(4), few, MPI_INTEGER, right, zero, few, MPI_INTEGER, 3, w, r(1))

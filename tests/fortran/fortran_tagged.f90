@@ -1,4 +1,5 @@
-! Tagged notifications in Fortran, by the module mpix_rma_f08: each call with default and with large counts, and statuses that are filled or ignored.
+! Tagged notifications with the module mpix_rma_f08: each call with default and with large counts,
+! with and without a status.
 program tagged
     use mpi_f08
     use mpix_rma_f08
@@ -31,7 +32,7 @@ program tagged
     call expect(ierr == MPI_SUCCESS, 'MPIX_Notify_init')
     call MPIX_Notify_init(w, MPI_ANY_SOURCE, MPI_ANY_TAG, 2 * one, r(2))
 
-    ! Puts, and the data with their notification.
+    ! Puts: data arrive before their notification.
     do i = 1, 4
         mine = me + 1000 * i
         call MPI_Start(r(1))
@@ -45,7 +46,8 @@ program tagged
             call MPIX_Rput_tagged(mine, n, MPI_INTEGER, right, zero, n, MPI_INTEGER, 7, w, data)
             call MPI_Wait(data, MPI_STATUS_IGNORE)
         case default
-            call MPIX_Rput_tagged(mine, many, MPI_INTEGER, right, zero, many, MPI_INTEGER, 7, w, data)
+            call MPIX_Rput_tagged(mine, many, MPI_INTEGER, right, zero, many, MPI_INTEGER, 7, w, &
+                data)
             call MPI_Wait(data, MPI_STATUS_IGNORE)
         end select
         s%MPI_SOURCE = -100
@@ -55,7 +57,7 @@ program tagged
         call MPI_Barrier(MPI_COMM_WORLD)
     end do
 
-    ! Gets: each tells the process whose memory was read. Two at a time make a request complete.
+    ! Gets notify the process whose memory was read. A request takes two notifications at a time.
     memory = me
     call MPI_Barrier(MPI_COMM_WORLD)
     do i = 1, 2
@@ -63,10 +65,13 @@ program tagged
         call MPI_Start(r(2))
         if (i == 1) then
             call MPIX_Get_tagged(back, n / 2, MPI_INTEGER, right, zero, n / 2, MPI_INTEGER, 8, w)
-            call MPIX_Rget_tagged(back(n / 2 + 1), n / 2, MPI_INTEGER, right, zero, n / 2, MPI_INTEGER, 9, w, data)
+            call MPIX_Rget_tagged(back(n / 2 + 1), n / 2, MPI_INTEGER, right, zero, n / 2, &
+                MPI_INTEGER, 9, w, data)
         else
-            call MPIX_Get_tagged(back, many / 2, MPI_INTEGER, right, zero, many / 2, MPI_INTEGER, 8, w)
-            call MPIX_Rget_tagged(back(n / 2 + 1), many / 2, MPI_INTEGER, right, zero, many / 2, MPI_INTEGER, 9, w, data)
+            call MPIX_Get_tagged(back, many / 2, MPI_INTEGER, right, zero, many / 2, MPI_INTEGER, &
+                8, w)
+            call MPIX_Rget_tagged(back(n / 2 + 1), many / 2, MPI_INTEGER, right, zero, many / 2, &
+                MPI_INTEGER, 9, w, data)
         end if
         call MPI_Wait(data, MPI_STATUS_IGNORE)
         call MPI_Win_flush(right, w)
@@ -76,7 +81,7 @@ program tagged
         call MPI_Barrier(MPI_COMM_WORLD)
     end do
 
-    ! Looks at what nobody has taken.
+    ! Probes for unmatched notifications.
     call MPIX_Notify_iprobe(w, left, 11, flag, s)
     call expect(.not. flag, 'MPIX_Notify_iprobe of nothing')
     call MPI_Barrier(MPI_COMM_WORLD)
@@ -91,7 +96,7 @@ program tagged
     call MPIX_Notify_probe(w, left, 11, MPI_STATUS_IGNORE)
     call MPI_Win_unlock_all(w)
 
-    ! Wrong calls give their class, and tell nobody.
+    ! Invalid calls return their error class and do not notify.
     call MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN)
     call MPI_Win_lock_all(0, w)
     call MPIX_Put_tagged(mine, 1, MPI_INTEGER, right, zero, 1, MPI_INTEGER, -5, w, code)

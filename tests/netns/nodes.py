@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs a command in a small cluster made of network namespaces on this machine.
+"""Runs a command in a small cluster of network namespaces on this machine.
 
   nodes.py [--nodes N] [--check] COMMAND [ARGUMENT ...]
 
-Each node is a network namespace with a host name, a process namespace, an IPC namespace and an address of its own; the nodes are joined
-by a bridge, so that nothing but TCP goes between them. COMMAND runs on the first node, with MPIX_NODES set to their names (a,b,...).
-`node-shell`, beside this file, is what launchers call to get to the others. --check only says whether this machine allows that.
-Everything is taken down at the end.
+Each node is a network namespace with its own host name, process and IPC namespaces, and address. A
+bridge joins the nodes, so they communicate only over TCP. COMMAND runs on the first node, with the
+node names in MPIX_NODES (a,b,...). Launchers use `node-shell` to reach the others. --check only
+reports whether this machine permits namespaces. All is removed at the end.
 """
 import argparse
 import os
@@ -26,14 +26,14 @@ def ip(*words, check=True):
 
 
 class Nodes:
-    """Network namespaces, joined by a bridge in one more."""
+    """Network namespaces, joined by a bridge in another one."""
 
     def __init__(self, count):
         self.prefix = f"mx{os.getpid() % 100000}"
         self.hub = f"{self.prefix}h"
         self.names = [f"{self.prefix}n{index}" for index in range(count)]
         self.made = []
-        # Bind mounts of `ip netns exec`: each node resolves the others' names.
+        # Used by `ip netns exec`, so that each node resolves the others' names.
         self.tables = []
 
     def __enter__(self):
@@ -57,7 +57,8 @@ class Nodes:
             self.tables.append(folder)
             with open(f"{folder}/hosts", "w") as table:
                 table.write(hosts)
-            ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{index}", "netns", self.hub)
+            ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{index}",
+               "netns", self.hub)
             ip("-n", self.hub, "link", "set", f"port{index}", "master", "bridge", "up")
             ip("-n", name, "addr", "add", f"10.213.7.{index + 1}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")
@@ -75,8 +76,10 @@ class Nodes:
 
     def run(self, command, env=None):
         shell = os.path.join(HERE, "node-shell")
-        env = dict(os.environ if env is None else env, MPIX_NODES=",".join(self.names), MPIX_NODE_SHELL=shell)
-        inside = ["unshare", "--uts", "--ipc", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c",
+        env = dict(os.environ if env is None else env, MPIX_NODES=",".join(self.names),
+                   MPIX_NODE_SHELL=shell)
+        inside = ["unshare", "--uts", "--ipc", "--pid", "--mount", "--fork", "--kill-child",
+                  "--mount-proc", "/bin/sh", "-c",
                   f'hostname {self.names[0]}; exec "$@"', "sh"]
         child = subprocess.Popen(["ip", "netns", "exec", self.names[0], *inside, *command], env=env)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,7 +88,7 @@ class Nodes:
 
 
 def allowed():
-    """Why this machine does not allow it, or None."""
+    """The reason why this machine does not permit namespaces, or None."""
     for tool in ("ip", "unshare"):
         if shutil.which(tool) is None:
             return f"there is no `{tool}`"

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Runs a command in guests with soft-RoCE: small virtual machines over this machine's root, which they see read-only under an overlay in memory.
+"""Runs a command in guests with soft-RoCE: small virtual machines that see this machine's root
+read-only, under an overlay in memory.
 
-  guests.py [-n GUESTS] [--first] [--seconds S] [--loss SHARE] [--seed N] [--out DIR] COMMAND [ARGUMENT ...]
+  guests.py [-n GUESTS] [--first] [--seconds S] [--loss SHARE] [--seed N] [--out DIR]
+            COMMAND [ARGUMENT ...]
 
-COMMAND runs in each guest, or with --first in the first alone, in this folder, and may use MPIX_GUEST (0, 1, ...), MPIX_GUESTS (how many) and
-`tests/rxe/rsh guestI COMMAND`. What it writes to /run/out is in DIR/<guest> outside, at once. Names guestI are addresses for everything (eth1),
-fabricI those of the devices rxe0 (eth0). The exit status is that of the first guest that failed, 124 if the time was up, 125 if a guest never came up.
+COMMAND runs in every guest, or with --first in the first one, in the current folder. It may use
+MPIX_GUEST (0, 1, ...), MPIX_GUESTS (their number) and `tests/rxe/rsh guestI COMMAND`. Its files in
+/run/out appear in DIR/<guest> at once. Names guestI are addresses of eth1, fabricI those of the
+devices rxe0 (eth0). The exit status is that of the first guest that failed, 124 after the time
+limit, 125 if a guest did not boot.
 
-While it runs, anybody inside or outside may make faults: `tests/rxe/fault COMMAND` in a guest, see its beginning.
-Needs prepare.py. Emulated, unless KVM can boot such a guest (MPIX_GUEST_ACCEL=tcg or kvm decides).
+Faults can be injected from inside a guest or from outside: see tests/rxe/fault. Needs prepare.py.
+Emulates, unless KVM can boot such a guest (MPIX_GUEST_ACCEL=tcg or kvm overrides).
 """
 import argparse
 import ctypes
@@ -29,28 +33,33 @@ import switch
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIME_LIMIT, NEVER_UP = 124, 125
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-KERNEL_LINE = "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off nokaslr apparmor=0 audit=0 random.trust_cpu=on nowatchdog" \
-              " rcupdate.rcu_cpu_stall_suppress=1"
-# Under emulation a look at any other clock leaves the emulated code; its stability is that of the machine outside.
-ACCELERATORS = {"tcg": (["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"], "tsc=reliable clocksource=tsc"),
+KERNEL_LINE = ("console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off nokaslr apparmor=0 audit=0"
+               " random.trust_cpu=on nowatchdog rcupdate.rcu_cpu_stall_suppress=1")
+# Under emulation, reading any other clock leaves the emulated code. This one is as stable as that
+# of the machine outside.
+ACCELERATORS = {"tcg": (["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"],
+                        "tsc=reliable clocksource=tsc"),
                 "kvm": (["-accel", "kvm", "-cpu", "host"], "")}
 
 
 def qemu(cache, accel, cpus, memory, line):
     words, clock = ACCELERATORS[accel]
-    return ["qemu-system-x86_64", "-M", "q35,hpet=off", *words, "-smp", str(cpus), "-m", str(memory), "-nodefaults", "-display", "none",
-            "-no-reboot", "-kernel", f"{cache}/vmlinux", "-initrd", f"{cache}/initrd.img", "-append", f"{KERNEL_LINE} {clock} {line}",
-            "-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
+    return ["qemu-system-x86_64", "-M", "q35,hpet=off", *words, "-smp", str(cpus),
+            "-m", str(memory), "-nodefaults", "-display", "none",
+            "-no-reboot", "-kernel", f"{cache}/vmlinux", "-initrd", f"{cache}/initrd.img",
+            "-append", f"{KERNEL_LINE} {clock} {line}",
+            "-object", "rng-random,id=random,filename=/dev/urandom",
+            "-device", "virtio-rng-pci,rng=random"]
 
 
 def ticks_per_millisecond(cache):
-    """How fast the processor's counter runs. A guest that is emulated on a busy machine would find out wrongly, up to ten times, by comparing it with emulated
-    clocks; its time, and with it all limits, would run faster than ours."""
+    """Rate of the processor's time stamp counter. An emulated guest on a busy machine would measure
+    it wrongly, by up to ten times; its clock and all its time limits would run fast."""
     ticks = ctypes.CDLL(f"{cache}/patience.so").processor_ticks
     ticks.restype = ctypes.c_ulonglong
 
     def both():
-        """Nanoseconds and ticks of one moment: of some looks at both clocks, the pair with the least between them."""
+        """Nanoseconds and ticks at one moment: the closest pair of several readings."""
         looks = []
         for _ in range(5):
             before, count, after = time.monotonic_ns(), ticks(), time.monotonic_ns()
@@ -64,7 +73,8 @@ def ticks_per_millisecond(cache):
 
 
 def accelerator(cache):
-    """KVM, if it boots a guest: there are machines that have the device and cannot. Found out once for each boot of this machine."""
+    """KVM if it boots a guest, which is tried once per boot of this machine: some have the device
+    but cannot."""
     if os.environ.get("MPIX_GUEST_ACCEL"):
         return os.environ["MPIX_GUEST_ACCEL"]
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -79,7 +89,8 @@ def accelerator(cache):
         pass
     found = "tcg"
     try:
-        tried = subprocess.run(qemu(cache, "kvm", 1, 512, "probe") + ["-serial", "stdio"], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+        tried = subprocess.run(qemu(cache, "kvm", 1, 512, "probe") + ["-serial", "stdio"],
+                               stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
         found = "kvm" if b"guest: probed" in tried.stdout else "tcg"
     except subprocess.TimeoutExpired:
         pass
@@ -100,23 +111,33 @@ class Guest:
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
         shutil.copy(f"{HERE}/guest-start", f"{self.folder}/start")
-        names = {"MPIX_GUEST": index, "MPIX_GUESTS": options.guests, "MPIX_GUEST_FOLDER": os.getcwd(), "MPIX_GUEST_RSH": f"{HERE}/rsh",
+        names = {"MPIX_GUEST": index, "MPIX_GUESTS": options.guests,
+                 "MPIX_GUEST_FOLDER": os.getcwd(), "MPIX_GUEST_RSH": f"{HERE}/rsh",
                  "MPIX_GUEST_PRELOAD": f"{options.cache}/patience.so" if options.patience else ""}
-        self.write("setup", "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in names.items()))
+        self.write("setup", "".join(f"export {name}={shlex.quote(str(value))}\n"
+                                    for name, value in names.items()))
         if self.has_job:
             self.write("job", shlex.join(options.command) + "\n")
         clock = f" tsc_early_khz={options.ticks}" if options.accel == "tcg" else ""
-        line = qemu(options.cache, options.accel, options.cpus, options.memory, f"guest={index}{clock}") + ["-serial", f"file:{self.folder}/console"]
-        for name, path, more in (("root", "/", ",readonly=on,multidevs=remap"), ("out", self.folder, "")):
-            line += ["-fsdev", f"local,id={name},path={path},security_model=none{more}", "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
+        line = qemu(options.cache, options.accel, options.cpus, options.memory,
+                    f"guest={index}{clock}") + ["-serial", f"file:{self.folder}/console"]
+        for name, path, more in (("root", "/", ",readonly=on,multidevs=remap"),
+                                 ("out", self.folder, "")):
+            line += ["-fsdev", f"local,id={name},path={path},security_model=none{more}",
+                     "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
         for network in (switch.FABRIC, switch.REST):
-            ends = f"local.type=unix,local.path={sockets}/{network}.{index}.guest,remote.type=unix,remote.path={sockets}/{network}.{index}.switch"
+            end = f"{sockets}/{network}.{index}"
+            ends = (f"local.type=unix,local.path={end}.guest,"
+                    f"remote.type=unix,remote.path={end}.switch")
+            address = switch.hardware_address(network, index)
             line += ["-netdev", f"dgram,id=net{network},{ends}", "-device",
-                     f"virtio-net-pci,netdev=net{network},mac={switch.hardware_address(network, index)},host_mtu=4200,romfile="]
+                     f"virtio-net-pci,netdev=net{network},mac={address},host_mtu=4200,romfile="]
         self.monitor = f"{sockets}/{index}.monitor"
-        line += ["-chardev", f"socket,id=monitor,path={self.monitor},server=on,wait=off", "-mon", "chardev=monitor,mode=readline"]
+        line += ["-chardev", f"socket,id=monitor,path={self.monitor},server=on,wait=off",
+                 "-mon", "chardev=monitor,mode=readline"]
         with open(f"{self.folder}/qemu", "w") as log:
-            self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=subprocess.STDOUT, start_new_session=True)
 
     def write(self, name, text):
         with open(f"{self.folder}/{name}.new", "w") as out:
@@ -130,7 +151,7 @@ class Guest:
             return None
 
     def plug(self, way):
-        """Plugs in (`on`) or pulls (`off`) the cable of the fabric's card."""
+        """Plugs in (`on`) or unplugs (`off`) the cable of the fabric's card."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.settimeout(10)
             monitor.connect(self.monitor)
@@ -149,7 +170,7 @@ class Guest:
         self.process.wait()
 
     def show(self, prefix, to_the_end=False):
-        """Prints what the job has said since the last time, in whole lines."""
+        """Prints the job's new output, in whole lines."""
         try:
             with open(f"{self.folder}/log", "rb") as log:
                 log.seek(self.shown)
@@ -165,11 +186,12 @@ class Guest:
 
 
 class Guests:
-    """All guests of a run, their networks, and the faults that are asked for."""
+    """All guests of a run, their networks, and fault requests."""
 
     def __init__(self, options):
         self.options = options
-        self.sockets = tempfile.mkdtemp(prefix="mpix-rxe-")  # short: names of sockets have at most 107 letters
+        # A short path: those of sockets are limited to 107 characters.
+        self.sockets = tempfile.mkdtemp(prefix="mpix-rxe-")
         self.all, self.status = [], {}
         try:
             self.switch = switch.Switch(self.sockets, options.guests, options.loss, options.seed)
@@ -181,7 +203,7 @@ class Guests:
             raise
 
     def close(self):
-        # Nothing may come between: a guest that is left runs until somebody finds it.
+        # Not interruptible: a guest that is left runs on.
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         for guest in self.all:
@@ -189,7 +211,8 @@ class Guests:
         shutil.rmtree(self.sockets, ignore_errors=True)
 
     def until(self, done, seconds):
-        """True when `done` is, False when the time is up. The guests' words and questions have their turn meanwhile."""
+        """Waits until `done`; returns False at the time limit. Shows output and answers fault
+        requests meanwhile."""
         end = time.monotonic() + seconds
         while not done():
             if time.monotonic() > end:
@@ -206,38 +229,46 @@ class Guests:
     def run(self):
         begin = time.monotonic()
         came = lambda guest: guest.read("up") is not None
-        self.until(lambda: all(came(guest) or guest.process.poll() is not None for guest in self.all), self.options.boot_seconds)
-        absent = [guest for guest in self.all if not came(guest) or guest.process.poll() is not None]
+        self.until(lambda: all(came(guest) or guest.process.poll() is not None
+                               for guest in self.all), self.options.boot_seconds)
+        absent = [guest for guest in self.all if not came(guest)
+                  or guest.process.poll() is not None]
         if absent:
             for guest in absent:
-                print(f"guest {guest.index} did not come up in {time.monotonic() - begin:.0f} s:")
-                print("".join((guest.read(name) or "")[-2000:] for name in ("console", "qemu")), flush=True)
+                print(f"guest {guest.index} did not boot in {time.monotonic() - begin:.0f} s:")
+                print("".join((guest.read(name) or "")[-2000:] for name in ("console", "qemu")),
+                      flush=True)
             return NEVER_UP
         self.hurry()
-        print(f"{self.options.guests} up after {time.monotonic() - begin:.1f} s ({self.options.accel}, {self.options.cpus} CPU each)", flush=True)
+        print(f"{self.options.guests} booted in {time.monotonic() - begin:.1f} s "
+              f"({self.options.accel}, {self.options.cpus} CPU each)", flush=True)
         for guest in self.all:
             guest.write("go", "")
-        in_time = self.until(lambda: all(self.ended(guest) for guest in self.all if guest.has_job), self.options.seconds)
+        in_time = self.until(lambda: all(self.ended(guest) for guest in self.all if guest.has_job),
+                             self.options.seconds)
         for guest in self.all:
             guest.show(self.prefix(guest), to_the_end=True)
         if self.options.loss or self.switch.lost:
-            print(f"fabric: {self.switch.carried} frames carried, {self.switch.lost} lost", flush=True)
+            print(f"fabric: {self.switch.carried} frames carried, {self.switch.lost} lost",
+                  flush=True)
         if not in_time:
             print(f"still running after {self.options.seconds:.0f} s", flush=True)
             return TIME_LIMIT
         return next((status for _, status in sorted(self.status.items()) if status), 0)
 
     def hurry(self):
-        """Puts the threads that carry frames before those that emulate processors. Programs in guests poll, so the latter never sleep, and where they
-        take all of this machine a frame would wait for a turn at each of three hops."""
+        """Prioritizes threads that carry frames over those that emulate processors. Programs in
+        guests poll, so emulation never sleeps; on a busy machine a frame would wait for a time
+        slice at each of three hops."""
         try:
             for thread in [self.switch.native_id] + [guest.process.pid for guest in self.all]:
                 os.setpriority(os.PRIO_PROCESS, thread, -10)
         except OSError:
-            pass  # not root: slower, no more
+            pass  # not root: only slower
 
     def ended(self, guest):
-        """Whether the job of a guest is over, its exit status kept; one that was killed on purpose has none."""
+        """Whether a guest's job has ended; stores its exit status. A guest killed on purpose counts
+        as 0."""
         if guest.index not in self.status:
             said = guest.read("status")
             if said is not None:
@@ -245,12 +276,13 @@ class Guests:
             elif guest.killed:
                 self.status[guest.index] = 0
             elif guest.process.poll() is not None:
-                print(f"guest {guest.index} ended by itself:\n{(guest.read('console') or '')[-2000:]}", flush=True)
+                print(f"guest {guest.index} ended "
+                      f"unexpectedly:\n{(guest.read('console') or '')[-2000:]}", flush=True)
                 self.status[guest.index] = 1
         return guest.index in self.status
 
     def answer(self, guest):
-        """Does what files ask.NAME in the guest's folder ask for, each answered by a file answer.NAME."""
+        """Handles request files ask.NAME in the guest's folder; the reply is a file answer.NAME."""
         for name in os.listdir(guest.folder):
             if name.startswith("ask.") and not name.endswith(".new"):
                 words = (guest.read(name) or "").split()
@@ -258,7 +290,7 @@ class Guests:
                 guest.write("answer." + name.removeprefix("ask."), self.fault(words) + "\n")
 
     def fault(self, words):
-        """Does one command of `tests/rxe/fault`; what it says begins with ok or wrong."""
+        """Executes one command of `tests/rxe/fault`; the reply begins with ok or wrong."""
         try:
             if words[0] in ("down", "up", "unplug", "plug", "kill"):
                 guest = self.all[int(words[1].removeprefix("guest"))]
@@ -281,7 +313,7 @@ class Guests:
             elif words[0] == "frames":
                 return f"ok {self.switch.carried} {self.switch.lost}"
             else:
-                return f"wrong: {words[0]} is not known"
+                return f"wrong: unknown command {words[0]}"
             if later and len(words) > 2:
                 threading.Timer(float(words[2]), later).start()
             return "ok"
@@ -290,16 +322,21 @@ class Guests:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--guests", type=int, default=1)
-    parser.add_argument("--first", action="store_true", help="the command runs in the first guest alone")
+    parser.add_argument("--first", action="store_true",
+                        help="run the command in the first guest only")
     parser.add_argument("--seconds", type=float, default=300, help="time limit of the command")
-    parser.add_argument("--boot-seconds", type=float, default=150, help="time limit of coming up")
-    parser.add_argument("--cpus", type=int, help="of each guest (default: 2 if there are as many per guest here, else 1)")
-    parser.add_argument("--memory", type=int, default=1024, help="of each guest, in MiB")
-    parser.add_argument("--spin", dest="patience", action="store_false", help="let programs poll as they like (patience.c says what is done about it)")
-    parser.add_argument("--loss", type=float, default=0, help="share of the fabric's frames that get lost, such as 0.01")
-    parser.add_argument("--seed", type=int, default=1, help="of the losses")
+    parser.add_argument("--boot-seconds", type=float, default=150, help="time limit of booting")
+    parser.add_argument("--cpus", type=int,
+                        help="per guest (default: 2 if this machine has as many, else 1)")
+    parser.add_argument("--memory", type=int, default=1024, help="per guest, in MiB")
+    parser.add_argument("--spin", dest="patience", action="store_false",
+                        help="let programs poll without waiting (see patience.c)")
+    parser.add_argument("--loss", type=float, default=0,
+                        help="share of the fabric's frames to drop, such as 0.01")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the losses")
     parser.add_argument("--out", help="folder for results")
     parser.add_argument("--cache", default=prepare.FOLDER)
     parser.add_argument("command", nargs=argparse.REMAINDER)
@@ -309,8 +346,9 @@ def main():
     if not prepare.kernel_of(options.cache):
         parser.error("run prepare.py first")
     options.out = os.path.abspath(options.out or f"{options.cache}/out")
-    # With more virtual CPUs than real ones, the guests wait for each other's.
-    options.cpus = options.cpus or (2 if options.guests == 1 or len(os.sched_getaffinity(0)) >= 2 * options.guests else 1)
+    # More virtual CPUs than real ones make guests wait for each other.
+    options.cpus = options.cpus or (2 if options.guests == 1
+                                    or len(os.sched_getaffinity(0)) >= 2 * options.guests else 1)
     options.accel = accelerator(options.cache)
     options.ticks = ticks_per_millisecond(options.cache)
     for number in SIGNALS:

@@ -1,13 +1,14 @@
 /*
- * Latencies of single calls of 8 bytes between two ranks, for comparison with what perftest measures of verbs by themselves (perftest.py --ours). Prints one
- * line of JSON: medians of single calls, in microseconds: what else the machine does, it does between some of them.
- *   notified_put  half a round trip of notified puts, which is what ib_write_lat measures
- *   put           a put, and a flush: a write, and what comes back
- *   get           a get, and a flush
- *   lock          a shared lock, or its unlock: an atomic each
- *   fetch_and_op  of one sum, in a window whose accumulates are of single elements: an atomic
+ * Latencies of 8-byte calls between two ranks, for comparison with perftest (perftest.py --ours).
+ * Prints one line of JSON: median microseconds of single calls.
  *
- *   latency [CALLS [NAME]]    only one of these
+ *   notified_put  half a round trip of notified puts, as ib_write_lat measures
+ *   put           a put and a flush: a write, and the flush's reply
+ *   get           a get and a flush
+ *   lock          a shared lock or its unlock: one atomic each
+ *   fetch_and_op  of one sum, with acc_single_intrinsic: one atomic
+ *
+ *   latency [CALLS [NAME]]    NAME: measure only this one
  */
 #include <mpix_rma.h>
 #include <mpix_notify.h>
@@ -20,12 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SOME = 20 }; /* calls before those that are timed */
+enum { SOME = 20 }; /* warm-up calls */
 
 static int me, calls = 500;
 static const char *only;
 static MPI_Win win;
-static int file; /* of both ranks, who are on one machine */
+static int file; /* of both ranks, which are on one machine */
 static int64_t value = 1, got;
 
 static double now(void)
@@ -81,7 +82,8 @@ static double median(double *times)
     return times[calls / 2];
 }
 
-/* Rank 1 sleeps meanwhile, as perftest's server does, until rank 0 lets a file go: nothing of this needs its processor, which has the interface to emulate. */
+/* Rank 1 sleeps meanwhile, like perftest's server, until rank 0 creates a file. No call needs rank
+ * 1's processor, which emulates the device. */
 static double measure(void (*what)(int call), double *times)
 {
     for (int call = 0; call < SOME && me == 0; call++)
@@ -153,14 +155,19 @@ int main(int argc, char **argv)
     double *times = malloc((size_t)calls * sizeof *times);
     double locked = wanted("lock") ? measure(lock, times) : 0;
     MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
-    double notified = wanted("notified_put") ? ping_pong(times) : 0, puts = wanted("put") ? measure(put, times) : 0;
-    double gets = wanted("get") ? measure(get, times) : 0, fetches = wanted("fetch_and_op") ? measure(fetch, times) : 0;
+    double notified = wanted("notified_put") ? ping_pong(times) : 0,
+           puts = wanted("put") ? measure(put, times) : 0;
+    double gets = wanted("get") ? measure(get, times) : 0,
+           fetches = wanted("fetch_and_op") ? measure(fetch, times) : 0;
     MPI_Win_unlock_all(win);
-    int right = me == 0 || ((base[1] == 1 || !wanted("put")) && (base[2] == calls + SOME || !wanted("fetch_and_op")));
+    int right = me == 0 || ((base[1] == 1 || !wanted("put")) &&
+                            (base[2] == calls + SOME || !wanted("fetch_and_op")));
     if (!right)
         fprintf(stderr, "wrong numbers: %ld, %ld\n", (long)base[1], (long)base[2]);
     if (me == 0)
-        printf("{\"notified_put\": %.2f, \"put\": %.2f, \"get\": %.2f, \"lock\": %.2f, \"fetch_and_op\": %.2f}\n", notified, puts, gets, locked, fetches);
+        printf("{\"notified_put\": %.2f, \"put\": %.2f, \"get\": %.2f, \"lock\": %.2f, "
+               "\"fetch_and_op\": %.2f}\n",
+               notified, puts, gets, locked, fetches);
     unlink(name);
     MPI_Win_free(&win);
     MPI_Finalize();

@@ -1,10 +1,12 @@
-/* Whether a guest's verbs do what the library is going to ask of them: between two reliable queue pairs of this process, or of this process and
- * one that it has met over TCP, writes (long, chained with one completion for all, inline), writes with immediate data into a
- * shared receive queue, reads, both atomics, a receiver that is late, and a wrong key; every byte is checked.
+/*
+ * Checks that a guest's verbs do what the library needs. Between two reliable queue pairs, in this
+ * process or in two that meet over TCP: writes (long, chained with one completion, inline), writes
+ * with immediate data into a shared receive queue, reads, both atomics, a late receiver, and an
+ * invalid key. Every byte is checked.
  *
  *   probe                both ends in this process
  *   probe listen         one end; waits for the other
- *   probe connect HOST   the other end, which does everything
+ *   probe connect HOST   the other end, which runs the checks
  */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
@@ -19,10 +21,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MUST(what) do { if (!(what)) { fprintf(stderr, "FAILED line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
-enum { SIZE = 1 << 20, PORT = 7998, ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+#define MUST(what)                                                                                 \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "FAILED line %d: %s\n", __LINE__, #what);                              \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+enum {
+    SIZE = 1 << 20,
+    PORT = 7998,
+    ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+             IBV_ACCESS_REMOTE_ATOMIC
+};
 
-/* What one end tells the other. */
+/* Connection data that the ends exchange. */
 struct name { uint32_t queue, key; uint64_t address; union ibv_gid gid; };
 
 struct end {
@@ -31,9 +44,9 @@ struct end {
     struct ibv_srq *receives;
     struct ibv_qp *queue;
     struct ibv_mr *region;
-    unsigned char *memory;         /* the first half is what the other end works on, the second what we send */
+    unsigned char *memory; /* first half: the other end works on it; second half: our sends */
     struct name mine, other;
-    int wire;                      /* a stream to the other end */
+    int wire;                      /* TCP stream to the other end */
 };
 
 static double now(void)
@@ -59,7 +72,7 @@ static void meet(struct end *e)
     exchange(e, &mine, &other, 1);
 }
 
-/* The address of the port as IPv4 has it: RoCE v2 over the network that has one. */
+/* Index of the port's IPv4 address for RoCE v2. */
 static int ipv4_gid(struct ibv_context *context, union ibv_gid *gid)
 {
     for (int index = 0; ibv_query_gid(context, 1, index, gid) == 0; index++)
@@ -83,8 +96,12 @@ static void open_end(struct end *e)
     MUST(e->memory = aligned_alloc(4096, 2 * SIZE));
     memset(e->memory, 0, 2 * SIZE);
     MUST(e->region = ibv_reg_mr(e->domain, e->memory, 2 * SIZE, ACCESS));
-    struct ibv_qp_init_attr init = {.send_cq = e->sent, .recv_cq = e->received, .srq = e->receives, .qp_type = IBV_QPT_RC,
-                                    .cap = {.max_send_wr = 128, .max_send_sge = 2, .max_inline_data = 64}};
+    struct ibv_qp_init_attr init = {
+        .send_cq = e->sent,
+        .recv_cq = e->received,
+        .srq = e->receives,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = 128, .max_send_sge = 2, .max_inline_data = 64}};
     MUST(e->queue = ibv_create_qp(e->domain, &init));
     int index = ipv4_gid(context, &e->mine.gid);
     MUST(index >= 0);
@@ -94,12 +111,28 @@ static void open_end(struct end *e)
     exchange(e, &e->mine, &e->other, sizeof e->mine);
 
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ACCESS};
-    MUST(!ibv_modify_qp(e->queue, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = e->other.queue, .max_dest_rd_atomic = 16, .min_rnr_timer = 12,
-        .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = e->other.gid, .sgid_index = (uint8_t)index, .hop_limit = 8}}};
-    MUST(!ibv_modify_qp(e->queue, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 17, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 16};
-    MUST(!ibv_modify_qp(e->queue, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+    MUST(!ibv_modify_qp(e->queue, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+    attr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = IBV_MTU_4096,
+        .dest_qp_num = e->other.queue,
+        .max_dest_rd_atomic = 16,
+        .min_rnr_timer = 12,
+        .ah_attr = {.is_global = 1,
+                    .port_num = 1,
+                    .grh = {.dgid = e->other.gid, .sgid_index = (uint8_t)index, .hop_limit = 8}}};
+    MUST(!ibv_modify_qp(e->queue, &attr,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+                                .timeout = 17,
+                                .retry_cnt = 7,
+                                .rnr_retry = 7,
+                                .max_rd_atomic = 16};
+    MUST(!ibv_modify_qp(e->queue, &attr,
+                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
     meet(e);
 }
 
@@ -108,7 +141,7 @@ static struct ibv_wc next(struct ibv_cq *queue)
     struct ibv_wc done;
     double end = now() + 30;
     int n;
-    /* Guests may have one processor for everything. */
+    /* Guests may have only one processor. */
     while ((n = ibv_poll_cq(queue, 1, &done)) == 0) {
         MUST(now() < end);
         sched_yield();
@@ -118,10 +151,12 @@ static struct ibv_wc next(struct ibv_cq *queue)
 }
 
 static struct ibv_sge piece;
-static struct ibv_send_wr request(struct end *e, enum ibv_wr_opcode code, size_t at, uint32_t length, unsigned flags)
+static struct ibv_send_wr request(struct end *e, enum ibv_wr_opcode code, size_t at,
+                                  uint32_t length, unsigned flags)
 {
     piece = (struct ibv_sge){(uintptr_t)e->memory + SIZE + at, length, e->region->lkey};
-    struct ibv_send_wr r = {.sg_list = &piece, .num_sge = length > 0, .opcode = code, .send_flags = flags};
+    struct ibv_send_wr r = {
+        .sg_list = &piece, .num_sge = length > 0, .opcode = code, .send_flags = flags};
     r.wr.rdma.remote_addr = e->other.address + at;
     r.wr.rdma.rkey = e->other.key;
     return r;
@@ -142,7 +177,8 @@ static void post_and_wait(struct end *e, struct ibv_send_wr r)
     MUST(done.status == IBV_WC_SUCCESS);
 }
 
-static uint64_t atomic(struct end *e, enum ibv_wr_opcode code, uint64_t add_or_compare, uint64_t swap)
+static uint64_t atomic(struct end *e, enum ibv_wr_opcode code, uint64_t add_or_compare,
+                       uint64_t swap)
 {
     struct ibv_send_wr r = request(e, code, 0, 8, IBV_SEND_SIGNALED);
     r.wr.atomic.remote_addr = e->other.address;
@@ -155,7 +191,7 @@ static uint64_t atomic(struct end *e, enum ibv_wr_opcode code, uint64_t add_or_c
 
 static unsigned char byte_of(size_t k) { return (unsigned char)(k * 31 + (k >> 8)); }
 
-/* The end that does everything. */
+/* The end that runs the checks. */
 static void active(struct end *e)
 {
     open_end(e);
@@ -163,7 +199,7 @@ static void active(struct end *e)
     for (size_t k = 0; k < SIZE; k++)
         source[k] = byte_of(k);
     post_and_wait(e, request(e, IBV_WR_RDMA_WRITE, 0, SIZE, IBV_SEND_SIGNALED));
-    meet(e), meet(e); /* the other end looks */
+    meet(e), meet(e); /* the other end checks its memory */
     puts("write");
 
     for (int k = 0; k < 32; k++)
@@ -182,7 +218,7 @@ static void active(struct end *e)
     r = request(e, IBV_WR_SEND_WITH_IMM, 0, 48, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
     r.imm_data = htonl(5);
     post(e, r);
-    memset(source, 0, 48); /* inline: it is gone already */
+    memset(source, 0, 48); /* inline: the data was copied */
     MUST(next(e->sent).status == IBV_WC_SUCCESS);
     meet(e);
     puts("immediate data, shared receive queue, inline");
@@ -191,7 +227,7 @@ static void active(struct end *e)
     post_and_wait(e, request(e, IBV_WR_RDMA_READ, 0, 65536, IBV_SEND_SIGNALED));
     for (size_t k = 0; k < 65536; k++)
         MUST(source[k] == byte_of(k));
-    meet(e), meet(e); /* the other end clears its counter */
+    meet(e), meet(e); /* the other end resets its counter */
     puts("read");
 
     for (uint64_t k = 0; k < 200; k++)
@@ -221,19 +257,20 @@ static void expect_receives(struct end *e, int count)
         MUST(!ibv_post_srq_recv(e->receives, &receive, &bad));
 }
 
-/* How often this device has refused a message because there was no place for it. */
+/* How often this device refused a message for lack of a receive (RNR). */
 static long refusals(struct end *e)
 {
     char path[256];
     long count = -1;
-    snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/hw_counters/send_rnr_err", ibv_get_device_name(e->domain->context->device));
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/hw_counters/send_rnr_err",
+             ibv_get_device_name(e->domain->context->device));
     FILE *file = fopen(path, "r");
     MUST(file && fscanf(file, "%ld", &count) == 1);
     fclose(file);
     return count;
 }
 
-/* The end to which it is done. */
+/* The passive end. */
 static void passive(struct end *e)
 {
     open_end(e);
@@ -244,11 +281,14 @@ static void passive(struct end *e)
         MUST(e->memory[k] == byte_of(k));
     meet(e);
     struct ibv_wc done = next(e->received);
-    MUST(done.status == IBV_WC_SUCCESS && done.opcode == IBV_WC_RECV_RDMA_WITH_IMM && ntohl(done.imm_data) == 0xdeadbeef && done.byte_len == 4096);
+    MUST(done.status == IBV_WC_SUCCESS && done.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+         ntohl(done.imm_data) == 0xdeadbeef && done.byte_len == 4096);
     done = next(e->received);
-    MUST(done.status == IBV_WC_SUCCESS && done.opcode == IBV_WC_RECV_RDMA_WITH_IMM && ntohl(done.imm_data) == 0x1234 && done.byte_len == 0);
+    MUST(done.status == IBV_WC_SUCCESS && done.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+         ntohl(done.imm_data) == 0x1234 && done.byte_len == 0);
     done = next(e->received);
-    MUST(done.status == IBV_WC_SUCCESS && done.opcode == IBV_WC_RECV && ntohl(done.imm_data) == 5 && done.byte_len == 48);
+    MUST(done.status == IBV_WC_SUCCESS && done.opcode == IBV_WC_RECV && ntohl(done.imm_data) == 5 &&
+         done.byte_len == 48);
     for (size_t k = 0; k < 48; k++)
         MUST(e->memory[SIZE + k] == byte_of(k));
     meet(e);
@@ -257,7 +297,7 @@ static void passive(struct end *e)
     meet(e);
     meet(e);
     MUST(*(uint64_t *)e->memory == 42);
-    /* Late: the sender has been refused before. */
+    /* Late: the sender was refused before. */
     for (double end = now() + 30; refusals(e) == before; sched_yield())
         MUST(now() < end);
     expect_receives(e, 1);

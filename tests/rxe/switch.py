@@ -1,9 +1,9 @@
-"""The networks of the guests: Ethernet switches between unix datagram sockets, on which frames can be lost.
+"""The guests' networks: Ethernet switches between unix datagram sockets, which can drop frames.
 
-Each guest has a card on each of two networks: the fabric (number 0), over which soft-RoCE goes and where faults are made, and another
-one (number 1) for everything else, as clusters have it; so what starts and ends a job works whatever happens on the fabric.
-qemu sends each frame of a card to a socket of ours and takes frames on one of its own: no port, no privilege, and
-nothing leaves the machine.
+Each guest has a card on two networks: the fabric (number 0), for soft-RoCE and faults, and another
+one (number 1) for everything else, as clusters have it. So jobs start and end whatever happens on
+the fabric. qemu sends each frame of a card to a socket of the switch and receives on one of its
+own: this needs no port and no privilege, and nothing leaves the machine.
 """
 import collections
 import os
@@ -13,7 +13,7 @@ import socket
 import threading
 
 FABRIC, REST = 0, 1
-# Frames that wait for a guest that is slow to take them; more are lost, as in any switch.
+# Frames queued for a slow guest; more are dropped, as in any switch.
 WAITING_MAX = 8192
 
 
@@ -22,21 +22,22 @@ def hardware_address(network, guest):
 
 
 class Port:
-    """One card of a guest, and what waits to be sent to it."""
+    """One card of a guest, and the frames queued for it."""
 
     def __init__(self, folder, network, guest, seed):
         self.network, self.guest = network, guest
-        self.ours, self.theirs = f"{folder}/{network}.{guest}.switch", f"{folder}/{network}.{guest}.guest"
+        self.ours = f"{folder}/{network}.{guest}.switch"
+        self.theirs = f"{folder}/{network}.{guest}.guest"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         self.socket.bind(self.ours)
         self.connected = False
         self.waiting = collections.deque()
-        # One for each port, so that what one guest loses does not depend on how much others send.
+        # One per port, so that one guest's losses do not depend on the others' traffic.
         self.random = random.Random(f"{seed} {network} {guest}")
 
     def reachable(self):
-        """Connected, the socket says when there is room again."""
+        """Whether the socket is connected; only then epoll reports when there is room."""
         if not self.connected:
             try:
                 self.socket.connect(self.theirs)
@@ -46,7 +47,7 @@ class Port:
         return self.connected
 
     def flush(self):
-        """Sends what waits, as far as there is room."""
+        """Sends queued frames while there is room."""
         while self.waiting:
             try:
                 self.socket.send(self.waiting[0])
@@ -59,13 +60,15 @@ class Port:
 
 
 class Switch(threading.Thread):
-    """Both networks. `loss` is the share of the fabric's frames that get lost, `down` has the guests whose port on the fabric is closed."""
+    """Both networks. `loss` is the share of the fabric's frames to drop, `down` has the guests
+    whose fabric port carries nothing."""
 
     def __init__(self, folder, guests, loss, seed):
         super().__init__(daemon=True)
         self.loss, self.down = loss, set()
         self.carried, self.lost = 0, 0
-        self.ports = [[Port(folder, network, guest, seed) for guest in range(guests)] for network in (FABRIC, REST)]
+        self.ports = [[Port(folder, network, guest, seed) for guest in range(guests)]
+                      for network in (FABRIC, REST)]
         self.poll = select.epoll()
         self.of = {}
         for port in sum(self.ports, []):
@@ -84,7 +87,7 @@ class Switch(threading.Thread):
                     self.take(port)
 
     def take(self, port):
-        """Some frames of a card; the others have their turn then."""
+        """Forwards some frames of a card, then returns so that others get their turn."""
         for _ in range(64):
             try:
                 frame = port.socket.recv(1 << 16)
@@ -101,7 +104,8 @@ class Switch(threading.Thread):
 
     def forward(self, frame, origin, target):
         if origin.network == FABRIC:
-            if origin.guest in self.down or target.guest in self.down or (self.loss and origin.random.random() < self.loss):
+            dropped = self.loss and origin.random.random() < self.loss
+            if origin.guest in self.down or target.guest in self.down or dropped:
                 self.lost += 1
                 return
             self.carried += 1
