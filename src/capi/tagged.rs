@@ -3,11 +3,13 @@
 use std::ffi::c_int;
 
 use crate::engine::{Arrival, Wanted};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent;
-use crate::mpi::rma::call::{Done, nothing_yet, on_our_window, place_for, wait_unless_broken};
+use crate::mpi::rma::call::{Done, nothing_yet, on_our_window, require, wait_unless_broken};
 use crate::mpi::rma::tagged::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
@@ -36,21 +38,20 @@ pub unsafe extern "C" fn MPIX_Notify_init(
     expected_count: MPI_Count,
     request: *mut MPI_Request,
 ) -> c_int {
+    // SAFETY: the contract of this call says so of `request`.
+    let request = unsafe { Out::new(request) };
     on_our_window("MPIX_Notify_init", win, |guard| {
-        place_for(request)?;
-        // SAFETY: `place_for` has checked that `request` is not NULL, so it has room for a request.
-        unsafe { init(guard, source, tag, expected_count, request) }
+        require(request)?;
+        init(guard, source, tag, expected_count, request)
     })
 }
 
-/// # Safety
-/// `request` has room for a request.
-unsafe fn init(
+fn init(
     mut guard: Guard,
     source: c_int,
     tag: c_int,
     expected: MPI_Count,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
 ) -> Done {
     let id = guard.windows.called_id();
     let ours = guard.windows.called();
@@ -60,12 +61,8 @@ unsafe fn init(
     };
     let handle = ours.handle;
     let expectation = wanted.map(|wanted| ours.engine.expect(wanted, expected));
-    // SAFETY: `request` has room for a request (contract of this function).
-    let made = unsafe {
-        let source = expectation.map(|expectation| (id, expectation));
-        persistent::make(&mut guard, handle, source, request)
-    };
-    if made.is_none() {
+    let source = expectation.map(|expectation| (id, expectation));
+    if persistent::make(&mut guard, handle, source, request).is_none() {
         if let Some(expectation) = expectation {
             guard[id].engine.abandon(expectation);
         }
@@ -93,6 +90,8 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: the contract of this call says so of `flag` and `status`.
+    let (flag, status) = unsafe { (Out::new(flag), Status::new(status)) };
     on_our_window("MPIX_Notify_iprobe", win, |mut guard| {
         if flag.is_null() {
             return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
@@ -103,12 +102,9 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
         if found.is_none() {
             nothing_yet(guard)?;
         }
-        // SAFETY: checked above, and the caller's promise.
-        unsafe {
-            flag.write(c_int::from(found.is_some()));
-            if let Some(arrival) = found {
-                persistent::fill(status, arrival);
-            }
+        flag.write(c_int::from(found.is_some()));
+        if let Some(arrival) = found {
+            persistent::fill(status, arrival);
         }
         Ok(())
     })
@@ -125,6 +121,8 @@ pub unsafe extern "C" fn MPIX_Notify_probe(
     tag: c_int,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: the contract of this call says so of `status`.
+    let status = unsafe { Status::new(status) };
     on_our_window("MPIX_Notify_probe", win, |guard| {
         let id = guard.windows.called_id();
         let wanted = wanted(&guard[id], source, tag)?;
@@ -134,8 +132,7 @@ pub unsafe extern "C" fn MPIX_Notify_probe(
             found.is_some()
         })?);
         if let Some(arrival) = found {
-            // SAFETY: the caller's promise.
-            unsafe { persistent::fill(status, arrival) };
+            persistent::fill(status, arrival);
         }
         Ok(())
     })

@@ -9,10 +9,13 @@
 //! there, `MPI_Info_set` and its kin are interposed to put the long spellings away under the short
 //! one, so that programs may use any on every host.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+#[cfg(mpi_host = "openmpi")]
+use std::ffi::c_char;
+use std::ffi::{CStr, CString, c_int};
 
 use crate::engine::ReorderFlags;
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::runtime::Hints;
 use crate::runtime::config::Reach;
@@ -179,56 +182,48 @@ pub(crate) enum Unreadable {
     Object,
 }
 
-/// Reads the keys of ours.
-///
-/// # Safety
-/// `info` is an info object of the application or `MPI_INFO_NULL`.
-pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
+/// Reads the keys of an info object of the application, or of `MPI_INFO_NULL`, which has none.
+fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
     if info == MPI_INFO_NULL {
         return Ok(Wishes::default());
     }
-    // SAFETY: as the caller says.
-    unsafe {
-        let serve = value(info, &SERVE, parse)?;
-        let reach = value(info, &TRANSPORT, parse_reach)?;
-        let fast_path = value(info, &FAST_PATH, parse)?;
-        let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
-        let mut flags = [false; 4];
-        for (flag, on) in FLAGS.iter().zip(&mut flags) {
-            for spelling in flag {
-                // A host that has no room for the key cannot hold it either.
-                if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
-                    *on |= value(info, spelling, parse)?.unwrap_or(false);
-                }
+    let serve = value(info, &SERVE, parse)?;
+    let reach = value(info, &TRANSPORT, parse_reach)?;
+    let fast_path = value(info, &FAST_PATH, parse)?;
+    let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
+    let mut flags = [false; 4];
+    for (flag, on) in FLAGS.iter().zip(&mut flags) {
+        for spelling in flag {
+            // A host that has no room for the key cannot hold it either.
+            if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+                *on |= value(info, spelling, parse)?.unwrap_or(false);
             }
         }
-        let [
+    }
+    let [
+        access_after_access,
+        access_after_exposure,
+        exposure_after_exposure,
+        exposure_after_access,
+    ] = flags;
+    Ok(Wishes {
+        serve,
+        reach,
+        fast_path,
+        flags: ReorderFlags {
             access_after_access,
             access_after_exposure,
             exposure_after_exposure,
             exposure_after_access,
-        ] = flags;
-        Ok(Wishes {
-            serve,
-            reach,
-            fast_path,
-            flags: ReorderFlags {
-                access_after_access,
-                access_after_exposure,
-                exposure_after_exposure,
-                exposure_after_access,
-            },
-            max_counters,
-            asked: asked(info)?,
-        })
-    }
+        },
+        max_counters,
+        asked: asked(info)?,
+    })
 }
 
-/// # Safety
-/// `info` is an info object, not null.
-unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
-    // SAFETY: as the caller says.
-    let value = |name| unsafe { text(info, name) };
+/// Reads the standard's keys.
+fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
+    let value = |name| text(info, name);
     Ok(Asked {
         no_locks: value(NO_LOCKS)?.and_then(truth),
         ordering: value(ORDERING)?.and_then(|words| ordering(words.get())),
@@ -249,15 +244,7 @@ unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
 }
 
 /// Puts what is in force for a window into an info object of the host, beside the host's own keys.
-///
-/// # Safety
-/// `info` is an info object, not null.
-pub(crate) unsafe fn write(
-    info: MPI_Info,
-    hints: &Hints,
-    alignment: u64,
-    progress: &CStr,
-) -> c_int {
+pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CStr) -> c_int {
     let word = |value: bool| if value { c"true" } else { c"false" };
     let ordering = CString::new(names(hints.ordering)).unwrap_or_default();
     let decimal = |value: u64| CString::new(value.to_string()).unwrap_or_default();
@@ -292,8 +279,7 @@ pub(crate) unsafe fn write(
     ];
     let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (in_reach(flag).name, word(on)));
     for (key, value) in standard.into_iter().chain(flags) {
-        // SAFETY: as the caller says; both are C strings.
-        let status = unsafe { PMPI_Info_set(info, key.as_ptr(), value.as_ptr()) };
+        let status = host_calls::info_set(info, key, value);
         if status != MPI_SUCCESS {
             return status;
         }
@@ -314,9 +300,8 @@ pub(crate) struct ForHost {
 }
 
 impl ForHost {
-    /// # Safety
-    /// `info` is an info object of the application or `MPI_INFO_NULL`, and stays so.
-    pub(crate) unsafe fn of(info: MPI_Info) -> Self {
+    /// Of an info object of the application or `MPI_INFO_NULL`.
+    pub(crate) fn of(info: MPI_Info) -> Self {
         let mut ours = Self { info, made: false };
         if info == MPI_INFO_NULL {
             return ours;
@@ -325,18 +310,14 @@ impl ForHost {
             [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT]
         {
             let (mut length, mut flag) = (0, 0);
-            // SAFETY: as the caller says; the places are ours, and so is the duplicate.
-            unsafe {
-                let found =
-                    PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag)
-                        == MPI_SUCCESS
-                        && flag != 0;
-                if found && !ours.made {
-                    ours.made = PMPI_Info_dup(info, &raw mut ours.info) == MPI_SUCCESS;
-                }
-                if found && ours.made {
-                    PMPI_Info_delete(ours.info, key.as_ptr());
-                }
+            let found = host_calls::info_value_length(info, key, &mut length, &mut flag)
+                == MPI_SUCCESS
+                && flag != 0;
+            if found && !ours.made {
+                ours.made = host_calls::info_dup(info, &mut ours.info) == MPI_SUCCESS;
+            }
+            if found && ours.made {
+                host_calls::info_delete(ours.info, key);
             }
         }
         ours
@@ -351,8 +332,7 @@ impl ForHost {
 impl Drop for ForHost {
     fn drop(&mut self) {
         if self.made {
-            // SAFETY: made by `of`, and nobody else's.
-            unsafe { PMPI_Info_free(&raw mut self.info) };
+            host_calls::info_free(&mut self.info);
         }
     }
 }
@@ -413,26 +393,21 @@ fn number(value: Text) -> Option<u64> {
 
 /// A value of a standard key. None that means something is longer.
 #[derive(Clone, Copy)]
-struct Text([c_char; TEXT + 1]);
+struct Text([u8; TEXT + 1]);
 const TEXT: usize = 63;
 
 impl Text {
     fn get(&self) -> &[u8] {
-        // SAFETY: the host terminates what it writes, and the last place stays 0 in any case.
-        unsafe { CStr::from_ptr(self.0.as_ptr()) }.to_bytes().trim_ascii()
+        // The host terminates what it writes.
+        CStr::from_bytes_until_nul(&self.0).map_or(&b""[..], CStr::to_bytes).trim_ascii()
     }
 }
 
-/// # Safety
-/// `info` is an info object, not null.
-unsafe fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> {
+/// The value of a standard key.
+fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> {
     let mut text = Text([0; TEXT + 1]);
     let mut flag = 0;
-    // SAFETY: as the caller says; `text` has room for as much as is asked for, and the terminator.
-    let status = unsafe {
-        PMPI_Info_get(info, name.as_ptr(), TEXT as c_int, text.0.as_mut_ptr(), &raw mut flag)
-    };
-    if status != MPI_SUCCESS {
+    if host_calls::info_get(info, name, &mut text.0, &mut flag) != MPI_SUCCESS {
         return Err(Unreadable::Object);
     }
     Ok((flag != 0).then_some(text))
@@ -441,19 +416,15 @@ unsafe fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> 
 /// Longest value that is read; every valid one is shorter.
 const VALUE_MOST: usize = 15;
 
-/// # Safety
-/// `info` is an info object, not null.
-unsafe fn value<T>(
+/// The value of a key of ours.
+fn value<T>(
     info: MPI_Info,
     key: &Key,
     parse: fn(&[u8]) -> Option<T>,
 ) -> Result<Option<T>, Unreadable> {
-    let mut text = [0 as c_char; VALUE_MOST + 1];
+    let mut text = [0; VALUE_MOST + 1];
     let (mut length, mut flag) = (0, 0);
-    // SAFETY: as the caller says.
-    if unsafe { PMPI_Info_get_valuelen(info, key.name.as_ptr(), &raw mut length, &raw mut flag) }
-        != MPI_SUCCESS
-    {
+    if host_calls::info_value_length(info, key.name, &mut length, &mut flag) != MPI_SUCCESS {
         return Err(Unreadable::Object);
     }
     if flag == 0 {
@@ -462,21 +433,12 @@ unsafe fn value<T>(
     if length > VALUE_MOST as c_int {
         return Err(Unreadable::Value(key.wrong));
     }
-    // SAFETY: `text` has room for the length that is given, and the terminator.
-    let status = unsafe {
-        PMPI_Info_get(
-            info,
-            key.name.as_ptr(),
-            VALUE_MOST as c_int,
-            text.as_mut_ptr(),
-            &raw mut flag,
-        )
-    };
+    let status = host_calls::info_get(info, key.name, &mut text, &mut flag);
     if status != MPI_SUCCESS || flag == 0 {
         return Err(Unreadable::Object);
     }
-    // SAFETY: the host terminates the value; the last place was 0 before in any case.
-    let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+    // The host terminates the value.
+    let text = CStr::from_bytes_until_nul(&text).map_err(|_| Unreadable::Object)?;
     parse(text.to_bytes()).map(Some).ok_or(Unreadable::Value(key.wrong))
 }
 
@@ -551,13 +513,12 @@ keyed! {
     MPI_Info_get_string => PMPI_Info_get_string(key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
 }
 
-/// The wishes of an info object.
+/// As [`read`], with the fault of what cannot be read.
 ///
 /// # Safety
 /// `info` is an info object, or null.
 pub(crate) unsafe fn wishes(info: MPI_Info) -> Result<Wishes, Fault> {
-    // SAFETY: the caller's promise.
-    unsafe { read(info) }.map_err(|unreadable| match unreadable {
+    read(info).map_err(|unreadable| match unreadable {
         Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
         Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),
     })

@@ -14,6 +14,7 @@ use std::sync::Mutex;
 
 use crate::engine::SyncError;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 
 /// A wrong call, or one that cannot be served. Nothing was changed by it.
@@ -112,9 +113,7 @@ pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
         return known.code;
     }
     let mut code = fault.class;
-    // SAFETY: MPI is initialised (there is a window or communicator); `code` is a place for an int.
-    let status = unsafe { PMPI_Add_error_code(fault.class, &raw mut code) };
-    if status != MPI_SUCCESS {
+    if host_calls::add_error_code(fault.class, &mut code) != MPI_SUCCESS {
         // A class is a valid code of itself; only the words are lost.
         return fault.class;
     }
@@ -136,15 +135,11 @@ pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
         eprintln!("mpix-rma: {}", Words { call, text: fault.text });
         told = fault.class;
     }
-    // SAFETY: the handles come from the application's call and name live objects (`call.rs` checks
-    // windows); a handler gets the object and the code alone.
-    unsafe {
-        match place {
-            Place::Window(window) => PMPI_Win_call_errhandler(window, told),
-            Place::Communicator(comm) => PMPI_Comm_call_errhandler(comm, told),
-            Place::World => PMPI_Comm_call_errhandler(MPI_COMM_WORLD, told),
-        };
-    }
+    match place {
+        Place::Window(window) => host_calls::win_call_errhandler(window, told),
+        Place::Communicator(comm) => host_calls::comm_call_errhandler(comm, told),
+        Place::World => host_calls::comm_call_errhandler(MPI_COMM_WORLD, told),
+    };
     code
 }
 
@@ -161,20 +156,18 @@ impl fmt::Display for Words {
 
 fn is_fatal(place: Place) -> bool {
     let mut handler = MPI_ERRORS_ARE_FATAL;
-    // SAFETY: as in `raise`; the handler that is returned is a reference that is given back.
-    unsafe {
-        let status = match place {
-            Place::Window(window) => PMPI_Win_get_errhandler(window, &raw mut handler),
-            Place::Communicator(comm) => PMPI_Comm_get_errhandler(comm, &raw mut handler),
-            Place::World => PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &raw mut handler),
-        };
-        if status != MPI_SUCCESS {
-            return true;
-        }
-        let fatal = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT;
-        PMPI_Errhandler_free(&raw mut handler);
-        fatal
+    let status = match place {
+        Place::Window(window) => host_calls::win_get_errhandler(window, &mut handler),
+        Place::Communicator(comm) => host_calls::comm_get_errhandler(comm, &mut handler),
+        Place::World => host_calls::comm_get_errhandler(MPI_COMM_WORLD, &mut handler),
+    };
+    if status != MPI_SUCCESS {
+        return true;
     }
+    let fatal = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT;
+    // The host has given a reference.
+    host_calls::errhandler_free(&mut handler);
+    fatal
 }
 
 /// The boundary of every exported function: a panic becomes `MPI_ERR_INTERN` instead of unwinding

@@ -1,10 +1,8 @@
 //! `MPI_COMM_WORLD` and the environment of this process.
 
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use smallvec::SmallVec;
-
+use super::host_calls;
 use super::sys::*;
 
 pub(crate) fn look_up(name: &str) -> Option<String> {
@@ -48,18 +46,11 @@ pub(crate) fn within_world(comm: MPI_Comm) -> bool {
         return false;
     }
     let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
-    // SAFETY: the communicators are live, the groups are given back, and both lists have `size`
-    // entries.
-    unsafe {
-        PMPI_Comm_group(comm, &raw mut group);
-        PMPI_Comm_group(MPI_COMM_WORLD, &raw mut world);
-        PMPI_Group_size(group, &raw mut size);
-        let own: SmallVec<[c_int; 64]> = (0..size).collect();
-        let mut there: SmallVec<[c_int; 64]> = SmallVec::from_elem(MPI_UNDEFINED, own.len());
-        let status =
-            PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
-        PMPI_Group_free(&raw mut group);
-        PMPI_Group_free(&raw mut world);
-        status == MPI_SUCCESS && !there.contains(&MPI_UNDEFINED)
-    }
+    host_calls::comm_group(comm, &mut group);
+    host_calls::comm_group(MPI_COMM_WORLD, &mut world);
+    host_calls::group_size(group, &mut size);
+    let ranks = host_calls::ranks_within(group, size, world);
+    host_calls::group_free(&mut group);
+    host_calls::group_free(&mut world);
+    ranks.is_some_and(|ranks| !ranks.contains(&MPI_UNDEFINED))
 }

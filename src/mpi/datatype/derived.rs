@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::flatten::{Elements, View, element, flatten};
 use crate::mpi::datatype::{Predefined, predefined};
@@ -66,14 +67,10 @@ fn prepare() {
 
 /// Gives back what [`prepare`] made, before MPI ends.
 pub(crate) fn release() {
-    // SAFETY: made by `prepare`, and not used any more. Attributes that are still there are the
-    // host's to delete.
-    unsafe {
-        if KEY.load(Ordering::Relaxed) != 0 {
-            let mut key = key();
-            PMPI_Type_free_keyval(&raw mut key);
-            KEY.store(0, Ordering::Relaxed);
-        }
+    if KEY.load(Ordering::Relaxed) != 0 {
+        // The host deletes attributes that are still there.
+        host_calls::type_free_keyval(&mut key());
+        KEY.store(0, Ordering::Relaxed);
     }
 }
 
@@ -158,12 +155,8 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
 /// True unless the host says that the datatype is not committed: asked by packing nothing.
 fn is_committed(datatype: MPI_Datatype) -> bool {
     let (mut nothing, mut position) = ([0u8; 16], 0);
-    let place = nothing.as_mut_ptr().cast::<c_void>();
-    // SAFETY: no data are packed; there is a window, so there is a communicator, and errors return
-    // in it.
-    unsafe {
-        PMPI_Pack(place, 0, datatype, place, 0, &raw mut position, comm_in_use()) == MPI_SUCCESS
-    }
+    // Errors return on this communicator.
+    host_calls::pack_none(&mut nothing, datatype, &mut position, comm_in_use()) == MPI_SUCCESS
 }
 
 /// True unless the host says that this is no datatype: asked on a communicator in which errors
@@ -177,8 +170,7 @@ fn is_datatype(datatype: MPI_Datatype) -> bool {
         return true;
     }
     let mut size = 0;
-    // SAFETY: as in `is_committed`.
-    let known = unsafe { PMPI_Pack_size(0, datatype, comm_in_use(), &raw mut size) } == MPI_SUCCESS;
+    let known = host_calls::pack_size_of_none(datatype, comm_in_use(), &mut size) == MPI_SUCCESS;
     if known {
         LAST.store(datatype.key(), Ordering::Relaxed);
     }

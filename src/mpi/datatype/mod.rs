@@ -14,7 +14,8 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use crate::engine::{Element, Reduction};
-use crate::mpi::abi::sys::{self, *};
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::sys::*;
 use crate::mpi::abi::table::Table;
 use crate::transport::am::wire::ElementOp;
 use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
@@ -119,14 +120,7 @@ pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined>
         combiner if combiner == MPI_COMBINER_F90_COMPLEX => Kind::Complex,
         _ => Kind::Signed,
     };
-    // SAFETY: the shim exports this many entries.
-    let listed = unsafe {
-        std::slice::from_raw_parts(
-            &raw const sys::mpix_f90_types as *const ListedType,
-            mpix_f90_types_len,
-        )
-    };
-    let mut known = listed
+    let mut known = listed_f90_types()
         .iter()
         .filter(|entry| Kind::of(entry.kind) == kind)
         .filter_map(|entry| predefined(entry.handle));
@@ -169,32 +163,23 @@ pub(crate) fn is_comparable(datatype: &Predefined) -> bool {
 /// Only while MPI is being initialised, after `PMPI_Init` or `PMPI_Session_init`.
 pub(crate) unsafe fn fill(world: bool) {
     let mut foreign = Vec::new();
-    // SAFETY: the shim exports this many entries.
-    let listed = unsafe {
-        std::slice::from_raw_parts(&raw const sys::mpix_types as *const ListedType, mpix_types_len)
-    };
     let judge = if world { Judge::new() } else { Judge::blind() };
-    for entry in listed {
-        // SAFETY: MPI is initialised and the handle is one of its names.
-        let Some((size, extent, span)) = (unsafe { measure(entry.handle) }) else { continue };
+    for entry in listed_types() {
+        let Some((size, extent, span)) = measure(entry.handle) else { continue };
         let kind = Kind::of(entry.kind);
         let (element, lacking) = match native_element(kind, size) {
             Some(element) if size == extent => (element, 0),
             _ => (Element(FIRST_FOREIGN + foreign.len() as u8), judge.lacking(entry, kind)),
         };
         let datatype = Predefined { kind, element, size, extent, span, lacking };
-        // SAFETY: as the caller says, nobody else is here.
+        // SAFETY: only while MPI is being initialised (contract of this function), so nobody reads.
         let added = unsafe { TYPES.insert(entry.handle.key(), datatype) };
         if added && element.0 >= FIRST_FOREIGN {
             foreign.push(entry.handle.key());
         }
     }
-    // SAFETY: the shim exports this many entries.
-    let listed = unsafe {
-        std::slice::from_raw_parts(&raw const sys::mpix_ops as *const MPI_Op, mpix_ops_len)
-    };
-    for (code, op) in listed.iter().enumerate() {
-        // SAFETY: as above.
+    for (code, op) in listed_ops().iter().enumerate() {
+        // SAFETY: only while MPI is being initialised (contract of this function), so nobody reads.
         unsafe { REDUCTIONS.insert(op.key(), Reduction(code as u8)) };
     }
     let _ = FOREIGN.set(foreign);
@@ -217,11 +202,8 @@ impl Judge {
     fn new() -> Self {
         let mut handlers = [MPI_ERRORS_ARE_FATAL; 2];
         for (comm, handler) in Self::comms().into_iter().zip(&mut handlers) {
-            // SAFETY: MPI is initialised, so there are these communicators; the place is ours.
-            unsafe {
-                PMPI_Comm_get_errhandler(comm, handler);
-                PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-            }
+            host_calls::comm_get_errhandler(comm, handler);
+            host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         }
         // The location of a number that has none: no host can do that.
         Judge { handlers: Some(handlers), checks: !accepts(MPI_INT, reduction::MAXLOC) }
@@ -238,7 +220,7 @@ impl Judge {
 
     /// The reductions that are defined for a datatype and that the host lacks: a bit for each code.
     fn lacking(&self, entry: &ListedType, kind: Kind) -> u16 {
-        let computed = (reduction::SUM.0..mpix_ops_len as u8)
+        let computed = (reduction::SUM.0..listed_ops().len() as u8)
             .map(Reduction)
             .filter(|op| is_defined_for(*op, kind));
         let adds = entry.quad == 0 || (self.checks && adds_quads(entry.handle));
@@ -252,35 +234,20 @@ impl Drop for Judge {
         for (comm, mut handler) in
             Self::comms().into_iter().zip(self.handlers.into_iter().flatten())
         {
-            // SAFETY: as in `new`; the reference to the handler is given back.
-            unsafe {
-                PMPI_Comm_set_errhandler(comm, handler);
-                PMPI_Errhandler_free(&raw mut handler);
-            }
+            host_calls::comm_set_errhandler(comm, handler);
+            host_calls::errhandler_free(&mut handler);
         }
     }
 }
 
 /// The host's handle of a reduction.
 fn handle_of(op: Reduction) -> MPI_Op {
-    // SAFETY: the shim exports `mpix_ops_len` entries, numbered by these codes; every code comes
-    // from that list.
-    unsafe { *(&raw const sys::mpix_ops as *const MPI_Op).add(usize::from(op.0)) }
+    listed_ops()[usize::from(op.0)]
 }
 
 /// True if the host takes a reduction of such elements.
 fn accepts(datatype: MPI_Datatype, op: Reduction) -> bool {
-    let (input, mut inout) = ([0u128; 2], [0u128; 2]);
-    // SAFETY: no element is read or written.
-    unsafe {
-        PMPI_Reduce_local(
-            input.as_ptr().cast(),
-            inout.as_mut_ptr().cast(),
-            0,
-            datatype,
-            handle_of(op),
-        ) == MPI_SUCCESS
-    }
+    reduce_wide([0; 2], &mut [0; 2], 0, datatype, op)
 }
 
 /// True if 1 and 2 make 3. Hosts that take `REAL*16` for the `long double` of x86 report success
@@ -288,40 +255,49 @@ fn accepts(datatype: MPI_Datatype, op: Reduction) -> bool {
 fn adds_quads(datatype: MPI_Datatype) -> bool {
     // Numbers of IEEE 754 with 128 bits: the exponent above 112 bits of fraction.
     let [one, two, three] = [0x3fff_0000u128, 0x4000_0000, 0x4000_8000].map(|top| top << 96);
-    let (input, mut inout) = ([one; 2], [two; 2]);
-    if !accepts(datatype, reduction::SUM) {
+    let mut inout = [two; 2];
+    accepts(datatype, reduction::SUM)
+        && reduce_wide([one; 2], &mut inout, 1, datatype, reduction::SUM)
+        && inout[0] == three
+}
+
+/// `inout = inout (op) input` by the host, of at most one element of at most 32 bytes: a complex
+/// number of two 128-bit parts is the largest. True if the host has taken it.
+fn reduce_wide(
+    input: [u128; 2],
+    inout: &mut [u128; 2],
+    count: c_int,
+    datatype: MPI_Datatype,
+    op: Reduction,
+) -> bool {
+    let fits = || measure(datatype).is_some_and(|(_, extent, _)| usize::from(extent) <= 32);
+    if count != 0 && (count != 1 || !fits()) {
         return false;
     }
-    // SAFETY: both have room for a complex number of two such parts.
-    let status = unsafe {
+    // SAFETY: both buffers have room for `count` elements, as was just checked; the host keeps
+    // neither.
+    unsafe {
         PMPI_Reduce_local(
             input.as_ptr().cast(),
             inout.as_mut_ptr().cast(),
-            1,
+            count,
             datatype,
-            handle_of(reduction::SUM),
-        )
-    };
-    status == MPI_SUCCESS && inout[0] == three
+            handle_of(op),
+        ) == MPI_SUCCESS
+    }
 }
 
 /// Size, extent and span of a predefined datatype, or nothing if this host does not have it.
-///
-/// # Safety
-/// MPI is initialised.
-unsafe fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
+fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
     if datatype == MPI_DATATYPE_NULL {
         return None;
     }
     let (mut size, mut least, mut extent, mut start, mut span) = (0, 0, 0, 0, 0);
-    // SAFETY: the handle is not null and the places are ours.
-    let asked = unsafe {
-        [
-            PMPI_Type_size(datatype, &raw mut size),
-            PMPI_Type_get_extent(datatype, &raw mut least, &raw mut extent),
-            PMPI_Type_get_true_extent(datatype, &raw mut start, &raw mut span),
-        ]
-    };
+    let asked = [
+        host_calls::type_size(datatype, &mut size),
+        host_calls::type_extent(datatype, &mut least, &mut extent),
+        host_calls::type_true_extent(datatype, &mut start, &mut span),
+    ];
     if asked.iter().any(|status| *status != MPI_SUCCESS) || size <= 0 || start != 0 {
         return None;
     }

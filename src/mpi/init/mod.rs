@@ -4,11 +4,12 @@
 #[cfg(mpi_sessions)]
 pub(crate) mod session;
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::io::Write;
 
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::bootstrap::private;
@@ -90,8 +91,7 @@ unsafe fn start() {
     let (mine, complaints) = Settings::read(world::look_up);
     let rank = rank_of(MPI_COMM_WORLD);
     let mut level = 0;
-    // SAFETY: MPI is initialised.
-    unsafe { PMPI_Query_thread(&raw mut level) };
+    host_calls::query_thread(&mut level);
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
     progress::set_crowded(is_crowded());
     let (settings, [loops, sessions], differing) = agree(mine);
@@ -159,11 +159,9 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
         }
     }
     let mut level = 0;
+    host_calls::query_thread(&mut level);
     // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
-    unsafe {
-        PMPI_Query_thread(&raw mut level);
-        datatype::fill(false);
-    }
+    unsafe { datatype::fill(false) };
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
     // Launchers tell how many there are on this node.
     let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"]
@@ -227,32 +225,14 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
         ends[at] = *number;
         ends[AGREED + at] = -*number;
     }
-    // The agreement is not made yet: this goes to the host in its blocking form, everywhere.
-    // SAFETY: MPI is initialised; the buffers are as long as said.
-    unsafe {
-        PMPI_Allreduce(
-            MPI_IN_PLACE,
-            ends.as_mut_ptr().cast::<c_void>(),
-            ends.len() as c_int,
-            MPI_INT,
-            MPI_MAX,
-            MPI_COMM_WORLD,
-        );
-    }
+    // Nothing is agreed yet, so all processes make the host's blocking call.
+    host_calls::allreduce_ints(&mut ends, MPI_MAX, MPI_COMM_WORLD);
     // One process without such a hook is enough: all of them then have to use the same form.
     let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
     let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
     if differing {
-        // SAFETY: as above; every process has seen the same maxima and comes here.
-        unsafe {
-            PMPI_Bcast(
-                numbers.as_mut_ptr().cast::<c_void>(),
-                AGREED as c_int,
-                MPI_INT,
-                0,
-                MPI_COMM_WORLD,
-            );
-        }
+        // All processes have the same maxima, so all of them come here.
+        host_calls::bcast_ints(&mut numbers, MPI_COMM_WORLD);
     }
     let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
     (settings, [loops, sessions], differing)
@@ -273,47 +253,36 @@ fn start_thread(level: c_int) {
 
 fn rank_of(comm: MPI_Comm) -> c_int {
     let mut rank = 0;
-    // SAFETY: MPI is initialised and `comm` is one of its own.
-    unsafe { PMPI_Comm_rank(comm, &raw mut rank) };
+    host_calls::comm_rank(comm, &mut rank);
     rank
 }
 
 /// True if the ranks of this node outnumber the cores that they may run on, taken together.
 fn is_crowded() -> bool {
     let mut node = MPI_COMM_NULL;
-    let mut ranks = 1;
-    // SAFETY: an all-zero set of CPUs is an empty one.
-    let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: MPI is initialised, and every process comes here; the set is reduced as the ints of
-    // which it consists.
-    unsafe {
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores);
-        if PMPI_Comm_split_type(
-            MPI_COMM_WORLD,
-            MPI_COMM_TYPE_SHARED,
-            0,
-            MPI_INFO_NULL,
-            &raw mut node,
-        ) != MPI_SUCCESS
-            || node == MPI_COMM_NULL
-        {
-            return false;
-        }
-        PMPI_Comm_size(node, &raw mut ranks);
-        let mut all = 0;
-        PMPI_Comm_size(MPI_COMM_WORLD, &raw mut all);
-        world::set_on_one_node(ranks == all);
-        PMPI_Allreduce(
-            MPI_IN_PLACE,
-            (&raw mut cores).cast(),
-            (size_of::<libc::cpu_set_t>() / size_of::<c_int>()) as c_int,
-            MPI_INT,
-            MPI_BOR,
-            node,
-        );
-        PMPI_Comm_free(&raw mut node);
-        ranks > libc::CPU_COUNT(&cores)
+    if host_calls::comm_split_node(MPI_COMM_WORLD, &mut node) != MPI_SUCCESS
+        || node == MPI_COMM_NULL
+    {
+        return false;
     }
+    let (mut ranks, mut all) = (1, 0);
+    host_calls::comm_size(node, &mut ranks);
+    host_calls::comm_size(MPI_COMM_WORLD, &mut all);
+    world::set_on_one_node(ranks == all);
+    let mut cores = own_cores();
+    host_calls::allreduce_ints(&mut cores, MPI_BOR, node);
+    host_calls::comm_free(&mut node);
+    let number: u32 = cores.iter().map(|word| word.count_ones()).sum();
+    ranks.unsigned_abs() > number
+}
+
+/// The cores that this process may run on, as ints with a bit for each.
+fn own_cores() -> [c_int; size_of::<libc::cpu_set_t>() / size_of::<c_int>()] {
+    let mut cores = [0; _];
+    // SAFETY: the call writes at most as many bytes as it is told, which is the array's size; no
+    // core has a bit elsewhere.
+    unsafe { libc::sched_getaffinity(0, size_of_val(&cores), (&raw mut cores).cast()) };
+    cores
 }
 
 /// Each line carries the rank: launchers mix the standard errors of all processes.
@@ -354,9 +323,9 @@ fn finish() {
     }
     complete_rest("MPI_Finalize");
     request::give_spare_back();
-    // Others may need this process until they have come here too. The host's own Finalize would not
-    // drive us. SAFETY: MPI is not finalised yet.
-    unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
+    // Others may need this process until they have come here too, and the host's own MPI_Finalize
+    // would not drive our windows.
+    drive::barrier(MPI_COMM_WORLD);
     private::close();
     world::end();
     derived::release();

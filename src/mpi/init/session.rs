@@ -14,8 +14,10 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::init;
@@ -71,8 +73,12 @@ pub unsafe extern "C" fn MPI_Session_init(
             let mut sessions = sessions();
             sessions.open += 1;
             EVER.store(true, Ordering::Release);
-            if sessions.open == 1 && !init::is_started() {
-                let (rank, size) = place(session);
+            if sessions.open == 1
+                && !init::is_started()
+                // SAFETY: the host has just written it.
+                && let Some(session) = unsafe { Out::new(session) }.get()
+            {
+                let (rank, size) = rank_and_size(session);
                 sessions.single = size == 1;
                 init::start_alone(rank, size);
             }
@@ -98,11 +104,8 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut MPI_Session) -> c_in
                     hook::use_comm(None);
                     request::use_comm(None);
                 }
-                // SAFETY: both were made by `settle`, and nobody uses them any more.
-                unsafe {
-                    PMPI_Comm_free(&raw mut comm);
-                    PMPI_Session_finalize(&raw mut own);
-                }
+                host_calls::comm_free(&mut comm);
+                host_calls::session_finalize(&mut own);
             }
         }
         // SAFETY: the application's argument, passed on.
@@ -141,47 +144,27 @@ pub(crate) fn settle() -> bool {
 fn alone() -> Option<(MPI_Session, MPI_Comm)> {
     let mut group = MPI_GROUP_NULL;
     let mut comm = MPI_COMM_NULL;
-    // SAFETY: the places are ours, the handles are made here, and the names are C strings.
-    unsafe {
-        let mut session = std::mem::zeroed();
-        if PMPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &raw mut session) != MPI_SUCCESS {
-            return None;
+    let mut session = host_calls::session_init()?;
+    if host_calls::session_group(session, c"mpi://SELF", &mut group) == MPI_SUCCESS {
+        let made = host_calls::comm_from_group(group, c"mpix-rma", &mut comm);
+        host_calls::group_free(&mut group);
+        if made == MPI_SUCCESS {
+            return Some((session, comm));
         }
-        if PMPI_Group_from_session_pset(session, c"mpi://SELF".as_ptr(), &raw mut group)
-            == MPI_SUCCESS
-        {
-            let tag = c"mpix-rma".as_ptr();
-            let made = PMPI_Comm_create_from_group(
-                group,
-                tag,
-                MPI_INFO_NULL,
-                MPI_ERRORS_RETURN,
-                &raw mut comm,
-            );
-            PMPI_Group_free(&raw mut group);
-            if made == MPI_SUCCESS {
-                return Some((session, comm));
-            }
-        }
-        PMPI_Session_finalize(&raw mut session);
     }
+    host_calls::session_finalize(&mut session);
     None
 }
 
 /// This process's rank and the number of all that were started with it, for the log and for
 /// waiting.
-fn place(session: *mut MPI_Session) -> (c_int, c_int) {
+fn rank_and_size(session: MPI_Session) -> (c_int, c_int) {
     let (mut rank, mut size) = (0, 1);
     let mut group = MPI_GROUP_NULL;
-    // SAFETY: the host has just written the session; the places are ours.
-    unsafe {
-        if PMPI_Group_from_session_pset(*session, c"mpi://WORLD".as_ptr(), &raw mut group)
-            == MPI_SUCCESS
-        {
-            PMPI_Group_rank(group, &raw mut rank);
-            PMPI_Group_size(group, &raw mut size);
-            PMPI_Group_free(&raw mut group);
-        }
+    if host_calls::session_group(session, c"mpi://WORLD", &mut group) == MPI_SUCCESS {
+        host_calls::group_rank(group, &mut rank);
+        host_calls::group_size(group, &mut size);
+        host_calls::group_free(&mut group);
     }
     (rank, size)
 }

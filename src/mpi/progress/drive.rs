@@ -7,9 +7,12 @@
 //! waits, since there both forms match. The error of a driven call goes to the handler that hears
 //! of it in the host's own form.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 #[cfg(mpi_host = "mpich")]
@@ -72,40 +75,37 @@ impl Drop for Looping {
 }
 
 /// Waits for one request of the host.
-///
-/// # Safety
-/// As `MPI_Wait`.
-pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
+pub(crate) fn wait_for(request: &Cell<MPI_Request>, status: Status<'_>) -> c_int {
     until(|| {
         let mut flag = 0;
-        // SAFETY: as the caller says.
-        let code = unsafe { PMPI_Test(request, &raw mut flag, status) };
+        let code = host_calls::test(request, &mut flag, status);
         (code != MPI_SUCCESS || flag != 0).then_some(code)
     })
+}
+
+/// As [`wait_for`].
+///
+/// # Safety
+/// `request` points to a request, and `status` is one or ignored; no other thread accesses them.
+pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
+    // SAFETY: the contract of this function.
+    unsafe { wait_for(&*request.cast(), Status::new(status)) }
 }
 
 /// Makes a blocking receive: `init` makes a persistent request, which is started and waited for
 /// here. MPICH raises the error of a persistent request on its communicator, as that of a blocking
 /// receive, and the error of any other receive on `MPI_COMM_WORLD`.
-///
-/// # Safety
-/// `init` makes a persistent receive of the application's arguments; `status` is the application's.
 #[cfg(mpi_host = "mpich")]
-pub(crate) unsafe fn receive(
-    init: impl FnOnce(*mut MPI_Request) -> c_int,
-    status: *mut MPI_Status,
-) -> c_int {
-    let mut receive = match Receive::start(init) {
-        Ok(receive) => receive,
-        Err(code) => return code,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { receive.wait(status) }
+pub(crate) fn receive(init: impl FnOnce(*mut MPI_Request) -> c_int, status: Status<'_>) -> c_int {
+    match Receive::start(init) {
+        Ok(receive) => receive.wait(status),
+        Err(code) => code,
+    }
 }
 
 /// A receive that is under way, by a persistent request: see [`receive`].
 #[cfg(mpi_host = "mpich")]
-pub(crate) struct Receive(MPI_Request);
+pub(crate) struct Receive(Cell<MPI_Request>);
 
 #[cfg(mpi_host = "mpich")]
 impl Receive {
@@ -117,37 +117,28 @@ impl Receive {
         if code != MPI_SUCCESS {
             return Err(code);
         }
-        let mut receive = Receive(request);
-        // SAFETY: the request was just made, and is not active.
-        let code = unsafe { PMPI_Start(&raw mut receive.0) };
+        let receive = Receive(Cell::new(request));
+        let code = host_calls::start(&receive.0);
         if code == MPI_SUCCESS { Ok(receive) } else { Err(code) }
     }
 
     /// Waits for it.
-    ///
-    /// # Safety
-    /// `status` is a place for a status, or ignored.
-    pub(crate) unsafe fn wait(&mut self, status: *mut MPI_Status) -> c_int {
-        // SAFETY: the request is persistent; the caller's promise.
-        unsafe { wait(&raw mut self.0, status) }
+    pub(crate) fn wait(&self, status: Status<'_>) -> c_int {
+        wait_for(&self.0, status)
     }
 
     /// Ends it without a message, or with one that has come already.
-    pub(crate) fn cancel(&mut self) {
-        // SAFETY: the request is persistent and active.
-        unsafe {
-            PMPI_Cancel(&raw mut self.0);
-            self.wait(MPI_STATUS_IGNORE);
-        }
+    pub(crate) fn cancel(&self) {
+        host_calls::cancel(&self.0);
+        self.wait(Status::ignored());
     }
 }
 
 #[cfg(mpi_host = "mpich")]
 impl Drop for Receive {
     fn drop(&mut self) {
-        // SAFETY: made in `start`; it is not active, or the host has failed and keeps it until it
-        // is complete.
-        unsafe { PMPI_Request_free(&raw mut self.0) };
+        // It is inactive, or the host has failed and keeps it until it is complete.
+        host_calls::request_free(&self.0);
     }
 }
 
@@ -165,38 +156,30 @@ impl Hushed {
     /// # Errors
     /// The communicator is invalid; the host has raised the error.
     fn new(comm: MPI_Comm) -> Result<Self, c_int> {
-        let mut handler = MPI_ERRORS_RETURN;
-        // SAFETY: the handle is the application's, which the host checks; the reference to the
-        // handler is given back.
-        unsafe {
-            // Another thread may need the handler for its own calls on this communicator.
-            if multiple() {
-                return Ok(Hushed { comm, handler: None });
-            }
-            let code = PMPI_Comm_get_errhandler(comm, &raw mut handler);
-            if code != MPI_SUCCESS {
-                return Err(code);
-            }
-            if [MPI_ERRORS_RETURN, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler) {
-                PMPI_Errhandler_free(&raw mut handler);
-                return Ok(Hushed { comm, handler: None });
-            }
-            PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        // Another thread may need the handler for its own calls on this communicator.
+        if multiple() {
+            return Ok(Hushed { comm, handler: None });
         }
+        let mut handler = MPI_ERRORS_RETURN;
+        let code = host_calls::comm_get_errhandler(comm, &mut handler);
+        if code != MPI_SUCCESS {
+            return Err(code);
+        }
+        if [MPI_ERRORS_RETURN, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler) {
+            host_calls::errhandler_free(&mut handler);
+            return Ok(Hushed { comm, handler: None });
+        }
+        host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         Ok(Hushed { comm, handler: Some(handler) })
     }
 
     /// Puts the handler back, and raises the error that it has missed.
     fn end(self, code: c_int) {
         let Some(mut handler) = self.handler else { return };
-        // SAFETY: the communicator is live, since a call on it has just ended; the handler is a
-        // reference of `new`.
-        unsafe {
-            PMPI_Comm_set_errhandler(self.comm, handler);
-            PMPI_Errhandler_free(&raw mut handler);
-            if code != MPI_SUCCESS {
-                PMPI_Comm_call_errhandler(self.comm, code);
-            }
+        host_calls::comm_set_errhandler(self.comm, handler);
+        host_calls::errhandler_free(&mut handler);
+        if code != MPI_SUCCESS {
+            host_calls::comm_call_errhandler(self.comm, code);
         }
     }
 }
@@ -211,11 +194,10 @@ pub(crate) fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> 
         Ok(hushed) => hushed,
         Err(code) => return code,
     };
-    let mut code = through(start, MPI_STATUS_IGNORE);
+    let mut code = through(start, Status::ignored());
     let mut class = code;
     if code != MPI_SUCCESS {
-        // SAFETY: the code is the host's; the place is ours.
-        unsafe { PMPI_Error_class(code, &raw mut class) };
+        host_calls::error_class(code, &mut class);
         if class == MPI_ERR_OTHER {
             code = MPI_ERR_TRUNCATE;
         }
@@ -225,17 +207,10 @@ pub(crate) fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> 
 }
 
 /// Makes a blocking call in its nonblocking form: `start` makes the request.
-pub(crate) fn through(
-    start: impl FnOnce(*mut MPI_Request) -> c_int,
-    status: *mut MPI_Status,
-) -> c_int {
-    let mut request = MPI_REQUEST_NULL;
-    let code = start(&raw mut request);
-    if code != MPI_SUCCESS {
-        return code;
-    }
-    // SAFETY: the request was just made; the status is the caller's.
-    unsafe { wait(&raw mut request, status) }
+pub(crate) fn through(start: impl FnOnce(*mut MPI_Request) -> c_int, status: Status<'_>) -> c_int {
+    let request = Cell::new(MPI_REQUEST_NULL);
+    let code = start(request.as_ptr());
+    if code != MPI_SUCCESS { code } else { wait_for(&request, status) }
 }
 
 /// Before a collective call that has no nonblocking form: waits, driving, until every process of
@@ -252,18 +227,15 @@ pub(crate) unsafe fn assemble(comm: MPI_Comm) -> Result<(), c_int> {
     if !collectives() || comm == MPI_COMM_NULL {
         return Ok(());
     }
-    // SAFETY: as the caller says.
-    let code = through(|request| unsafe { PMPI_Ibarrier(comm, request) }, MPI_STATUS_IGNORE);
+    let code = barrier(comm);
     if code == MPI_SUCCESS { Ok(()) } else { Err(code) }
 }
 
-/// Before `MPI_Finalize`: on every host, waits until all processes have come to it.
-///
-/// # Safety
-/// `comm` is a live communicator.
-pub(crate) unsafe fn assemble_for_good(comm: MPI_Comm) {
-    // SAFETY: as the caller says.
-    through(|request| unsafe { PMPI_Ibarrier(comm, request) }, MPI_STATUS_IGNORE);
+/// A barrier that drives everything while it waits.
+pub(crate) fn barrier(comm: MPI_Comm) -> c_int {
+    let request = Cell::new(MPI_REQUEST_NULL);
+    let code = host_calls::ibarrier(comm, &request);
+    if code != MPI_SUCCESS { code } else { wait_for(&request, Status::ignored()) }
 }
 
 /// The same as [`allgather`], where every process has come to it and drives nothing meanwhile.
@@ -291,7 +263,7 @@ pub(crate) unsafe fn allgather(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c
                 |request| {
                     PMPI_Iallgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm, request)
                 },
-                MPI_STATUS_IGNORE,
+                Status::ignored(),
             )
         } else {
             allgather_blocking(comm, mine, all)

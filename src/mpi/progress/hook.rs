@@ -19,14 +19,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::mpi::abi::host;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::runtime::process::multiple;
 use crate::runtime::progress;
 
-type OpalCallback = unsafe extern "C" fn() -> c_int;
-type OpalRegister = unsafe extern "C" fn(OpalCallback) -> c_int;
-type AsyncPoll = unsafe extern "C" fn(*mut c_void) -> c_int;
-type AsyncStart = unsafe extern "C" fn(AsyncPoll, *mut c_void, c_int) -> c_int;
+// The host's functions that take no memory of the caller are safe to call at any time between
+// MPI_Init and MPI_Finalize. So are our callbacks, which look at none of their arguments.
+type OpalCallback = extern "C" fn() -> c_int;
+type OpalRegister = extern "C" fn(OpalCallback) -> c_int;
+type AsyncPoll = extern "C" fn(*mut c_void) -> c_int;
+type AsyncStart = extern "C" fn(AsyncPoll, *mut c_void, c_int) -> c_int;
 type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
@@ -48,9 +51,9 @@ pub(crate) type GrequestStart = unsafe extern "C" fn(
 struct Optional {
     opal_register: Option<OpalRegister>,
     opal_unregister: Option<OpalRegister>,
-    opal_progress: Option<unsafe extern "C" fn()>,
+    opal_progress: Option<extern "C" fn()>,
     async_start: Option<AsyncStart>,
-    stream_progress: Option<unsafe extern "C" fn(c_int) -> c_int>,
+    stream_progress: Option<extern "C" fn(c_int) -> c_int>,
     grequest_start: Option<GrequestStart>,
 }
 
@@ -65,7 +68,7 @@ const ASYNC_DONE: c_int = 1;
 /// A function of the host, if it has one of this name.
 ///
 /// # Safety
-/// `F` is the type of that function.
+/// `F` is the type of that function: one that is safe to call says that any call of it is sound.
 unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
     let address = host::find(name)?;
@@ -76,7 +79,8 @@ unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
 
 fn optional() -> &'static Optional {
     OPTIONAL.get_or_init(|| {
-        // SAFETY: the types are those of the hosts' headers.
+        // SAFETY: the types are those of the hosts' headers and sources, and safe where the comment
+        // on `OpalCallback` says so.
         unsafe {
             Optional {
                 opal_register: resolve(c"opal_progress_register"),
@@ -139,14 +143,12 @@ pub(crate) fn turn_on() {
     let optional = optional();
     if let Some(register) = optional.opal_register {
         if HOOK.swap(ON, Ordering::AcqRel) == OFF {
-            // SAFETY: a function of the host with our callback, which lives as long as the process.
-            unsafe { register(opal_hook) };
+            register(opal_hook);
         }
     } else if let Some(start) = optional.async_start {
         // A hook that was told to leave and has not yet been called simply stays.
         if HOOK.swap(ON, Ordering::AcqRel) == OFF {
-            // SAFETY: as above.
-            let status = unsafe { start(async_hook, std::ptr::null_mut(), STREAM_NULL) };
+            let status = start(async_hook, std::ptr::null_mut(), STREAM_NULL);
             if status != MPI_SUCCESS {
                 HOOK.store(OFF, Ordering::Release);
                 log::error!(
@@ -162,8 +164,7 @@ pub(crate) fn turn_off() {
     let optional = optional();
     if let Some(unregister) = optional.opal_unregister {
         if HOOK.swap(OFF, Ordering::AcqRel) == ON {
-            // SAFETY: it was registered by `turn_on`.
-            unsafe { unregister(opal_hook) };
+            unregister(opal_hook);
         }
     } else if optional.async_start.is_some() {
         let _ = HOOK.compare_exchange(ON, LEAVING, Ordering::AcqRel, Ordering::Acquire);
@@ -178,7 +179,7 @@ pub(crate) fn see_off() {
     }
 }
 
-unsafe extern "C" fn opal_hook() -> c_int {
+extern "C" fn opal_hook() -> c_int {
     c_int::from(catch_unwind(progress::sweep_from_hook).unwrap_or(false))
 }
 
@@ -199,7 +200,7 @@ fn restricted_sweep() {
     RESTRICTED.set(before);
 }
 
-unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
+extern "C" fn async_hook(_: *mut c_void) -> c_int {
     if HOOK.compare_exchange(LEAVING, OFF, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         return ASYNC_DONE;
     }
@@ -249,28 +250,18 @@ unsafe extern "C" fn wait_requests(
 pub(crate) fn poke() {
     let optional = optional();
     if let Some(progress) = optional.opal_progress {
-        // SAFETY: a function of the host without arguments.
-        unsafe { progress() };
+        progress();
     } else if let Some(progress) = optional.stream_progress {
-        // SAFETY: the null stream stands for all of the host's progress.
-        unsafe { progress(STREAM_NULL) };
+        // The null stream stands for all of the host's progress.
+        progress(STREAM_NULL);
     } else {
         let mut flag = 0;
         let comm = POKED.load(Ordering::Relaxed);
         if comm == NOWHERE {
             return;
         }
-        // A look for messages that nobody sends; it makes the host look everywhere.
-        // SAFETY: the communicator lives until `use_comm` says otherwise.
-        unsafe {
-            PMPI_Iprobe(
-                MPI_ANY_SOURCE,
-                MPI_ANY_TAG,
-                MPI_Comm::of(comm),
-                &raw mut flag,
-                MPI_STATUS_IGNORE,
-            )
-        };
+        // No message is ever sent on it, but the host's whole progress runs.
+        host_calls::iprobe_any(MPI_Comm::of(comm), &mut flag);
     }
 }
 

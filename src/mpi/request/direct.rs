@@ -6,10 +6,12 @@
 //! fails is told to the host after all, which then says so in its own way, and all other calls go
 //! to the host at once.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use crate::engine::RequestId;
-use crate::mpi::abi::status;
+use crate::mpi::abi::argument::Out;
+use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
 use crate::runtime::progress::{step, wait_until};
@@ -63,62 +65,41 @@ pub(crate) fn wait_for_request(
     guard
 }
 
-/// Waits for a request at its place. False if the host has to say what has become of it.
-///
-/// # Safety
-/// `request` is a place with a request.
-unsafe fn wait_at(request: *mut MPI_Request) -> bool {
+/// Waits for a request. False if the host has to say what has become of it.
+fn wait_at(request: &Cell<MPI_Request>) -> bool {
     let guard = enter();
-    // SAFETY: the caller's promise.
-    let Some(awaited) = Awaited::of(unsafe { *request }) else { return false };
+    let Some(awaited) = Awaited::of(request.get()) else { return false };
     drop(wait_for_request(guard, awaited.window, |window| awaited.look(window, LOOKS)));
-    // SAFETY: as above.
-    unsafe { take(awaited, request) }
+    take(awaited, request)
 }
 
 /// Takes a request that has ended from the application. False as in [`wait_at`].
-///
-/// # Safety
-/// As [`wait_at`].
-unsafe fn take(awaited: Awaited, request: *mut MPI_Request) -> bool {
+fn take(awaited: Awaited, request: &Cell<MPI_Request>) -> bool {
     let taken = request::put_by(awaited.number);
     if taken {
-        // SAFETY: the caller's promise.
-        unsafe { request.write(MPI_REQUEST_NULL) };
+        request.set(MPI_REQUEST_NULL);
     }
     taken
 }
 
-/// `MPI_Wait`. `None`: the host's call is to be made.
-///
-/// # Safety
-/// As MPI says of the call, as of all others here.
-pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    unsafe {
-        if request.is_null() || !wait_at(request) {
-            return None;
-        }
-        status::fill_empty(status);
+/// `MPI_Wait`. `None`: the host's call is to be made; as of all calls here.
+pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
+    if !wait_at(request?) {
+        return None;
     }
+    status.fill_empty();
     Some(MPI_SUCCESS)
 }
 
 /// `MPI_Test`
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn test(
-    request: *mut MPI_Request,
-    flag: *mut c_int,
-    status: *mut MPI_Status,
+pub(crate) fn test(
+    request: Option<&Cell<MPI_Request>>,
+    flag: Out<'_, c_int>,
+    status: Status<'_>,
 ) -> Option<c_int> {
-    if request.is_null() || flag.is_null() {
-        return None;
-    }
+    let request = request.filter(|_| !flag.is_null())?;
     let mut guard = enter();
-    // SAFETY: the application's arguments.
-    let awaited = Awaited::of(unsafe { *request })?;
+    let awaited = Awaited::of(request.get())?;
     let mut ended = awaited.look(&mut guard[awaited.window], 1);
     if ended {
         drop(guard);
@@ -130,48 +111,35 @@ pub(crate) unsafe fn test(
             request::set_awaited(awaited.number, false);
         }
     }
-    // SAFETY: as above.
-    unsafe {
-        if ended && !take(awaited, request) {
-            return None;
-        }
-        flag.write(c_int::from(ended));
-        if ended {
-            status::fill_empty(status);
-        }
+    if ended && !take(awaited, request) {
+        return None;
+    }
+    flag.write(c_int::from(ended));
+    if ended {
+        status.fill_empty();
     }
     Some(MPI_SUCCESS)
 }
 
-/// `MPI_Waitall`, of a list in which nothing is the host's. What fails is left for the host's call.
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn wait_all(
-    count: c_int,
-    requests: *mut MPI_Request,
-    statuses: *mut MPI_Status,
+/// `MPI_Waitall`, of a list in which nothing is the host's. A request that fails is left for the
+/// host's call.
+pub(crate) fn wait_all(
+    requests: Option<&[Cell<MPI_Request>]>,
+    statuses: Statuses<'_>,
 ) -> Option<c_int> {
-    let len = usize::try_from(count).ok().filter(|len| *len > 0 && !requests.is_null())?;
-    // SAFETY: the application's arguments.
-    let list = unsafe { std::slice::from_raw_parts_mut(requests, len) };
+    let list = requests.filter(|list| !list.is_empty())?;
+    let is_null = |request: &Cell<MPI_Request>| request.get() == MPI_REQUEST_NULL;
     let guard = enter();
-    let ours =
-        |request: &MPI_Request| *request == MPI_REQUEST_NULL || request::source(*request).is_some();
-    if !list.iter().all(ours) {
+    if !list.iter().all(|request| is_null(request) || request::source(request.get()).is_some()) {
         return None;
     }
     drop(guard);
-    for request in list.iter_mut().filter(|request| **request != MPI_REQUEST_NULL) {
-        // SAFETY: a place of the list.
-        unsafe { wait_at(request) };
+    for request in list.iter().filter(|request| !is_null(request)) {
+        wait_at(request);
     }
-    if list.iter().any(|request| *request != MPI_REQUEST_NULL) {
+    if !list.iter().all(is_null) {
         return None;
     }
-    if statuses != MPI_STATUSES_IGNORE {
-        // SAFETY: the application gives a status for each request.
-        (0..len).for_each(|at| unsafe { status::fill_empty(statuses.add(at)) });
-    }
+    statuses.first(list.len()).for_each(Status::fill_empty);
     Some(MPI_SUCCESS)
 }

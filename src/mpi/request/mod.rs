@@ -16,7 +16,7 @@ mod completion;
 pub(crate) mod direct;
 pub(crate) mod persistent;
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
@@ -26,8 +26,10 @@ use hashbrown::HashMap;
 
 use crate::engine::RequestId;
 use crate::engine::slab::{Key, Slab};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::{Fault, code_of};
-use crate::mpi::abi::status::empty;
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::runtime::registry::HandleHasher;
@@ -200,15 +202,12 @@ pub(crate) fn admit() -> Result<(), Fault> {
 }
 
 /// Makes a request that is complete.
-///
-/// # Safety
-/// `request` is a place for a request; MPI is initialised.
 #[inline]
-pub(crate) unsafe fn completed(request: *mut MPI_Request) -> c_int {
-    let comm = MPI_Comm::of(COMM.load(Ordering::Relaxed));
-    // SAFETY: no byte is sent; the caller gives the place; there is a window, so there is a
-    // communicator (`use_comm`).
-    unsafe { PMPI_Isend(std::ptr::null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request) }
+pub(crate) fn completed(request: Out<'_, MPI_Request>) -> c_int {
+    let mut made = MPI_REQUEST_NULL;
+    let code = host_calls::null_isend(comm_in_use(), &mut made);
+    request.write(made);
+    code
 }
 
 /// A communicator that is there as long as windows are.
@@ -225,37 +224,35 @@ pub(crate) fn comm_in_use() -> MPI_Comm {
 }
 
 /// Makes a pending request.
-///
-/// # Safety
-/// As [`completed`].
-pub(crate) unsafe fn pending(request: *mut MPI_Request) -> Result<HostRequest, c_int> {
+pub(crate) fn pending(request: Out<'_, MPI_Request>) -> Result<HostRequest, c_int> {
     if let Some((number, spare)) = TABLE.with(Contents::take_spare) {
-        // SAFETY: the caller's promise.
-        unsafe { request.write(spare) };
+        request.write(spare);
         return Ok(number);
     }
     let number = TABLE.insert();
     let held = std::ptr::without_provenance_mut::<c_void>(number.0.get() as usize);
-    // SAFETY: the callbacks live as long as the process; what they are given is a number, never a
-    // place.
+    let mut made = MPI_REQUEST_NULL;
+    // SAFETY: the callbacks live as long as the process, and what they are given is a number, never
+    // an address; `made` is written before the call returns.
     let status = unsafe {
         match hook::polled_requests() {
-            Some((start, poll, wait)) => start(query, free, cancel, poll, wait, held, request),
-            None => PMPI_Grequest_start(Some(query), Some(free), Some(cancel), held, request),
+            Some((start, poll, wait)) => {
+                start(query, free, cancel, poll, wait, held, &raw mut made)
+            }
+            None => PMPI_Grequest_start(Some(query), Some(free), Some(cancel), held, &raw mut made),
         }
     };
     if status != MPI_SUCCESS {
         TABLE.change(number, |held| (held.by_host, held.by_us) = (false, false));
         return Err(status);
     }
-    // SAFETY: the host has written the handle.
-    let request = unsafe { *request };
+    request.write(made);
     TABLE.with(|contents| {
         if let Some((_, held)) = contents.get(number) {
-            held.request = request;
+            held.request = made;
         }
-        contents.numbers.insert(request.key(), number);
-        contents.hot = Some((request.key(), number));
+        contents.numbers.insert(made.key(), number);
+        contents.hot = Some((made.key(), number));
     });
     Ok(number)
 }
@@ -281,9 +278,8 @@ pub(crate) fn complete(number: HostRequest, ending: Ending) {
 
 /// Completes a request for the host.
 fn tell_host(request: MPI_Request) {
-    // SAFETY: a generalized request lives until it is complete, even if the application has freed
-    // it.
-    let status = unsafe { PMPI_Grequest_complete(request) };
+    // It lives until it is complete, even if the application has freed it.
+    let status = host_calls::grequest_complete(request);
     if status != MPI_SUCCESS {
         log::error!("MPI_Grequest_complete failed with {status}");
     }
@@ -350,19 +346,20 @@ pub(crate) fn put_by(number: HostRequest) -> bool {
 
 /// Gives spare requests back to the host: no window lives, or MPI is about to end.
 pub(crate) fn give_spare_back() {
-    while let Some((number, mut request)) = TABLE.with(Contents::take_spare) {
+    while let Some((number, request)) = TABLE.with(Contents::take_spare) {
         TABLE.change(number, |held| held.by_us = false);
         tell_host(request);
-        // SAFETY: the application has no such request any more.
-        unsafe { PMPI_Request_free(&raw mut request) };
+        // The application no longer has it.
+        host_calls::request_free(&Cell::new(request));
     }
 }
 
 /// The status of a request of ours: MPI's empty status, and its error. Hosts may ask more than
 /// once.
 unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int {
-    // SAFETY: the host gives a status of its own, never MPI_STATUS_IGNORE.
-    unsafe { empty(status) };
+    // SAFETY: the host passes a status of its own, which nobody else uses during the callback.
+    let status = unsafe { Status::new(status) };
+    status.fill_empty();
     let mut fault = None;
     if let Some(number) = NonZeroU32::new(held.addr() as u32) {
         TABLE.change(HostRequest(number), |held| fault = held.fault);
@@ -370,8 +367,7 @@ unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int 
     let Some(fault) = fault else { return MPI_SUCCESS };
     let code = code_of("a nonblocking call", fault);
     if cfg!(mpi_host = "mpich") {
-        // SAFETY: as above.
-        unsafe { ((*status).MPI_SOURCE, (*status).MPI_TAG) = (FAILED, code) };
+        status.set_origin(FAILED, code);
     }
     code
 }
@@ -381,28 +377,28 @@ unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int 
 /// statuses it puts one of its own, of class `MPI_ERR_OTHER`.
 const FAILED: c_int = -0x4d50_4958;
 
-/// Puts right what a call of the host, which has returned an error, says of requests of ours that
-/// have failed.
-///
-/// # Safety
-/// `statuses` are what the application gave the call for statuses, and `count` of them have been
-/// written; `list`: in an array.
+/// Corrects the status of a request of ours that has failed, after a call of the host that has
+/// returned an error. Gives the request's error code.
+fn correct(status: Status<'_>) -> Option<c_int> {
+    let (source, code) = status.origin()?;
+    (source == FAILED).then(|| {
+        status.fill_empty();
+        code
+    })
+}
+
+/// As [`correct`], for a call that completes one request.
 #[cold]
-pub(crate) unsafe fn set_errors(statuses: *mut MPI_Status, count: c_int, list: bool) {
-    if statuses.is_null() || statuses == MPI_STATUS_IGNORE || statuses == MPI_STATUSES_IGNORE {
-        return;
-    }
-    for at in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let status = statuses.add(at);
-            if (*status).MPI_SOURCE == FAILED {
-                let code = (*status).MPI_TAG;
-                empty(status);
-                if list {
-                    (*status).MPI_ERROR = code;
-                }
-            }
+pub(crate) fn set_error(status: Status<'_>) {
+    _ = correct(status);
+}
+
+/// As [`correct`], for a call that has written `count` statuses of an array.
+#[cold]
+pub(crate) fn set_errors(statuses: Statuses<'_>, count: c_int) {
+    for status in statuses.first(usize::try_from(count).unwrap_or(0)) {
+        if let Some(code) = correct(status) {
+            status.set_error(code);
         }
     }
 }

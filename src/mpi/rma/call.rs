@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use crate::engine::{Outcome, RequestId};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
@@ -158,36 +159,33 @@ fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     }
 }
 
-/// The place for a request must be there before anything happens, and so must room for it [RQ-3].
+/// Refuses a call that may make a pending request if `request` is NULL or too many are alive
+/// [RQ-3], before anything happens.
 #[inline(always)]
-pub(crate) fn admit(request: *mut MPI_Request) -> Done {
-    place_for(request)?;
+pub(crate) fn admit(request: Out<'_, MPI_Request>) -> Done {
+    require(request)?;
     request::admit()
 }
 
-/// The place for a request must be there.
+/// Refuses a call whose argument `request` is NULL.
 #[inline(always)]
-pub(crate) fn place_for(request: *mut MPI_Request) -> Done {
+pub(crate) fn require(request: Out<'_, MPI_Request>) -> Done {
     if request.is_null() {
         return Err(Fault::new(MPI_ERR_ARG, "request is NULL"));
     }
     Ok(())
 }
 
-/// Gives the caller a request for the outcome.
-///
-/// # Safety
-/// `request` passed [`place_for`] and is the caller's to write.
+/// Gives the application a request for the outcome.
 #[inline(always)]
-pub(crate) unsafe fn deliver(
+pub(crate) fn deliver(
     mut guard: Guard,
     outcome: Outcome,
     scope: Scope,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
 ) -> Done {
     if let Outcome::Pending(pending) = outcome {
-        // SAFETY: the caller may write `request` (contract of this function).
-        return unsafe { deliver_pending(guard, pending, scope, request) };
+        return deliver_pending(guard, pending, scope, request);
     }
     let window = guard.windows.called();
     if let Scope::Target(target) = scope {
@@ -197,31 +195,24 @@ pub(crate) unsafe fn deliver(
         sweep_between_calls(&mut guard);
     }
     drop(guard);
-    // SAFETY: the caller may write `request` (contract of this function).
-    unsafe { deliver_complete(request) }
+    deliver_complete(request)
 }
 
-/// Gives the caller a request that is complete.
-///
-/// # Safety
-/// As [`deliver`].
+/// Gives the application a request that is complete.
 #[inline(always)]
-pub(crate) unsafe fn deliver_complete(request: *mut MPI_Request) -> Done {
-    // SAFETY: the caller may write `request` (contract of this function).
-    if unsafe { request::completed(request) } != MPI_SUCCESS {
+pub(crate) fn deliver_complete(request: Out<'_, MPI_Request>) -> Done {
+    if request::completed(request) != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a request"));
     }
     Ok(())
 }
 
-/// # Safety
-/// As [`deliver`].
 #[inline(never)]
-unsafe fn deliver_pending(
+fn deliver_pending(
     mut guard: Guard,
     pending: RequestId,
     scope: Scope,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
 ) -> Done {
     let (host, id) = (guard.host, guard.windows.called_id());
     let window = guard.windows.called();
@@ -232,11 +223,9 @@ unsafe fn deliver_pending(
             Scope::Target(target) => check_reach(window, target)?,
         }
         drop(guard);
-        // SAFETY: the caller may write `request` (contract of this function).
-        return unsafe { deliver_complete(request) };
+        return deliver_complete(request);
     }
-    // SAFETY: the caller may write `request` (contract of this function).
-    match unsafe { request::pending(request) } {
+    match request::pending(request) {
         Ok(number) => {
             window.bind(pending, number, scope);
             request::bind(number, id, pending);
@@ -251,8 +240,7 @@ unsafe fn deliver_pending(
             );
             let target = if let Scope::Target(target) = scope { target } else { None };
             wait_for(guard, id, pending, target)?;
-            // SAFETY: the caller may write `request` (contract of this function).
-            unsafe { deliver_complete(request) }
+            deliver_complete(request)
         }
     }
 }

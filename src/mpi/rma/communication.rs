@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::engine::{Op, OpKind, Outcome, SyncError};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
@@ -62,16 +63,25 @@ fn communicate(
 #[inline(always)]
 fn communicate_request(
     mut guard: Guard,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
     admit(request)?;
     let window = guard.windows.called();
     let made = make(window)?;
     let outcome = issue_request(window, made)?;
-    // SAFETY: `admit` has checked that `request` is not NULL; MPI gives it room for a request.
-    unsafe { deliver(guard, outcome, Scope::Operation, request) }
+    deliver(guard, outcome, Scope::Operation, request)
 }
+
+/// The argument `request` of a call that makes one.
+macro_rules! new_request {
+    ($request:ident) => {
+        // SAFETY: MPI requires of the application that `request` is NULL or memory for a request,
+        // which no other thread uses during the call.
+        unsafe { $crate::mpi::abi::argument::Out::new($request) }
+    };
+}
+pub(crate) use new_request;
 
 /// All calls that have counts, for one type of count.
 macro_rules! communication {
@@ -112,7 +122,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard| $form(guard, $($request,)? |window| args::transfer(window, $kind, origin(), target())),
+                |guard| $form(guard, $(new_request!($request),)? |window| args::transfer(window, $kind, origin(), target())),
                 // SAFETY: the application's arguments, passed on.
                 || unsafe {
                     $host(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
@@ -140,7 +150,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard| $form(guard, $($request,)? |window| args::accumulate(
+                |guard| $form(guard, $(new_request!($request),)? |window| args::accumulate(
                     window,
                     Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
                     Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype },
@@ -173,7 +183,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard| $form(guard, $($request,)? |window| args::get_accumulate(
+                |guard| $form(guard, $(new_request!($request),)? |window| args::get_accumulate(
                     window,
                     Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
                     Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype },

@@ -4,12 +4,13 @@
 use std::ffi::{c_int, c_void};
 
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::{Done, admit, deliver, on_our_window};
-use crate::mpi::rma::communication::{issue, issue_request};
+use crate::mpi::rma::communication::{issue, issue_request, new_request};
 use crate::mpi::rma::fast_path;
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, Scope, Window, with_port};
@@ -109,7 +110,7 @@ pub(crate) fn with_notification(
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
@@ -121,7 +122,7 @@ fn communicate_request(
 #[inline(always)]
 pub(crate) fn with_notification_request(
     mut guard: Guard,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
@@ -133,8 +134,7 @@ pub(crate) fn with_notification_request(
     if let Some(op) = behind {
         issue(window, &op)?;
     }
-    // SAFETY: `admit` has checked that `request` is not NULL; MPI gives it room for a request.
-    unsafe { deliver(guard, outcome, Scope::Operation, request) }
+    deliver(guard, outcome, Scope::Operation, request)
 }
 
 /// The forms of one type of count.
@@ -155,7 +155,7 @@ macro_rules! counted {
             let origin = Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             on_our_window(stringify!($accumulate), win, |guard| {
-                $form(guard, $($request,)? target_rank, notification_idx, |window| {
+                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
                     args::accumulate(window, origin, target, op)
                 })
             })
@@ -175,7 +175,7 @@ macro_rules! counted {
             let result = Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             on_our_window(stringify!($get_accumulate), win, |guard| {
-                $form(guard, $($request,)? target_rank, notification_idx, |window| {
+                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
                     args::get_accumulate(window, origin, result, target, op)
                 })
             })
@@ -212,7 +212,7 @@ macro_rules! counted {
                 return MPI_SUCCESS;
             }
             on_our_window(stringify!($name), win, |guard| {
-                $form(guard, $($request,)? target_rank, notification_idx, |window| {
+                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
                     args::transfer(window, $kind, origin(), target())
                 })
             })

@@ -10,8 +10,10 @@ use std::sync::atomic::{Ordering, fence as memory_fence};
 use smallvec::SmallVec;
 
 use crate::engine::{self, Assert, LockHeld, LockMode, Outcome};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
 use crate::mpi::rma::call::{Done, block, nothing_yet, on_window, wait_unless_broken};
@@ -42,9 +44,7 @@ const OUTSIDE: &str = "rank is outside the window's group";
 /// a handler of the application's. Gives the host's error code if it is not.
 pub(crate) fn invalid_group(group: Option<MPI_Group>) -> Option<c_int> {
     let group = group.filter(|group| *group != MPI_GROUP_NULL)?;
-    let mut size = 0;
-    // SAFETY: the handle is the application's; the host checks it.
-    let code = unsafe { PMPI_Group_size(group, &raw mut size) };
+    let code = host_calls::group_size(group, &mut 0);
     (code != MPI_SUCCESS).then_some(code)
 }
 
@@ -54,22 +54,15 @@ fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> 
         return Err(Fault::new(MPI_ERR_GROUP, "group is MPI_GROUP_NULL"));
     }
     let mut size = 0;
-    // SAFETY: the handle is that of a group (`invalid_group`).
-    if unsafe { PMPI_Group_size(group, &raw mut size) } != MPI_SUCCESS {
+    if host_calls::group_size(group, &mut size) != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_GROUP, "group is not a group"));
     }
     if size == 0 {
         return Ok(SmallVec::new());
     }
-    let own: SmallVec<[c_int; 16]> = (0..size).collect();
-    let mut there: SmallVec<[c_int; 16]> = SmallVec::from_elem(MPI_UNDEFINED, size as usize);
-    let all = group_of(window)?;
-    // SAFETY: both lists have `size` entries.
-    let status =
-        unsafe { PMPI_Group_translate_ranks(group, size, own.as_ptr(), all, there.as_mut_ptr()) };
-    if status != MPI_SUCCESS {
+    let Some(there) = host_calls::ranks_within(group, size, group_of(window)?) else {
         return Err(Fault::new(MPI_ERR_GROUP, "group cannot be compared with the window's group"));
-    }
+    };
     there
         .into_iter()
         .map(|rank| u32::try_from(rank).ok().filter(|rank| *rank < window.size))
@@ -87,8 +80,7 @@ fn group_of(window: &mut Window) -> Checked<MPI_Group> {
         return Ok(MPI_Group::of(group.0));
     }
     let mut group = MPI_GROUP_NULL;
-    // SAFETY: the handle is that of a live window of the host.
-    if unsafe { PMPI_Win_get_group(MPI_Win::of(window.handle.0), &raw mut group) } != MPI_SUCCESS {
+    if host_calls::win_get_group(MPI_Win::of(window.handle.0), &mut group) != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_INTERN, "the host does not give the window's group"));
     }
     window.group = Some(HostHandle(group.key()));
@@ -387,6 +379,9 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
 /// As MPI says of the call.
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
+    // SAFETY: MPI requires of the application that `flag` is NULL or memory for an int, which no
+    // other thread uses during the call.
+    let flag = unsafe { Out::new(flag) };
     on_window(
         "MPI_Win_test",
         win,
@@ -403,12 +398,11 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
                 }
                 nothing_yet(guard)?;
             }
-            // SAFETY: checked above; MPI gives it room for an int.
-            unsafe { flag.write(c_int::from(over)) };
+            flag.write(c_int::from(over));
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_test(win, flag) },
+        || unsafe { PMPI_Win_test(win, flag.as_ptr()) },
     )
 }
 

@@ -8,6 +8,7 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::on_our_window;
+use crate::mpi::rma::communication::new_request;
 use crate::mpi::rma::fast_path;
 use crate::mpi::rma::notify::{telling, with_notification, with_notification_request};
 use crate::runtime::Window;
@@ -53,7 +54,7 @@ macro_rules! tagged {
             }
             on_our_window(stringify!($name), win, |guard| {
                 let behind = |window: &mut Window| notification(window, target_rank, tag);
-                $form(guard, $($request,)? behind, |window| args::transfer(window, $kind, origin(), target()))
+                $form(guard, $(new_request!($request),)? behind, |window| args::transfer(window, $kind, origin(), target()))
             })
         }
         exports! {

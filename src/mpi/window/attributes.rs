@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
@@ -37,12 +38,15 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
     attribute_val: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
+    // SAFETY: MPI requires of the application that each is NULL or memory, `attribute_val` for an
+    // address and `flag` for an int, which no other thread uses during the call.
+    let (value, flag) = unsafe { (Out::new(attribute_val.cast::<*mut c_void>()), Out::new(flag)) };
     boundary("MPI_Win_get_attr", || {
         let mut guard = enter();
         let ours = guard
             .windows
             .ours(HostHandle(win.key()))
-            .filter(|_| !attribute_val.is_null() && !flag.is_null());
+            .filter(|_| !value.is_null() && !flag.is_null());
         let found = ours.and_then(|id| {
             // MPI gives out the addresses of these values, which stay until the window is freed.
             let attributes = &*guard[id].attributes;
@@ -60,12 +64,9 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
         });
         drop(guard);
         match found {
-            Some(value) => {
-                // SAFETY: MPI gives `attribute_val` room for an address, and `flag` for an int.
-                unsafe {
-                    attribute_val.cast::<*mut c_void>().write_unaligned(value);
-                    flag.write(1);
-                }
+            Some(address) => {
+                value.write(address);
+                flag.write(1);
                 MPI_SUCCESS
             }
             // A window of the host has no counters, and the host does not know the key.
@@ -73,12 +74,11 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
                 && !flag.is_null()
                 && enter().windows.state(HostHandle(win.key())) == Some(HandleState::Host) =>
             {
-                // SAFETY: as above.
-                unsafe { flag.write(0) };
+                flag.write(0);
                 MPI_SUCCESS
             }
             // SAFETY: the application's arguments, passed on.
-            None => unsafe { PMPI_Win_get_attr(win, win_keyval, attribute_val, flag) },
+            None => unsafe { PMPI_Win_get_attr(win, win_keyval, attribute_val, flag.as_ptr()) },
         }
     })
 }

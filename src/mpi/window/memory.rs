@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::engine::Addr;
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
@@ -55,6 +56,11 @@ macro_rules! shared_query {
             disp_unit: *mut $unit,
             baseptr: *mut c_void,
         ) -> c_int {
+            // SAFETY: MPI requires of the application that each is NULL or memory for its type, for
+            // `baseptr` an address, which no other thread uses during the call.
+            let (size, disp_unit, baseptr) = unsafe {
+                (Out::new(size), Out::new(disp_unit), Out::new(baseptr.cast::<*mut c_void>()))
+            };
             on_window(
                 stringify!($name),
                 win,
@@ -63,16 +69,13 @@ macro_rules! shared_query {
                         return Err(Fault::new(MPI_ERR_ARG, "size, disp_unit or baseptr is NULL"));
                     }
                     let found = segment(guard.windows.called(), rank)?;
-                    // SAFETY: MPI gives them room for a size, a unit and an address.
-                    unsafe {
-                        size.write(found.size as MPI_Aint);
-                        disp_unit.write(found.disp_unit as $unit);
-                        baseptr.cast::<*mut c_void>().write_unaligned(found.base as *mut c_void);
-                    }
+                    size.write(found.size as MPI_Aint);
+                    disp_unit.write(found.disp_unit as $unit);
+                    baseptr.write(found.base as *mut c_void);
                     Ok(())
                 },
                 // SAFETY: the application's arguments, passed on.
-                || unsafe { $host(win, rank, size, disp_unit, baseptr) },
+                || unsafe { $host(win, rank, size.as_ptr(), disp_unit.as_ptr(), baseptr.as_ptr().cast()) },
             )
         }
 

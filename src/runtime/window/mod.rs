@@ -46,29 +46,38 @@ pub(crate) enum Scope {
     Target(Option<Rank>),
 }
 
-/// Where a wait for counters tells what it has found: the application's places, or none.
+/// The output arguments of a wait for counters: which counter, and its value. Each may be NULL.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
-    pub(crate) index: *mut libc::c_int,
-    pub(crate) value: *mut i64,
+pub(crate) struct CounterOutput {
+    index: *mut libc::c_int,
+    value: *mut i64,
 }
 
-impl Places {
+impl CounterOutput {
+    /// # Safety
+    /// Until the call ends, or the request that it makes is complete, each is NULL or memory for its
+    /// type that nobody else accesses.
+    pub(crate) unsafe fn new(index: *mut libc::c_int, value: *mut i64) -> Self {
+        Self { index, value }
+    }
+
+    /// For a call without output arguments.
     pub(crate) fn none() -> Self {
         Self { index: std::ptr::null_mut(), value: std::ptr::null_mut() }
     }
 
-    /// # Safety
-    /// Each place is NULL or may be written.
-    pub(crate) unsafe fn write(self, found: Notified) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if !self.index.is_null() {
-                self.index.write(found.index as libc::c_int);
-            }
-            if !self.value.is_null() {
-                self.value.write(found.value as i64);
-            }
+    fn is_none(self) -> bool {
+        self.index.is_null() && self.value.is_null()
+    }
+
+    pub(crate) fn write(self, found: Notified) {
+        if !self.index.is_null() {
+            // SAFETY: `new` was given memory for it; nobody writes after the request is complete.
+            unsafe { self.index.write(found.index as libc::c_int) };
+        }
+        if !self.value.is_null() {
+            // SAFETY: `new` was given memory for it; nobody writes after the request is complete.
+            unsafe { self.value.write(found.value as i64) };
         }
     }
 }
@@ -126,8 +135,8 @@ pub(crate) struct Window {
     reported: String,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<(HostRequest, Scope)>>,
-    /// Where pending waits for counters tell what they find, by the request's index.
-    places: HashMap<u32, Places>,
+    /// Output arguments of pending waits for counters, by the request's index.
+    counter_outputs: HashMap<u32, CounterOutput>,
     /// The last request of an operation that was not done.
     failed: Option<RequestId>,
 }
@@ -167,7 +176,7 @@ impl Window {
             tested: false,
             reported: String::new(),
             requests: Vec::new(),
-            places: HashMap::new(),
+            counter_outputs: HashMap::new(),
             failed: None,
         }
     }
@@ -205,15 +214,15 @@ impl Window {
         self.requests[at] = Some((request, scope));
     }
 
-    /// Notes where a pending wait for counters tells what it finds.
-    pub(crate) fn promise(&mut self, id: RequestId, places: Places) {
-        if !places.index.is_null() || !places.value.is_null() {
-            self.places.insert(id.index, places);
+    /// Keeps the output arguments of a pending wait for counters until it ends.
+    pub(crate) fn keep_counter_output(&mut self, id: RequestId, output: CounterOutput) {
+        if !output.is_none() {
+            self.counter_outputs.insert(id.index, output);
         }
     }
 
-    /// Up to `looks` looks at counters that a pending request waits for, and at nothing else. True
-    /// if it has ended so: then its places are written, and nothing reports it.
+    /// Polls the counters that a pending request waits for up to `looks` times, and nothing else.
+    /// True if that completes it: its output arguments are written then, and nothing reports it.
     #[inline]
     pub(crate) fn take_awaited(&mut self, id: RequestId, looks: u32) -> bool {
         let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id, looks));
@@ -221,9 +230,8 @@ impl Window {
         if let Some(bound) = self.requests.get_mut(id.index as usize) {
             *bound = None;
         }
-        if let Some(places) = self.places.remove(&id.index) {
-            // SAFETY: as in `report`.
-            unsafe { places.write(found) };
+        if let Some(output) = self.counter_outputs.remove(&id.index) {
+            output.write(found);
         }
         true
     }
@@ -282,11 +290,9 @@ impl Window {
         while let Some(id) = self.engine.next_completed() {
             any = true;
             if let Some(found) = self.engine.found(id)
-                && let Some(places) = self.places.remove(&id.index)
+                && let Some(output) = self.counter_outputs.remove(&id.index)
             {
-                // SAFETY: the application's places, which are the library's until this request is
-                // complete, as the header says.
-                unsafe { places.write(found) };
+                output.write(found);
             }
             // Blocking calls wait on requests of the engine that the host knows nothing of.
             let failed = self.engine.take_failed(id);
@@ -328,7 +334,7 @@ impl Window {
             .into_iter()
             .flatten()
             .for_each(|(request, _)| (host.complete)(request, Ending::Broken(why)));
-        self.places.clear();
+        self.counter_outputs.clear();
         any
     }
 

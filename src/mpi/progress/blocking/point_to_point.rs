@@ -7,36 +7,34 @@
 //! no care: MPICH's own raises its errors on `MPI_COMM_WORLD`, like a wait for the nonblocking
 //! form.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 use super::interpose;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 
 /// Both halves of `MPI_Sendrecv`: `init` makes a persistent receive, `send` a request that is under
 /// way.
-///
-/// # Safety
-/// Each half makes a request of the application's arguments; `status` is the application's.
-unsafe fn exchange(
+fn exchange(
     init: impl FnOnce(*mut MPI_Request) -> c_int,
     send: impl FnOnce(*mut MPI_Request) -> c_int,
-    status: *mut MPI_Status,
+    status: Status<'_>,
 ) -> c_int {
-    let mut receive = match drive::Receive::start(init) {
+    let receive = match drive::Receive::start(init) {
         Ok(receive) => receive,
         Err(code) => return code,
     };
-    let mut sending = MPI_REQUEST_NULL;
-    let code = send(&raw mut sending);
+    let sending = Cell::new(MPI_REQUEST_NULL);
+    let code = send(sending.as_ptr());
     if code != MPI_SUCCESS {
         // The receive must not outlive the call: its buffer belongs to the caller again.
         receive.cancel();
         return code;
     }
-    // SAFETY: the requests were just made; the status is the caller's.
-    let (received, sent) =
-        unsafe { (receive.wait(status), drive::wait(&raw mut sending, MPI_STATUS_IGNORE)) };
+    let received = receive.wait(status);
+    let sent = drive::wait_for(&sending, Status::ignored());
     if received != MPI_SUCCESS { received } else { sent }
 }
 
@@ -51,16 +49,16 @@ macro_rules! counted {
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
                 status: *mut MPI_Status,
             ) => $precv,
-                drive::receive(|request| $recv_init(buf, count, datatype, source, tag, comm, request), status);
+                drive::receive(|request| $recv_init(buf, count, datatype, source, tag, comm, request), Status::new(status));
             $mrecv(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, message: *mut MPI_Message,
                 status: *mut MPI_Status,
             ) => $pmrecv,
-                drive::through(|request| $imrecv(buf, count, datatype, message, request), status);
+                drive::through(|request| $imrecv(buf, count, datatype, message, request), Status::new(status));
             $($send(
                 buf: *const c_void, count: $count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
             ) => $psend,
-                drive::through(|request| $isend(buf, count, datatype, dest, tag, comm, request), MPI_STATUS_IGNORE);)*
+                drive::through(|request| $isend(buf, count, datatype, dest, tag, comm, request), Status::ignored());)*
             $sendrecv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype, dest: c_int, sendtag: c_int,
                 recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, source: c_int, recvtag: c_int,
@@ -69,7 +67,7 @@ macro_rules! counted {
                 exchange(
                     |request| $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
                     |request| $isend_one(sendbuf, sendcount, sendtype, dest, sendtag, comm, request),
-                    status,
+                    Status::new(status),
                 );
         }
         #[cfg(mpi_large_count)]
@@ -96,7 +94,7 @@ macro_rules! counted {
                     exchange(
                         |request| $recv_init(buf, count, datatype, source, recvtag, comm, request),
                         |request| $isend_one(from, packed, MPI_PACKED, dest, sendtag, comm, request),
-                        status,
+                        Status::new(status),
                     )
                 };
         }

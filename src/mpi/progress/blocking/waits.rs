@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 
 use super::{driven, interpose};
-use crate::mpi::abi::status;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
@@ -39,12 +39,15 @@ driven! {
     // request stands in one list with a null request (seen in 5.0.2).
     must_wait_here;
     MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => PMPI_Waitall,
-        wait_all(count, requests, statuses);
+        wait_all(count, |statuses, flag| PMPI_Testall(count, requests, flag, statuses), statuses);
 }
 
-/// # Safety
-/// As `MPI_Waitall`.
-unsafe fn wait_all(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) -> c_int {
+/// `MPI_Waitall`; `test` is `MPI_Testall` of its requests.
+fn wait_all(
+    count: c_int,
+    mut test: impl FnMut(*mut MPI_Status, *mut c_int) -> c_int,
+    statuses: *mut MPI_Status,
+) -> c_int {
     let mut steps = 0;
     with_statuses(count, statuses, |statuses| {
         drive::until(|| {
@@ -54,8 +57,7 @@ unsafe fn wait_all(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_
             }
             steps = count / REQUESTS_PER_STEP;
             let mut flag = 0;
-            // SAFETY: the application's arguments, passed on.
-            let code = unsafe { PMPI_Testall(count, requests, &raw mut flag, statuses) };
+            let code = test(statuses, &raw mut flag);
             (code != MPI_SUCCESS || flag != 0).then_some(code)
         })
     })
@@ -76,8 +78,7 @@ fn with_statuses<T>(
     if count <= BATCH || statuses != MPI_STATUSES_IGNORE {
         return body(statuses);
     }
-    // SAFETY: a status is integers; any are valid.
-    let mut unwanted = vec![unsafe { std::mem::zeroed::<MPI_Status>() }; count as usize];
+    let mut unwanted = Vec::<MPI_Status>::with_capacity(count as usize);
     body(unwanted.as_mut_ptr())
 }
 
@@ -108,7 +109,7 @@ unsafe fn test_any(
     unsafe {
         let code = PMPI_Testany(count, requests, index, flag, status);
         if code == MPI_SUCCESS && *flag != 0 && *index == MPI_UNDEFINED {
-            status::fill_empty(status);
+            Status::new(status).fill_empty();
         }
         code
     }
