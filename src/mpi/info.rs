@@ -474,7 +474,7 @@ unsafe fn tractable(key: *const c_char) -> *const c_char {
     if key.is_null() {
         return key;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: it is a C string, since it is not NULL (contract of this function).
     let text = unsafe { CStr::from_ptr(key) };
     if text.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
         return key;

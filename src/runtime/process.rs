@@ -158,7 +158,8 @@ impl Deref for Guard {
 impl DerefMut for Guard {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut State {
-        // SAFETY: as in `deref`; the guard is borrowed exclusively.
+        // SAFETY: the guard is the only way to the state, there is one guard at a time (see
+        // `Process`), and it is borrowed exclusively.
         unsafe { &mut *PROCESS.state.get() }
     }
 }

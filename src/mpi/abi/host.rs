@@ -82,16 +82,16 @@ struct Library(*mut c_void);
 
 // SAFETY: handles may be used by any thread.
 unsafe impl Send for Library {}
-// SAFETY: as above.
+// SAFETY: the functions of the dynamic linker take a handle from several threads at once.
 unsafe impl Sync for Library {}
 
 /// The host's library.
 fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let open = || {
-        // SAFETY: an all-zero description is a valid one; the address is that of a function.
+        // SAFETY: an all-zero description is a valid one.
         let mut about = unsafe { std::mem::zeroed::<libc::Dl_info>() };
-        // SAFETY: as above.
+        // SAFETY: the address is that of a function, and the description is written by the call.
         let known = unsafe { libc::dladdr(anchor as *const c_void, &raw mut about) } != 0
             && !about.dli_fname.is_null();
         if !known {
@@ -147,13 +147,13 @@ macro_rules! exports {
             #[unsafe(export_name = stringify!($name))]
             #[allow(clippy::too_many_arguments)]
             unsafe extern "C" fn called($($arg: $type),*) -> std::ffi::c_int {
-                // SAFETY: the caller's arguments.
+                // SAFETY: the application's arguments, passed on.
                 unsafe { $name($($arg),*) }
             }
             #[unsafe(export_name = concat!("P", stringify!($name)))]
             #[allow(clippy::too_many_arguments)]
             unsafe extern "C" fn profiled($($arg: $type),*) -> std::ffi::c_int {
-                // SAFETY: the caller's arguments.
+                // SAFETY: the application's arguments, passed on.
                 unsafe { $name($($arg),*) }
             }
         };

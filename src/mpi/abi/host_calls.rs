@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 
 use smallvec::SmallVec;
 
-use super::argument::{OutList, count_of, first_of};
+use super::argument::{Out, OutList, count_of, first_of};
 use super::status::{Status, Statuses};
 use super::sys::*;
 
@@ -114,11 +114,19 @@ host_calls! {
         PMPI_Testsome(
             count_of(requests), first_of(requests), number, indices.as_ptr(count_of(requests)),
             statuses.as_ptr(count_of(requests)));
-    // Nothing is sent and nothing received.
-    null_isend(comm: MPI_Comm, request: &mut MPI_Request) =
-        PMPI_Isend(null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request);
+    // Nothing is received.
     null_recv_init(comm: MPI_Comm, request: &mut MPI_Request) =
         PMPI_Recv_init(null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request);
+}
+
+/// Makes a request that is complete: of a send of nothing to `MPI_PROC_NULL`.
+#[inline]
+pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int {
+    if request.is_null() {
+        return MPI_ERR_ARG;
+    }
+    // SAFETY: no byte is read; `request` is memory for a request, since it is not NULL.
+    unsafe { PMPI_Isend(null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request.as_ptr()) }
 }
 
 /// The ranks that the `size` processes of a group have in `other`, MPI_UNDEFINED for those outside.

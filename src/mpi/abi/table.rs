@@ -56,7 +56,7 @@ impl<T: Copy, const N: usize> Table<T, N> {
         if key == EMPTY || self.get(key).is_some() {
             return false;
         }
-        // SAFETY: the caller says that we are alone.
+        // SAFETY: nobody reads or writes at the same time (contract of this function).
         let places = unsafe { &mut *self.places.get() };
         let used = places.iter().filter(|place| place.0 != EMPTY).count();
         assert!(used < N / 2, "the table is too small for the host's predefined handles");
@@ -80,7 +80,7 @@ mod tests {
             // SAFETY: the table is this test's own.
             assert!(unsafe { table.insert(key * 0x1000, key as u32) });
         }
-        // SAFETY: as above.
+        // SAFETY: the table is this test's own.
         assert!(!unsafe { table.insert(0x2000, 99) }, "a synonym keeps the first meaning");
         for key in 0..31u64 {
             assert_eq!(table.get(key * 0x1000), Some(&(key as u32)));

@@ -31,7 +31,8 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
     boundary("MPI_Init", || {
         if Settings::read(world::look_up).0.progress_thread() {
             let mut provided = 0;
-            // SAFETY: as below. [PR-2] The thread of the library completes requests of the host.
+            // [PR-2] The thread of the library completes requests of the host.
+            // SAFETY: the application's arguments, passed on, and an int of ours.
             return start_after(unsafe {
                 PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &raw mut provided)
             });

@@ -238,14 +238,15 @@ pub(crate) fn barrier(comm: MPI_Comm) -> c_int {
     if code != MPI_SUCCESS { code } else { wait_for(&request, Status::ignored()) }
 }
 
-/// The same as [`allgather`], where every process has come to it and drives nothing meanwhile.
+/// As [`allgather`], by the host's blocking call: for processes that are known to be in it soon.
 ///
 /// # Safety
 /// As [`allgather`].
 pub(crate) unsafe fn allgather_blocking(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c_int {
     let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
     let count = mine.len() as c_int;
-    // SAFETY: as the caller says; the buffers outlive the call.
+    // SAFETY: `all` has room for `mine` of every process, and the communicator is live (contract of
+    // this function); both buffers outlive the call.
     unsafe { PMPI_Allgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm) }
 }
 
@@ -256,7 +257,8 @@ pub(crate) unsafe fn allgather_blocking(comm: MPI_Comm, mine: &[u8], all: &mut [
 pub(crate) unsafe fn allgather(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c_int {
     let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
     let count = mine.len() as c_int;
-    // SAFETY: as the caller says; the buffers outlive the call.
+    // SAFETY: `all` has room for `mine` of every process, and the communicator is live (contract of
+    // this function); both buffers outlive the call.
     unsafe {
         if collectives() {
             through(

@@ -48,7 +48,7 @@ macro_rules! tagged {
             let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
             let target =
                 || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
-            // SAFETY: the application's arguments.
+            // SAFETY: the arguments are those of the application's call.
             if unsafe { $short(win, $kind, origin(), target(), tag) } {
                 return MPI_SUCCESS;
             }

@@ -55,7 +55,7 @@ macro_rules! driven {
                     // SAFETY: the application's arguments, passed on.
                     unsafe { $driven }
                 } else {
-                    // SAFETY: as above.
+                    // SAFETY: the application's arguments, passed on.
                     unsafe { $host($($arg),*) }
                 }
             })
