@@ -7,7 +7,9 @@ use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
-use crate::mpi::rma::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
+use crate::mpi::rma::call::{
+    Done, admit, deliver, not_complete, on_our_window, wait_unless_broken,
+};
 use crate::mpi::window::any_objection;
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::window::CounterOutput;
@@ -87,7 +89,7 @@ fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
 fn test(mut guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     let found = look(guard.windows.called(), range);
     if found.is_none() {
-        nothing_yet(guard)?;
+        not_complete(guard)?;
     }
     Ok(found)
 }

@@ -9,7 +9,7 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent;
-use crate::mpi::rma::call::{Done, nothing_yet, on_our_window, require, wait_unless_broken};
+use crate::mpi::rma::call::{Done, not_complete, on_our_window, require, wait_unless_broken};
 use crate::mpi::rma::tagged::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
         let wanted = wanted(ours, source, tag)?;
         let found = probed(ours, wanted);
         if found.is_none() {
-            nothing_yet(guard)?;
+            not_complete(guard)?;
         }
         flag.write(c_int::from(found.is_some()));
         if let Some(arrival) = found {

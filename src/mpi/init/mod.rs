@@ -109,7 +109,7 @@ unsafe fn start() {
     }
     // SAFETY: MPI is initialised.
     unsafe { datatype::fill(true) };
-    request::set_most(settings.max_requests());
+    request::set_max_alive(settings.max_requests());
     crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
     if settings.serve() != Serve::Off {
         let own = private::open_own();
@@ -118,7 +118,7 @@ unsafe fn start() {
     }
     // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve
     // best. Sessions that were opened before could not know what other processes say.
-    drive::agree(loops && (settings.serve() != Serve::Off || sessions));
+    drive::set_driven(loops && (settings.serve() != Serve::Off || sessions));
     world::begin();
     set_up(settings, level);
     if rank == 0 {
@@ -141,7 +141,7 @@ pub(crate) fn is_started() -> bool {
 fn set_up(settings: Settings, level: c_int) {
     let mut guard = enter();
     let again = guard.settings.is_some();
-    guard.host = Host { poke: hook::poke, complete: request::complete };
+    guard.host = Host { poke: hook::progress_host, complete: request::complete };
     guard.settings = Some(settings);
     drop(guard);
     if settings.progress_thread() && settings.serve() != Serve::Off && !again {
@@ -170,11 +170,11 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
         .find_map(|name| world::look_up(name)?.parse().ok());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
-    request::set_most(settings.max_requests());
+    request::set_max_alive(settings.max_requests());
     crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
     // Where there is nobody else, nothing of ours waits for anybody.
     let sends = settings.reach() != Reach::Shm;
-    drive::agree((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
+    drive::set_driven((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
     set_up(settings, level);
     if rank == 0 {
         log::info!(
@@ -193,10 +193,10 @@ pub(crate) fn finish_alone() {
     request::give_spare_back();
     derived::release();
     thread::stop();
-    hook::see_off();
+    hook::remove_and_wait();
     enter().settings = None;
     crate::mpi::bootstrap::rdma::close();
-    drive::agree(false);
+    drive::set_driven(false);
 }
 
 /// True if a session of the application is open, or was `ever`.
@@ -341,7 +341,7 @@ fn finish() {
         return;
     }
     thread::stop();
-    hook::see_off();
+    hook::remove_and_wait();
     hook::use_comm(None);
     // The delete functions of attributes run in the host's MPI_Finalize, and may still use a window
     // that is not freed.
@@ -349,7 +349,7 @@ fn finish() {
     private::close_own();
     enter().settings = None;
     crate::mpi::bootstrap::rdma::close();
-    drive::agree(false);
+    drive::set_driven(false);
     // Whoever looks for what does not end finds here whose it is.
     log::info!("finalised; the host's own MPI_Finalize follows");
 }
@@ -371,7 +371,7 @@ fn complete_rest(call: &str) {
         // do not wait if there is one.
         while epochs_open == 0 && !progress::all_quiet() {
             progress::sweep_from_hook();
-            hook::poke();
+            hook::progress_host();
             std::thread::yield_now();
         }
     }

@@ -1,11 +1,10 @@
-//! Blocking on the host while driving our own windows [PR-1].
+//! Driven calls: blocking calls of the host during which this library makes progress [PR-1].
 //!
-//! Hosts with a progress hook do that by themselves. For the others, a job agrees at `MPI_Init`
-//! that every blocking call is made in its nonblocking form, and waited for here. Collectives must
-//! follow that agreement always, whatever the local state, because the two forms do not match each
-//! other [PR-5]; point-to-point calls and waits may go to the host directly when nothing of ours
-//! waits, since there both forms match. The error of a driven call goes to the handler that hears
-//! of it in the host's own form.
+//! A host with a progress hook needs none. On the others, the job agrees at `MPI_Init` to make every
+//! blocking call in its nonblocking form, and this module waits for it. Collectives must always
+//! follow that agreement, because the two forms do not match each other [PR-5]. Point-to-point
+//! calls and waits, whose forms match, may go to the host directly when this library has nothing to
+//! drive. A driven call raises its error on the same handler as the host's blocking form.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -21,43 +20,43 @@ use crate::runtime::progress::{Backoff, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
 use crate::runtime::progress::{crowded, may_be_told, must_drive};
 
-/// Blocking calls are made in their nonblocking form; agreed at `MPI_Init`.
-static AGREED: AtomicBool = AtomicBool::new(false);
+/// Blocking calls are driven; all processes agree on it at `MPI_Init`.
+static DRIVEN: AtomicBool = AtomicBool::new(false);
 
-/// Sets the agreement.
-pub(crate) fn agree(loops: bool) {
-    AGREED.store(loops, Ordering::Release);
+/// Sets whether blocking calls are driven, as agreed.
+pub(crate) fn set_driven(driven: bool) {
+    DRIVEN.store(driven, Ordering::Release);
 }
 
-/// True if collectives are made in their nonblocking form.
+/// True if collectives are driven.
 #[inline]
 pub(crate) fn collectives() -> bool {
-    AGREED.load(Ordering::Relaxed)
+    DRIVEN.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait, in a job that has agreed on loops, is to be waited for
-/// here: it has something of ours to drive, now or when a peer tells us something, or ranks share
-/// cores, which this host's own waits do not give away [PR-4].
+/// True if a point-to-point call or a wait must be driven: this library has something to drive now,
+/// or a peer may contact it; or the node is oversubscribed, since this host's own waits do not yield
+/// the core [PR-4].
 #[cfg(mpi_host = "mpich")]
 #[inline]
-pub(crate) fn now() -> bool {
+pub(crate) fn must_drive_now() -> bool {
     collectives() && (crowded() || may_be_told() || must_drive())
 }
 
-/// Repeats `look` until it gives a result, driving everything in between. Not with the guard held.
-pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    // Test calls of the host run the poll functions of all our requests; this loop does their work
-    // once.
+/// Calls `poll` until it gives a result, and makes all progress in between. Not with the guard held.
+pub(crate) fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
+    // The host's test calls run the poll function of each of our requests; this loop sweeps once for
+    // all of them.
     let looping = Looping(hook::set_looping(true));
     let mut backoff = Backoff::new();
     loop {
-        if let Some(result) = look() {
+        if let Some(result) = poll() {
             drop(looping);
             return result;
         }
         let moved = sweep_from_hook();
         if backoff.round() {
-            hook::poke();
+            hook::progress_host();
         }
         if !moved {
             backoff.pause();
@@ -65,7 +64,7 @@ pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Puts the mark back, even if `look` panics.
+/// Restores the flag, even if the poll panics.
 struct Looping(bool);
 
 impl Drop for Looping {
@@ -103,7 +102,7 @@ pub(crate) fn receive(init: impl FnOnce(*mut MPI_Request) -> c_int, status: Stat
     }
 }
 
-/// A receive that is under way, by a persistent request: see [`receive`].
+/// A receive in flight, by a persistent request: see [`receive`].
 #[cfg(mpi_host = "mpich")]
 pub(crate) struct Receive(Cell<MPI_Request>);
 
@@ -127,7 +126,7 @@ impl Receive {
         wait_for(&self.0, status)
     }
 
-    /// Ends it without a message, or with one that has come already.
+    /// Cancels it, and waits for the cancellation or for a message that has already arrived.
     pub(crate) fn cancel(&self) {
         host_calls::cancel(&self.0);
         self.wait(Status::ignored());
@@ -142,23 +141,23 @@ impl Drop for Receive {
     }
 }
 
-/// The error handler of a communicator is kept away while a call reports an error class that is to
+/// A communicator whose error handler is replaced while the host reports an error class that has to
 /// be corrected.
 #[cfg(mpi_host = "mpich")]
-struct Hushed {
+struct SuspendedErrhandler {
     comm: MPI_Comm,
-    /// One of the application's own functions.
+    /// The handler, if it is a function of the application.
     handler: Option<MPI_Errhandler>,
 }
 
 #[cfg(mpi_host = "mpich")]
-impl Hushed {
+impl SuspendedErrhandler {
     /// # Errors
     /// The communicator is invalid; the host has raised the error.
     fn new(comm: MPI_Comm) -> Result<Self, c_int> {
         // Another thread may need the handler for its own calls on this communicator.
         if multiple() {
-            return Ok(Hushed { comm, handler: None });
+            return Ok(SuspendedErrhandler { comm, handler: None });
         }
         let mut handler = MPI_ERRORS_RETURN;
         let code = host_calls::comm_get_errhandler(comm, &mut handler);
@@ -167,14 +166,14 @@ impl Hushed {
         }
         if [MPI_ERRORS_RETURN, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler) {
             host_calls::errhandler_free(&mut handler);
-            return Ok(Hushed { comm, handler: None });
+            return Ok(SuspendedErrhandler { comm, handler: None });
         }
         host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-        Ok(Hushed { comm, handler: Some(handler) })
+        Ok(SuspendedErrhandler { comm, handler: Some(handler) })
     }
 
-    /// Puts the handler back, and raises the error that it has missed.
-    fn end(self, code: c_int) {
+    /// Restores the handler, and raises the error on it.
+    fn restore(self, code: c_int) {
         let Some(mut handler) = self.handler else { return };
         host_calls::comm_set_errhandler(self.comm, handler);
         host_calls::errhandler_free(&mut handler);
@@ -184,14 +183,14 @@ impl Hushed {
     }
 }
 
-/// Makes a blocking broadcast in its nonblocking form. Where a message is longer than the buffer,
-/// MPICH's blocking form gives `MPI_ERR_TRUNCATE` and its nonblocking form `MPI_ERR_OTHER`: the
-/// former is given here. (A message that is too short is `MPI_ERR_OTHER` in both forms, but the
-/// nonblocking form does not tell the two apart.)
+/// Makes a blocking broadcast in its nonblocking form. If a message is longer than the buffer,
+/// MPICH's blocking form returns `MPI_ERR_TRUNCATE` and its nonblocking form `MPI_ERR_OTHER`; this
+/// returns the former. (For a message that is too short both return `MPI_ERR_OTHER`, but the
+/// nonblocking form does not distinguish the two cases.)
 #[cfg(mpi_host = "mpich")]
 pub(crate) fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> c_int) -> c_int {
-    let hushed = match Hushed::new(comm) {
-        Ok(hushed) => hushed,
+    let suspended = match SuspendedErrhandler::new(comm) {
+        Ok(suspended) => suspended,
         Err(code) => return code,
     };
     let mut code = through(start, Status::ignored());
@@ -202,7 +201,7 @@ pub(crate) fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> 
             code = MPI_ERR_TRUNCATE;
         }
     }
-    hushed.end(code);
+    suspended.restore(code);
     code
 }
 
@@ -213,12 +212,12 @@ pub(crate) fn through(start: impl FnOnce(*mut MPI_Request) -> c_int, status: Sta
     if code != MPI_SUCCESS { code } else { wait_for(&request, status) }
 }
 
-/// Before a collective call that has no nonblocking form: waits, driving, until every process of
-/// the communicator has come to it, so that the host blocks only for its own work.
+/// A driven barrier before a collective call without a nonblocking form: when it returns, every
+/// process has entered the call, so the host blocks only for its own work.
 ///
 /// # Safety
-/// `comm` is a communicator of the application (or null, or wrong, which the call itself will
-/// tell).
+/// `comm` is a communicator of the application, `MPI_COMM_NULL`, or an invalid handle, which the host
+/// reports.
 ///
 /// # Errors
 /// The host's error code; the host has raised the error, so the call that was to follow must not
@@ -231,7 +230,7 @@ pub(crate) unsafe fn assemble(comm: MPI_Comm) -> Result<(), c_int> {
     if code == MPI_SUCCESS { Ok(()) } else { Err(code) }
 }
 
-/// A barrier that drives everything while it waits.
+/// A driven barrier.
 pub(crate) fn barrier(comm: MPI_Comm) -> c_int {
     let request = Cell::new(MPI_REQUEST_NULL);
     let code = host_calls::ibarrier(comm, &request);

@@ -1,16 +1,16 @@
 //! How the host and we drive each other's progress [PR-1].
 //!
-//! | host | what drives us in its calls | how a waiting call of ours drives the host |
+//! | host | what runs our progress in its calls | how a waiting call of ours runs its progress |
 //! |---|---|---|
 //! | Open MPI | `opal_progress_register` | `opal_progress` |
 //! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
 //! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
 //!
-//! A hook is on while windows live. It runs inside calls of the host, so it never waits, never
-//! enters the runtime twice, and under `MPI_THREAD_MULTIPLE` never makes progress of the host
-//! itself: MPICH 5 ends the job for that. So messages are not taken in there, and a job that sends
-//! any waits in loops of its own (`drive`). All these functions are looked up at run time, so one
-//! build serves every version of a family.
+//! A hook is registered while windows exist. It runs inside calls of the host, so it never waits
+//! and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does not run the host's
+//! progress either, because MPICH 5 aborts the job then. So it cannot receive messages, and a job
+//! that sends messages waits in loops of its own (`drive`). All these functions are looked up at run
+//! time, so one build serves every version of a host.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -61,7 +61,7 @@ static OPTIONAL: OnceLock<Optional> = OnceLock::new();
 
 /// `MPIX_STREAM_NULL` of every MPICH that has streams.
 const STREAM_NULL: c_int = 0x3c00_0000;
-/// What an async hook returns to be called again, and to be dropped.
+/// What an async hook returns: to be called again, or to be removed.
 const ASYNC_AGAIN: c_int = 0;
 const ASYNC_DONE: c_int = 1;
 
@@ -94,8 +94,8 @@ fn optional() -> &'static Optional {
     })
 }
 
-/// `MPIX_Grequest_start` together with our poll and wait functions, where they are what drives
-/// pending requests.
+/// `MPIX_Grequest_start` with our poll and wait functions, on a host where only they run our progress
+/// for pending requests.
 pub(crate) fn polled_requests() -> Option<(GrequestStart, GrequestPoll, GrequestWait)> {
     if exists() {
         return None;
@@ -134,11 +134,11 @@ pub(crate) fn describe() -> &'static str {
 
 const OFF: u8 = 0;
 const ON: u8 = 1;
-/// The async hook is to return "done" at its next call.
+/// The async hook returns "done" at its next call.
 const LEAVING: u8 = 2;
 static HOOK: AtomicU8 = AtomicU8::new(OFF);
 
-/// Turns the hook on: the first window lives. Called without the guard.
+/// Registers the hook: the first window exists.
 pub(crate) fn turn_on() {
     let optional = optional();
     if let Some(register) = optional.opal_register {
@@ -146,7 +146,7 @@ pub(crate) fn turn_on() {
             register(opal_hook);
         }
     } else if let Some(start) = optional.async_start {
-        // A hook that was told to leave and has not yet been called simply stays.
+        // A hook that should leave, and has not been called since, simply stays.
         if HOOK.swap(ON, Ordering::AcqRel) == OFF {
             let status = start(async_hook, std::ptr::null_mut(), STREAM_NULL);
             if status != MPI_SUCCESS {
@@ -159,7 +159,7 @@ pub(crate) fn turn_on() {
     }
 }
 
-/// Turns the hook off: no window lives. An async hook leaves at its next call.
+/// Removes the hook: no window exists. An async hook leaves at its next call.
 pub(crate) fn turn_off() {
     let optional = optional();
     if let Some(unregister) = optional.opal_unregister {
@@ -171,11 +171,11 @@ pub(crate) fn turn_off() {
     }
 }
 
-/// Before `MPI_Finalize`, which waits for ever for an async hook that stays.
-pub(crate) fn see_off() {
+/// Removes the hook for good. `MPI_Finalize` would wait forever for an async hook.
+pub(crate) fn remove_and_wait() {
     turn_off();
     while HOOK.load(Ordering::Acquire) == LEAVING {
-        poke();
+        progress_host();
     }
 }
 
@@ -184,16 +184,16 @@ extern "C" fn opal_hook() -> c_int {
 }
 
 thread_local! {
-    /// This thread is inside a call of the host that must not make progress.
+    /// This thread is in a callback in which the host's progress must not run.
     static RESTRICTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True where the host's progress must not be driven: inside its hooks and poll functions.
+/// True inside hooks and poll functions, where the host's progress must not run.
 pub(crate) fn is_restricted() -> bool {
     RESTRICTED.get()
 }
 
-/// A sweep that does not call on the host's progress.
+/// A sweep that does not run the host's progress.
 fn restricted_sweep() {
     let before = RESTRICTED.replace(true);
     let _ = catch_unwind(progress::sweep_from_hook);
@@ -212,11 +212,10 @@ extern "C" fn async_hook(_: *mut c_void) -> c_int {
     ASYNC_AGAIN
 }
 
-/// A loop of ours (`blocking`) is driving already: the poll functions of its requests have nothing
-/// to add.
+/// A loop of this library (`drive`) runs all progress, so the poll functions need not.
 static LOOPING: AtomicBool = AtomicBool::new(false);
 
-/// Marks that this process is inside a loop that drives everything; gives the mark before.
+/// Sets whether such a loop runs; returns the previous value.
 pub(crate) fn set_looping(looping: bool) -> bool {
     LOOPING.swap(looping, Ordering::Relaxed)
 }
@@ -229,8 +228,8 @@ unsafe extern "C" fn poll_request(_: *mut c_void, _: *mut MPI_Status) -> c_int {
     MPI_SUCCESS
 }
 
-/// Called by MPICH's Wait calls, which make no progress of their own around it: one step of both,
-/// then back.
+/// Called by MPICH's Wait calls, which make no progress of their own meanwhile: one sweep, or one
+/// step of the host's progress.
 unsafe extern "C" fn wait_requests(
     _: c_int,
     _: *mut *mut c_void,
@@ -239,15 +238,15 @@ unsafe extern "C" fn wait_requests(
 ) -> c_int {
     let _ = catch_unwind(|| {
         if !progress::sweep_from_hook() {
-            poke();
+            progress_host();
             std::thread::yield_now();
         }
     });
     MPI_SUCCESS
 }
 
-/// Drives the host's progress. Never called from inside a hook.
-pub(crate) fn poke() {
+/// Runs the host's progress once. Never called from a hook.
+pub(crate) fn progress_host() {
     let optional = optional();
     if let Some(progress) = optional.opal_progress {
         progress();
@@ -256,8 +255,8 @@ pub(crate) fn poke() {
         progress(STREAM_NULL);
     } else {
         let mut flag = 0;
-        let comm = POKED.load(Ordering::Relaxed);
-        if comm == NOWHERE {
+        let comm = PROBED.load(Ordering::Relaxed);
+        if comm == NO_COMM {
             return;
         }
         // No message is ever sent on it, but the host's whole progress runs.
@@ -265,12 +264,12 @@ pub(crate) fn poke() {
     }
 }
 
-/// The communicator on which a host without a function for it is poked.
-static POKED: AtomicU64 = AtomicU64::new(NOWHERE);
-/// There is no communicator: without `MPI_Init`, as long as there is no window.
-const NOWHERE: u64 = 0;
+/// The communicator for `MPI_Iprobe`, by which a host without a progress function makes progress.
+static PROBED: AtomicU64 = AtomicU64::new(NO_COMM);
+/// There is no communicator: before the first window in a process without `MPI_Init`.
+const NO_COMM: u64 = 0;
 
-/// Pokes the host on this communicator, which lives until another one is named.
+/// Sets the communicator for `MPI_Iprobe`. It must live until another one, or `None`, is set.
 pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
-    POKED.store(comm.map_or(NOWHERE, MPI_Comm::key), Ordering::Relaxed);
+    PROBED.store(comm.map_or(NO_COMM, MPI_Comm::key), Ordering::Relaxed);
 }

@@ -50,8 +50,8 @@ macro_rules! completion {
         /// As MPI says of the call.
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            let (none_known, none_given) = (none_known(), request::none_given());
-            if none_known && none_given {
+            let (none_known, none_alive) = (none_known(), request::none_alive());
+            if none_known && none_alive {
                 // SAFETY: the application's arguments, passed on.
                 return unsafe { $plain($($arg),*) };
             }
@@ -61,7 +61,7 @@ macro_rules! completion {
                 // the call's count. It also forbids other threads to use them meanwhile.
                 unsafe {
                     let mut code = None;
-                    $(if !none_given {
+                    $(if !none_alive {
                         code = $direct;
                     })?
                     if code.is_none() && !none_known {

@@ -1,10 +1,9 @@
-//! Waits for generalized requests of ours that do without the host.
+//! Waits for generalized requests of ours without the host.
 //!
-//! What such a request stands for is known here, so a call for one alone, or for a list of nothing
-//! else, waits as a blocking call would, and a look at counters costs what it costs there. The host
-//! is told nothing: [`request`](crate::mpi::request) keeps what it takes for pending. A request that
-//! fails is told to the host after all, which then says so in its own way, and all other calls go
-//! to the host at once.
+//! A call for one such request, or for a list of nothing else, waits like a blocking call of this
+//! library, and polls counters as cheaply. The request stays pending at the host, and
+//! [`request`](crate::mpi::request) reuses it. One that fails is completed at the host after all,
+//! which then reports the error in its own way. All other calls go to the host at once.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -17,10 +16,10 @@ use crate::mpi::request;
 use crate::runtime::progress::{step, wait_until};
 use crate::runtime::{Guard, HostRequest, Window, WindowId, enter};
 
-/// Looks at counters between two looks at everything, as blocking calls have.
-const LOOKS: u32 = 64;
+/// Polls of counters between two sweeps, as in blocking calls.
+const POLLS: u32 = 64;
 
-/// A request of ours that has not ended.
+/// A request of ours that is not complete.
 #[derive(Clone, Copy)]
 struct Awaited {
     number: HostRequest,
@@ -29,21 +28,21 @@ struct Awaited {
 }
 
 impl Awaited {
-    /// `None`: it is not one of ours, or has ended, as the host knows.
+    /// `None`: it is not one of ours, or is complete at the host.
     fn of(request: MPI_Request) -> Option<Self> {
         let (number, window, id) = request::source(request)?;
         request::set_awaited(number, true);
         Some(Self { number, window, id })
     }
 
-    /// Looks at what is waited for. True if that has ended.
-    fn look(self, window: &mut Window, looks: u32) -> bool {
-        if window.take_awaited(self.id, looks) {
-            request::end(self.number);
+    /// Polls what the request waits for. True if it is complete.
+    fn poll(self, window: &mut Window, polls: u32) -> bool {
+        if window.poll_counters_of(self.id, polls) {
+            request::complete_awaited(self.number);
             return true;
         }
         (window.port.is_broken() || !window.engine.is_pending(self.id))
-            && request::has_ended(self.number)
+            && request::is_complete(self.number)
     }
 }
 
@@ -55,7 +54,7 @@ pub(crate) fn wait_for_request(
     id: WindowId,
     mut done: impl FnMut(&mut Window) -> bool,
 ) -> Guard {
-    // Most often it has ended already, and the guard is not given up.
+    // It is often complete already, and the guard is not given up then.
     if done(&mut guard[id]) {
         return guard;
     }
@@ -65,17 +64,17 @@ pub(crate) fn wait_for_request(
     guard
 }
 
-/// Waits for a request. False if the host has to say what has become of it.
+/// Waits for a request. False: it is not ours, or has failed; the host's call must complete it.
 fn wait_at(request: &Cell<MPI_Request>) -> bool {
     let guard = enter();
     let Some(awaited) = Awaited::of(request.get()) else { return false };
-    drop(wait_for_request(guard, awaited.window, |window| awaited.look(window, LOOKS)));
+    drop(wait_for_request(guard, awaited.window, |window| awaited.poll(window, POLLS)));
     take(awaited, request)
 }
 
-/// Takes a request that has ended from the application. False as in [`wait_at`].
+/// Sets a complete request to MPI_REQUEST_NULL. False: the host's call must complete it.
 fn take(awaited: Awaited, request: &Cell<MPI_Request>) -> bool {
-    let taken = request::put_by(awaited.number);
+    let taken = request::recycle(awaited.number);
     if taken {
         request.set(MPI_REQUEST_NULL);
     }
@@ -100,22 +99,22 @@ pub(crate) fn test(
     let request = request.filter(|_| !flag.is_null())?;
     let mut guard = enter();
     let awaited = Awaited::of(request.get())?;
-    let mut ended = awaited.look(&mut guard[awaited.window], 1);
-    if ended {
+    let mut complete = awaited.poll(&mut guard[awaited.window], 1);
+    if complete {
         drop(guard);
     } else {
         step(guard);
         let _guard = enter();
-        ended = request::has_ended(awaited.number);
-        if !ended {
+        complete = request::is_complete(awaited.number);
+        if !complete {
             request::set_awaited(awaited.number, false);
         }
     }
-    if ended && !take(awaited, request) {
+    if complete && !take(awaited, request) {
         return None;
     }
-    flag.write(c_int::from(ended));
-    if ended {
+    flag.write(c_int::from(complete));
+    if complete {
         status.fill_empty();
     }
     Some(MPI_SUCCESS)

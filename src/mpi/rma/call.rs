@@ -1,4 +1,4 @@
-//! What all calls on a window have in common: finding the window, errors, waiting, requests.
+//! What all calls on a window have in common: lookup of the window, errors, waits, requests.
 
 use std::ffi::c_int;
 
@@ -11,13 +11,13 @@ use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
 
-/// What a call on a window of ours comes to.
+/// The result of a call on a window of ours.
 pub(crate) type Done = Result<(), Fault>;
 
 /// Runs `body` if the window is ours; calls the host's function otherwise.
 ///
-/// `body` gets the guard, entered for this window: `guard.windows.called()` is the window. Where it
-/// gives the guard up to wait, it goes on by the window's number.
+/// `body` gets the guard, and `guard.windows.called()` is the window. After a wait, which gives the
+/// guard up, it uses the window's number instead.
 #[inline(always)]
 pub(crate) fn on_window(
     call: &'static str,
@@ -39,7 +39,8 @@ pub(crate) fn on_window(
     })
 }
 
-/// Runs `body` if the window is ours; a window that is left to the host has no such call.
+/// Runs `body` if the window is ours. The host has no such call, so one on a window that is left to
+/// the host is an error.
 #[inline(always)]
 pub(crate) fn on_our_window(
     call: &'static str,
@@ -82,7 +83,7 @@ fn not_a_window(call: &'static str) -> c_int {
 }
 
 /// Runs `body`, which closes an epoch or flushes, and waits until its outcome is complete. Fails if
-/// an operation to `target`, or to any process if there is none, was not done.
+/// an operation to `target`, or to any process if it is `None`, reached memory that is not attached.
 #[inline(always)]
 pub(crate) fn block(
     mut guard: Guard,
@@ -108,49 +109,48 @@ fn wait_for(guard: Guard, id: WindowId, request: RequestId, target: Option<u32>)
     check_reach(&mut guard[id], target)
 }
 
-/// Waits until `done`, or until the window is broken and that may never be.
+/// Waits until `done`; fails if the window is broken before that.
 #[inline(always)]
 pub(crate) fn wait_unless_broken(
     guard: Guard,
     id: WindowId,
     mut done: impl FnMut(&mut Window) -> bool,
 ) -> Result<Guard, Fault> {
-    let mut broken = None;
+    let mut fault = None;
     let guard = wait_until(guard, id, |window| {
         let done = done(window);
         if !done && window.port.is_broken() {
-            broken = Some(broken_off(window));
+            fault = Some(broken(window));
         }
-        done || broken.is_some()
+        done || fault.is_some()
     });
-    if let Some(broken) = broken {
+    if let Some(fault) = fault {
         drop(guard);
-        return Err(broken);
+        return Err(fault);
     }
     Ok(guard)
 }
 
-/// What waits in a window that is broken ends with this.
+/// The fault of a wait in a broken window.
 #[cold]
-fn broken_off(window: &Window) -> Fault {
+fn broken(window: &Window) -> Fault {
     Fault::broken(window.port.lost().map(|(_, why)| why))
 }
 
-/// Ends a test that has found nothing: drives everything, since a program may do nothing else
-/// [PR-1]. If the window is broken there may never be anything to find, and a loop of tests ends as
-/// a wait would.
-pub(crate) fn nothing_yet(mut guard: Guard) -> Done {
+/// Ends a test that has found nothing complete: sweeps, since a program may make no other calls
+/// [PR-1]. In a broken window it fails like a wait, so that a loop of tests ends.
+pub(crate) fn not_complete(mut guard: Guard) -> Done {
     let window = guard.windows.called();
     if window.port.is_broken() {
-        return Err(broken_off(window));
+        return Err(broken(window));
     }
-    window.tested_in_vain();
+    window.count_incomplete_test();
     step(guard);
     Ok(())
 }
 
-/// Fails if an operation reached memory that its target has not attached. The first call that
-/// completes such an operation reports it (MPI-4.1 12.2.4).
+/// Fails if an operation reached memory that its target has not attached. The call that completes the
+/// operation reports it (MPI-4.1 12.2.4).
 #[inline(always)]
 fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     match window.port.take_fault(target) {
@@ -216,7 +216,7 @@ fn deliver_pending(
 ) -> Done {
     let (host, id) = (guard.host, guard.windows.called_id());
     let window = guard.windows.called();
-    if window.completes_soon(pending, &host) {
+    if window.poll_before_request(pending, &host) {
         match scope {
             Scope::Operation if window.has_failed(pending) => return Err(Fault::unattached()),
             Scope::Operation => {}

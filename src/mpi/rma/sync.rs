@@ -16,7 +16,7 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
-use crate::mpi::rma::call::{Done, block, nothing_yet, on_window, wait_unless_broken};
+use crate::mpi::rma::call::{Done, block, not_complete, on_window, wait_unless_broken};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
                     // What `MPI_Win_wait` leaves behind then: nothing is open, and nobody waits.
                     _ = wait(window)?;
                 }
-                nothing_yet(guard)?;
+                not_complete(guard)?;
             }
             flag.write(c_int::from(over));
             Ok(())

@@ -44,7 +44,7 @@ macro_rules! counted {
      $(send $send:ident $psend:ident $isend:ident;)* exchange $sendrecv:ident $psendrecv:ident $isend_one:ident;
      replace $replace:ident $preplace:ident $pack_size:ident $pack:ident) => {
         interpose! {
-            drive::now;
+            drive::must_drive_now;
             $recv(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
                 status: *mut MPI_Status,
@@ -72,7 +72,7 @@ macro_rules! counted {
         }
         #[cfg(mpi_large_count)]
         interpose! {
-            drive::now;
+            drive::must_drive_now;
             $replace(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, dest: c_int, sendtag: c_int, source: c_int,
                 recvtag: c_int, comm: MPI_Comm, status: *mut MPI_Status,
@@ -117,7 +117,7 @@ counted! {
 }
 
 interpose! {
-    drive::now;
+    drive::must_drive_now;
     MPI_Probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) => PMPI_Probe,
         drive::until(|| {
             let mut flag = 0;

@@ -12,7 +12,7 @@ use crate::runtime::progress::step;
 
 /// Fills the status of a request that is complete or has failed.
 fn report(request: MPI_Request, status: Status<'_>) {
-    let arrival = if let Some(State::Met(arrival)) = active(request) { arrival } else { None };
+    let arrival = if let Some(State::Complete(arrival)) = active(request) { arrival } else { None };
     fill(status, arrival);
 }
 

@@ -49,11 +49,11 @@ pub(crate) fn make(
 /// How a request stands, if it is one of ours and active.
 fn active(request: MPI_Request) -> Option<State> {
     let guard = enter();
-    guard.notices.state(&guard.windows, request.key()).filter(|state| *state != State::Idle)
+    guard.notices.state(&guard.windows, request.key()).filter(|state| *state != State::Inactive)
 }
 
 fn is_complete(request: MPI_Request) -> bool {
-    !matches!(active(request), Some(State::Waiting))
+    !matches!(active(request), Some(State::Active))
 }
 
 /// Ends a request that is complete or has failed, and fills its status.
@@ -61,10 +61,10 @@ fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
     let mut guard = enter();
     let runtime = &mut *guard;
     let state = runtime.notices.state(&runtime.windows, request.key());
-    runtime.notices.rest(&mut runtime.windows, request.key());
+    runtime.notices.deactivate(&mut runtime.windows, request.key());
     drop(guard);
     match state {
-        Some(State::Met(arrival)) => fill(status, arrival),
+        Some(State::Complete(arrival)) => fill(status, arrival),
         Some(State::Failed(why)) => {
             fill(status, None);
             return Err(Fault::broken(why));
@@ -178,7 +178,7 @@ pub(crate) fn get_status(
 ) -> Option<c_int> {
     active(request)?;
     let complete = tested(request);
-    if complete && let Some(State::Met(arrival)) = active(request) {
+    if complete && let Some(State::Complete(arrival)) = active(request) {
         fill(status, arrival);
     }
     flag.write(c_int::from(complete));
@@ -200,7 +200,7 @@ impl Mixed {
             guard
                 .notices
                 .state(&guard.windows, request.key())
-                .is_some_and(|state| state != State::Idle)
+                .is_some_and(|state| state != State::Inactive)
         };
         let mut shown: SmallVec<[MPI_Request; 16]> = requests.collect();
         let ours: SmallVec<[_; 16]> =
@@ -410,7 +410,7 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
         MPI_ERR_REQUEST,
         match reason {
             NotStarted::Active => "the request is active already",
-            NotStarted::Gone => "the window of the request has been freed or has broken off",
+            NotStarted::WindowGone => "the window of the request has been freed or has broken off",
         },
     );
     let place = match (reason, window) {
