@@ -1,13 +1,13 @@
 //! The info keys of a window: `mpix_rma`, the four reorder flags [AC-1], and the standard's
 //! (MPI-4.1 12.2).
 //!
-//! A wrong value of a key of ours is an error. The standard's keys are hints: a value that they do
-//! not take is passed over, as by both hosts.
+//! An invalid value of one of our keys is an error. The standard's keys are hints: an invalid value
+//! is ignored, as by both hosts.
 //!
 //! A reorder flag has four spellings: ours, the paper's, and the paper's abbreviation with and
-//! without our prefix. The short ones exist because Open MPI takes keys of at most 35 characters;
-//! there, `MPI_Info_set` and its kin are interposed to put the long spellings away under the short
-//! one, so that programs may use any on every host.
+//! without our prefix. The short ones exist because Open MPI limits keys to 35 characters. There,
+//! `MPI_Info_set` and its kin are interposed to store long spellings under the short one, so that
+//! programs may use any spelling on every host.
 
 #[cfg(mpi_host = "openmpi")]
 use std::ffi::c_char;
@@ -20,8 +20,7 @@ use crate::mpi::abi::sys::*;
 use crate::runtime::Hints;
 use crate::runtime::config::Reach;
 
-/// A key of ours, and what is said of a wrong value: the texts of errors are fixed for the life of
-/// the process.
+/// A key of ours, and the error text for an invalid value. Error texts are static.
 struct Key {
     name: &'static CStr,
     wrong: &'static str,
@@ -54,7 +53,7 @@ static TRANSPORT: Key = Key {
     wrong: "info key mpix_rma_transport takes auto, shm, host_mpi or verbs",
 };
 
-/// Notification counters that a process will ask for at most.
+/// The most notification counters that a process will set.
 static MAX_COUNTERS: Key = Key {
     name: c"mpi_assert_max_num_notify",
     wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not negative",
@@ -100,10 +99,10 @@ static FLAGS: [[Key; 4]; 4] = [
         key!("E_A_A_R"),
     ],
 ];
-/// Place of the spelling that every host can hold.
+/// Index of the spelling that every host can store.
 const SHORT: usize = 2;
 
-/// What an info object asks of us.
+/// The keys of an info object, as far as this library knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// `mpix_rma`
@@ -114,15 +113,15 @@ pub(crate) struct Wishes {
     pub(crate) fast_path: Option<bool>,
     /// The reorder flags.
     pub(crate) flags: ReorderFlags,
-    /// `mpi_assert_max_num_notify`; kept from the window's beginning, as an assertion is.
+    /// `mpi_assert_max_num_notify`; fixed when the window is made.
     pub(crate) max_counters: Option<u32>,
     /// The standard's keys.
-    pub(crate) asked: Asked,
+    pub(crate) standard: StandardKeys,
 }
 
 /// The standard's keys, as far as an info object has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct StandardKeys {
     no_locks: Option<bool>,
     ordering: Option<u8>,
     same_op: Option<bool>,
@@ -143,17 +142,17 @@ impl Wishes {
             fast_path: self.fast_path.unwrap_or(true),
             ..Hints::default()
         };
-        hints.alignment = self.asked.alignment.unwrap_or(hints.alignment);
-        hints.single = self.asked.single.unwrap_or(hints.single);
-        self.asked.change(&mut hints);
+        hints.alignment = self.standard.alignment.unwrap_or(hints.alignment);
+        hints.single = self.standard.single.unwrap_or(hints.single);
+        self.standard.change(&mut hints);
         hints
     }
 }
 
-impl Asked {
+impl StandardKeys {
     /// Changes what may be changed at any time.
     pub(crate) fn change(&self, hints: &mut Hints) {
-        let Asked {
+        let StandardKeys {
             no_locks,
             ordering,
             same_op,
@@ -173,12 +172,12 @@ impl Asked {
     }
 }
 
-/// Why the keys cannot be read.
+/// Why the keys of an info object are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// A key of ours has a value that it does not take; the words name the key.
+    /// A key of ours has an invalid value; the text names the key.
     Value(&'static str),
-    /// The host does not take the info object; its error handler has heard of it.
+    /// The host refuses the info object, and has raised the error.
     Object,
 }
 
@@ -217,14 +216,14 @@ fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
             exposure_after_access,
         },
         max_counters,
-        asked: asked(info)?,
+        standard: standard_keys(info)?,
     })
 }
 
 /// Reads the standard's keys.
-fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
+fn standard_keys(info: MPI_Info) -> Result<StandardKeys, Unreadable> {
     let value = |name| text(info, name);
-    Ok(Asked {
+    Ok(StandardKeys {
         no_locks: value(NO_LOCKS)?.and_then(truth),
         ordering: value(ORDERING)?.and_then(|words| ordering(words.get())),
         same_op: value(OPS)?.and_then(|word| match word.get() {
@@ -243,7 +242,7 @@ fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
     })
 }
 
-/// Puts what is in force for a window into an info object of the host, beside the host's own keys.
+/// Adds the hints of a window to an info object that has the host's own keys already.
 pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CStr) -> c_int {
     let word = |value: bool| if value { c"true" } else { c"false" };
     let ordering = CString::new(names(hints.ordering)).unwrap_or_default();
@@ -277,7 +276,7 @@ pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CS
         (PROGRESS, progress),
         (MAX_COUNTERS.name, &max_counters),
     ];
-    let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (in_reach(flag).name, word(on)));
+    let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (stored_spelling(flag).name, word(on)));
     for (key, value) in standard.into_iter().chain(flags) {
         let status = host_calls::info_set(info, key, value);
         if status != MPI_SUCCESS {
@@ -287,13 +286,13 @@ pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CS
     MPI_SUCCESS
 }
 
-/// The spelling of a flag under which this host can hold it.
-fn in_reach(flag: &'static [Key; 4]) -> &'static Key {
+/// The spelling under which this host can store a flag.
+fn stored_spelling(flag: &'static [Key; 4]) -> &'static Key {
     if flag[0].name.to_bytes().len() < MPI_MAX_INFO_KEY as usize { &flag[0] } else { &flag[SHORT] }
 }
 
-/// An info object without the standard's keys, for the host's window behind a handle of ours. The
-/// hosts do things with them that help nobody there, up to refusing the window.
+/// An info object without the standard's keys, for the host's window behind a handle of ours. There
+/// the keys do no good, and with some of them the host refuses the window.
 pub(crate) struct ForHost {
     info: MPI_Info,
     made: bool,
@@ -347,15 +346,15 @@ const GRANULARITY: &CStr = c"mpi_accumulate_granularity";
 /// Of Open MPI.
 const SINGLE: &CStr = c"acc_single_intrinsic";
 const ALIGNMENT: &CStr = c"mpi_minimum_memory_alignment";
-/// What progresses without calls of the target; read-only.
+/// What makes progress at the target without its calls; read-only.
 const PROGRESS: &CStr = c"mpix_rma_progress";
-/// Larger alignments are passed over: nothing asks for them but a mistake.
+/// Larger alignments are ignored: they can only be mistakes.
 const ALIGNMENT_MOST: u64 = 1 << 40;
 
 /// The orderings of accumulates, in the order in which both hosts name them.
 const ORDERINGS: [&str; 4] = ["rar", "raw", "war", "waw"];
 
-/// The orderings that a list of words names; `none` names none of them.
+/// The set of orderings in a comma-separated list; `none` is the empty set.
 fn ordering(words: &[u8]) -> Option<u8> {
     if words == b"none" {
         return Some(0);
@@ -368,7 +367,7 @@ fn ordering(words: &[u8]) -> Option<u8> {
     Some(bits)
 }
 
-/// The words of a set of orderings.
+/// The comma-separated list of a set of orderings.
 fn names(ordering: u8) -> String {
     let named: Vec<_> = ORDERINGS
         .iter()
@@ -391,7 +390,7 @@ fn number(value: Text) -> Option<u64> {
     std::str::from_utf8(value.get()).ok()?.parse().ok()
 }
 
-/// A value of a standard key. None that means something is longer.
+/// The value of a standard key. Valid ones are shorter.
 #[derive(Clone, Copy)]
 struct Text([u8; TEXT + 1]);
 const TEXT: usize = 63;
@@ -413,7 +412,7 @@ fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> {
     Ok((flag != 0).then_some(text))
 }
 
-/// Longest value that is read; every valid one is shorter.
+/// Longest value of a key of ours that is read; every valid one is shorter.
 const VALUE_MOST: usize = 15;
 
 /// The value of a key of ours.
@@ -464,13 +463,13 @@ fn parse_counters(text: &[u8]) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// The spelling under which the host can hold a key: the short one where a key of ours is too long
-/// for it.
+/// The spelling under which the host can store a key: the short one if it is one of ours and too
+/// long for the host.
 ///
 /// # Safety
 /// `key` is null or a C string.
 #[cfg(mpi_host = "openmpi")]
-unsafe fn tractable(key: *const c_char) -> *const c_char {
+unsafe fn storable(key: *const c_char) -> *const c_char {
     if key.is_null() {
         return key;
     }
@@ -480,21 +479,21 @@ unsafe fn tractable(key: *const c_char) -> *const c_char {
         return key;
     }
     let flag = FLAGS.iter().find(|flag| flag.iter().any(|spelling| spelling.name == text));
-    flag.map_or(key, |flag| in_reach(flag).name.as_ptr())
+    flag.map_or(key, |flag| stored_spelling(flag).name.as_ptr())
 }
 
 /// Interposes a call that takes a key.
 #[cfg(mpi_host = "openmpi")]
 macro_rules! keyed {
     ($($name:ident => $host:ident($key:ident $(, $arg:ident: $type:ty)*);)*) => {$(
-        /// Takes keys of ours that are too long for the host.
+        /// Interposed for keys of ours that are too long for the host.
         ///
         /// # Safety
         /// As MPI says of the call.
         #[inline(never)]
         pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
             // SAFETY: the application's arguments, passed on.
-            crate::mpi::abi::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })
+            crate::mpi::abi::error::boundary(stringify!($name), || unsafe { $host(info, storable($key) $(, $arg)*) })
         }
         crate::mpi::abi::host::exports! { $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*); }
     )*};

@@ -1,10 +1,9 @@
-//! Predefined datatypes and reductions: what the host calls them, and what they are to us.
+//! Predefined datatypes and reductions: from the host's handles to the engine's codes.
 //!
-//! Integers and the common floating-point types are reduced by our own arithmetic
-//! (`transport::datatype::element::native`); everything else (long double, complex, logical, pairs
-//! …) is a foreign code, reduced by the host through `MPI_Reduce_local`. The codes follow the order
-//! of `shim.c`, the same in every process of a job. Derived datatypes are not in the table
-//! (`derived`).
+//! The library reduces integers and the common floating-point types itself
+//! (`transport::datatype::element::native`). All others (long double, complex, logical, pairs …) have
+//! *foreign* codes, and the host reduces them by `MPI_Reduce_local`. The codes follow the order of
+//! `shim.c`, which is the same in every process of a job. Derived datatypes are in `derived`.
 
 pub(crate) mod constructor;
 pub(crate) mod derived;
@@ -20,8 +19,8 @@ use crate::mpi::abi::table::Table;
 use crate::transport::am::wire::ElementOp;
 use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
 
-/// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of
-/// `shim.c`.
+/// Groups of datatypes for which MPI defines the same reductions (MPI-4.1 section 6.9.2). In the
+/// order of `shim.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -59,11 +58,11 @@ pub(crate) struct Predefined {
     pub(crate) size: u8,
     /// Bytes from one element to the next.
     pub(crate) extent: u8,
-    /// Bytes from the first to the last of one element: less than the extent of a pair with padding
-    /// at its end.
+    /// Bytes from the first to the last of one element. A pair with padding at its end has a larger
+    /// extent.
     pub(crate) span: u8,
-    /// Reductions that MPI defines for it and the host cannot carry out: a bit for each code.
-    lacking: u16,
+    /// Reductions that MPI defines for it and the host does not support: a bit for each code.
+    unsupported: u16,
 }
 
 impl Predefined {
@@ -76,10 +75,10 @@ impl Predefined {
         (count - 1).checked_mul(u64::from(self.extent))?.checked_add(u64::from(self.span))
     }
 
-    /// True if the host can carry out a reduction that is defined for it.
+    /// True if the host supports a reduction that MPI defines for it.
     #[inline(always)]
-    pub(crate) fn has(&self, op: Reduction) -> bool {
-        self.lacking & 1 << op.0 == 0
+    pub(crate) fn supports(&self, op: Reduction) -> bool {
+        self.unsupported & 1 << op.0 == 0
     }
 
     /// True if there is no padding in it or between elements.
@@ -95,25 +94,25 @@ static TYPES: Table<Predefined, 512> = Table::new(Predefined {
     size: 1,
     extent: 1,
     span: 1,
-    lacking: 0,
+    unsupported: 0,
 });
 static REDUCTIONS: Table<Reduction, 64> = Table::new(reduction::REPLACE);
 /// The host's handles of foreign codes, from [`FIRST_FOREIGN`] on, as numbers.
 static FOREIGN: OnceLock<Vec<u64>> = OnceLock::new();
 
-/// What a datatype is, unless it is derived, null or not a datatype.
+/// A predefined datatype by its handle. `None`: it is derived, null or invalid.
 #[inline(always)]
 pub(crate) fn predefined(datatype: MPI_Datatype) -> Option<&'static Predefined> {
     TYPES.get(datatype.key())
 }
 
-/// What a reduction is, unless it is user-defined, null or not an operation.
+/// A predefined reduction by its handle. `None`: it is user-defined, null or invalid.
 #[inline(always)]
 pub(crate) fn reduction_of(op: MPI_Op) -> Option<Reduction> {
     REDUCTIONS.get(op.key()).copied()
 }
 
-/// What a datatype of `MPI_Type_create_f90_real` and its like stands for.
+/// The predefined datatype to which one of `MPI_Type_create_f90_real` and its kin corresponds.
 pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined> {
     let kind = match combiner {
         combiner if combiner == MPI_COMBINER_F90_REAL => Kind::Floating,
@@ -156,22 +155,22 @@ pub(crate) fn is_comparable(datatype: &Predefined) -> bool {
     matches!(datatype.kind, Kind::Signed | Kind::Unsigned | Kind::Logical | Kind::Byte)
 }
 
-/// Reads the tables of `shim.c`, and asks the host for sizes and for what it can reduce. Names that
-/// this host does not have are left out. `world`: there is an `MPI_COMM_WORLD`.
+/// Fills the tables from those of `shim.c`, with sizes and supported reductions as the host reports
+/// them. Datatypes that this host lacks are left out. `world`: there is an `MPI_COMM_WORLD`.
 ///
 /// # Safety
 /// Only while MPI is being initialised, after `PMPI_Init` or `PMPI_Session_init`.
 pub(crate) unsafe fn fill(world: bool) {
     let mut foreign = Vec::new();
-    let judge = if world { Judge::new() } else { Judge::blind() };
+    let probe = if world { ReductionProbe::new() } else { ReductionProbe::none() };
     for entry in listed_types() {
         let Some((size, extent, span)) = measure(entry.handle) else { continue };
         let kind = Kind::of(entry.kind);
-        let (element, lacking) = match native_element(kind, size) {
+        let (element, unsupported) = match native_element(kind, size) {
             Some(element) if size == extent => (element, 0),
-            _ => (Element(FIRST_FOREIGN + foreign.len() as u8), judge.lacking(entry, kind)),
+            _ => (Element(FIRST_FOREIGN + foreign.len() as u8), probe.unsupported(entry, kind)),
         };
-        let datatype = Predefined { kind, element, size, extent, span, lacking };
+        let datatype = Predefined { kind, element, size, extent, span, unsupported };
         // SAFETY: only while MPI is being initialised (contract of this function), so nobody reads.
         let added = unsafe { TYPES.insert(entry.handle.key(), datatype) };
         if added && element.0 >= FIRST_FOREIGN {
@@ -185,51 +184,52 @@ pub(crate) unsafe fn fill(world: bool) {
     let _ = FOREIGN.set(foreign);
 }
 
-/// Finds out which reductions the host can carry out, while errors of the host are returned and
-/// reach no handler of the application's, which has not got control yet.
+/// Probes which reductions the host supports, with error handlers that return: the application has
+/// not got control yet, so its own must not be called.
 ///
-/// The host is asked to reduce no elements: it checks the pair of datatype and operation, and
-/// executes nothing. A host that does not check (Open MPI with `mpi_param_check` 0) is not asked
-/// more, since it would jump through a null pointer.
-struct Judge {
+/// The probe reduces no elements: the host checks the pair of datatype and operation, and executes
+/// nothing. A host that does not check (Open MPI with `mpi_param_check` 0) is not probed further,
+/// since it would jump through a null pointer.
+struct ReductionProbe {
     /// The handlers that `MPI_COMM_WORLD` and `MPI_COMM_SELF` had: hosts differ in which of them
-    /// they ask.
+    /// they use.
     handlers: Option<[MPI_Errhandler; 2]>,
     checks: bool,
 }
 
-impl Judge {
+impl ReductionProbe {
     fn new() -> Self {
         let mut handlers = [MPI_ERRORS_ARE_FATAL; 2];
         for (comm, handler) in Self::comms().into_iter().zip(&mut handlers) {
             host_calls::comm_get_errhandler(comm, handler);
             host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         }
-        // The location of a number that has none: no host can do that.
-        Judge { handlers: Some(handlers), checks: !accepts(MPI_INT, reduction::MAXLOC) }
+        // No host supports MPI_MAXLOC on MPI_INT.
+        ReductionProbe { handlers: Some(handlers), checks: !accepts(MPI_INT, reduction::MAXLOC) }
     }
 
-    /// Without `MPI_COMM_WORLD` an error may end the job, so the host is asked nothing.
-    fn blind() -> Self {
-        Judge { handlers: None, checks: false }
+    /// Without `MPI_COMM_WORLD` an error may abort the job, so nothing is probed.
+    fn none() -> Self {
+        ReductionProbe { handlers: None, checks: false }
     }
 
     fn comms() -> [MPI_Comm; 2] {
         [MPI_COMM_WORLD, MPI_COMM_SELF]
     }
 
-    /// The reductions that are defined for a datatype and that the host lacks: a bit for each code.
-    fn lacking(&self, entry: &ListedType, kind: Kind) -> u16 {
+    /// The reductions that MPI defines for a datatype and the host does not support: a bit for each
+    /// code.
+    fn unsupported(&self, entry: &ListedType, kind: Kind) -> u16 {
         let computed = (reduction::SUM.0..listed_ops().len() as u8)
             .map(Reduction)
             .filter(|op| is_defined_for(*op, kind));
         let adds = entry.quad == 0 || (self.checks && adds_quads(entry.handle));
-        let lacks = |op: &Reduction| !adds || (self.checks && !accepts(entry.handle, *op));
-        computed.filter(lacks).fold(0, |mask, op| mask | 1 << op.0)
+        let fails = |op: &Reduction| !adds || (self.checks && !accepts(entry.handle, *op));
+        computed.filter(fails).fold(0, |mask, op| mask | 1 << op.0)
     }
 }
 
-impl Drop for Judge {
+impl Drop for ReductionProbe {
     fn drop(&mut self) {
         for (comm, mut handler) in
             Self::comms().into_iter().zip(self.handlers.into_iter().flatten())
@@ -245,13 +245,13 @@ fn handle_of(op: Reduction) -> MPI_Op {
     listed_ops()[usize::from(op.0)]
 }
 
-/// True if the host takes a reduction of such elements.
+/// True if the host accepts a reduction of such elements.
 fn accepts(datatype: MPI_Datatype, op: Reduction) -> bool {
     reduce_wide([0; 2], &mut [0; 2], 0, datatype, op)
 }
 
-/// True if 1 and 2 make 3. Hosts that take `REAL*16` for the `long double` of x86 report success
-/// and leave the sum as it was.
+/// True if the host adds 1 and 2 to 3. Hosts that mistake `REAL*16` for the `long double` of x86
+/// report success and leave the result unchanged.
 fn adds_quads(datatype: MPI_Datatype) -> bool {
     // Numbers of IEEE 754 with 128 bits: the exponent above 112 bits of fraction.
     let [one, two, three] = [0x3fff_0000u128, 0x4000_0000, 0x4000_8000].map(|top| top << 96);
@@ -262,7 +262,7 @@ fn adds_quads(datatype: MPI_Datatype) -> bool {
 }
 
 /// `inout = inout (op) input` by the host, of at most one element of at most 32 bytes: a complex
-/// number of two 128-bit parts is the largest. True if the host has taken it.
+/// number of two 128-bit parts is the largest. True if the host reports success.
 fn reduce_wide(
     input: [u128; 2],
     inout: &mut [u128; 2],
@@ -287,7 +287,7 @@ fn reduce_wide(
     }
 }
 
-/// Size, extent and span of a predefined datatype, or nothing if this host does not have it.
+/// Size, extent and span of a predefined datatype. `None`: this host does not have it.
 fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
     if datatype == MPI_DATATYPE_NULL {
         return None;
@@ -301,8 +301,8 @@ fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
     if asked.iter().any(|status| *status != MPI_SUCCESS) || size <= 0 || start != 0 {
         return None;
     }
-    // Wider ones than the engine's records carry (none is known) are treated as if they were
-    // derived.
+    // One that is wider than the engine's records allow (none is known) is treated like a derived
+    // datatype.
     let extent = u8::try_from(extent).ok().filter(|extent| *extent <= 32)?;
     Some((u8::try_from(size).ok()?, extent, u8::try_from(span).ok()?))
 }

@@ -1,4 +1,4 @@
-//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and the end of what is
+//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and completion of what is
 //! left.
 
 #[cfg(mpi_sessions)]
@@ -22,7 +22,7 @@ use crate::runtime::config::{self, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{enter, progress, thread};
 
-/// Starts MPI, then us.
+/// Initializes the host, then this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
     })
 }
 
-/// Starts MPI, then us.
+/// Initializes the host, then this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     boundary("MPI_Init_thread", || {
-        // MPI allows a host to provide more than what is required. [PR-2]
+        // MPI allows a host to provide a higher level than required. [PR-2]
         let required = if Settings::read(world::look_up).0.progress_thread() {
             MPI_THREAD_MULTIPLE
         } else {
@@ -82,8 +82,8 @@ fn start_after(code: c_int) -> c_int {
     code
 }
 
-/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a
-/// hook that does all, and the same with their sign changed, so that one maximum tells both ends.
+/// Numbers in one agreement: the settings, whether there were sessions, and whether blocking calls
+/// must be driven. Each is sent with both signs, so that one maximum yields maximum and minimum.
 const AGREED: usize = config::COUNT + 2;
 
 /// # Safety
@@ -94,7 +94,7 @@ unsafe fn start() {
     let mut level = 0;
     host_calls::query_thread(&mut level);
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
-    progress::set_crowded(is_crowded());
+    progress::set_crowded(is_oversubscribed());
     let (settings, [loops, sessions], differing) = agree(mine);
     start_log(rank, &settings);
     if rank == 0 {
@@ -116,8 +116,9 @@ unsafe fn start() {
         hook::use_comm(Some(own));
         request::use_comm(Some(own));
     }
-    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve
-    // best. Sessions that were opened before could not know what other processes say.
+    // With MPIX_RMA=off this library never has anything pending, in any process, so the host's own
+    // calls are made. Sessions that were opened before could not know the setting of other
+    // processes.
     drive::set_driven(loops && (settings.serve() != Serve::Off || sessions));
     world::begin();
     set_up(settings, level);
@@ -137,7 +138,7 @@ pub(crate) fn is_started() -> bool {
     enter().settings.is_some()
 }
 
-/// Gives the runtime what it needs, once.
+/// Gives the runtime its settings and the functions of the host, and starts the progress thread.
 fn set_up(settings: Settings, level: c_int) {
     let mut guard = enter();
     let again = guard.settings.is_some();
@@ -149,7 +150,8 @@ fn set_up(settings: Settings, level: c_int) {
     }
 }
 
-/// Starts us without `MPI_Init`, in one process alone: this one of so many.
+/// Starts this library at the first session, without an agreement. The process has this rank among
+/// `size`.
 #[cfg(mpi_sessions)]
 pub(crate) fn start_alone(rank: c_int, size: c_int) {
     let (settings, complaints) = Settings::read(world::look_up);
@@ -164,7 +166,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
     unsafe { datatype::fill(false) };
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
-    // Launchers tell how many there are on this node.
+    // Launchers export the number of processes on this node.
     let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"]
         .iter()
         .find_map(|name| world::look_up(name)?.parse().ok());
@@ -172,7 +174,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
     request::set_max_alive(settings.max_requests());
     crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
-    // Where there is nobody else, nothing of ours waits for anybody.
+    // A single process never waits for peers.
     let sends = settings.reach() != Reach::Shm;
     drive::set_driven((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
     set_up(settings, level);
@@ -186,7 +188,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     }
 }
 
-/// Ends us in a process that has no `MPI_Finalize` to come to.
+/// Shuts this library down at the end of the last session, in a process without `MPI_Init`.
 #[cfg(mpi_sessions)]
 pub(crate) fn finish_alone() {
     complete_rest("MPI_Session_finalize");
@@ -211,8 +213,8 @@ fn sessions(_: bool) -> bool {
     false
 }
 
-/// Settings of rank 0; whether calls are to be made in their nonblocking form, and whether there
-/// are sessions; and whether settings differed.
+/// Agrees on the settings, which are those of rank 0. Also gives whether blocking calls are driven,
+/// whether there are sessions, and whether settings differed.
 fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     let mut numbers = [0 as c_int; AGREED];
     for (number, value) in numbers.iter_mut().zip(mine.0) {
@@ -228,7 +230,7 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     }
     // Nothing is agreed yet, so all processes make the host's blocking call.
     host_calls::allreduce_ints(&mut ends, MPI_MAX, MPI_COMM_WORLD);
-    // One process without such a hook is enough: all of them then have to use the same form.
+    // If one process must drive its blocking calls, all of them use the same form.
     let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
     let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
     if differing {
@@ -239,7 +241,7 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     (settings, [loops, sessions], differing)
 }
 
-/// [PR-2]
+/// Starts the progress thread [PR-2].
 fn start_thread(level: c_int) {
     if level != MPI_THREAD_MULTIPLE {
         log::warn!(
@@ -258,8 +260,8 @@ fn rank_of(comm: MPI_Comm) -> c_int {
     rank
 }
 
-/// True if the ranks of this node outnumber the cores that they may run on, taken together.
-fn is_crowded() -> bool {
+/// True if the node is oversubscribed: its ranks outnumber the cores that they may run on.
+fn is_oversubscribed() -> bool {
     let mut node = MPI_COMM_NULL;
     if host_calls::comm_split_node(MPI_COMM_WORLD, &mut node) != MPI_SUCCESS
         || node == MPI_COMM_NULL
@@ -286,7 +288,7 @@ fn own_cores() -> [c_int; size_of::<libc::cpu_set_t>() / size_of::<c_int>()] {
     cores
 }
 
-/// Each line carries the rank: launchers mix the standard errors of all processes.
+/// Each line has the rank, since launchers merge the standard error of all processes.
 fn start_log(rank: c_int, settings: &Settings) {
     let started = env_logger::Builder::new()
         .filter_level(settings.log())
@@ -300,11 +302,11 @@ fn start_log(rank: c_int, settings: &Settings) {
             )
         })
         .try_init();
-    // Only an application in Rust that has a logger already comes here; ours then goes to it.
+    // It fails if the application, written in Rust, has a logger already, which is used then.
     drop(started);
 }
 
-/// Completes what is left [RQ-2], then ends MPI.
+/// Completes closed epochs and freed requests [RQ-2], then finalizes the host.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -312,7 +314,7 @@ fn start_log(rank: c_int, settings: &Settings) {
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     boundary("MPI_Finalize", || {
         finish();
-        // SAFETY: the application ends MPI.
+        // SAFETY: the application finalizes MPI.
         unsafe { PMPI_Finalize() }
     })
 }
@@ -332,8 +334,7 @@ fn finish() {
     derived::release();
     #[cfg(mpi_sessions)]
     if sessions(false) {
-        // The rest of the program goes on with what does not end now, on the communicator of a
-        // session.
+        // Windows of sessions stay usable, on a communicator of our own session.
         hook::use_comm(None);
         request::use_comm(None);
         crate::mpi::init::session::settle();
@@ -350,11 +351,11 @@ fn finish() {
     enter().settings = None;
     crate::mpi::bootstrap::rdma::close();
     drive::set_driven(false);
-    // Whoever looks for what does not end finds here whose it is.
+    // If a process hangs from here on, the host hangs.
     log::info!("finalised; the host's own MPI_Finalize follows");
 }
 
-/// Completes what is closed [RQ-2].
+/// Completes closed epochs and freed requests [RQ-2].
 fn complete_rest(call: &str) {
     if !progress::nothing_lives() {
         let epochs_open = {

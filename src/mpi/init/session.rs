@@ -1,14 +1,14 @@
 //! MPI sessions (MPI-4.1 11.3): programs that use MPI without, before or after `MPI_Init` and
 //! `MPI_Finalize`.
 //!
-//! A session is opened by one process alone, so nothing can be agreed then. What every process must
-//! do alike [PR-5] is therefore decided by what is alike: on a host without a progress hook,
-//! collectives are made in their nonblocking form from the first session on, whatever `MPIX_RMA`
-//! says. Which windows are ours is agreed when a window is made, as always.
+//! Opening a session is local, so the processes cannot agree on anything then. What all of them must
+//! do alike [PR-5] follows from what is the same in all: on a host without a progress hook,
+//! collectives are driven from the first session on, whatever `MPIX_RMA` is. Which windows are ours
+//! is agreed when a window is made, as always.
 //!
-//! `MPI_COMM_SELF` is not there without `MPI_Init`. The host needs a communicator all the same, to
-//! be driven and to make requests that are complete: one of this process alone, in a session of our
-//! own, made with the first window and given back before the application's last session ends.
+//! Without `MPI_Init` there is no `MPI_COMM_SELF`, but a communicator is needed to run the host's
+//! progress and to make complete requests. It has this process alone, belongs to a session of this
+//! library, is made with the first window, and is freed before the application's last session ends.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,11 @@ use crate::mpi::init;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
 
-/// What is known of this process's sessions.
+/// The sessions of this process.
 struct Sessions {
-    /// The application's, that are open.
+    /// Open sessions of the application.
     open: u32,
-    /// Ours, and its communicator of this process alone.
+    /// This library's session, and its communicator of this process alone.
     own: Option<(MPI_Session, MPI_Comm)>,
     /// No other process was started with this one.
     single: bool,
@@ -45,8 +45,8 @@ fn sessions() -> MutexGuard<'static, Sessions> {
     SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if the application has ever opened a session: then other processes may use MPI that have
-/// agreed on nothing with us.
+/// True if the application has ever opened a session. Processes that took part in no agreement may
+/// use MPI then.
 pub(crate) fn ever() -> bool {
     EVER.load(Ordering::Acquire)
 }
@@ -56,7 +56,7 @@ pub(crate) fn is_open() -> bool {
     sessions().open != 0
 }
 
-/// Starts MPI for one part of the program, then us.
+/// Opens a session of the host. The first one starts this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn MPI_Session_init(
     })
 }
 
-/// Ends one part of the program, and with the last one us.
+/// Closes a session of the host. The last one shuts this library down.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -122,8 +122,8 @@ exports! {
     MPI_Session_finalize(session: *mut MPI_Session);
 }
 
-/// Makes what the host needs without `MPI_COMM_SELF`, once. False if it cannot be made: then no
-/// window is ours.
+/// Makes this library's session and its communicator, once. False if the host cannot make them: then
+/// all windows are left to the host.
 pub(crate) fn settle() -> bool {
     let mut sessions = sessions();
     if sessions.own.is_none() {
@@ -133,8 +133,7 @@ pub(crate) fn settle() -> bool {
         }
     }
     let Some((_, comm)) = sessions.own else { return false };
-    // A process that is alone has nobody to be driven for, and MPICH 4.0 takes a signal when it is
-    // driven then.
+    // A single process needs no progress of the host, and MPICH 4.0 crashes if it is run then.
     hook::use_comm((!sessions.single).then_some(comm));
     request::use_comm(Some(comm));
     true
@@ -156,8 +155,7 @@ fn alone() -> Option<(MPI_Session, MPI_Comm)> {
     None
 }
 
-/// This process's rank and the number of all that were started with it, for the log and for
-/// waiting.
+/// Rank of this process and number of processes in `mpi://WORLD`, for the log and for waiting.
 fn rank_and_size(session: MPI_Session) -> (c_int, c_int) {
     let (mut rank, mut size) = (0, 1);
     let mut group = MPI_GROUP_NULL;

@@ -264,7 +264,7 @@ pub(crate) fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reductio
     if !is_defined(code, datatype) {
         return Err(Fault::new(MPI_ERR_OP, "op is not defined for this datatype"));
     }
-    if !datatype.has(code) {
+    if !datatype.supports(code) {
         return Err(Fault::new(
             MPI_ERR_OP,
             "the host MPI library cannot carry out op on this datatype",

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                     "another process of the window gave a wrong info object",
                 ));
             }
-            wishes.asked.change(&mut guard[id].hints);
+            wishes.standard.change(&mut guard[id].hints);
             drop(guard);
             refused = host_calls::win_set_info(win, ForHost::of(info).get());
             Ok(())
