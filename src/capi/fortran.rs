@@ -169,8 +169,8 @@ impl Argument for Status {
     type C = *mut MPI_Status;
     unsafe fn enter(place: *mut Fint) -> Self {
         let ignored = is_ignored(place);
-        // SAFETY: it points to a status (contract of this function) unless it is ignored; a status is
-        // integers, so any bits are one.
+        // SAFETY: it points to a status (contract of this function) unless it is ignored; a status
+        // is integers, so any bits are one.
         let made = unsafe {
             if ignored { std::mem::zeroed() } else { place.cast::<MPI_Status>().read_unaligned() }
         };

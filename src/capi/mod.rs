@@ -1,8 +1,7 @@
-//! The C interface of our own: `MPIX_*`, and the `PMPIX_*` twins for tools that interpose the
-//! former.
+//! The C interface of this library: `MPIX_*`, and `PMPIX_*` for tools that interpose the former.
 //!
-//! Every call takes the parameters of the blocking call, then a place for a request. Opening calls
-//! give a request that is complete [EP-1]; closing calls and flushes one that completes when the
+//! Every call takes the arguments of the blocking call, then `request`. Opening calls return a
+//! request that is complete [EP-1]; closing calls and flushes return one that completes when the
 //! blocking call would return. `mpix_rma.h` is the documentation for users.
 // Exported by their symbols, not by their paths.
 #![allow(non_snake_case, unreachable_pub)]
@@ -22,7 +21,7 @@ use crate::mpi::rma::call::{Done, admit, deliver, deliver_complete, on_our_windo
 use crate::mpi::rma::sync::{self, Checked};
 use crate::runtime::{Scope, Window};
 
-/// A call that opens an epoch, to the processes of `group` if it takes one: its request is born
+/// A call that opens an epoch, with the processes of `group` if it has one. Its request is
 /// complete.
 #[inline(always)]
 fn opening(
@@ -43,7 +42,7 @@ fn opening(
     })
 }
 
-/// A call that closes or flushes.
+/// A call that closes an epoch or flushes.
 #[inline(always)]
 fn closing(
     call: &'static str,

@@ -72,7 +72,8 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
     with_port!(&mut window.port, port => window.engine.look_at_counters(port, range.first, range.number, range.expected))
 }
 
-/// Waits, blocking. The counters are all that is looked at until they have not moved for a while.
+/// Blocks until a counter is high enough. Polls only the counters, until they have not changed for
+/// a while.
 fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     let id = guard.windows.called_id();
     let (mut found, mut focused) = (None, FocusedPoll::default());
@@ -85,7 +86,7 @@ fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     Ok(found)
 }
 
-/// A test.
+/// Tests whether a counter is high enough.
 fn test(mut guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     let found = look(guard.windows.called(), range);
     if found.is_none() {
@@ -94,7 +95,7 @@ fn test(mut guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     Ok(found)
 }
 
-/// Starts to wait, and gives a request.
+/// Starts a nonblocking wait.
 fn start(
     mut guard: Guard,
     range: Range,
@@ -113,7 +114,7 @@ fn start(
     deliver(guard, outcome, Scope::Operation, request)
 }
 
-/// Gives every process counters of its own.
+/// Collective: sets the number of counters of this process.
 fn set_number(mut guard: Guard, number: c_int) -> Done {
     let id = guard.windows.called_id();
     let ours = &guard[id];
@@ -170,7 +171,8 @@ macro_rules! calls {
         $(#[$doc])*
         ///
         /// # Safety
-        /// `win` is a window handle. Each output argument is NULL (an error) or memory for its type.
+        /// `win` is a window handle. Each output argument is NULL (an error) or memory for its
+        /// type.
         #[inline(never)]
         pub unsafe extern "C" fn $name(win: MPI_Win, $($arg: $type),* $($(, $out: *mut $result)*)?) -> c_int {
             $($(
@@ -184,13 +186,12 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Collective: gives this process `num` counters, and every other one as many as it asks for.
-    /// All begin at 0.
+    /// Collective: sets the number of counters of this process to `num`. All counters start at 0.
     MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard| {
         let _ = info;
         set_number(guard, num)
     };
-    /// Tells how many counters a process has.
+    /// Returns the number of counters of a process.
     MPIX_Win_get_num_notify(rank: c_int; num: c_int) = |mut guard| {
         require(num, "num is NULL")?;
         let window = guard.windows.called();
@@ -201,24 +202,24 @@ calls! {
         num.write(window.port.counters_of(rank) as c_int);
         Ok(())
     };
-    /// Tells the value of a counter of this process.
+    /// Returns the value of a counter of this process.
     MPIX_Win_get_notify_value(notification_idx: c_int; value: MPI_Count) = |mut guard| {
         require(value, "value is NULL")?;
         let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
         let seen = with_port!(&mut ours.port, port => ours.engine.counter(port, range.first));
         value.write(seen as MPI_Count);
-        polled(guard);
+        sweep_after_reads(guard);
         Ok(())
     };
-    /// Takes the value of a counter of this process, which is then 0.
+    /// Returns the value of a counter of this process and sets it to 0.
     MPIX_Win_reset_notify_value(notification_idx: c_int; value: MPI_Count) = |mut guard| {
         require(value, "value is NULL")?;
         let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
         let seen = with_port!(&mut ours.port, port => ours.engine.reset_counter(port, range.first));
         value.write(seen as MPI_Count);
-        polled(guard);
+        sweep_after_reads(guard);
         Ok(())
     };
     /// Complete when the counter is at least `expected`.
@@ -233,7 +234,7 @@ calls! {
         block(guard, range)?;
         Ok(())
     };
-    /// Tells whether the counter is at least `expected`.
+    /// Tests whether the counter is at least `expected`.
     MPIX_Win_notify_test_threshold(notification_idx: c_int, expected: MPI_Count; flag: c_int) = |mut guard| {
         require(flag, "flag is NULL")?;
         let range = own(guard.windows.called(), notification_idx, 1, expected)?;
@@ -241,8 +242,8 @@ calls! {
         flag.write(c_int::from(found.is_some()));
         Ok(())
     };
-    /// Complete when one of `num` counters from `first` on is not 0; `idx` and `value` then tell
-    /// which, and what it was.
+    /// Complete when one of `num` counters from `first` on is not 0. `idx` and `value` are its
+    /// index and value.
     MPIX_Win_notify_iwaitsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count, request: MPI_Request) =
         |mut guard| {
             admit(request)?;
@@ -259,7 +260,7 @@ calls! {
         }
         Ok(())
     };
-    /// Tells whether one of `num` counters from `first` on is not 0.
+    /// Tests whether one of `num` counters from `first` on is not 0.
     MPIX_Win_notify_testsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count, flag: c_int) =
         |mut guard| {
             let output = counter_output(idx, value)?;
@@ -274,13 +275,13 @@ calls! {
         };
 }
 
-/// After a look at a value: a program may do nothing else [PR-1].
-fn polled(mut guard: Guard) {
+/// Sweeps now and then when counters are read: a program may make no other calls [PR-1].
+fn sweep_after_reads(mut guard: Guard) {
     guard.polls = guard.polls.wrapping_add(1);
-    if guard.polls.is_multiple_of(POLLS_PER_SWEEP) {
+    if guard.polls.is_multiple_of(READS_PER_SWEEP) {
         step(guard);
     }
 }
 
-/// Looks at values between two sweeps.
-const POLLS_PER_SWEEP: u32 = 8;
+/// Counters read between two sweeps.
+const READS_PER_SWEEP: u32 = 8;

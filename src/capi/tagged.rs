@@ -1,4 +1,4 @@
-//! Requests for tagged notifications, and looks at those that nobody has taken.
+//! Persistent requests for tagged notifications, and probes for notifications.
 
 use std::ffi::c_int;
 
@@ -13,7 +13,7 @@ use crate::mpi::rma::call::{Done, not_complete, on_our_window, require, wait_unl
 use crate::mpi::rma::tagged::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
-/// Which notifications are wanted; nothing for those of `MPI_PROC_NULL`.
+/// The source and tag to match; `None` for `MPI_PROC_NULL`.
 fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, Fault> {
     let tag = if tag == MPI_ANY_TAG { None } else { Some(tag_of(tag)?) };
     let source = match u32::try_from(source) {
@@ -26,7 +26,7 @@ fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, 
 }
 
 /// Makes a persistent request for `expected_count` tagged notifications from `source` with `tag`,
-/// each of which may be any.
+/// either of which may be a wildcard.
 ///
 /// # Safety
 /// `win` is a window handle; `request` is NULL (an error) or has room for a request.
@@ -71,13 +71,14 @@ fn init(
     Ok(())
 }
 
-/// Looks for the oldest notification that is wanted and that no request has taken.
+/// The oldest matching notification that no request has taken. One from `MPI_PROC_NULL` is always
+/// there.
 fn probed(window: &mut Window, wanted: Option<Wanted>) -> Option<Option<Arrival>> {
     let Some(wanted) = wanted else { return Some(None) };
     with_port!(&mut window.port, port => window.engine.probe(port, wanted)).map(Some)
 }
 
-/// Tells whether a tagged notification is there that no request has taken; it stays.
+/// Tests for a matching notification that no request has taken, and leaves it there.
 ///
 /// # Safety
 /// `win` is a window handle; `flag` is NULL (an error) or has room for an int; `status` is a place
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
     })
 }
 
-/// Waits for a tagged notification that no request has taken; it stays.
+/// Waits for a matching notification that no request has taken, and leaves it there.
 ///
 /// # Safety
 /// `win` is a window handle; `status` is a place for a status or ignored.

@@ -1,9 +1,9 @@
 //! Arguments of the application, with types that say what MPI lets a call do with them.
 //!
 //! An `extern "C"` function makes each of them once from the pointer that it was given; that is
-//! where the application's side of the call is trusted. From then on they are safe to use. Arguments
-//! that a call reads and writes are `&Cell`s: the host and the application's callbacks may change
-//! them at any time within the call.
+//! where the application's side of the call is trusted. From then on they are safe to use.
+//! Arguments that a call reads and writes are `&Cell`s: the host and the application's callbacks
+//! may change them at any time within the call.
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -9,7 +9,7 @@ pub(crate) fn look_up(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// MPI was initialised by `MPI_Init`, and is not finalised yet.
+/// `MPI_Init` has been called, and `MPI_Finalize` has not.
 static WORLD: AtomicBool = AtomicBool::new(false);
 
 /// `MPI_Init` has agreed on the settings with all processes.
@@ -27,20 +27,20 @@ pub(crate) fn has_world() -> bool {
     WORLD.load(Ordering::Acquire)
 }
 
-/// The host says that all processes of `MPI_COMM_WORLD` are on one node.
+/// According to the host, all processes of `MPI_COMM_WORLD` are on one node.
 static ONE_NODE: AtomicBool = AtomicBool::new(false);
 
-/// Notes whether the host knows of one node only.
+/// Sets whether all processes of `MPI_COMM_WORLD` are on one node.
 pub(crate) fn set_on_one_node(one: bool) {
     ONE_NODE.store(one, Ordering::Release);
 }
 
-/// True if the host knows of one node only. The same in all processes of `MPI_COMM_WORLD`.
+/// True if all processes of `MPI_COMM_WORLD` are on one node. The same in all of them.
 pub(crate) fn on_one_node() -> bool {
     ONE_NODE.load(Ordering::Acquire)
 }
 
-/// True if `MPI_COMM_WORLD` has all processes of `comm`. The same in all of them.
+/// True if all processes of `comm` are in `MPI_COMM_WORLD`. The same in all of them.
 pub(crate) fn within_world(comm: MPI_Comm) -> bool {
     if !has_world() {
         return false;

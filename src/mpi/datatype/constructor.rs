@@ -1,4 +1,4 @@
-//! How a derived datatype was made, as the host tells it: envelope and contents.
+//! How a derived datatype was made: its envelope and contents.
 
 use std::ffi::c_int;
 
@@ -19,8 +19,7 @@ pub(crate) struct Constructor {
     pub(crate) types: Vec<Inner>,
 }
 
-/// A datatype from which another one was made: a reference, given back when it is not needed any
-/// more.
+/// A datatype from which another one was made: a reference, which is freed on drop.
 pub(crate) struct Inner(pub(crate) MPI_Datatype);
 
 impl Drop for Inner {
@@ -104,7 +103,7 @@ impl Envelope {
 }
 
 impl Constructor {
-    /// Asks the host. The datatype must not be a named one.
+    /// Gets the contents of a datatype that is not a named one.
     pub(crate) fn of(datatype: MPI_Datatype, envelope: Envelope) -> Result<Self, Fault> {
         let mut integers = vec![0 as c_int; envelope.integers];
         let mut addresses = vec![0 as MPI_Aint; envelope.addresses];
@@ -143,8 +142,8 @@ fn ask(
     counts: &mut [i64],
     types: &mut [MPI_Datatype],
 ) -> c_int {
-    // SAFETY: the host is told the length of each array and fills no more; it refuses arrays that are
-    // shorter than the envelope.
+    // SAFETY: the host is told the length of each array and fills no more; it refuses arrays that
+    // are shorter than the envelope.
     unsafe {
         #[cfg(mpi_large_count)]
         return PMPI_Type_get_contents_c(

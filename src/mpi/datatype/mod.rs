@@ -1,9 +1,10 @@
 //! Predefined datatypes and reductions: from the host's handles to the engine's codes.
 //!
 //! The library reduces integers and the common floating-point types itself
-//! (`transport::datatype::element::native`). All others (long double, complex, logical, pairs …) have
-//! *foreign* codes, and the host reduces them by `MPI_Reduce_local`. The codes follow the order of
-//! `shim.c`, which is the same in every process of a job. Derived datatypes are in `derived`.
+//! (`transport::datatype::element::native`). All others (long double, complex, logical, pairs …)
+//! have *foreign* codes, and the host reduces them by `MPI_Reduce_local`. The codes follow the
+//! order of `shim.c`, which is the same in every process of a job. Derived datatypes are in
+//! `derived`.
 
 pub(crate) mod constructor;
 pub(crate) mod derived;

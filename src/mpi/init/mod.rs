@@ -1,5 +1,5 @@
-//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and completion of what is
-//! left.
+//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and completion of what
+//! is left.
 
 #[cfg(mpi_sessions)]
 pub(crate) mod session;

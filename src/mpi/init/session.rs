@@ -1,8 +1,8 @@
 //! MPI sessions (MPI-4.1 11.3): programs that use MPI without, before or after `MPI_Init` and
 //! `MPI_Finalize`.
 //!
-//! Opening a session is local, so the processes cannot agree on anything then. What all of them must
-//! do alike [PR-5] follows from what is the same in all: on a host without a progress hook,
+//! Opening a session is local, so the processes cannot agree on anything then. What all of them
+//! must do alike [PR-5] follows from what is the same in all: on a host without a progress hook,
 //! collectives are driven from the first session on, whatever `MPIX_RMA` is. Which windows are ours
 //! is agreed when a window is made, as always.
 //!
@@ -122,8 +122,8 @@ exports! {
     MPI_Session_finalize(session: *mut MPI_Session);
 }
 
-/// Makes this library's session and its communicator, once. False if the host cannot make them: then
-/// all windows are left to the host.
+/// Makes this library's session and its communicator, once. False if the host cannot make them:
+/// then all windows are left to the host.
 pub(crate) fn settle() -> bool {
     let mut sessions = sessions();
     if sessions.own.is_none() {

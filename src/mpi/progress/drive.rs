@@ -1,10 +1,11 @@
 //! Driven calls: blocking calls of the host during which this library makes progress [PR-1].
 //!
-//! A host with a progress hook needs none. On the others, the job agrees at `MPI_Init` to make every
-//! blocking call in its nonblocking form, and this module waits for it. Collectives must always
-//! follow that agreement, because the two forms do not match each other [PR-5]. Point-to-point
-//! calls and waits, whose forms match, may go to the host directly when this library has nothing to
-//! drive. A driven call raises its error on the same handler as the host's blocking form.
+//! A host with a progress hook needs none. On the others, the job agrees at `MPI_Init` to make
+//! every blocking call in its nonblocking form, and this module waits for it. Collectives must
+//! always follow that agreement, because the two forms do not match each other [PR-5].
+//! Point-to-point calls and waits, whose forms match, may go to the host directly when this library
+//! has nothing to drive. A driven call raises its error on the same handler as the host's blocking
+//! form.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -35,18 +36,19 @@ pub(crate) fn collectives() -> bool {
 }
 
 /// True if a point-to-point call or a wait must be driven: this library has something to drive now,
-/// or a peer may contact it; or the node is oversubscribed, since this host's own waits do not yield
-/// the core [PR-4].
+/// or a peer may contact it; or the node is oversubscribed, since this host's own waits do not
+/// yield the core [PR-4].
 #[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn must_drive_now() -> bool {
     collectives() && (crowded() || may_be_told() || must_drive())
 }
 
-/// Calls `poll` until it gives a result, and makes all progress in between. Not with the guard held.
+/// Calls `poll` until it gives a result, and makes all progress in between. Not with the guard
+/// held.
 pub(crate) fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
-    // The host's test calls run the poll function of each of our requests; this loop sweeps once for
-    // all of them.
+    // The host's test calls run the poll function of each of our requests; this loop sweeps once
+    // for all of them.
     let looping = Looping(hook::set_looping(true));
     let mut backoff = Backoff::new();
     loop {
@@ -216,8 +218,8 @@ pub(crate) fn through(start: impl FnOnce(*mut MPI_Request) -> c_int, status: Sta
 /// process has entered the call, so the host blocks only for its own work.
 ///
 /// # Safety
-/// `comm` is a communicator of the application, `MPI_COMM_NULL`, or an invalid handle, which the host
-/// reports.
+/// `comm` is a communicator of the application, `MPI_COMM_NULL`, or an invalid handle, which the
+/// host reports.
 ///
 /// # Errors
 /// The host's error code; the host has raised the error, so the call that was to follow must not

@@ -9,8 +9,8 @@
 //! A hook is registered while windows exist. It runs inside calls of the host, so it never waits
 //! and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does not run the host's
 //! progress either, because MPICH 5 aborts the job then. So it cannot receive messages, and a job
-//! that sends messages waits in loops of its own (`drive`). All these functions are looked up at run
-//! time, so one build serves every version of a host.
+//! that sends messages waits in loops of its own (`drive`). All these functions are looked up at
+//! run time, so one build serves every version of a host.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -94,8 +94,8 @@ fn optional() -> &'static Optional {
     })
 }
 
-/// `MPIX_Grequest_start` with our poll and wait functions, on a host where only they run our progress
-/// for pending requests.
+/// `MPIX_Grequest_start` with our poll and wait functions, on a host where only they run our
+/// progress for pending requests.
 pub(crate) fn polled_requests() -> Option<(GrequestStart, GrequestPoll, GrequestWait)> {
     if exists() {
         return None;

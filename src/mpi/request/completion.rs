@@ -56,9 +56,9 @@ macro_rules! completion {
                 return unsafe { $plain($($arg),*) };
             }
             boundary(stringify!($name), || {
-                // SAFETY: MPI requires of the application that each pointer is NULL, is one of MPI's
-                // constants, or points to what the call's binding says: for arrays, as many items as
-                // the call's count. It also forbids other threads to use them meanwhile.
+                // SAFETY: MPI requires of the application that each pointer is NULL, is one of
+                // MPI's constants, or points to what the call's binding says: for arrays, as many
+                // items as the call's count. It also forbids other threads to use them meanwhile.
                 unsafe {
                     let mut code = None;
                     $(if !none_alive {

@@ -304,7 +304,8 @@ pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, WindowId, Req
     })
 }
 
-/// Sets whether a call of this library waits for a request, which then is not completed at the host.
+/// Sets whether a call of this library waits for a request, which then is not completed at the
+/// host.
 pub(crate) fn set_awaited(number: HostRequest, awaited: bool) {
     TABLE.change(number, |entry| entry.awaited = awaited);
 }

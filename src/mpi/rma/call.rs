@@ -83,7 +83,8 @@ fn not_a_window(call: &'static str) -> c_int {
 }
 
 /// Runs `body`, which closes an epoch or flushes, and waits until its outcome is complete. Fails if
-/// an operation to `target`, or to any process if it is `None`, reached memory that is not attached.
+/// an operation to `target`, or to any process if it is `None`, reached memory that is not
+/// attached.
 #[inline(always)]
 pub(crate) fn block(
     mut guard: Guard,
@@ -149,8 +150,8 @@ pub(crate) fn not_complete(mut guard: Guard) -> Done {
     Ok(())
 }
 
-/// Fails if an operation reached memory that its target has not attached. The call that completes the
-/// operation reports it (MPI-4.1 12.2.4).
+/// Fails if an operation reached memory that its target has not attached. The call that completes
+/// the operation reports it (MPI-4.1 12.2.4).
 #[inline(always)]
 fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     match window.port.take_fault(target) {

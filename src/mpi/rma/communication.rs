@@ -23,7 +23,7 @@ pub(crate) fn issue(window: &mut Window, op: &Op) -> Done {
     }
 }
 
-/// Issues one operation that has a request. One to nobody is complete.
+/// Issues one operation with a request. One to `MPI_PROC_NULL` is complete at once.
 #[inline(always)]
 pub(crate) fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> {
     let Some(op) = &op else { return Ok(Outcome::Complete) };
@@ -33,7 +33,7 @@ pub(crate) fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outco
     }
 }
 
-/// The engine has refused an operation, which will never be posted.
+/// The fault of an operation that the engine has refused; drops its shape.
 #[cold]
 fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
     if let Some(shape) = op.shape {
@@ -59,7 +59,7 @@ fn communicate(
     Ok(())
 }
 
-/// Checks and issues one operation that has a request.
+/// Checks and issues one operation with a request.
 #[inline(always)]
 fn communicate_request(
     mut guard: Guard,
@@ -111,7 +111,7 @@ macro_rules! communication {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
             $($request: $type)?
         ) -> c_int {
-            // Made where they are used: kept across the call they would go through memory.
+            // Made twice, where they are used: kept in between they would go through memory.
             let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
             let target =
                 || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };

@@ -8,12 +8,12 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::runtime::{HandleState, HostHandle, enter};
 
-/// Keys of our own, as `mpix_notify.h` has them: numbers that neither host gives out.
+/// Keys of this library, as in `mpix_notify.h`: numbers that neither host uses.
 pub(crate) const NOTIFICATION_NUM_SB: c_int = -7301;
 pub(crate) const NOTIFICATION_NUM_UB: c_int = -7302;
 pub(crate) const NOTIFICATION_VALUE_UB: c_int = -7303;
 
-/// Bounds that are the same for all windows: MPI gives out their addresses.
+/// Attributes that are the same for all windows. Applications get their addresses.
 static MOST_COUNTERS: c_int = c_int::MAX;
 static LARGEST_VALUE: MPI_Count = MPI_Count::MAX;
 
@@ -26,8 +26,8 @@ fn address_of<T>(value: &T) -> *mut c_void {
     std::ptr::from_ref(value).cast_mut().cast()
 }
 
-/// Tells a window's attributes; those that describe the memory of a window of ours are answered
-/// here.
+/// Returns an attribute of a window. For a window of ours, those that describe its memory come from
+/// this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
             .ours(HostHandle(win.key()))
             .filter(|_| !value.is_null() && !flag.is_null());
         let found = ours.and_then(|id| {
-            // MPI gives out the addresses of these values, which stay until the window is freed.
+            // Applications get the addresses of these values, which stay until the window is freed.
             let attributes = &*guard[id].attributes;
             Some(match win_keyval {
                 key if key == MPI_WIN_BASE => attributes.base as *mut c_void,

@@ -1,6 +1,6 @@
 //! `MPI_Win_set_info` and `MPI_Win_get_info`.
 //!
-//! Keys that are not ours go to the host's window behind the handle, and come from it.
+//! The host's window behind the handle keeps all other keys.
 
 use std::ffi::c_int;
 
@@ -19,7 +19,7 @@ use crate::mpi::rma::call::on_window;
 /// As MPI says of the call.
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
-    // The host's handler has heard of what the host refuses.
+    // The host raises its own errors.
     let mut refused = MPI_SUCCESS;
     let code = on_window(
         "MPI_Win_set_info",
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                 // SAFETY: the info object is the application's, and not null.
                 unsafe { info::wishes(info) }
             };
-            // Hosts wait here for all processes; meanwhile each may need the others to make
-            // progress.
+            // The host's call is collective and may block; this agreement drives our windows until
+            // all processes have entered the call.
             let (mut guard, objected) = any_objection(guard, id, wishes.is_err());
             let wishes = wishes?;
             if objected {
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
     if code == MPI_SUCCESS { refused } else { code }
 }
 
-/// Tells which hints are in force.
+/// Returns the hints in use.
 ///
 /// # Safety
 /// As MPI says of the call.

@@ -1,4 +1,4 @@
-//! The memory of a window: where a process finds that of others, and what belongs to a dynamic one.
+//! The memory of a window: `MPI_Win_shared_query`, and memory that is attached to dynamic windows.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,15 +12,15 @@ use crate::mpi::rma::call::{Done, on_window};
 use crate::runtime::Window;
 use crate::transport::shm::AttachError;
 
-/// A rank's memory as this process reaches it by load and store.
+/// A rank's memory as this process accesses it by load and store.
 struct Segment {
     size: u64,
     disp_unit: u32,
     base: usize,
 }
 
-/// The memory of `rank`, or of the lowest rank that has some for `MPI_PROC_NULL`. Where there is
-/// none, or this process cannot reach it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
+/// The memory of `rank`; for `MPI_PROC_NULL` that of the lowest rank that has some. If there is
+/// none, or this process cannot access it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
 fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
     if window.attributes.flavor == MPI_WIN_FLAVOR_DYNAMIC {
         return Err(Fault::new(MPI_ERR_RMA_FLAVOR, "win was made by MPI_Win_create_dynamic"));
@@ -44,7 +44,7 @@ fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
 /// `MPI_Win_shared_query`, for one type of displacement unit.
 macro_rules! shared_query {
     ($unit:ty; $name:ident => $host:ident) => {
-        /// Tells where the memory of another process of a window is.
+        /// Returns size, displacement unit and address of another process's memory.
         ///
         /// # Safety
         /// As MPI says of the call.
@@ -116,7 +116,7 @@ fn attach(window: &mut Window, base: *const c_void, size: MPI_Aint) -> Done {
     window.port.attach(Addr(base as usize), size).map_err(refused)
 }
 
-/// Adds memory of this process to a dynamic window.
+/// Attaches memory of this process to a dynamic window.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: M
     )
 }
 
-/// Takes memory of this process out of a dynamic window.
+/// Detaches memory of this process from a dynamic window.
 ///
 /// # Safety
 /// As MPI says of the call.

@@ -26,8 +26,8 @@ pub(crate) struct Attributes {
 pub(crate) struct Hints {
     /// `no_locks`: a lock is served all the same, and the log warns once.
     pub(crate) no_locks: bool,
-    /// `accumulate_ordering`: a bit for each of rar, raw, war, waw, from the lowest one on. Accepted.
-    /// All four orderings are always provided.
+    /// `accumulate_ordering`: a bit for each of rar, raw, war, waw, from the lowest one on.
+    /// Accepted. All four orderings are always provided.
     pub(crate) ordering: u8,
     /// `accumulate_ops` is `same_op` and not `same_op_no_op`. Accepted. Any mix is atomic.
     pub(crate) same_op: bool,
@@ -39,8 +39,8 @@ pub(crate) struct Hints {
     pub(crate) noncontig: bool,
     /// `mpi_accumulate_granularity` in bytes; 0 if it is not given.
     pub(crate) granularity: u64,
-    /// `acc_single_intrinsic`: every accumulate has one element of a predefined datatype. Fixed when
-    /// the window is made.
+    /// `acc_single_intrinsic`: every accumulate has one element of a predefined datatype. Fixed
+    /// when the window is made.
     pub(crate) single: bool,
     /// `mpi_minimum_memory_alignment` in bytes, for memory that the library allocates.
     pub(crate) alignment: u64,

@@ -54,8 +54,8 @@ pub(crate) struct CounterOutput {
 
 impl CounterOutput {
     /// # Safety
-    /// Until the call ends, or the request that it makes is complete, each is NULL or memory for its
-    /// type that nobody else accesses.
+    /// Until the call ends, or the request that it makes is complete, each is NULL or memory for
+    /// its type that nobody else accesses.
     pub(crate) unsafe fn new(index: *mut libc::c_int, value: *mut i64) -> Self {
         Self { index, value }
     }

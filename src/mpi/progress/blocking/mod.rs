@@ -14,15 +14,16 @@
 //! in `MPI_Intercomm_create`, `MPI_Buffer_detach`, and synchronization of windows that are left to
 //! the host.
 //!
-//! Errors are those of the host's own calls ([`drive::receive`](crate::mpi::progress::drive::receive),
-//! [`drive::broadcast`](crate::mpi::progress::drive::broadcast)), except for one kind: where the processes of a
-//! collective other than a broadcast give counts that do not match, MPICH's nonblocking forms
-//! report nothing.
+//! Errors are those of the host's own calls
+//! ([`drive::receive`](crate::mpi::progress::drive::receive),
+//! [`drive::broadcast`](crate::mpi::progress::drive::broadcast)), except for one kind: where the
+//! processes of a collective other than a broadcast give counts that do not match, MPICH's
+//! nonblocking forms report nothing.
 //!
 //! Cost in ns, blocking form of the host and driven, with two ranks of MPICH 4.0.2 over shared
-//! memory: `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one int
-//! 100 and 365, a ping-pong 255 and 258, with an idle window or without. All but 10 to 50 ns are
-//! the host's nonblocking forms. With `MPIX_RMA=off` the host's blocking calls are made.
+//! memory: `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one
+//! int 100 and 365, a ping-pong 255 and 258, with an idle window or without. All but 10 to 50 ns
+//! are the host's nonblocking forms. With `MPIX_RMA=off` the host's blocking calls are made.
 
 mod assembled;
 mod collectives;

@@ -1,10 +1,10 @@
 //! Persistent requests for tagged notifications, in every call of MPI that takes requests.
 //!
 //! The application holds a persistent receive from `MPI_PROC_NULL` that is never started. It is a
-//! token, so that handles can be stored, compared and converted like any other; this library answers
-//! what is asked about it. In a list with other requests, the host sees `MPI_REQUEST_NULL` in the
-//! place of our active ones, and the library adds them to the host's answer. Inactive ones are left
-//! to the host, for which they are inactive too.
+//! token, so that handles can be stored, compared and converted like any other; this library
+//! answers what is asked about it. In a list with other requests, the host sees `MPI_REQUEST_NULL`
+//! in the place of our active ones, and the library adds them to the host's answer. Inactive ones
+//! are left to the host, for which they are inactive too.
 //!
 //! So completing one takes no call of the host, and a wait for one alone costs a look at a table.
 
@@ -231,8 +231,8 @@ impl Mixed {
         }
     }
 
-    /// Ends ours, which are all complete or have failed, and fills their statuses. `code` is that of
-    /// the host's call; gives that of the whole.
+    /// Ends ours, which are all complete or have failed, and fills their statuses. `code` is that
+    /// of the host's call; gives that of the whole.
     fn finish_all(&self, call: &'static str, code: c_int, statuses: Statuses<'_>) -> c_int {
         let failed =
             self.ours.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))));
