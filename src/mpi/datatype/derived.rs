@@ -148,7 +148,8 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     if status != MPI_SUCCESS {
         log::debug!("a layout could not be kept as an attribute (error {status})");
     }
-    // SAFETY: a reference is held by the attribute, or by nobody, and then it is never given back.
+    // SAFETY: the attribute holds a reference as long as the datatype exists; without an attribute
+    // it is never released.
     Ok(unsafe { &*value })
 }
 

@@ -1,6 +1,6 @@
 //! From a derived datatype of the host to a [`Layout`] of ours.
 //!
-//! The host tells how a datatype was made, and its bounds, which some constructors round up for
+//! The host returns how a datatype was made, and its bounds, which some constructors round up for
 //! alignment in ways of the host's own; where the bytes lie follows from MPI-4.1 chapter 5.
 
 use crate::mpi::abi::error::Fault;

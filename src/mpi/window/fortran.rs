@@ -24,7 +24,7 @@ fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
         return None;
     }
     let (mut address, mut flag) = (std::ptr::null_mut::<c_void>(), 0);
-    // SAFETY: the places are as MPI wants them, and the host has accepted the window.
+    // SAFETY: the variables have the types of the arguments, and the host has accepted the window.
     let code = unsafe { MPI_Win_get_attr(win, keyval, (&raw mut address).cast(), &raw mut flag) };
     if code != MPI_SUCCESS || flag == 0 {
         return None;
