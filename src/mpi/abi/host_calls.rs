@@ -1,9 +1,8 @@
 //! Calls of the host that are safe: their arguments are references, arguments of the application,
 //! and handles.
 //!
-//! A handle in this library is one that the application or the host gave: of the application's the
-//! host itself says whether they are valid. [`Handle::of`] gives back only what [`Handle::key`] was
-//! asked about.
+//! Every handle in this library comes from the application or from the host. The host itself checks
+//! those of the application. [`Handle::of`] only restores handles from their [`Handle::key`].
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -20,10 +19,9 @@ macro_rules! host_calls {
         $(#[$attr])*
         #[inline]
         pub(crate) fn $name$(<const $size: usize>)?($($arg: $type),*) -> c_int {
-            // SAFETY: each pointer that is passed comes from a reference, or from an argument of
-            // the application that is valid by its type, and the host may do with it what it does;
-            // lists are passed with their lengths. Handles are as the module says, and the host
-            // keeps none of the pointers beyond the call.
+            // SAFETY: each pointer comes from a reference, or from an argument of the application
+            // whose type says that this call may read and write there; lists are passed with their
+            // lengths. Handles are as the module says. The host keeps no pointer beyond the call.
             unsafe { $host($($passed),*) }
         }
     )*};
