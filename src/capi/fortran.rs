@@ -86,7 +86,7 @@ macro_rules! read {
             type Place = *const $place;
             type C = $c;
             unsafe fn enter(place: *const $place) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: it points to such an argument (contract of this function).
                 unsafe {
                     let $value = place.read();
                     $name($convert)
@@ -151,7 +151,7 @@ impl Argument for Request {
         &raw mut self.made
     }
     unsafe fn leave(self) {
-        // SAFETY: the caller's promise; the call has made the request.
+        // SAFETY: it points to a Fortran request (contract of `enter`); the call has made ours.
         unsafe { self.place.write(handles::request(self.made)) };
     }
 }
@@ -169,8 +169,8 @@ impl Argument for Status {
     type C = *mut MPI_Status;
     unsafe fn enter(place: *mut Fint) -> Self {
         let ignored = is_ignored(place);
-        // SAFETY: the caller's promise, but for a place that means something else; a status is
-        // integers, so any bits are one.
+        // SAFETY: it points to a status (contract of this function) unless it is ignored; a status
+        // is integers, so any bits are one.
         let made = unsafe {
             if ignored { std::mem::zeroed() } else { place.cast::<MPI_Status>().read_unaligned() }
         };
@@ -181,7 +181,7 @@ impl Argument for Status {
     }
     unsafe fn leave(self) {
         if !self.ignored {
-            // SAFETY: the caller's promise.
+            // SAFETY: it points to a status, since it is not ignored (contract of `enter`).
             unsafe { self.place.cast::<MPI_Status>().write_unaligned(self.made) };
         }
     }
@@ -219,7 +219,8 @@ macro_rules! fortran {
             #[inline(always)]
             #[allow(clippy::too_many_arguments, reason = "those of the call")]
             unsafe fn body($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
-                // SAFETY: as the caller says.
+                // SAFETY: each argument is as its `Argument` wants it, and `ierror` is NULL or an
+                // integer (contract of this function).
                 unsafe {
                     $(let mut $arg = <$kind as Argument>::enter($arg);)*
                     let code = $call($($arg.pass()),*);
@@ -234,13 +235,13 @@ macro_rules! fortran {
             #[unsafe(export_name = $name)]
             #[allow(clippy::too_many_arguments, reason = "those of the call")]
             unsafe extern "C" fn underscored($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
-                // SAFETY: the caller's arguments.
+                // SAFETY: the arguments of the application's call.
                 unsafe { body($($arg,)* ierror) }
             }
             #[unsafe(export_name = $bare)]
             #[allow(clippy::too_many_arguments, reason = "those of the call")]
             unsafe extern "C" fn bare($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
-                // SAFETY: the caller's arguments.
+                // SAFETY: the arguments of the application's call.
                 unsafe { body($($arg,)* ierror) }
             }
         };

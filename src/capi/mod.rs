@@ -1,8 +1,7 @@
-//! The C interface of our own: `MPIX_*`, and the `PMPIX_*` twins for tools that interpose the
-//! former.
+//! The C interface of this library: `MPIX_*`, and `PMPIX_*` for tools that interpose the former.
 //!
-//! Every call takes the parameters of the blocking call, then a place for a request. Opening calls
-//! give a request that is complete [EP-1]; closing calls and flushes one that completes when the
+//! Every call takes the arguments of the blocking call, then `request`. Opening calls return a
+//! request that is complete [EP-1]; closing calls and flushes return one that completes when the
 //! blocking call would return. `mpix_rma.h` is the documentation for users.
 // Exported by their symbols, not by their paths.
 #![allow(non_snake_case, unreachable_pub)]
@@ -14,20 +13,21 @@ mod tagged;
 use std::ffi::c_int;
 
 use crate::engine::Outcome;
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
-use crate::mpi::rma::call::{Done, admit, deliver, deliver_complete, on_our_window, place_for};
+use crate::mpi::rma::call::{Done, admit, deliver, deliver_complete, on_our_window, require};
 use crate::mpi::rma::sync::{self, Checked};
 use crate::runtime::{Scope, Window};
 
-/// A call that opens an epoch, to the processes of `group` if it takes one: its request is born
+/// A call that opens an epoch, with the processes of `group` if it has one. Its request is
 /// complete.
 #[inline(always)]
 fn opening(
     call: &'static str,
     window: MPI_Win,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     group: Option<MPI_Group>,
     body: impl FnOnce(&mut Window) -> Done,
 ) -> c_int {
@@ -35,20 +35,19 @@ fn opening(
         return code;
     }
     on_our_window(call, window, |mut guard| {
-        place_for(request)?;
+        require(request)?;
         body(guard.windows.called())?;
         drop(guard);
-        // SAFETY: `place_for` has checked that `request` is not NULL, so it has room for a request.
-        unsafe { deliver_complete(request) }
+        deliver_complete(request)
     })
 }
 
-/// A call that closes or flushes.
+/// A call that closes an epoch or flushes.
 #[inline(always)]
 fn closing(
     call: &'static str,
     window: MPI_Win,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     target: Option<u32>,
     body: impl FnOnce(&mut Window) -> Checked<Outcome>,
 ) -> c_int {
@@ -57,8 +56,7 @@ fn closing(
         let window = guard.windows.called();
         let outcome = body(window)?;
         let outcome = window.poll_while_moving(outcome);
-        // SAFETY: `admit` has checked that `request` is not NULL, so it has room for a request.
-        unsafe { deliver(guard, outcome, Scope::Target(target), request) }
+        deliver(guard, outcome, Scope::Target(target), request)
     })
 }
 
@@ -73,6 +71,8 @@ macro_rules! calls {
         /// closes it is complete [EP-8].
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request) -> c_int {
+            // SAFETY: the contract of this call says so of `request`.
+            let request = unsafe { Out::new(request) };
             $form(stringify!($name), win, request, $target, $body)
         }
         exports! { $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request); }
@@ -130,13 +130,14 @@ pub unsafe extern "C" fn MPIX_Get_version(
             env!("CARGO_PKG_VERSION_MINOR"),
             env!("CARGO_PKG_VERSION_PATCH"),
         ];
+        // SAFETY: the contract of this call says so of each argument.
+        let [major, minor, patch] = [major, minor, patch].map(|place| unsafe { Out::new(place) });
         if major.is_null() || minor.is_null() || patch.is_null() {
             // Allowed before `MPI_Init`, so there may be no error handler to call.
             return MPI_ERR_ARG;
         }
         for (place, number) in [major, minor, patch].into_iter().zip(numbers) {
-            // SAFETY: checked above; the caller gives room for an int.
-            unsafe { place.write(number.parse().unwrap_or(0)) };
+            place.write(number.parse().unwrap_or(0));
         }
         MPI_SUCCESS
     })

@@ -3,13 +3,16 @@
 use std::ffi::c_int;
 
 use crate::engine::{Notified, Outcome};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
-use crate::mpi::rma::call::{Done, admit, deliver, nothing_yet, on_our_window, wait_unless_broken};
+use crate::mpi::rma::call::{
+    Done, admit, deliver, not_complete, on_our_window, wait_unless_broken,
+};
 use crate::mpi::window::any_objection;
 use crate::runtime::progress::{FocusedPoll, step};
-use crate::runtime::window::Places;
+use crate::runtime::window::CounterOutput;
 use crate::runtime::{Guard, Scope, Window, with_port};
 use crate::transport::shm::CounterStep;
 
@@ -48,15 +51,29 @@ fn own(window: &Window, first: c_int, number: c_int, expected: MPI_Count) -> Res
     Ok(Range { first, number, expected })
 }
 
-fn present<T>(place: *mut T, text: &'static str) -> Result<*mut T, Fault> {
-    if place.is_null() { Err(Fault::new(MPI_ERR_ARG, text)) } else { Ok(place) }
+/// Refuses a call whose output argument is NULL.
+fn require<T: Copy>(output: Out<'_, T>, text: &'static str) -> Done {
+    if output.is_null() { Err(Fault::new(MPI_ERR_ARG, text)) } else { Ok(()) }
+}
+
+/// The output arguments of a call that waits for one of several counters.
+fn counter_output(
+    index: Out<'_, c_int>,
+    value: Out<'_, MPI_Count>,
+) -> Result<CounterOutput, Fault> {
+    require(index, "idx is NULL")?;
+    require(value, "value is NULL")?;
+    // SAFETY: `mpix_notify.h` requires of the application that both are memory for their types,
+    // which is the library's until the call ends, or the request that it makes is complete.
+    Ok(unsafe { CounterOutput::new(index.as_ptr(), value.as_ptr()) })
 }
 
 fn look(window: &mut Window, range: Range) -> Option<Notified> {
     with_port!(&mut window.port, port => window.engine.look_at_counters(port, range.first, range.number, range.expected))
 }
 
-/// Waits, blocking. The counters are all that is looked at until they have not moved for a while.
+/// Blocks until a counter is high enough. Polls only the counters, until they have not changed for
+/// a while.
 fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     let id = guard.windows.called_id();
     let (mut found, mut focused) = (None, FocusedPoll::default());
@@ -69,33 +86,35 @@ fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     Ok(found)
 }
 
-/// A test.
+/// Tests whether a counter is high enough.
 fn test(mut guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
     let found = look(guard.windows.called(), range);
     if found.is_none() {
-        nothing_yet(guard)?;
+        not_complete(guard)?;
     }
     Ok(found)
 }
 
-/// Starts to wait, and gives a request.
-fn start(mut guard: Guard, range: Range, places: Places, request: *mut MPI_Request) -> Done {
+/// Starts a nonblocking wait.
+fn start(
+    mut guard: Guard,
+    range: Range,
+    output: CounterOutput,
+    request: Out<'_, MPI_Request>,
+) -> Done {
     let ours = guard.windows.called();
     let (outcome, found) = with_port!(&mut ours.port, port => {
         ours.engine.await_counters(port, range.first, range.number, range.expected)
     });
     match (outcome, found) {
-        // SAFETY: the application's places, of which it has been said that they are written by the
-        // end of the request.
-        (_, Some(found)) => unsafe { places.write(found) },
-        (Outcome::Pending(request), None) => ours.promise(request, places),
+        (_, Some(found)) => output.write(found),
+        (Outcome::Pending(request), None) => ours.keep_counter_output(request, output),
         (Outcome::Complete, None) => {}
     }
-    // SAFETY: the caller has checked (`admit`) that `request` is not NULL; it has room for a request.
-    unsafe { deliver(guard, outcome, Scope::Operation, request) }
+    deliver(guard, outcome, Scope::Operation, request)
 }
 
-/// Gives every process counters of its own.
+/// Collective: sets the number of counters of this process.
 fn set_number(mut guard: Guard, number: c_int) -> Done {
     let id = guard.windows.called_id();
     let ours = &guard[id];
@@ -146,66 +165,68 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
     }
 }
 
-/// Defines calls, exported under both names.
+/// Defines calls, exported under both names; their output arguments stand behind a semicolon.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) = $body:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(; $($out:ident: $result:ty),*)?) = $body:expr;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
-        /// `win` is a window handle; places for results are NULL (an error) or have room.
+        /// `win` is a window handle. Each output argument is NULL (an error) or memory for its
+        /// type.
         #[inline(never)]
-        pub unsafe extern "C" fn $name(win: MPI_Win, $($arg: $type),*) -> c_int {
+        pub unsafe extern "C" fn $name(win: MPI_Win, $($arg: $type),* $($(, $out: *mut $result)*)?) -> c_int {
+            $($(
+                // SAFETY: the contract of this call says so of each output argument.
+                let $out = unsafe { Out::new($out) };
+            )*)?
             on_our_window(stringify!($name), win, $body)
         }
-        exports! { $name(win: MPI_Win, $($arg: $type),*); }
+        exports! { $name(win: MPI_Win, $($arg: $type),* $($(, $out: *mut $result)*)?); }
     )*};
 }
 
 calls! {
-    /// Collective: gives this process `num` counters, and every other one as many as it asks for.
-    /// All begin at 0.
+    /// Collective: sets the number of counters of this process to `num`. All counters start at 0.
     MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard| {
         let _ = info;
         set_number(guard, num)
     };
-    /// Tells how many counters a process has.
-    MPIX_Win_get_num_notify(rank: c_int, num: *mut c_int) = |mut guard| {
-        let place = present(num, "num is NULL")?;
+    /// Returns the number of counters of a process.
+    MPIX_Win_get_num_notify(rank: c_int; num: c_int) = |mut guard| {
+        require(num, "num is NULL")?;
         let window = guard.windows.called();
-        let Ok(rank) = u32::try_from(rank).map_err(|_| ()).and_then(|rank| if rank < window.size { Ok(rank) } else { Err(()) }) else {
+        let Some(rank) = u32::try_from(rank).ok().filter(|rank| *rank < window.size) else {
             return Err(Fault::new(MPI_ERR_RANK, "rank is outside the window's group"));
         };
-        // SAFETY: checked above. There are no more than an int says.
-        unsafe { place.write(window.port.counters_of(rank) as c_int) };
+        // There are at most as many as an int counts.
+        num.write(window.port.counters_of(rank) as c_int);
         Ok(())
     };
-    /// Tells the value of a counter of this process.
-    MPIX_Win_get_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |mut guard| {
-        let place = present(value, "value is NULL")?;
+    /// Returns the value of a counter of this process.
+    MPIX_Win_get_notify_value(notification_idx: c_int; value: MPI_Count) = |mut guard| {
+        require(value, "value is NULL")?;
         let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
         let seen = with_port!(&mut ours.port, port => ours.engine.counter(port, range.first));
-        // SAFETY: checked above.
-        unsafe { place.write(seen as MPI_Count) };
-        polled(guard);
+        value.write(seen as MPI_Count);
+        sweep_after_reads(guard);
         Ok(())
     };
-    /// Takes the value of a counter of this process, which is then 0.
-    MPIX_Win_reset_notify_value(notification_idx: c_int, value: *mut MPI_Count) = |mut guard| {
-        let place = present(value, "value is NULL")?;
+    /// Returns the value of a counter of this process and sets it to 0.
+    MPIX_Win_reset_notify_value(notification_idx: c_int; value: MPI_Count) = |mut guard| {
+        require(value, "value is NULL")?;
         let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
         let seen = with_port!(&mut ours.port, port => ours.engine.reset_counter(port, range.first));
-        // SAFETY: checked above.
-        unsafe { place.write(seen as MPI_Count) };
-        polled(guard);
+        value.write(seen as MPI_Count);
+        sweep_after_reads(guard);
         Ok(())
     };
     /// Complete when the counter is at least `expected`.
-    MPIX_Win_notify_ithreshold(notification_idx: c_int, expected: MPI_Count, request: *mut MPI_Request) = |mut guard| {
+    MPIX_Win_notify_ithreshold(notification_idx: c_int, expected: MPI_Count; request: MPI_Request) = |mut guard| {
         admit(request)?;
         let range = own(guard.windows.called(), notification_idx, 1, expected)?;
-        start(guard, range, Places::none(), request)
+        start(guard, range, CounterOutput::none(), request)
     };
     /// Returns when the counter is at least `expected`.
     MPIX_Win_notify_threshold(notification_idx: c_int, expected: MPI_Count) = |mut guard| {
@@ -213,59 +234,54 @@ calls! {
         block(guard, range)?;
         Ok(())
     };
-    /// Tells whether the counter is at least `expected`.
-    MPIX_Win_notify_test_threshold(notification_idx: c_int, expected: MPI_Count, flag: *mut c_int) = |mut guard| {
-        let flag = present(flag, "flag is NULL")?;
+    /// Tests whether the counter is at least `expected`.
+    MPIX_Win_notify_test_threshold(notification_idx: c_int, expected: MPI_Count; flag: c_int) = |mut guard| {
+        require(flag, "flag is NULL")?;
         let range = own(guard.windows.called(), notification_idx, 1, expected)?;
         let found = test(guard, range)?;
-        // SAFETY: checked above.
-        unsafe { flag.write(c_int::from(found.is_some())) };
+        flag.write(c_int::from(found.is_some()));
         Ok(())
     };
-    /// Complete when one of `num` counters from `first` on is not 0; `idx` and `value` then tell
-    /// which, and what it was.
-    MPIX_Win_notify_iwaitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count, request: *mut MPI_Request) =
+    /// Complete when one of `num` counters from `first` on is not 0. `idx` and `value` are its
+    /// index and value.
+    MPIX_Win_notify_iwaitsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count, request: MPI_Request) =
         |mut guard| {
             admit(request)?;
-            let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
+            let output = counter_output(idx, value)?;
             let range = own(guard.windows.called(), first, num, 1)?;
-            start(guard, range, places, request)
+            start(guard, range, output, request)
         };
     /// Returns when one of `num` counters from `first` on is not 0.
-    MPIX_Win_notify_waitsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count) = |mut guard| {
-        let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
+    MPIX_Win_notify_waitsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count) = |mut guard| {
+        let output = counter_output(idx, value)?;
         let range = own(guard.windows.called(), first, num, 1)?;
         if let Some(found) = block(guard, range)? {
-            // SAFETY: checked above.
-            unsafe { places.write(found) };
+            output.write(found);
         }
         Ok(())
     };
-    /// Tells whether one of `num` counters from `first` on is not 0.
-    MPIX_Win_notify_testsome(first: c_int, num: c_int, idx: *mut c_int, value: *mut MPI_Count, flag: *mut c_int) =
+    /// Tests whether one of `num` counters from `first` on is not 0.
+    MPIX_Win_notify_testsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count, flag: c_int) =
         |mut guard| {
-            let places = Places { index: present(idx, "idx is NULL")?, value: present(value, "value is NULL")? };
-            let flag = present(flag, "flag is NULL")?;
+            let output = counter_output(idx, value)?;
+            require(flag, "flag is NULL")?;
             let range = own(guard.windows.called(), first, num, 1)?;
             let found = test(guard, range)?;
-            // SAFETY: checked above.
-            unsafe {
-                flag.write(c_int::from(found.is_some()));
-                if let Some(found) = found {
-                    places.write(found);
-                }
+            flag.write(c_int::from(found.is_some()));
+            if let Some(found) = found {
+                output.write(found);
             }
             Ok(())
         };
 }
 
-/// After a look at a value: a program may do nothing else [PR-1].
-fn polled(mut guard: Guard) {
+/// Sweeps now and then when counters are read: a program may make no other calls [PR-1].
+fn sweep_after_reads(mut guard: Guard) {
     guard.polls = guard.polls.wrapping_add(1);
-    if guard.polls.is_multiple_of(POLLS_PER_SWEEP) {
+    if guard.polls.is_multiple_of(READS_PER_SWEEP) {
         step(guard);
     }
 }
 
-/// Looks at values between two sweeps.
-const POLLS_PER_SWEEP: u32 = 8;
+/// Counters read between two sweeps.
+const READS_PER_SWEEP: u32 = 8;

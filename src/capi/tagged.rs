@@ -1,17 +1,19 @@
-//! Requests for tagged notifications, and looks at those that nobody has taken.
+//! Persistent requests for tagged notifications, and probes for notifications.
 
 use std::ffi::c_int;
 
 use crate::engine::{Arrival, Wanted};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent;
-use crate::mpi::rma::call::{Done, nothing_yet, on_our_window, place_for, wait_unless_broken};
+use crate::mpi::rma::call::{Done, not_complete, on_our_window, require, wait_unless_broken};
 use crate::mpi::rma::tagged::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
-/// Which notifications are wanted; nothing for those of `MPI_PROC_NULL`.
+/// The source and tag to match; `None` for `MPI_PROC_NULL`.
 fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, Fault> {
     let tag = if tag == MPI_ANY_TAG { None } else { Some(tag_of(tag)?) };
     let source = match u32::try_from(source) {
@@ -24,7 +26,7 @@ fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, 
 }
 
 /// Makes a persistent request for `expected_count` tagged notifications from `source` with `tag`,
-/// each of which may be any.
+/// either of which may be a wildcard.
 ///
 /// # Safety
 /// `win` is a window handle; `request` is NULL (an error) or has room for a request.
@@ -36,21 +38,20 @@ pub unsafe extern "C" fn MPIX_Notify_init(
     expected_count: MPI_Count,
     request: *mut MPI_Request,
 ) -> c_int {
+    // SAFETY: the contract of this call says so of `request`.
+    let request = unsafe { Out::new(request) };
     on_our_window("MPIX_Notify_init", win, |guard| {
-        place_for(request)?;
-        // SAFETY: `place_for` has checked that `request` is not NULL, so it has room for a request.
-        unsafe { init(guard, source, tag, expected_count, request) }
+        require(request)?;
+        init(guard, source, tag, expected_count, request)
     })
 }
 
-/// # Safety
-/// `request` has room for a request.
-unsafe fn init(
+fn init(
     mut guard: Guard,
     source: c_int,
     tag: c_int,
     expected: MPI_Count,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
 ) -> Done {
     let id = guard.windows.called_id();
     let ours = guard.windows.called();
@@ -60,12 +61,8 @@ unsafe fn init(
     };
     let handle = ours.handle;
     let expectation = wanted.map(|wanted| ours.engine.expect(wanted, expected));
-    // SAFETY: `request` has room for a request (contract of this function).
-    let made = unsafe {
-        let source = expectation.map(|expectation| (id, expectation));
-        persistent::make(&mut guard, handle, source, request)
-    };
-    if made.is_none() {
+    let source = expectation.map(|expectation| (id, expectation));
+    if persistent::make(&mut guard, handle, source, request).is_none() {
         if let Some(expectation) = expectation {
             guard[id].engine.abandon(expectation);
         }
@@ -74,13 +71,14 @@ unsafe fn init(
     Ok(())
 }
 
-/// Looks for the oldest notification that is wanted and that no request has taken.
+/// The oldest matching notification that no request has taken. One from `MPI_PROC_NULL` is always
+/// there.
 fn probed(window: &mut Window, wanted: Option<Wanted>) -> Option<Option<Arrival>> {
     let Some(wanted) = wanted else { return Some(None) };
     with_port!(&mut window.port, port => window.engine.probe(port, wanted)).map(Some)
 }
 
-/// Tells whether a tagged notification is there that no request has taken; it stays.
+/// Tests for a matching notification that no request has taken, and leaves it there.
 ///
 /// # Safety
 /// `win` is a window handle; `flag` is NULL (an error) or has room for an int; `status` is a place
@@ -93,6 +91,8 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: the contract of this call says so of `flag` and `status`.
+    let (flag, status) = unsafe { (Out::new(flag), Status::new(status)) };
     on_our_window("MPIX_Notify_iprobe", win, |mut guard| {
         if flag.is_null() {
             return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
@@ -101,20 +101,17 @@ pub unsafe extern "C" fn MPIX_Notify_iprobe(
         let wanted = wanted(ours, source, tag)?;
         let found = probed(ours, wanted);
         if found.is_none() {
-            nothing_yet(guard)?;
+            not_complete(guard)?;
         }
-        // SAFETY: checked above, and the caller's promise.
-        unsafe {
-            flag.write(c_int::from(found.is_some()));
-            if let Some(arrival) = found {
-                persistent::fill(status, arrival);
-            }
+        flag.write(c_int::from(found.is_some()));
+        if let Some(arrival) = found {
+            persistent::fill(status, arrival);
         }
         Ok(())
     })
 }
 
-/// Waits for a tagged notification that no request has taken; it stays.
+/// Waits for a matching notification that no request has taken, and leaves it there.
 ///
 /// # Safety
 /// `win` is a window handle; `status` is a place for a status or ignored.
@@ -125,6 +122,8 @@ pub unsafe extern "C" fn MPIX_Notify_probe(
     tag: c_int,
     status: *mut MPI_Status,
 ) -> c_int {
+    // SAFETY: the contract of this call says so of `status`.
+    let status = unsafe { Status::new(status) };
     on_our_window("MPIX_Notify_probe", win, |guard| {
         let id = guard.windows.called_id();
         let wanted = wanted(&guard[id], source, tag)?;
@@ -134,8 +133,7 @@ pub unsafe extern "C" fn MPIX_Notify_probe(
             found.is_some()
         })?);
         if let Some(arrival) = found {
-            // SAFETY: the caller's promise.
-            unsafe { persistent::fill(status, arrival) };
+            persistent::fill(status, arrival);
         }
         Ok(())
     })

@@ -1,24 +1,26 @@
 //! The info keys of a window: `mpix_rma`, the four reorder flags [AC-1], and the standard's
 //! (MPI-4.1 12.2).
 //!
-//! A wrong value of a key of ours is an error. The standard's keys are hints: a value that they do
-//! not take is passed over, as by both hosts.
+//! An invalid value of one of our keys is an error. The standard's keys are hints: an invalid value
+//! is ignored, as by both hosts.
 //!
 //! A reorder flag has four spellings: ours, the paper's, and the paper's abbreviation with and
-//! without our prefix. The short ones exist because Open MPI takes keys of at most 35 characters;
-//! there, `MPI_Info_set` and its kin are interposed to put the long spellings away under the short
-//! one, so that programs may use any on every host.
+//! without our prefix. The short ones exist because Open MPI limits keys to 35 characters. There,
+//! `MPI_Info_set` and its kin are interposed to store long spellings under the short one, so that
+//! programs may use any spelling on every host.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+#[cfg(mpi_host = "openmpi")]
+use std::ffi::c_char;
+use std::ffi::{CStr, CString, c_int};
 
 use crate::engine::ReorderFlags;
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::runtime::Hints;
 use crate::runtime::config::Reach;
 
-/// A key of ours, and what is said of a wrong value: the texts of errors are fixed for the life of
-/// the process.
+/// A key of ours, and the error text for an invalid value. Error texts are static.
 struct Key {
     name: &'static CStr,
     wrong: &'static str,
@@ -51,7 +53,7 @@ static TRANSPORT: Key = Key {
     wrong: "info key mpix_rma_transport takes auto, shm, host_mpi or verbs",
 };
 
-/// Notification counters that a process will ask for at most.
+/// The most notification counters that a process will set.
 static MAX_COUNTERS: Key = Key {
     name: c"mpi_assert_max_num_notify",
     wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not negative",
@@ -97,10 +99,10 @@ static FLAGS: [[Key; 4]; 4] = [
         key!("E_A_A_R"),
     ],
 ];
-/// Place of the spelling that every host can hold.
+/// Index of the spelling that every host can store.
 const SHORT: usize = 2;
 
-/// What an info object asks of us.
+/// The keys of an info object, as far as this library knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// `mpix_rma`
@@ -111,15 +113,15 @@ pub(crate) struct Wishes {
     pub(crate) fast_path: Option<bool>,
     /// The reorder flags.
     pub(crate) flags: ReorderFlags,
-    /// `mpi_assert_max_num_notify`; kept from the window's beginning, as an assertion is.
+    /// `mpi_assert_max_num_notify`; fixed when the window is made.
     pub(crate) max_counters: Option<u32>,
     /// The standard's keys.
-    pub(crate) asked: Asked,
+    pub(crate) standard: StandardKeys,
 }
 
 /// The standard's keys, as far as an info object has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct StandardKeys {
     no_locks: Option<bool>,
     ordering: Option<u8>,
     same_op: Option<bool>,
@@ -140,17 +142,17 @@ impl Wishes {
             fast_path: self.fast_path.unwrap_or(true),
             ..Hints::default()
         };
-        hints.alignment = self.asked.alignment.unwrap_or(hints.alignment);
-        hints.single = self.asked.single.unwrap_or(hints.single);
-        self.asked.change(&mut hints);
+        hints.alignment = self.standard.alignment.unwrap_or(hints.alignment);
+        hints.single = self.standard.single.unwrap_or(hints.single);
+        self.standard.change(&mut hints);
         hints
     }
 }
 
-impl Asked {
+impl StandardKeys {
     /// Changes what may be changed at any time.
     pub(crate) fn change(&self, hints: &mut Hints) {
-        let Asked {
+        let StandardKeys {
             no_locks,
             ordering,
             same_op,
@@ -170,66 +172,58 @@ impl Asked {
     }
 }
 
-/// Why the keys cannot be read.
+/// Why the keys of an info object are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// A key of ours has a value that it does not take; the words name the key.
+    /// A key of ours has an invalid value; the text names the key.
     Value(&'static str),
-    /// The host does not take the info object; its error handler has heard of it.
+    /// The host refuses the info object, and has raised the error.
     Object,
 }
 
-/// Reads the keys of ours.
-///
-/// # Safety
-/// `info` is an info object of the application or `MPI_INFO_NULL`.
-pub(crate) unsafe fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
+/// Reads the keys of an info object of the application, or of `MPI_INFO_NULL`, which has none.
+fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
     if info == MPI_INFO_NULL {
         return Ok(Wishes::default());
     }
-    // SAFETY: as the caller says.
-    unsafe {
-        let serve = value(info, &SERVE, parse)?;
-        let reach = value(info, &TRANSPORT, parse_reach)?;
-        let fast_path = value(info, &FAST_PATH, parse)?;
-        let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
-        let mut flags = [false; 4];
-        for (flag, on) in FLAGS.iter().zip(&mut flags) {
-            for spelling in flag {
-                // A host that has no room for the key cannot hold it either.
-                if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
-                    *on |= value(info, spelling, parse)?.unwrap_or(false);
-                }
+    let serve = value(info, &SERVE, parse)?;
+    let reach = value(info, &TRANSPORT, parse_reach)?;
+    let fast_path = value(info, &FAST_PATH, parse)?;
+    let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
+    let mut flags = [false; 4];
+    for (flag, on) in FLAGS.iter().zip(&mut flags) {
+        for spelling in flag {
+            // A host that has no room for the key cannot hold it either.
+            if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+                *on |= value(info, spelling, parse)?.unwrap_or(false);
             }
         }
-        let [
+    }
+    let [
+        access_after_access,
+        access_after_exposure,
+        exposure_after_exposure,
+        exposure_after_access,
+    ] = flags;
+    Ok(Wishes {
+        serve,
+        reach,
+        fast_path,
+        flags: ReorderFlags {
             access_after_access,
             access_after_exposure,
             exposure_after_exposure,
             exposure_after_access,
-        ] = flags;
-        Ok(Wishes {
-            serve,
-            reach,
-            fast_path,
-            flags: ReorderFlags {
-                access_after_access,
-                access_after_exposure,
-                exposure_after_exposure,
-                exposure_after_access,
-            },
-            max_counters,
-            asked: asked(info)?,
-        })
-    }
+        },
+        max_counters,
+        standard: standard_keys(info)?,
+    })
 }
 
-/// # Safety
-/// `info` is an info object, not null.
-unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
-    // SAFETY: as the caller says.
-    let value = |name| unsafe { text(info, name) };
-    Ok(Asked {
+/// Reads the standard's keys.
+fn standard_keys(info: MPI_Info) -> Result<StandardKeys, Unreadable> {
+    let value = |name| text(info, name);
+    Ok(StandardKeys {
         no_locks: value(NO_LOCKS)?.and_then(truth),
         ordering: value(ORDERING)?.and_then(|words| ordering(words.get())),
         same_op: value(OPS)?.and_then(|word| match word.get() {
@@ -248,16 +242,8 @@ unsafe fn asked(info: MPI_Info) -> Result<Asked, Unreadable> {
     })
 }
 
-/// Puts what is in force for a window into an info object of the host, beside the host's own keys.
-///
-/// # Safety
-/// `info` is an info object, not null.
-pub(crate) unsafe fn write(
-    info: MPI_Info,
-    hints: &Hints,
-    alignment: u64,
-    progress: &CStr,
-) -> c_int {
+/// Adds the hints of a window to an info object that has the host's own keys already.
+pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CStr) -> c_int {
     let word = |value: bool| if value { c"true" } else { c"false" };
     let ordering = CString::new(names(hints.ordering)).unwrap_or_default();
     let decimal = |value: u64| CString::new(value.to_string()).unwrap_or_default();
@@ -290,10 +276,9 @@ pub(crate) unsafe fn write(
         (PROGRESS, progress),
         (MAX_COUNTERS.name, &max_counters),
     ];
-    let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (in_reach(flag).name, word(on)));
+    let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (stored_spelling(flag).name, word(on)));
     for (key, value) in standard.into_iter().chain(flags) {
-        // SAFETY: as the caller says; both are C strings.
-        let status = unsafe { PMPI_Info_set(info, key.as_ptr(), value.as_ptr()) };
+        let status = host_calls::info_set(info, key, value);
         if status != MPI_SUCCESS {
             return status;
         }
@@ -301,22 +286,21 @@ pub(crate) unsafe fn write(
     MPI_SUCCESS
 }
 
-/// The spelling of a flag under which this host can hold it.
-fn in_reach(flag: &'static [Key; 4]) -> &'static Key {
+/// The spelling under which this host can store a flag.
+fn stored_spelling(flag: &'static [Key; 4]) -> &'static Key {
     if flag[0].name.to_bytes().len() < MPI_MAX_INFO_KEY as usize { &flag[0] } else { &flag[SHORT] }
 }
 
-/// An info object without the standard's keys, for the host's window behind a handle of ours. The
-/// hosts do things with them that help nobody there, up to refusing the window.
+/// An info object without the standard's keys, for the host's window behind a handle of ours. There
+/// the keys do no good, and with some of them the host refuses the window.
 pub(crate) struct ForHost {
     info: MPI_Info,
     made: bool,
 }
 
 impl ForHost {
-    /// # Safety
-    /// `info` is an info object of the application or `MPI_INFO_NULL`, and stays so.
-    pub(crate) unsafe fn of(info: MPI_Info) -> Self {
+    /// Of an info object of the application or `MPI_INFO_NULL`.
+    pub(crate) fn of(info: MPI_Info) -> Self {
         let mut ours = Self { info, made: false };
         if info == MPI_INFO_NULL {
             return ours;
@@ -325,18 +309,14 @@ impl ForHost {
             [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT]
         {
             let (mut length, mut flag) = (0, 0);
-            // SAFETY: as the caller says; the places are ours, and so is the duplicate.
-            unsafe {
-                let found =
-                    PMPI_Info_get_valuelen(info, key.as_ptr(), &raw mut length, &raw mut flag)
-                        == MPI_SUCCESS
-                        && flag != 0;
-                if found && !ours.made {
-                    ours.made = PMPI_Info_dup(info, &raw mut ours.info) == MPI_SUCCESS;
-                }
-                if found && ours.made {
-                    PMPI_Info_delete(ours.info, key.as_ptr());
-                }
+            let found = host_calls::info_value_length(info, key, &mut length, &mut flag)
+                == MPI_SUCCESS
+                && flag != 0;
+            if found && !ours.made {
+                ours.made = host_calls::info_dup(info, &mut ours.info) == MPI_SUCCESS;
+            }
+            if found && ours.made {
+                host_calls::info_delete(ours.info, key);
             }
         }
         ours
@@ -351,8 +331,7 @@ impl ForHost {
 impl Drop for ForHost {
     fn drop(&mut self) {
         if self.made {
-            // SAFETY: made by `of`, and nobody else's.
-            unsafe { PMPI_Info_free(&raw mut self.info) };
+            host_calls::info_free(&mut self.info);
         }
     }
 }
@@ -367,15 +346,15 @@ const GRANULARITY: &CStr = c"mpi_accumulate_granularity";
 /// Of Open MPI.
 const SINGLE: &CStr = c"acc_single_intrinsic";
 const ALIGNMENT: &CStr = c"mpi_minimum_memory_alignment";
-/// What progresses without calls of the target; read-only.
+/// What makes progress at the target without its calls; read-only.
 const PROGRESS: &CStr = c"mpix_rma_progress";
-/// Larger alignments are passed over: nothing asks for them but a mistake.
+/// Larger alignments are ignored: they can only be mistakes.
 const ALIGNMENT_MOST: u64 = 1 << 40;
 
 /// The orderings of accumulates, in the order in which both hosts name them.
 const ORDERINGS: [&str; 4] = ["rar", "raw", "war", "waw"];
 
-/// The orderings that a list of words names; `none` names none of them.
+/// The set of orderings in a comma-separated list; `none` is the empty set.
 fn ordering(words: &[u8]) -> Option<u8> {
     if words == b"none" {
         return Some(0);
@@ -388,7 +367,7 @@ fn ordering(words: &[u8]) -> Option<u8> {
     Some(bits)
 }
 
-/// The words of a set of orderings.
+/// The comma-separated list of a set of orderings.
 fn names(ordering: u8) -> String {
     let named: Vec<_> = ORDERINGS
         .iter()
@@ -411,49 +390,40 @@ fn number(value: Text) -> Option<u64> {
     std::str::from_utf8(value.get()).ok()?.parse().ok()
 }
 
-/// A value of a standard key. None that means something is longer.
+/// The value of a standard key. Valid ones are shorter.
 #[derive(Clone, Copy)]
-struct Text([c_char; TEXT + 1]);
+struct Text([u8; TEXT + 1]);
 const TEXT: usize = 63;
 
 impl Text {
     fn get(&self) -> &[u8] {
-        // SAFETY: the host terminates what it writes, and the last place stays 0 in any case.
-        unsafe { CStr::from_ptr(self.0.as_ptr()) }.to_bytes().trim_ascii()
+        // The host terminates what it writes.
+        CStr::from_bytes_until_nul(&self.0).map_or(&b""[..], CStr::to_bytes).trim_ascii()
     }
 }
 
-/// # Safety
-/// `info` is an info object, not null.
-unsafe fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> {
+/// The value of a standard key.
+fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> {
     let mut text = Text([0; TEXT + 1]);
     let mut flag = 0;
-    // SAFETY: as the caller says; `text` has room for as much as is asked for, and the terminator.
-    let status = unsafe {
-        PMPI_Info_get(info, name.as_ptr(), TEXT as c_int, text.0.as_mut_ptr(), &raw mut flag)
-    };
-    if status != MPI_SUCCESS {
+    if host_calls::info_get(info, name, &mut text.0, &mut flag) != MPI_SUCCESS {
         return Err(Unreadable::Object);
     }
     Ok((flag != 0).then_some(text))
 }
 
-/// Longest value that is read; every valid one is shorter.
+/// Longest value of a key of ours that is read; every valid one is shorter.
 const VALUE_MOST: usize = 15;
 
-/// # Safety
-/// `info` is an info object, not null.
-unsafe fn value<T>(
+/// The value of a key of ours.
+fn value<T>(
     info: MPI_Info,
     key: &Key,
     parse: fn(&[u8]) -> Option<T>,
 ) -> Result<Option<T>, Unreadable> {
-    let mut text = [0 as c_char; VALUE_MOST + 1];
+    let mut text = [0; VALUE_MOST + 1];
     let (mut length, mut flag) = (0, 0);
-    // SAFETY: as the caller says.
-    if unsafe { PMPI_Info_get_valuelen(info, key.name.as_ptr(), &raw mut length, &raw mut flag) }
-        != MPI_SUCCESS
-    {
+    if host_calls::info_value_length(info, key.name, &mut length, &mut flag) != MPI_SUCCESS {
         return Err(Unreadable::Object);
     }
     if flag == 0 {
@@ -462,21 +432,12 @@ unsafe fn value<T>(
     if length > VALUE_MOST as c_int {
         return Err(Unreadable::Value(key.wrong));
     }
-    // SAFETY: `text` has room for the length that is given, and the terminator.
-    let status = unsafe {
-        PMPI_Info_get(
-            info,
-            key.name.as_ptr(),
-            VALUE_MOST as c_int,
-            text.as_mut_ptr(),
-            &raw mut flag,
-        )
-    };
+    let status = host_calls::info_get(info, key.name, &mut text, &mut flag);
     if status != MPI_SUCCESS || flag == 0 {
         return Err(Unreadable::Object);
     }
-    // SAFETY: the host terminates the value; the last place was 0 before in any case.
-    let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+    // The host terminates the value.
+    let text = CStr::from_bytes_until_nul(&text).map_err(|_| Unreadable::Object)?;
     parse(text.to_bytes()).map(Some).ok_or(Unreadable::Value(key.wrong))
 }
 
@@ -502,37 +463,37 @@ fn parse_counters(text: &[u8]) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// The spelling under which the host can hold a key: the short one where a key of ours is too long
-/// for it.
+/// The spelling under which the host can store a key: the short one if it is one of ours and too
+/// long for the host.
 ///
 /// # Safety
 /// `key` is null or a C string.
 #[cfg(mpi_host = "openmpi")]
-unsafe fn tractable(key: *const c_char) -> *const c_char {
+unsafe fn storable(key: *const c_char) -> *const c_char {
     if key.is_null() {
         return key;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: it is a C string, since it is not NULL (contract of this function).
     let text = unsafe { CStr::from_ptr(key) };
     if text.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
         return key;
     }
     let flag = FLAGS.iter().find(|flag| flag.iter().any(|spelling| spelling.name == text));
-    flag.map_or(key, |flag| in_reach(flag).name.as_ptr())
+    flag.map_or(key, |flag| stored_spelling(flag).name.as_ptr())
 }
 
 /// Interposes a call that takes a key.
 #[cfg(mpi_host = "openmpi")]
 macro_rules! keyed {
     ($($name:ident => $host:ident($key:ident $(, $arg:ident: $type:ty)*);)*) => {$(
-        /// Takes keys of ours that are too long for the host.
+        /// Interposed for keys of ours that are too long for the host.
         ///
         /// # Safety
         /// As MPI says of the call.
         #[inline(never)]
         pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
             // SAFETY: the application's arguments, passed on.
-            crate::mpi::abi::error::boundary(stringify!($name), || unsafe { $host(info, tractable($key) $(, $arg)*) })
+            crate::mpi::abi::error::boundary(stringify!($name), || unsafe { $host(info, storable($key) $(, $arg)*) })
         }
         crate::mpi::abi::host::exports! { $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*); }
     )*};
@@ -551,13 +512,12 @@ keyed! {
     MPI_Info_get_string => PMPI_Info_get_string(key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
 }
 
-/// The wishes of an info object.
+/// As [`read`], with the fault of what cannot be read.
 ///
 /// # Safety
 /// `info` is an info object, or null.
 pub(crate) unsafe fn wishes(info: MPI_Info) -> Result<Wishes, Fault> {
-    // SAFETY: the caller's promise.
-    unsafe { read(info) }.map_err(|unreadable| match unreadable {
+    read(info).map_err(|unreadable| match unreadable {
         Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
         Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),
     })

@@ -46,7 +46,7 @@ impl Default for TargetSlot {
 }
 
 impl TargetSlot {
-    /// A closed one.
+    /// A closed slot.
     #[must_use]
     pub fn new() -> Self {
         TargetSlot {
@@ -97,7 +97,7 @@ impl TargetSlot {
     }
 }
 
-/// TargetSlots of one window; targets share them.
+/// Slots of one window; targets share them.
 const SLOTS: usize = 8;
 
 /// The slots of one window.
@@ -129,27 +129,27 @@ impl FastPath {
     }
 }
 
-/// Fast paths that can be found. Of two windows that share an entry, the younger one has it.
+/// Entries by window handle. If two windows share an entry, the younger one has it.
 const ENTRIES: usize = 64;
 /// No handle of a host has all bits set.
-const NOBODY: u64 = u64::MAX;
+const NO_HANDLE: u64 = u64::MAX;
 
-static FOUND: [AtomicPtr<FastPath>; ENTRIES] =
+static ENTRY_OF: [AtomicPtr<FastPath>; ENTRIES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; ENTRIES];
-/// FastPaths that no window has.
-static SPARE: Mutex<Vec<&'static FastPath>> = Mutex::new(Vec::new());
+/// Fast paths of freed windows, for the next ones.
+static FREE: Mutex<Vec<&'static FastPath>> = Mutex::new(Vec::new());
 
 #[inline(always)]
 fn slot_of(handle: u64) -> &'static AtomicPtr<FastPath> {
-    &FOUND[(handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % ENTRIES]
+    &ENTRY_OF[(handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % ENTRIES]
 }
 
 /// Gives a window a fast path. With the guard held.
 pub(crate) fn make(handle: u64) -> &'static FastPath {
-    let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let fast_path = spare.unwrap_or_else(|| {
+    let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let fast_path = free.unwrap_or_else(|| {
         let slots = std::array::from_fn(|_| TargetSlot::new());
-        Box::leak(Box::new(FastPath { handle: AtomicU64::new(NOBODY), slots }))
+        Box::leak(Box::new(FastPath { handle: AtomicU64::new(NO_HANDLE), slots }))
     });
     fast_path.handle.store(handle, Ordering::Release);
     slot_of(handle).store(std::ptr::from_ref(fast_path).cast_mut(), Ordering::Release);
@@ -159,8 +159,8 @@ pub(crate) fn make(handle: u64) -> &'static FastPath {
 /// Takes a window's fast path back. With the guard held.
 pub(crate) fn give_back(fast_path: &'static FastPath) {
     fast_path.close();
-    fast_path.handle.store(NOBODY, Ordering::Release);
-    SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(fast_path);
+    fast_path.handle.store(NO_HANDLE, Ordering::Release);
+    FREE.lock().unwrap_or_else(PoisonError::into_inner).push(fast_path);
 }
 
 /// The memory of a target of the window, if its fast path is open to it.
@@ -170,6 +170,6 @@ pub(crate) fn look(handle: u64, target: u32) -> Option<MappedTarget> {
     // SAFETY: null, or a fast path that `make` leaked, so it is never freed.
     let fast_path = unsafe { fast_path.as_ref() }?;
     let memory = fast_path.slots[target as usize % SLOTS].look(target)?;
-    // Another window may share the entry, or have got this fast path meanwhile.
+    // Another window may share the entry, or this fast path may be another window's by now.
     (fast_path.handle.load(Ordering::Acquire) == handle).then_some(memory)
 }

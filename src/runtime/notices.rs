@@ -1,8 +1,8 @@
 //! Persistent requests that wait for tagged notifications.
 //!
-//! The host's request under which the application knows one is a token: it is never started, and
-//! all completion calls on it are answered here (`mpi/request/persistent`). A table by handle; where it is
-//! empty, nobody asks.
+//! The application holds a request of the host as a token, which is never started; the library
+//! itself answers completion calls on it (`mpi/request/persistent`). This is the table of these
+//! requests by handle. While it is empty, completion calls do not look here.
 
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::transport::with_port;
 use super::window::{HostHandle, Window, WindowId};
 use crate::engine::{Arrival, ExpectationId, ExpectationState};
 
-/// Requests in the table, for a look without entering.
+/// Requests in the table, to be read without the guard.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
 /// True if there is no such request in this process.
@@ -23,26 +23,26 @@ pub(crate) fn none_known() -> bool {
     KNOWN.load(Ordering::Relaxed) == 0
 }
 
-/// What was last known of a started request.
+/// The state of a request (MPI-4.1 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Not started.
-    Idle,
-    /// It waits.
-    Waiting,
-    /// Complete, with the last notification that it took; nothing if it is from no process.
-    Met(Option<Arrival>),
-    /// It will never be met: the window is broken, for this reason if a peer was lost.
+    /// Not started, or completed and not started again.
+    Inactive,
+    /// Started, and not complete.
+    Active,
+    /// Complete, with the last notification that it took; `None` if it is from `MPI_PROC_NULL`.
+    Complete(Option<Arrival>),
+    /// It cannot complete: the window is broken, for this reason if a peer was lost.
     Failed(Option<&'static str>),
 }
 
-/// Why a request is not started.
+/// Why a request cannot be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotStarted {
-    /// It is started.
+    /// It is active.
     Active,
     /// Its window has been freed, or is broken.
-    Gone,
+    WindowGone,
 }
 
 /// What a request waits for.
@@ -50,10 +50,10 @@ pub(crate) enum NotStarted {
 enum Source {
     /// Notifications on a window.
     Window(WindowId, ExpectationId),
-    /// `MPI_PROC_NULL`: nothing.
-    Nobody,
-    /// The window is gone.
-    Gone,
+    /// `MPI_PROC_NULL`: complete as soon as it is started.
+    ProcNull,
+    /// The window has been freed, or is broken.
+    WindowGone,
 }
 
 /// One request.
@@ -61,7 +61,7 @@ enum Source {
 struct Notice {
     handle: HostHandle,
     source: Source,
-    /// Of one that does not wait on a window.
+    /// Of a request whose source is not a window; else the engine has the state.
     state: State,
 }
 
@@ -72,20 +72,20 @@ impl Notice {
             Source::Window(window, id) => {
                 let window = &windows[window];
                 match window.engine.expectation_state(id) {
-                    ExpectationState::Idle => State::Idle,
+                    ExpectationState::Idle => State::Inactive,
                     ExpectationState::Waiting(_) if window.port.is_broken() => {
                         State::Failed(window.port.lost().map(|(_, why)| why))
                     }
-                    ExpectationState::Waiting(_) => State::Waiting,
-                    ExpectationState::Met(arrival) => State::Met(Some(arrival)),
+                    ExpectationState::Waiting(_) => State::Active,
+                    ExpectationState::Met(arrival) => State::Complete(Some(arrival)),
                 }
             }
-            Source::Nobody | Source::Gone => self.state,
+            Source::ProcNull | Source::WindowGone => self.state,
         }
     }
 }
 
-/// All of them.
+/// All persistent requests for tagged notifications.
 pub(crate) struct Notices {
     table: HashMap<u64, Notice, BuildHasherDefault<HandleHasher>>,
 }
@@ -99,15 +99,15 @@ impl Notices {
         KNOWN.store(self.table.len(), Ordering::Relaxed);
     }
 
-    /// Adds a request: of a window's notifications, or of none.
+    /// Adds a request for notifications on a window, or from `MPI_PROC_NULL`.
     pub(crate) fn insert(
         &mut self,
         request: u64,
         handle: HostHandle,
         source: Option<(WindowId, ExpectationId)>,
     ) {
-        let source = source.map_or(Source::Nobody, |(window, id)| Source::Window(window, id));
-        self.table.insert(request, Notice { handle, source, state: State::Idle });
+        let source = source.map_or(Source::ProcNull, |(window, id)| Source::Window(window, id));
+        self.table.insert(request, Notice { handle, source, state: State::Inactive });
         self.note();
     }
 
@@ -124,30 +124,30 @@ impl Notices {
     pub(crate) fn waits_on(&self, request: u64) -> Option<(WindowId, ExpectationId)> {
         match self.table.get(&request)?.source {
             Source::Window(window, id) => Some((window, id)),
-            Source::Nobody | Source::Gone => None,
+            Source::ProcNull | Source::WindowGone => None,
         }
     }
 
-    /// How a request stands.
+    /// The state of a request. `None`: it is not in the table.
     #[inline]
     pub(crate) fn state(&self, windows: &Registry, request: u64) -> Option<State> {
         self.table.get(&request).map(|notice| notice.state(windows))
     }
 
-    /// Starts a request that is known. Its window is to be attended.
+    /// Starts a request that is in the table. The caller then has its window attended.
     pub(crate) fn start(&mut self, windows: &mut Registry, request: u64) -> Result<(), NotStarted> {
-        if self.state(windows, request) != Some(State::Idle) {
+        if self.state(windows, request) != Some(State::Inactive) {
             return Err(NotStarted::Active);
         }
-        let Some(notice) = self.table.get_mut(&request) else { return Err(NotStarted::Gone) };
+        let Some(notice) = self.table.get_mut(&request) else { return Err(NotStarted::WindowGone) };
         match notice.source {
             Source::Window(window, id) => {
                 let window = &mut windows[window];
                 look(window);
                 window.engine.start_expecting(id);
             }
-            Source::Nobody => notice.state = State::Met(None),
-            Source::Gone => return Err(NotStarted::Gone),
+            Source::ProcNull => notice.state = State::Complete(None),
+            Source::WindowGone => return Err(NotStarted::WindowGone),
         }
         Ok(())
     }
@@ -155,31 +155,33 @@ impl Notices {
     /// True if a request can be started.
     pub(crate) fn may_start(&self, windows: &Registry, request: u64) -> Result<(), NotStarted> {
         match (self.table.get(&request), self.state(windows, request)) {
-            (Some(Notice { source: Source::Gone, .. }), Some(State::Idle)) => Err(NotStarted::Gone),
-            (_, Some(State::Idle)) => Ok(()),
+            (Some(Notice { source: Source::WindowGone, .. }), Some(State::Inactive)) => {
+                Err(NotStarted::WindowGone)
+            }
+            (_, Some(State::Inactive)) => Ok(()),
             _ => Err(NotStarted::Active),
         }
     }
 
-    /// The application has been told that a request is complete: it may be started again, unless it
-    /// has failed.
-    pub(crate) fn rest(&mut self, windows: &mut Registry, request: u64) {
+    /// After a call has completed a request: makes it inactive. One that has failed cannot be
+    /// started again.
+    pub(crate) fn deactivate(&mut self, windows: &mut Registry, request: u64) {
         let state = self.state(windows, request);
         let Some(notice) = self.table.get_mut(&request) else { return };
         match (state, notice.source) {
-            (Some(State::Met(_)), Source::Window(window, id)) => {
+            (Some(State::Complete(_)), Source::Window(window, id)) => {
                 windows[window].engine.make_idle(id)
             }
             (Some(State::Failed(_)), Source::Window(window, id)) => {
                 windows[window].engine.abandon(id);
-                (notice.source, notice.state) = (Source::Gone, State::Idle);
+                (notice.source, notice.state) = (Source::WindowGone, State::Inactive);
             }
-            (Some(State::Met(_) | State::Failed(_)), _) => notice.state = State::Idle,
+            (Some(State::Complete(_) | State::Failed(_)), _) => notice.state = State::Inactive,
             _ => {}
         }
     }
 
-    /// The application has freed a request. True if it was one of ours.
+    /// Removes a request that the application frees. True if it was in the table.
     pub(crate) fn remove(&mut self, windows: &mut Registry, request: u64) -> bool {
         let Some(notice) = self.table.remove(&request) else { return false };
         if let Source::Window(window, id) = notice.source {
@@ -189,20 +191,20 @@ impl Notices {
         true
     }
 
-    /// A window goes, on which nothing waits, or which is broken: its requests stay, and cannot be
-    /// started again.
+    /// Before a window is freed, on which no request is active unless it is broken: its requests
+    /// stay in the table, and cannot be started again.
     pub(crate) fn forget(&mut self, windows: &Registry, window: WindowId) {
         self.table.retain(|_, notice| {
             if matches!(notice.source, Source::Window(of, _) if of == window) {
-                (notice.state, notice.source) = (notice.state(windows), Source::Gone);
+                (notice.state, notice.source) = (notice.state(windows), Source::WindowGone);
             }
             true
         });
     }
 }
 
-/// Takes what has come to a window out and matches it, and nothing else: the shortest look of a
-/// wait.
+/// Takes the tagged notifications that have arrived at a window and matches them, and nothing else:
+/// the cheapest poll of a wait.
 #[inline]
 pub(crate) fn look(window: &mut Window) {
     with_port!(&mut window.port, port => window.engine.take_arrivals(port));

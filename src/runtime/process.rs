@@ -1,4 +1,4 @@
-//! The one state of the process and the flag that guards it.
+//! The state of this process, and the flag that guards it.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
@@ -9,18 +9,18 @@ use super::config::Settings;
 use super::network::Network;
 use super::notices::Notices;
 use super::registry::Registry;
-use super::window::{Ending, HostRequest, Window, WindowId};
+use super::window::{Completion, HostRequest, Window, WindowId};
 
-/// What the runtime needs of the host.
+/// The functions of the host that the runtime calls.
 #[derive(Clone, Copy)]
 pub(crate) struct Host {
     /// Drives the host's own progress. Called without the guard.
     pub(crate) poke: fn(),
     /// Completes a pending request. Called with the guard held; must not enter the runtime again.
-    pub(crate) complete: fn(HostRequest, Ending),
+    pub(crate) complete: fn(HostRequest, Completion),
 }
 
-/// Everything that belongs to this process.
+/// The state of this process.
 pub(crate) struct State {
     /// Windows by handle.
     pub(crate) windows: Registry,
@@ -28,9 +28,9 @@ pub(crate) struct State {
     pub(crate) host: Host,
     /// Settings, agreed over the job.
     pub(crate) settings: Option<Settings>,
-    /// When calls that do not wait last looked at the host.
+    /// When a call that does not wait last drove the host's progress.
     pub(crate) host_seen: Option<Instant>,
-    /// Looks at values since a sweep.
+    /// Counters read since the last sweep.
     pub(crate) polls: u32,
     /// What windows share to reach other nodes.
     pub(crate) network: Network,
@@ -48,10 +48,10 @@ impl State {
 }
 
 struct Process {
-    /// Somebody is inside. A lock under `MPI_THREAD_MULTIPLE`; below it only a sign for hooks,
-    /// which the host may call from inside a call that we make.
+    /// A thread is in the runtime. A lock under `MPI_THREAD_MULTIPLE`. Below that level only hooks
+    /// look at it, since the host may run them inside a call that this library makes.
     inside: AtomicBool,
-    /// The application may call from many threads at once.
+    /// The level is `MPI_THREAD_MULTIPLE`.
     multiple: AtomicBool,
     state: UnsafeCell<State>,
 }
@@ -75,7 +75,7 @@ static PROCESS: Process = Process {
     }),
 };
 
-/// The right to use the process's state. Not `Send`: it belongs to the thread that entered.
+/// The right of one thread to use the process's state. Not `Send`.
 pub(crate) struct Guard(std::marker::PhantomData<*mut ()>);
 
 /// Enters the runtime, waiting for other threads under `MPI_THREAD_MULTIPLE`.
@@ -94,7 +94,8 @@ pub(crate) fn enter() -> Guard {
     Guard(std::marker::PhantomData)
 }
 
-/// Enters the runtime unless somebody is inside: for hooks, which run inside calls of the host.
+/// Enters the runtime unless a thread is in it already: for hooks, which run inside calls of the
+/// host and must not wait.
 #[inline]
 pub(crate) fn try_enter() -> Option<Guard> {
     if PROCESS.inside.load(Ordering::Relaxed) || PROCESS.inside.swap(true, Ordering::Acquire) {
@@ -103,7 +104,7 @@ pub(crate) fn try_enter() -> Option<Guard> {
     Some(Guard(std::marker::PhantomData))
 }
 
-/// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is inside already.
+/// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is in it already.
 #[inline(always)]
 pub(crate) fn enter_alone() -> Option<Guard> {
     if PROCESS.inside.load(Ordering::Relaxed) {
@@ -116,11 +117,11 @@ pub(crate) fn enter_alone() -> Option<Guard> {
 #[cold]
 #[inline(never)]
 fn contended() {
-    let mut looks = 0u32;
+    let mut polls = 0u32;
     loop {
         while PROCESS.inside.load(Ordering::Relaxed) {
-            looks += 1;
-            if looks.is_multiple_of(64) {
+            polls += 1;
+            if polls.is_multiple_of(64) {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -140,7 +141,7 @@ fn reentered() -> ! {
     )
 }
 
-/// The application may call from many threads. Set once, at `MPI_Init`.
+/// Sets whether the level is `MPI_THREAD_MULTIPLE`. Once, at `MPI_Init`.
 pub(crate) fn set_multiple(multiple: bool) {
     PROCESS.multiple.store(multiple, Ordering::SeqCst);
 }
@@ -171,7 +172,8 @@ impl Deref for Guard {
 impl DerefMut for Guard {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut State {
-        // SAFETY: as in `deref`; the guard is borrowed exclusively.
+        // SAFETY: the guard is the only way to the state, there is one guard at a time (see
+        // `Process`), and it is borrowed exclusively.
         unsafe { &mut *PROCESS.state.get() }
     }
 }

@@ -1,9 +1,9 @@
 //! The progress thread: sweeps while the application computes without calling MPI [PR-2]. Off
 //! unless `MPIX_RMA_PROGRESS=thread`.
 //!
-//! It enters the runtime as a hook does, and never waits for whoever is inside: that one drives
-//! already. It completes requests of the host, and transports may make it call the host, so it
-//! exists at `MPI_THREAD_MULTIPLE` only.
+//! It enters the runtime like a hook: if another thread is in the runtime, that thread makes the
+//! progress, and this one does not wait for it. It completes requests of the host, and transports
+//! may call the host from it, so it runs at `MPI_THREAD_MULTIPLE` only.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,19 +17,19 @@ use super::progress::{crowded, nothing_lives, sweep_from_hook};
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Looks that find nothing and follow one another without a pause, where cores are free: some 20
-/// µs, as waiting calls have.
+/// Sweeps without progress that follow each other without a pause, unless the node is
+/// oversubscribed: some 20 µs, as in waiting calls.
 const SPINS: u32 = 2_000;
-/// Looks that then give the CPU away, before the thread begins to sleep.
+/// Sweeps that then yield in between, before the thread begins to sleep.
 const YIELDS: u32 = 64;
-/// What a peer may wait for a process that was silent for long; 20,000 looks in a second take a few
-/// per cent of a core.
+/// How long the thread sleeps between two sweeps: the longest that a peer waits for it. 20,000
+/// sweeps per second take a few per cent of a core.
 const NAP: Duration = Duration::from_micros(50);
 
 /// Starts the thread. Once, at `MPI_Init`.
 ///
 /// # Errors
-/// The system gives no thread.
+/// The system cannot create a thread.
 pub(crate) fn start() -> io::Result<()> {
     STOP.store(false, Ordering::Release);
     let started = thread::Builder::new().name("mpix-rma".into()).spawn(drive)?;
@@ -37,18 +37,18 @@ pub(crate) fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the thread, if there is one, before the host ends.
+/// Ends the thread, if it runs, before the host is finalized.
 pub(crate) fn stop() {
     let running = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(running) = running {
         STOP.store(true, Ordering::Release);
         running.thread().unpark();
-        // It does not panic; if it did, it has said so, and is gone.
+        // A panic of the thread is on standard error already.
         drop(running.join());
     }
 }
 
-/// The first window lives: there is something to drive.
+/// Wakes the thread: the first window was made.
 pub(crate) fn wake() {
     if let Some(running) = &*THREAD.lock().unwrap_or_else(PoisonError::into_inner) {
         running.thread().unpark();

@@ -1,11 +1,10 @@
-//! Errors: MPI error codes with words of our own, delivered through the error handler of the
-//! window.
+//! Errors: MPI error codes with texts of this library, raised on the error handler of the window.
 //!
-//! A [`Fault`] is an MPI error class and a text that names the argument. Its error code is made by
-//! `MPI_Add_error_code` once per (class, call, text) and kept; the texts are fixed, so their number
-//! is bounded, and what varies (ranks, sizes) goes to the log. Hosts give no usable text for a code
-//! that belongs to a predefined class, so `MPI_Error_string` is interposed and answers for our
-//! codes; `MPI_Error_class` needs no help.
+//! A [`Fault`] is an MPI error class and a text that names the argument. `MPI_Add_error_code` makes
+//! its error code, once per (class, call, text). The texts are static, so the number of codes is
+//! bounded; values such as ranks and sizes go to the log. Hosts have no text for added codes of a
+//! predefined class, so `MPI_Error_string` is interposed for our codes. `MPI_Error_class` works as
+//! it is.
 
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
@@ -14,14 +13,15 @@ use std::sync::Mutex;
 
 use crate::engine::SyncError;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 
-/// A wrong call, or one that cannot be served. Nothing was changed by it.
+/// The error of a call, which has changed nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     /// MPI error class.
     pub(crate) class: c_int,
-    /// What is wrong, naming the argument.
+    /// What is wrong, with the name of the argument.
     pub(crate) text: &'static str,
 }
 
@@ -39,7 +39,7 @@ impl Fault {
         )
     }
 
-    /// Of what waits in a window that is broken; `why`: a peer cannot be reached any more.
+    /// Of a request or a wait in a broken window; `why`: the reason, if a peer is unreachable.
     #[cold]
     pub(crate) fn broken(why: Option<&'static str>) -> Self {
         match why {
@@ -55,8 +55,7 @@ impl Fault {
 impl From<SyncError> for Fault {
     #[cold]
     fn from(error: SyncError) -> Self {
-        // Each text stands here once more because a fault's text is fixed for the life of the
-        // process.
+        // The texts of faults are static, so those of `SyncError` cannot be formatted here.
         let (class, text) = match error {
             SyncError::NoAccessEpoch => {
                 (MPI_ERR_RMA_SYNC, "no access epoch is open for this target")
@@ -82,14 +81,14 @@ impl From<SyncError> for Fault {
     }
 }
 
-/// Whose error handler hears of a fault.
+/// The object whose error handler is called.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     /// The window's.
     Window(MPI_Win),
     /// The communicator's.
     Communicator(MPI_Comm),
-    /// Nobody's in particular: that of `MPI_COMM_WORLD`, as both hosts do for an invalid handle.
+    /// `MPI_COMM_WORLD`, which both hosts use for an invalid handle.
     World,
 }
 
@@ -112,18 +111,16 @@ pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
         return known.code;
     }
     let mut code = fault.class;
-    // SAFETY: MPI is initialised (there is a window or communicator); `code` is a place for an int.
-    let status = unsafe { PMPI_Add_error_code(fault.class, &raw mut code) };
-    if status != MPI_SUCCESS {
-        // A class is a valid code of itself; only the words are lost.
+    if host_calls::add_error_code(fault.class, &mut code) != MPI_SUCCESS {
+        // A class is a valid error code; only the text is lost.
         return fault.class;
     }
     codes.push(Code { class: fault.class, call, text: fault.text, code });
     code
 }
 
-/// Delivers a fault through an error handler and gives the error code that the call returns. Not to
-/// be called with the runtime's guard held: the handler is the application's.
+/// Calls the error handler for a fault, and gives the error code that the call returns. Not with
+/// the runtime's guard held, since the handler is the application's.
 #[cold]
 #[inline(never)]
 pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
@@ -131,20 +128,15 @@ pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
     log::debug!("{call}: {} (error class {})", fault.text, fault.class);
     let mut told = code;
     if is_fatal(place) {
-        // The host ends the job with its own words: those of the class, since it has none for the
-        // code.
+        // The host aborts the job with its own message, which it has for the class only.
         eprintln!("mpix-rma: {}", Words { call, text: fault.text });
         told = fault.class;
     }
-    // SAFETY: the handles come from the application's call and name live objects (`call.rs` checks
-    // windows); a handler gets the object and the code alone.
-    unsafe {
-        match place {
-            Place::Window(window) => PMPI_Win_call_errhandler(window, told),
-            Place::Communicator(comm) => PMPI_Comm_call_errhandler(comm, told),
-            Place::World => PMPI_Comm_call_errhandler(MPI_COMM_WORLD, told),
-        };
-    }
+    match place {
+        Place::Window(window) => host_calls::win_call_errhandler(window, told),
+        Place::Communicator(comm) => host_calls::comm_call_errhandler(comm, told),
+        Place::World => host_calls::comm_call_errhandler(MPI_COMM_WORLD, told),
+    };
     code
 }
 
@@ -161,20 +153,18 @@ impl fmt::Display for Words {
 
 fn is_fatal(place: Place) -> bool {
     let mut handler = MPI_ERRORS_ARE_FATAL;
-    // SAFETY: as in `raise`; the handler that is returned is a reference that is given back.
-    unsafe {
-        let status = match place {
-            Place::Window(window) => PMPI_Win_get_errhandler(window, &raw mut handler),
-            Place::Communicator(comm) => PMPI_Comm_get_errhandler(comm, &raw mut handler),
-            Place::World => PMPI_Comm_get_errhandler(MPI_COMM_WORLD, &raw mut handler),
-        };
-        if status != MPI_SUCCESS {
-            return true;
-        }
-        let fatal = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT;
-        PMPI_Errhandler_free(&raw mut handler);
-        fatal
+    let status = match place {
+        Place::Window(window) => host_calls::win_get_errhandler(window, &mut handler),
+        Place::Communicator(comm) => host_calls::comm_get_errhandler(comm, &mut handler),
+        Place::World => host_calls::comm_get_errhandler(MPI_COMM_WORLD, &mut handler),
+    };
+    if status != MPI_SUCCESS {
+        return true;
     }
+    let fatal = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT;
+    // The host has given a reference.
+    host_calls::errhandler_free(&mut handler);
+    fatal
 }
 
 /// The boundary of every exported function: a panic becomes `MPI_ERR_INTERN` instead of unwinding
@@ -190,7 +180,7 @@ pub(crate) fn boundary(call: &'static str, body: impl FnOnce() -> c_int) -> c_in
 #[cold]
 #[inline(never)]
 fn panicked(call: &'static str) -> c_int {
-    // The panic's own words are on standard error already.
+    // The panic message is on standard error already.
     log::error!("{call}: an internal error of mpix-rma; please report it");
     raise(
         call,

@@ -1,15 +1,15 @@
 //! How the host's own functions are reached.
 //!
 //! This library defines `MPI_*` and `PMPI_*` itself: programs call the former, Fortran wrappers and
-//! tools the latter. So the name `PMPI_Put` in our own code would be ours again. The host's is the
-//! *next* one in the dynamic linker's order, which is right whether we are preloaded, linked before
-//! the host, or linked into the program, and leaves room for others that sit between. Where there
-//! is no next one (the program has loaded both of us with `dlopen`, for itself alone), the library
-//! that we are linked with is asked by its handle.
+//! tools the latter. So `PMPI_Put` in this code would resolve to the library's own. The host's is
+//! the *next* definition in the dynamic linker's order. That holds whether this library is
+//! preloaded, linked before the host, or linked into the program, and other tools may sit between.
+//! If there is no next definition (the program has loaded both libraries by `dlopen` with
+//! `RTLD_LOCAL`), the function is looked up in the host library by its handle.
 //!
-//! A function is looked up at its first call. Its place holds the address to jump to, at first that
-//! of the look-up, so a call is what it is through the dynamic linker too: a load and an indirect
-//! jump.
+//! A function is looked up at its first call. A static variable holds the address to jump to, which
+//! is at first that of the look-up. So a call costs what it costs through the dynamic linker: a
+//! load and an indirect jump.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -40,8 +40,7 @@ impl Place {
     }
 }
 
-/// A call that cannot be made cannot be answered either: most would leave the caller with something
-/// undefined.
+/// Aborts: the caller would go on with undefined results.
 #[cold]
 fn absent(name: &CStr) -> ! {
     eprintln!(
@@ -54,9 +53,9 @@ fn absent(name: &CStr) -> ! {
 }
 
 unsafe extern "C" {
-    // A function of the host that is not taken over. It ties us to the host's library, which
-    // linkers may leave out of a program that calls nothing else of it, and tells where that
-    // library is.
+    // A function of the host that is not interposed. The reference keeps linkers from dropping the
+    // host's library from a program that calls nothing else of it, and `dladdr` finds the library
+    // by it.
     #[link_name = "PMPI_Get_library_version"]
     fn anchor(version: *mut c_char, resultlen: *mut c_int) -> c_int;
 }
@@ -64,8 +63,8 @@ unsafe extern "C" {
 /// A function of the host by its name.
 pub(crate) fn find(name: &CStr) -> Option<*mut ()> {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
-    // Another copy of this library behind us, say preloaded into a program that has one built in,
-    // would serve all windows twice.
+    // Skip another copy of this library, such as one that is built into a program into which this
+    // one is preloaded: both would serve the same windows.
     let followed = *FOLLOWED.get_or_init(|| look(libc::RTLD_NEXT, c"PMPIX_Get_version").is_some());
     let next = if followed { None } else { look(libc::RTLD_NEXT, name) };
     next.or_else(|| look(library()?.0, name)).map(<*mut c_void>::cast)
@@ -82,16 +81,16 @@ struct Library(*mut c_void);
 
 // SAFETY: handles may be used by any thread.
 unsafe impl Send for Library {}
-// SAFETY: as above.
+// SAFETY: the functions of the dynamic linker take a handle from several threads at once.
 unsafe impl Sync for Library {}
 
 /// The host's library.
 fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let open = || {
-        // SAFETY: an all-zero description is a valid one; the address is that of a function.
+        // SAFETY: an all-zero description is a valid one.
         let mut about = unsafe { std::mem::zeroed::<libc::Dl_info>() };
-        // SAFETY: as above.
+        // SAFETY: the address is that of a function, and the description is written by the call.
         let known = unsafe { libc::dladdr(anchor as *const c_void, &raw mut about) } != 0
             && !about.dli_fname.is_null();
         if !known {
@@ -136,24 +135,24 @@ pub(crate) const fn c_name(name: &str) -> &CStr {
 /// Exports calls under both their names: programs call `MPI_*`; Fortran wrappers, and tools that
 /// define `MPI_*` themselves, call `PMPI_*`. The same for calls of our own (`MPIX_*`).
 ///
-/// Both names run the same body, a function that is not exported itself: one name must not lead to
-/// the other, which a tool may have defined for itself. The body is there once and not inlined into
-/// both: only what has one caller is taken into `catch_unwind`, and else the arguments go through
-/// memory on each side of it, which costs short calls some ten nanoseconds. `tests/header.rs` sees
-/// to it that each call has both names, and that none is called by name.
+/// Both names run the same body, a function that is not exported. One name must not call the other,
+/// which a tool may define itself. The body is not inlined into both: only a function with one
+/// caller is inlined into `catch_unwind`, and otherwise the arguments go through memory on each
+/// side of it, which costs short calls some ten nanoseconds. `tests/header.rs` checks that each
+/// call has both names, and that none is called by name.
 macro_rules! exports {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {$(
         const _: () = {
             #[unsafe(export_name = stringify!($name))]
             #[allow(clippy::too_many_arguments)]
             unsafe extern "C" fn called($($arg: $type),*) -> std::ffi::c_int {
-                // SAFETY: the caller's arguments.
+                // SAFETY: the application's arguments, passed on.
                 unsafe { $name($($arg),*) }
             }
             #[unsafe(export_name = concat!("P", stringify!($name)))]
             #[allow(clippy::too_many_arguments)]
             unsafe extern "C" fn profiled($($arg: $type),*) -> std::ffi::c_int {
-                // SAFETY: the caller's arguments.
+                // SAFETY: the application's arguments, passed on.
                 unsafe { $name($($arg),*) }
             }
         };

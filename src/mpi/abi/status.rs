@@ -1,28 +1,125 @@
-//! The empty status (MPI-4.1 3.7.3).
+//! Statuses: those of the application, which it may ignore, and what this library puts into them.
+
+use std::ffi::c_int;
+use std::marker::PhantomData;
 
 use super::sys::*;
 
-/// Fills the status of a request that has ended, unless it is ignored.
-///
-/// # Safety
-/// `status` is a place for a status, or MPI_STATUS_IGNORE.
-pub(crate) unsafe fn fill_empty(status: *mut MPI_Status) {
-    if status != MPI_STATUS_IGNORE && status != MPI_STATUSES_IGNORE {
-        // SAFETY: the caller's promise.
-        unsafe { empty(status) };
+/// The status of a call that completes one request, or an ignored one.
+#[derive(Clone, Copy)]
+pub(crate) struct Status<'a>(*mut MPI_Status, PhantomData<&'a MPI_Status>);
+
+impl<'a> Status<'a> {
+    /// A status of the application or of the host.
+    ///
+    /// # Safety
+    /// `status` is NULL, MPI_STATUS_IGNORE or MPI_STATUSES_IGNORE, or until `'a` ends it points to
+    /// memory for a status, aligned, that no other thread accesses.
+    #[inline(always)]
+    pub(crate) unsafe fn new(status: *mut MPI_Status) -> Self {
+        Status(status, PhantomData)
+    }
+
+    /// MPI_STATUS_IGNORE.
+    #[inline(always)]
+    pub(crate) fn ignored() -> Self {
+        Status(MPI_STATUS_IGNORE, PhantomData)
+    }
+
+    /// For a call of the host.
+    #[inline(always)]
+    pub(crate) fn as_ptr(self) -> *mut MPI_Status {
+        self.0
+    }
+
+    pub(crate) fn is_ignored(self) -> bool {
+        self.0.is_null() || self.0 == MPI_STATUS_IGNORE || self.0 == MPI_STATUSES_IGNORE
+    }
+
+    /// No elements, not cancelled, from this source and with this tag; the error stays.
+    pub(crate) fn fill(self, source: c_int, tag: c_int) {
+        if self.is_ignored() {
+            return;
+        }
+        // SAFETY: the status is not ignored, so it is the memory that `new` was given.
+        unsafe {
+            PMPI_Status_set_elements(self.0, MPI_BYTE, 0);
+            PMPI_Status_set_cancelled(self.0, 0);
+        }
+        self.set_origin(source, tag);
+    }
+
+    /// MPI's empty status (MPI-4.1 3.7.3); the error stays.
+    pub(crate) fn fill_empty(self) {
+        self.fill(MPI_ANY_SOURCE, MPI_ANY_TAG);
+    }
+
+    /// Sets source and tag, and nothing else.
+    pub(crate) fn set_origin(self, source: c_int, tag: c_int) {
+        if !self.is_ignored() {
+            // SAFETY: the status is not ignored, so it is the memory that `new` was given.
+            unsafe { ((*self.0).MPI_SOURCE, (*self.0).MPI_TAG) = (source, tag) };
+        }
+    }
+
+    /// Source and tag that the host has written. `None`: the status is ignored.
+    pub(crate) fn origin(self) -> Option<(c_int, c_int)> {
+        // SAFETY: the status is not ignored, so it is the memory that `new` was given.
+        (!self.is_ignored()).then(|| unsafe { ((*self.0).MPI_SOURCE, (*self.0).MPI_TAG) })
+    }
+
+    /// Sets the error, which MPI defines only in arrays of statuses.
+    pub(crate) fn set_error(self, code: c_int) {
+        if !self.is_ignored() {
+            // SAFETY: the status is not ignored, so it is the memory that `new` was given.
+            unsafe { (*self.0).MPI_ERROR = code };
+        }
     }
 }
 
-/// Makes a status MPI's empty one, but for its error.
-///
-/// # Safety
-/// `status` is a place for a status.
-pub(crate) unsafe fn empty(status: *mut MPI_Status) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        PMPI_Status_set_elements(status, MPI_BYTE, 0);
-        PMPI_Status_set_cancelled(status, 0);
-        (*status).MPI_SOURCE = MPI_ANY_SOURCE;
-        (*status).MPI_TAG = MPI_ANY_TAG;
+/// The statuses of a call that completes several requests, or ignored ones.
+#[derive(Clone, Copy)]
+pub(crate) struct Statuses<'a> {
+    first: *mut MPI_Status,
+    len: usize,
+    of: PhantomData<&'a MPI_Status>,
+}
+
+impl<'a> Statuses<'a> {
+    /// An array of the application; a negative `count` is one of no statuses.
+    ///
+    /// # Safety
+    /// `first` is NULL or MPI_STATUSES_IGNORE, or until `'a` ends it points to memory for `count`
+    /// statuses, aligned, that no other thread accesses.
+    #[inline(always)]
+    pub(crate) unsafe fn new(first: *mut MPI_Status, count: c_int) -> Self {
+        Statuses { first, len: usize::try_from(count).unwrap_or(0), of: PhantomData }
+    }
+
+    /// True of MPI_STATUSES_IGNORE.
+    pub(crate) fn are_ignored(self) -> bool {
+        Status(self.first, PhantomData).is_ignored()
+    }
+
+    /// For a call of the host that may write `count` statuses.
+    #[inline(always)]
+    pub(crate) fn as_ptr(self, count: c_int) -> *mut MPI_Status {
+        assert!(self.are_ignored() || count <= 0 || count as usize <= self.len, "too few statuses");
+        self.first
+    }
+
+    /// The status at a place of the array.
+    pub(crate) fn at(self, at: usize) -> Status<'a> {
+        if self.are_ignored() {
+            return Status::ignored();
+        }
+        assert!(at < self.len, "a status beyond the application's array");
+        Status(self.first.wrapping_add(at), PhantomData)
+    }
+
+    /// The first `count` statuses; none if they are ignored.
+    pub(crate) fn first(self, count: usize) -> impl Iterator<Item = Status<'a>> {
+        let count = if self.are_ignored() { 0 } else { count };
+        (0..count).map(move |at| self.at(at))
     }
 }

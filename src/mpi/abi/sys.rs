@@ -65,13 +65,32 @@ constants! {
         MPI_ERR_UNSUPPORTED_OPERATION MPI_ERR_WIN MPI_ERR_TAG MPI_ERR_REQUEST MPI_ERR_IN_STATUS;
 }
 
-unsafe extern "C" {
-    pub static mpix_types: [ListedType; 0];
-    pub safe static mpix_types_len: usize;
-    pub static mpix_f90_types: [ListedType; 0];
-    pub safe static mpix_f90_types_len: usize;
-    pub static mpix_ops: [MPI_Op; 0];
-    pub safe static mpix_ops_len: usize;
+/// Declares arrays of `shim.c` and their lengths.
+macro_rules! arrays {
+    ($($(#[$doc:meta])* $name:ident: [$item:ty] = $array:ident, $len:ident;)*) => {
+        unsafe extern "C" {
+            $(
+                static $array: [$item; 0];
+                safe static $len: usize;
+            )*
+        }
+        $(
+            $(#[$doc])*
+            pub fn $name() -> &'static [$item] {
+                // SAFETY: `shim.c` defines a constant array of so many items.
+                unsafe { std::slice::from_raw_parts((&raw const $array).cast(), $len) }
+            }
+        )*
+    };
+}
+
+arrays! {
+    /// Predefined datatypes.
+    listed_types: [ListedType] = mpix_types, mpix_types_len;
+    /// Predefined datatypes for which `MPI_Type_create_f90_*` has other handles.
+    listed_f90_types: [ListedType] = mpix_f90_types, mpix_f90_types_len;
+    /// Reductions, by their codes.
+    listed_ops: [MPI_Op] = mpix_ops, mpix_ops_len;
 }
 
 /// A handle of the host as a number: MPICH's are integers, Open MPI's are pointers.

@@ -1,15 +1,14 @@
-//! A table from handles of the host to what we know of them: filled once at `MPI_Init`, read
-//! without a lock.
+//! A hash table by host handles: filled once at `MPI_Init`, and read without a lock.
 
 use std::cell::UnsafeCell;
 
-/// An open-addressed table of `N` places, at most half full.
+/// An open-addressed table of `N` entries, at most half full.
 pub(crate) struct Table<T: Copy, const N: usize> {
     places: UnsafeCell<[(u64, T); N]>,
 }
 
-// SAFETY: written by `insert` alone, which is called only while MPI is being initialised, when no
-// other thread may call; from then on it is only read.
+// SAFETY: only `insert` writes, which is called while MPI is being initialized, when no other
+// thread may call; from then on the table is only read.
 unsafe impl<T: Copy + Sync, const N: usize> Sync for Table<T, N> {}
 
 /// No handle of a host has all bits set.
@@ -47,8 +46,8 @@ impl<T: Copy, const N: usize> Table<T, N> {
         }
     }
 
-    /// Adds an entry unless the handle is known: names of the host may be synonyms. True if it was
-    /// added.
+    /// Adds an entry unless the handle has one: several names of the host may have the same handle.
+    /// True if it was added.
     ///
     /// # Safety
     /// Only while MPI is being initialised: nobody may read or write at the same time.
@@ -56,7 +55,7 @@ impl<T: Copy, const N: usize> Table<T, N> {
         if key == EMPTY || self.get(key).is_some() {
             return false;
         }
-        // SAFETY: the caller says that we are alone.
+        // SAFETY: nobody reads or writes at the same time (contract of this function).
         let places = unsafe { &mut *self.places.get() };
         let used = places.iter().filter(|place| place.0 != EMPTY).count();
         assert!(used < N / 2, "the table is too small for the host's predefined handles");
@@ -80,7 +79,7 @@ mod tests {
             // SAFETY: the table is this test's own.
             assert!(unsafe { table.insert(key * 0x1000, key as u32) });
         }
-        // SAFETY: as above.
+        // SAFETY: the table is this test's own.
         assert!(!unsafe { table.insert(0x2000, 99) }, "a synonym keeps the first meaning");
         for key in 0..31u64 {
             assert_eq!(table.get(key * 0x1000), Some(&(key as u32)));

@@ -1,17 +1,15 @@
 //! `MPI_COMM_WORLD` and the environment of this process.
 
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use smallvec::SmallVec;
-
+use super::host_calls;
 use super::sys::*;
 
 pub(crate) fn look_up(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// MPI was initialised by `MPI_Init`, and is not finalised yet.
+/// `MPI_Init` has been called, and `MPI_Finalize` has not.
 static WORLD: AtomicBool = AtomicBool::new(false);
 
 /// `MPI_Init` has agreed on the settings with all processes.
@@ -29,37 +27,30 @@ pub(crate) fn has_world() -> bool {
     WORLD.load(Ordering::Acquire)
 }
 
-/// The host says that all processes of `MPI_COMM_WORLD` are on one node.
+/// According to the host, all processes of `MPI_COMM_WORLD` are on one node.
 static ONE_NODE: AtomicBool = AtomicBool::new(false);
 
-/// Notes whether the host knows of one node only.
+/// Sets whether all processes of `MPI_COMM_WORLD` are on one node.
 pub(crate) fn set_on_one_node(one: bool) {
     ONE_NODE.store(one, Ordering::Release);
 }
 
-/// True if the host knows of one node only. The same in all processes of `MPI_COMM_WORLD`.
+/// True if all processes of `MPI_COMM_WORLD` are on one node. The same in all of them.
 pub(crate) fn on_one_node() -> bool {
     ONE_NODE.load(Ordering::Acquire)
 }
 
-/// True if `MPI_COMM_WORLD` has all processes of `comm`. The same in all of them.
+/// True if all processes of `comm` are in `MPI_COMM_WORLD`. The same in all of them.
 pub(crate) fn within_world(comm: MPI_Comm) -> bool {
     if !has_world() {
         return false;
     }
     let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
-    // SAFETY: the communicators are live, the groups are given back, and both lists have `size`
-    // entries.
-    unsafe {
-        PMPI_Comm_group(comm, &raw mut group);
-        PMPI_Comm_group(MPI_COMM_WORLD, &raw mut world);
-        PMPI_Group_size(group, &raw mut size);
-        let own: SmallVec<[c_int; 64]> = (0..size).collect();
-        let mut there: SmallVec<[c_int; 64]> = SmallVec::from_elem(MPI_UNDEFINED, own.len());
-        let status =
-            PMPI_Group_translate_ranks(group, size, own.as_ptr(), world, there.as_mut_ptr());
-        PMPI_Group_free(&raw mut group);
-        PMPI_Group_free(&raw mut world);
-        status == MPI_SUCCESS && !there.contains(&MPI_UNDEFINED)
-    }
+    host_calls::comm_group(comm, &mut group);
+    host_calls::comm_group(MPI_COMM_WORLD, &mut world);
+    host_calls::group_size(group, &mut size);
+    let ranks = host_calls::ranks_within(group, size, world);
+    host_calls::group_free(&mut group);
+    host_calls::group_free(&mut world);
+    ranks.is_some_and(|ranks| !ranks.contains(&MPI_UNDEFINED))
 }

@@ -1,8 +1,9 @@
-//! How a derived datatype was made, as the host tells it: envelope and contents.
+//! How a derived datatype was made: its envelope and contents.
 
 use std::ffi::c_int;
 
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 
 /// The call that made a datatype, with its arguments.
@@ -18,8 +19,7 @@ pub(crate) struct Constructor {
     pub(crate) types: Vec<Inner>,
 }
 
-/// A datatype from which another one was made: a reference, given back when it is not needed any
-/// more.
+/// A datatype from which another one was made: a reference, which is freed on drop.
 pub(crate) struct Inner(pub(crate) MPI_Datatype);
 
 impl Drop for Inner {
@@ -27,8 +27,7 @@ impl Drop for Inner {
         // Only what is neither predefined nor made by MPI_Type_create_f90_* may be freed.
         let (Ok(envelope), mut datatype) = (Envelope::of(self.0), self.0) else { return };
         if !envelope.is_unnamed_predefined() && envelope.combiner != MPI_COMBINER_NAMED {
-            // SAFETY: the reference came from the host's contents and is given back once.
-            unsafe { PMPI_Type_free(&raw mut datatype) };
+            host_calls::type_free(&mut datatype);
         }
     }
 }
@@ -104,15 +103,13 @@ impl Envelope {
 }
 
 impl Constructor {
-    /// Asks the host. The datatype must not be a named one.
+    /// Gets the contents of a datatype that is not a named one.
     pub(crate) fn of(datatype: MPI_Datatype, envelope: Envelope) -> Result<Self, Fault> {
         let mut integers = vec![0 as c_int; envelope.integers];
         let mut addresses = vec![0 as MPI_Aint; envelope.addresses];
         let mut counts = vec![0i64; envelope.counts];
         let mut types = vec![MPI_DATATYPE_NULL; envelope.types];
-        // SAFETY: the arrays are as long as the host has said.
-        let status =
-            unsafe { ask(datatype, &mut integers, &mut addresses, &mut counts, &mut types) };
+        let status = ask(datatype, &mut integers, &mut addresses, &mut counts, &mut types);
         if status != MPI_SUCCESS {
             return Err(refused());
         }
@@ -137,16 +134,16 @@ impl Constructor {
     }
 }
 
-/// # Safety
-/// The arrays must be as long as the datatype's envelope says.
-unsafe fn ask(
+/// Asks the host for the arguments of a constructor; the arrays are as long as the envelope says.
+fn ask(
     datatype: MPI_Datatype,
     integers: &mut [c_int],
     addresses: &mut [MPI_Aint],
     counts: &mut [i64],
     types: &mut [MPI_Datatype],
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the host is told the length of each array and fills no more; it refuses arrays that
+    // are shorter than the envelope.
     unsafe {
         #[cfg(mpi_large_count)]
         return PMPI_Type_get_contents_c(

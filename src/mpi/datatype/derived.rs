@@ -1,13 +1,14 @@
 //! Derived datatypes as communication calls need them: flattened once, and kept as an attribute of
 //! the datatype.
 //!
-//! A layout is shared: an operation that is recorded keeps it, whatever becomes of the datatype.
+//! Layouts are reference-counted: a recorded operation keeps its own after the datatype is freed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::flatten::{Elements, View, element, flatten};
 use crate::mpi::datatype::{Predefined, predefined};
@@ -45,7 +46,7 @@ fn key() -> c_int {
     KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int
 }
 
-/// Makes what is needed from the first derived datatype on.
+/// Makes the key of the attribute, at the first derived datatype.
 fn prepare() {
     if KEY.load(Ordering::Relaxed) == 0 {
         let mut key = MPI_KEYVAL_INVALID;
@@ -64,16 +65,12 @@ fn prepare() {
     }
 }
 
-/// Gives back what [`prepare`] made, before MPI ends.
+/// Frees the key, before MPI is finalized.
 pub(crate) fn release() {
-    // SAFETY: made by `prepare`, and not used any more. Attributes that are still there are the
-    // host's to delete.
-    unsafe {
-        if KEY.load(Ordering::Relaxed) != 0 {
-            let mut key = key();
-            PMPI_Type_free_keyval(&raw mut key);
-            KEY.store(0, Ordering::Relaxed);
-        }
+    if KEY.load(Ordering::Relaxed) != 0 {
+        // The host deletes attributes that are still there.
+        host_calls::type_free_keyval(&mut key());
+        KEY.store(0, Ordering::Relaxed);
     }
 }
 
@@ -107,11 +104,11 @@ unsafe extern "C" fn on_delete(
     MPI_SUCCESS
 }
 
-/// What is known of a datatype that is not null. It may be used until the call that has got it
-/// returns: MPI forbids freeing it meanwhile.
+/// The layouts of a datatype that is not null. They may be used until the application's call
+/// returns: MPI forbids freeing the datatype meanwhile.
 ///
 /// # Errors
-/// It is not committed, or the host does not tell how it was made.
+/// It is not committed, or the host does not return its constructor.
 pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     if let Some(predefined) = predefined(datatype) {
         return Ok(known_predefined(predefined));
@@ -133,7 +130,7 @@ pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     keep(datatype)
 }
 
-/// Flattens a datatype and keeps the result with it.
+/// Flattens a datatype and caches the result as its attribute.
 #[cold]
 fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     prepare();
@@ -143,33 +140,30 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     let made =
         Datatype::new(flatten(datatype, View::Data)?, || Ok(flatten(datatype, View::Elements)?.0))?;
     let value = Arc::into_raw(Arc::new(made));
-    // Without a key the host refuses, and the layout is never given back: no host was seen to have
-    // none. SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference.
+    // Without a key the host refuses, and the layout is leaked; no host was seen to lack keys.
+    // SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference.
     // Calls on our windows hold the runtime's guard, so no other thread keeps the same datatype at
     // the same time.
     let status = unsafe { PMPI_Type_set_attr(datatype, key(), value.cast_mut().cast()) };
     if status != MPI_SUCCESS {
         log::debug!("a layout could not be kept as an attribute (error {status})");
     }
-    // SAFETY: a reference is held by the attribute, or by nobody, and then it is never given back.
+    // SAFETY: the attribute holds a reference as long as the datatype exists; without an attribute
+    // it is never released.
     Ok(unsafe { &*value })
 }
 
-/// True unless the host says that the datatype is not committed: asked by packing nothing.
+/// True unless the host reports that the datatype is not committed, when it packs no items.
 fn is_committed(datatype: MPI_Datatype) -> bool {
     let (mut nothing, mut position) = ([0u8; 16], 0);
-    let place = nothing.as_mut_ptr().cast::<c_void>();
-    // SAFETY: no data are packed; there is a window, so there is a communicator, and errors return
-    // in it.
-    unsafe {
-        PMPI_Pack(place, 0, datatype, place, 0, &raw mut position, comm_in_use()) == MPI_SUCCESS
-    }
+    // Errors return on this communicator.
+    host_calls::pack_none(&mut nothing, datatype, &mut position, comm_in_use()) == MPI_SUCCESS
 }
 
-/// True unless the host says that this is no datatype: asked on a communicator in which errors
-/// return, but not again for the one that was asked about last. MPICH raises the errors of calls
-/// without a communicator on `MPI_COMM_WORLD`, whose handler is the application's; Open MPI cannot
-/// tell.
+/// True unless the host reports that this is no datatype. The check uses a communicator on which
+/// errors return, since MPICH raises the errors of calls without a communicator on
+/// `MPI_COMM_WORLD`, whose handler is the application's. It is skipped for the datatype that was
+/// checked last, and on Open MPI, which cannot detect invalid handles.
 #[inline]
 fn is_datatype(datatype: MPI_Datatype) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -177,8 +171,7 @@ fn is_datatype(datatype: MPI_Datatype) -> bool {
         return true;
     }
     let mut size = 0;
-    // SAFETY: as in `is_committed`.
-    let known = unsafe { PMPI_Pack_size(0, datatype, comm_in_use(), &raw mut size) } == MPI_SUCCESS;
+    let known = host_calls::pack_size_of_none(datatype, comm_in_use(), &mut size) == MPI_SUCCESS;
     if known {
         LAST.store(datatype.key(), Ordering::Relaxed);
     }

@@ -1,9 +1,10 @@
 //! From a derived datatype of the host to a [`Layout`] of ours.
 //!
-//! The host tells how a datatype was made, and its bounds, which some constructors round up for
+//! The host returns how a datatype was made, and its bounds, which some constructors round up for
 //! alignment in ways of the host's own; where the bytes lie follows from MPI-4.1 chapter 5.
 
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::constructor::{Constructor, Envelope, refused};
 use crate::mpi::datatype::{Kind, Predefined, predefined, unnamed};
@@ -155,15 +156,13 @@ fn named(datatype: MPI_Datatype) -> Flat {
 
 fn size_of(datatype: MPI_Datatype) -> Result<u64, Fault> {
     let mut size = 0;
-    // SAFETY: the handle is a datatype; the place is ours.
-    let status = unsafe { PMPI_Type_size_x(datatype, &raw mut size) };
+    let status = host_calls::type_size(datatype, &mut size);
     u64::try_from(size).ok().filter(|_| status == MPI_SUCCESS).ok_or_else(too_large)
 }
 
 fn bounds_of(datatype: MPI_Datatype) -> Result<(i64, i64), Fault> {
     let (mut lower, mut extent) = (0, 0);
-    // SAFETY: the handle is a datatype; the places are ours.
-    let status = unsafe { PMPI_Type_get_extent_x(datatype, &raw mut lower, &raw mut extent) };
+    let status = host_calls::type_extent(datatype, &mut lower, &mut extent);
     if status == MPI_SUCCESS { Ok((lower, extent)) } else { Err(too_large()) }
 }
 

@@ -1,10 +1,10 @@
-//! Predefined datatypes and reductions: what the host calls them, and what they are to us.
+//! Predefined datatypes and reductions: from the host's handles to the engine's codes.
 //!
-//! Integers and the common floating-point types are reduced by our own arithmetic
-//! (`transport::datatype::element::native`); everything else (long double, complex, logical, pairs
-//! …) is a foreign code, reduced by the host through `MPI_Reduce_local`. The codes follow the order
-//! of `shim.c`, the same in every process of a job. Derived datatypes are not in the table
-//! (`derived`).
+//! The library reduces integers and the common floating-point types itself
+//! (`transport::datatype::element::native`). All others (long double, complex, logical, pairs …)
+//! have *foreign* codes, and the host reduces them by `MPI_Reduce_local`. The codes follow the
+//! order of `shim.c`, which is the same in every process of a job. Derived datatypes are in
+//! `derived`.
 
 pub(crate) mod constructor;
 pub(crate) mod derived;
@@ -14,13 +14,14 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use crate::engine::{Element, Reduction};
-use crate::mpi::abi::sys::{self, *};
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::sys::*;
 use crate::mpi::abi::table::Table;
 use crate::transport::am::wire::ElementOp;
 use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
 
-/// Groups of datatypes that take the same reductions (MPI-4.1 section 6.9.2). In the order of
-/// `shim.c`.
+/// Groups of datatypes for which MPI defines the same reductions (MPI-4.1 section 6.9.2). In the
+/// order of `shim.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -58,11 +59,11 @@ pub(crate) struct Predefined {
     pub(crate) size: u8,
     /// Bytes from one element to the next.
     pub(crate) extent: u8,
-    /// Bytes from the first to the last of one element: less than the extent of a pair with padding
-    /// at its end.
+    /// Bytes from the first to the last of one element. A pair with padding at its end has a larger
+    /// extent.
     pub(crate) span: u8,
-    /// Reductions that MPI defines for it and the host cannot carry out: a bit for each code.
-    lacking: u16,
+    /// Reductions that MPI defines for it and the host does not support: a bit for each code.
+    unsupported: u16,
 }
 
 impl Predefined {
@@ -75,10 +76,10 @@ impl Predefined {
         (count - 1).checked_mul(u64::from(self.extent))?.checked_add(u64::from(self.span))
     }
 
-    /// True if the host can carry out a reduction that is defined for it.
+    /// True if the host supports a reduction that MPI defines for it.
     #[inline(always)]
-    pub(crate) fn has(&self, op: Reduction) -> bool {
-        self.lacking & 1 << op.0 == 0
+    pub(crate) fn supports(&self, op: Reduction) -> bool {
+        self.unsupported & 1 << op.0 == 0
     }
 
     /// True if there is no padding in it or between elements.
@@ -94,39 +95,32 @@ static TYPES: Table<Predefined, 512> = Table::new(Predefined {
     size: 1,
     extent: 1,
     span: 1,
-    lacking: 0,
+    unsupported: 0,
 });
 static REDUCTIONS: Table<Reduction, 64> = Table::new(reduction::REPLACE);
 /// The host's handles of foreign codes, from [`FIRST_FOREIGN`] on, as numbers.
 static FOREIGN: OnceLock<Vec<u64>> = OnceLock::new();
 
-/// What a datatype is, unless it is derived, null or not a datatype.
+/// A predefined datatype by its handle. `None`: it is derived, null or invalid.
 #[inline(always)]
 pub(crate) fn predefined(datatype: MPI_Datatype) -> Option<&'static Predefined> {
     TYPES.get(datatype.key())
 }
 
-/// What a reduction is, unless it is user-defined, null or not an operation.
+/// A predefined reduction by its handle. `None`: it is user-defined, null or invalid.
 #[inline(always)]
 pub(crate) fn reduction_of(op: MPI_Op) -> Option<Reduction> {
     REDUCTIONS.get(op.key()).copied()
 }
 
-/// What a datatype of `MPI_Type_create_f90_real` and its like stands for.
+/// The predefined datatype to which one of `MPI_Type_create_f90_real` and its kin corresponds.
 pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined> {
     let kind = match combiner {
         combiner if combiner == MPI_COMBINER_F90_REAL => Kind::Floating,
         combiner if combiner == MPI_COMBINER_F90_COMPLEX => Kind::Complex,
         _ => Kind::Signed,
     };
-    // SAFETY: the shim exports this many entries.
-    let listed = unsafe {
-        std::slice::from_raw_parts(
-            &raw const sys::mpix_f90_types as *const ListedType,
-            mpix_f90_types_len,
-        )
-    };
-    let mut known = listed
+    let mut known = listed_f90_types()
         .iter()
         .filter(|entry| Kind::of(entry.kind) == kind)
         .filter_map(|entry| predefined(entry.handle));
@@ -162,171 +156,154 @@ pub(crate) fn is_comparable(datatype: &Predefined) -> bool {
     matches!(datatype.kind, Kind::Signed | Kind::Unsigned | Kind::Logical | Kind::Byte)
 }
 
-/// Reads the tables of `shim.c`, and asks the host for sizes and for what it can reduce. Names that
-/// this host does not have are left out. `world`: there is an `MPI_COMM_WORLD`.
+/// Fills the tables from those of `shim.c`, with sizes and supported reductions as the host reports
+/// them. Datatypes that this host lacks are left out. `world`: there is an `MPI_COMM_WORLD`.
 ///
 /// # Safety
 /// Only while MPI is being initialised, after `PMPI_Init` or `PMPI_Session_init`.
 pub(crate) unsafe fn fill(world: bool) {
     let mut foreign = Vec::new();
-    // SAFETY: the shim exports this many entries.
-    let listed = unsafe {
-        std::slice::from_raw_parts(&raw const sys::mpix_types as *const ListedType, mpix_types_len)
-    };
-    let judge = if world { Judge::new() } else { Judge::blind() };
-    for entry in listed {
-        // SAFETY: MPI is initialised and the handle is one of its names.
-        let Some((size, extent, span)) = (unsafe { measure(entry.handle) }) else { continue };
+    let probe = if world { ReductionProbe::new() } else { ReductionProbe::none() };
+    for entry in listed_types() {
+        let Some((size, extent, span)) = measure(entry.handle) else { continue };
         let kind = Kind::of(entry.kind);
-        let (element, lacking) = match native_element(kind, size) {
+        let (element, unsupported) = match native_element(kind, size) {
             Some(element) if size == extent => (element, 0),
-            _ => (Element(FIRST_FOREIGN + foreign.len() as u8), judge.lacking(entry, kind)),
+            _ => (Element(FIRST_FOREIGN + foreign.len() as u8), probe.unsupported(entry, kind)),
         };
-        let datatype = Predefined { kind, element, size, extent, span, lacking };
-        // SAFETY: as the caller says, nobody else is here.
+        let datatype = Predefined { kind, element, size, extent, span, unsupported };
+        // SAFETY: only while MPI is being initialised (contract of this function), so nobody reads.
         let added = unsafe { TYPES.insert(entry.handle.key(), datatype) };
         if added && element.0 >= FIRST_FOREIGN {
             foreign.push(entry.handle.key());
         }
     }
-    // SAFETY: the shim exports this many entries.
-    let listed = unsafe {
-        std::slice::from_raw_parts(&raw const sys::mpix_ops as *const MPI_Op, mpix_ops_len)
-    };
-    for (code, op) in listed.iter().enumerate() {
-        // SAFETY: as above.
+    for (code, op) in listed_ops().iter().enumerate() {
+        // SAFETY: only while MPI is being initialised (contract of this function), so nobody reads.
         unsafe { REDUCTIONS.insert(op.key(), Reduction(code as u8)) };
     }
     let _ = FOREIGN.set(foreign);
 }
 
-/// Finds out which reductions the host can carry out, while errors of the host are returned and
-/// reach no handler of the application's, which has not got control yet.
+/// Probes which reductions the host supports, with error handlers that return: the application has
+/// not got control yet, so its own must not be called.
 ///
-/// The host is asked to reduce no elements: it checks the pair of datatype and operation, and
-/// executes nothing. A host that does not check (Open MPI with `mpi_param_check` 0) is not asked
-/// more, since it would jump through a null pointer.
-struct Judge {
+/// The probe reduces no elements: the host checks the pair of datatype and operation, and executes
+/// nothing. A host that does not check (Open MPI with `mpi_param_check` 0) is not probed further,
+/// since it would jump through a null pointer.
+struct ReductionProbe {
     /// The handlers that `MPI_COMM_WORLD` and `MPI_COMM_SELF` had: hosts differ in which of them
-    /// they ask.
+    /// they use.
     handlers: Option<[MPI_Errhandler; 2]>,
     checks: bool,
 }
 
-impl Judge {
+impl ReductionProbe {
     fn new() -> Self {
         let mut handlers = [MPI_ERRORS_ARE_FATAL; 2];
         for (comm, handler) in Self::comms().into_iter().zip(&mut handlers) {
-            // SAFETY: MPI is initialised, so there are these communicators; the place is ours.
-            unsafe {
-                PMPI_Comm_get_errhandler(comm, handler);
-                PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-            }
+            host_calls::comm_get_errhandler(comm, handler);
+            host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         }
-        // The location of a number that has none: no host can do that.
-        Judge { handlers: Some(handlers), checks: !accepts(MPI_INT, reduction::MAXLOC) }
+        // No host supports MPI_MAXLOC on MPI_INT.
+        ReductionProbe { handlers: Some(handlers), checks: !accepts(MPI_INT, reduction::MAXLOC) }
     }
 
-    /// Without `MPI_COMM_WORLD` an error may end the job, so the host is asked nothing.
-    fn blind() -> Self {
-        Judge { handlers: None, checks: false }
+    /// Without `MPI_COMM_WORLD` an error may abort the job, so nothing is probed.
+    fn none() -> Self {
+        ReductionProbe { handlers: None, checks: false }
     }
 
     fn comms() -> [MPI_Comm; 2] {
         [MPI_COMM_WORLD, MPI_COMM_SELF]
     }
 
-    /// The reductions that are defined for a datatype and that the host lacks: a bit for each code.
-    fn lacking(&self, entry: &ListedType, kind: Kind) -> u16 {
-        let computed = (reduction::SUM.0..mpix_ops_len as u8)
+    /// The reductions that MPI defines for a datatype and the host does not support: a bit for each
+    /// code.
+    fn unsupported(&self, entry: &ListedType, kind: Kind) -> u16 {
+        let computed = (reduction::SUM.0..listed_ops().len() as u8)
             .map(Reduction)
             .filter(|op| is_defined_for(*op, kind));
         let adds = entry.quad == 0 || (self.checks && adds_quads(entry.handle));
-        let lacks = |op: &Reduction| !adds || (self.checks && !accepts(entry.handle, *op));
-        computed.filter(lacks).fold(0, |mask, op| mask | 1 << op.0)
+        let fails = |op: &Reduction| !adds || (self.checks && !accepts(entry.handle, *op));
+        computed.filter(fails).fold(0, |mask, op| mask | 1 << op.0)
     }
 }
 
-impl Drop for Judge {
+impl Drop for ReductionProbe {
     fn drop(&mut self) {
         for (comm, mut handler) in
             Self::comms().into_iter().zip(self.handlers.into_iter().flatten())
         {
-            // SAFETY: as in `new`; the reference to the handler is given back.
-            unsafe {
-                PMPI_Comm_set_errhandler(comm, handler);
-                PMPI_Errhandler_free(&raw mut handler);
-            }
+            host_calls::comm_set_errhandler(comm, handler);
+            host_calls::errhandler_free(&mut handler);
         }
     }
 }
 
 /// The host's handle of a reduction.
 fn handle_of(op: Reduction) -> MPI_Op {
-    // SAFETY: the shim exports `mpix_ops_len` entries, numbered by these codes; every code comes
-    // from that list.
-    unsafe { *(&raw const sys::mpix_ops as *const MPI_Op).add(usize::from(op.0)) }
+    listed_ops()[usize::from(op.0)]
 }
 
-/// True if the host takes a reduction of such elements.
+/// True if the host accepts a reduction of such elements.
 fn accepts(datatype: MPI_Datatype, op: Reduction) -> bool {
-    let (input, mut inout) = ([0u128; 2], [0u128; 2]);
-    // SAFETY: no element is read or written.
+    reduce_wide([0; 2], &mut [0; 2], 0, datatype, op)
+}
+
+/// True if the host adds 1 and 2 to 3. Hosts that mistake `REAL*16` for the `long double` of x86
+/// report success and leave the result unchanged.
+fn adds_quads(datatype: MPI_Datatype) -> bool {
+    // Numbers of IEEE 754 with 128 bits: the exponent above 112 bits of fraction.
+    let [one, two, three] = [0x3fff_0000u128, 0x4000_0000, 0x4000_8000].map(|top| top << 96);
+    let mut inout = [two; 2];
+    accepts(datatype, reduction::SUM)
+        && reduce_wide([one; 2], &mut inout, 1, datatype, reduction::SUM)
+        && inout[0] == three
+}
+
+/// `inout = inout (op) input` by the host, of at most one element of at most 32 bytes: a complex
+/// number of two 128-bit parts is the largest. True if the host reports success.
+fn reduce_wide(
+    input: [u128; 2],
+    inout: &mut [u128; 2],
+    count: c_int,
+    datatype: MPI_Datatype,
+    op: Reduction,
+) -> bool {
+    let fits = || measure(datatype).is_some_and(|(_, extent, _)| usize::from(extent) <= 32);
+    if count != 0 && (count != 1 || !fits()) {
+        return false;
+    }
+    // SAFETY: both buffers have room for `count` elements, as was just checked; the host keeps
+    // neither.
     unsafe {
         PMPI_Reduce_local(
             input.as_ptr().cast(),
             inout.as_mut_ptr().cast(),
-            0,
+            count,
             datatype,
             handle_of(op),
         ) == MPI_SUCCESS
     }
 }
 
-/// True if 1 and 2 make 3. Hosts that take `REAL*16` for the `long double` of x86 report success
-/// and leave the sum as it was.
-fn adds_quads(datatype: MPI_Datatype) -> bool {
-    // Numbers of IEEE 754 with 128 bits: the exponent above 112 bits of fraction.
-    let [one, two, three] = [0x3fff_0000u128, 0x4000_0000, 0x4000_8000].map(|top| top << 96);
-    let (input, mut inout) = ([one; 2], [two; 2]);
-    if !accepts(datatype, reduction::SUM) {
-        return false;
-    }
-    // SAFETY: both have room for a complex number of two such parts.
-    let status = unsafe {
-        PMPI_Reduce_local(
-            input.as_ptr().cast(),
-            inout.as_mut_ptr().cast(),
-            1,
-            datatype,
-            handle_of(reduction::SUM),
-        )
-    };
-    status == MPI_SUCCESS && inout[0] == three
-}
-
-/// Size, extent and span of a predefined datatype, or nothing if this host does not have it.
-///
-/// # Safety
-/// MPI is initialised.
-unsafe fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
+/// Size, extent and span of a predefined datatype. `None`: this host does not have it.
+fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
     if datatype == MPI_DATATYPE_NULL {
         return None;
     }
     let (mut size, mut least, mut extent, mut start, mut span) = (0, 0, 0, 0, 0);
-    // SAFETY: the handle is not null and the places are ours.
-    let asked = unsafe {
-        [
-            PMPI_Type_size(datatype, &raw mut size),
-            PMPI_Type_get_extent(datatype, &raw mut least, &raw mut extent),
-            PMPI_Type_get_true_extent(datatype, &raw mut start, &raw mut span),
-        ]
-    };
+    let asked = [
+        host_calls::type_size(datatype, &mut size),
+        host_calls::type_extent(datatype, &mut least, &mut extent),
+        host_calls::type_true_extent(datatype, &mut start, &mut span),
+    ];
     if asked.iter().any(|status| *status != MPI_SUCCESS) || size <= 0 || start != 0 {
         return None;
     }
-    // Wider ones than the engine's records carry (none is known) are treated as if they were
-    // derived.
+    // One that is wider than the engine's records allow (none is known) is treated like a derived
+    // datatype.
     let extent = u8::try_from(extent).ok().filter(|extent| *extent <= 32)?;
     Some((u8::try_from(size).ok()?, extent, u8::try_from(span).ok()?))
 }

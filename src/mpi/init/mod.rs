@@ -1,14 +1,15 @@
-//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and the end of what is
-//! left.
+//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and completion of what
+//! is left.
 
 #[cfg(mpi_sessions)]
 pub(crate) mod session;
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::io::Write;
 
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::bootstrap::{self, communicators};
@@ -21,7 +22,7 @@ use crate::runtime::config::{self, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{enter, progress, thread};
 
-/// Starts MPI, then us.
+/// Initializes the host, then this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -30,7 +31,8 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
     boundary("MPI_Init", || {
         if Settings::read(world::look_up).0.progress_thread() {
             let mut provided = 0;
-            // SAFETY: as below. [PR-2] The thread of the library completes requests of the host.
+            // [PR-2] The thread of the library completes requests of the host.
+            // SAFETY: the application's arguments, passed on, and an int of ours.
             return start_after(unsafe {
                 PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &raw mut provided)
             });
@@ -41,7 +43,7 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
     })
 }
 
-/// Starts MPI, then us.
+/// Initializes the host, then this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     boundary("MPI_Init_thread", || {
-        // MPI allows a host to provide more than what is required. [PR-2]
+        // MPI allows a host to provide a higher level than required. [PR-2]
         let required = if Settings::read(world::look_up).0.progress_thread() {
             MPI_THREAD_MULTIPLE
         } else {
@@ -80,8 +82,8 @@ fn start_after(code: c_int) -> c_int {
     code
 }
 
-/// Numbers that are agreed at once: settings, whether there were sessions, whether the host lacks a
-/// hook that does all, and the same with their sign changed, so that one maximum tells both ends.
+/// Numbers in one agreement: the settings, whether there were sessions, and whether blocking calls
+/// must be driven. Each is sent with both signs, so that one maximum yields maximum and minimum.
 const AGREED: usize = config::COUNT + 2;
 
 /// # Safety
@@ -90,10 +92,9 @@ unsafe fn start() {
     let (mine, complaints) = Settings::read(world::look_up);
     let rank = rank_of(MPI_COMM_WORLD);
     let mut level = 0;
-    // SAFETY: MPI is initialised.
-    unsafe { PMPI_Query_thread(&raw mut level) };
+    host_calls::query_thread(&mut level);
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
-    progress::set_crowded(is_crowded());
+    progress::set_crowded(is_oversubscribed());
     let (settings, [loops, sessions], differing) = agree(mine);
     start_log(rank, &settings);
     if rank == 0 {
@@ -108,16 +109,17 @@ unsafe fn start() {
     }
     // SAFETY: MPI is initialised.
     unsafe { datatype::fill(true) };
-    request::set_most(settings.max_requests());
+    request::set_max_alive(settings.max_requests());
     crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
     if settings.serve() != Serve::Off {
         let own = communicators::open_own();
         hook::use_comm(Some(own));
         request::use_comm(Some(own));
     }
-    // With MPIX_RMA=off nothing of ours is ever pending, in any process: the host's own calls serve
-    // best. Sessions that were opened before could not know what other processes say.
-    drive::agree(loops && (settings.serve() != Serve::Off || sessions));
+    // With MPIX_RMA=off this library never has anything pending, in any process, so the host's own
+    // calls are made. Sessions that were opened before could not know the setting of other
+    // processes.
+    drive::set_driven(loops && (settings.serve() != Serve::Off || sessions));
     world::begin();
     set_up(settings, level);
     if settings.serve() != Serve::Off && needs_messages(&settings) {
@@ -144,11 +146,11 @@ pub(crate) fn is_started() -> bool {
     enter().settings.is_some()
 }
 
-/// Gives the runtime what it needs, once.
+/// Gives the runtime its settings and the functions of the host, and starts the progress thread.
 fn set_up(settings: Settings, level: c_int) {
     let mut guard = enter();
     let again = guard.settings.is_some();
-    guard.host = Host { poke: hook::poke, complete: request::complete };
+    guard.host = Host { poke: hook::progress_host, complete: request::complete };
     guard.settings = Some(settings);
     drop(guard);
     if settings.progress_thread() && settings.serve() != Serve::Off && !again {
@@ -156,7 +158,8 @@ fn set_up(settings: Settings, level: c_int) {
     }
 }
 
-/// Starts us without `MPI_Init`, in one process alone: this one of so many.
+/// Starts this library at the first session, without an agreement. The process has this rank among
+/// `size`.
 #[cfg(mpi_sessions)]
 pub(crate) fn start_alone(rank: c_int, size: c_int) {
     let (settings, complaints) = Settings::read(world::look_up);
@@ -167,23 +170,21 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
         }
     }
     let mut level = 0;
+    host_calls::query_thread(&mut level);
     // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
-    unsafe {
-        PMPI_Query_thread(&raw mut level);
-        datatype::fill(false);
-    }
+    unsafe { datatype::fill(false) };
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
-    // Launchers tell how many there are on this node.
+    // Launchers export the number of processes on this node.
     let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"]
         .iter()
         .find_map(|name| world::look_up(name)?.parse().ok());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     progress::set_crowded(here.unwrap_or(size as usize) > cores);
-    request::set_most(settings.max_requests());
+    request::set_max_alive(settings.max_requests());
     crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
-    // Where there is nobody else, nothing of ours waits for anybody.
+    // A single process never waits for peers.
     let sends = settings.reach() != Reach::Shm;
-    drive::agree((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
+    drive::set_driven((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
     set_up(settings, level);
     if rank == 0 {
         log::info!(
@@ -195,17 +196,17 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     }
 }
 
-/// Ends us in a process that has no `MPI_Finalize` to come to.
+/// Shuts this library down at the end of the last session, in a process without `MPI_Init`.
 #[cfg(mpi_sessions)]
 pub(crate) fn finish_alone() {
     complete_rest("MPI_Session_finalize");
     request::give_spare_back();
     derived::release();
     thread::stop();
-    hook::see_off();
+    hook::remove_and_wait();
     enter().settings = None;
     crate::mpi::bootstrap::rdma::close();
-    drive::agree(false);
+    drive::set_driven(false);
 }
 
 /// True if a session of the application is open, or was `ever`.
@@ -220,8 +221,8 @@ fn sessions(_: bool) -> bool {
     false
 }
 
-/// Settings of rank 0; whether calls are to be made in their nonblocking form, and whether there
-/// are sessions; and whether settings differed.
+/// Agrees on the settings, which are those of rank 0. Also gives whether blocking calls are driven,
+/// whether there are sessions, and whether settings differed.
 fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     let mut numbers = [0 as c_int; AGREED];
     for (number, value) in numbers.iter_mut().zip(mine.0) {
@@ -235,38 +236,20 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
         ends[at] = *number;
         ends[AGREED + at] = -*number;
     }
-    // The agreement is not made yet: this goes to the host in its blocking form, everywhere.
-    // SAFETY: MPI is initialised; the buffers are as long as said.
-    unsafe {
-        PMPI_Allreduce(
-            MPI_IN_PLACE,
-            ends.as_mut_ptr().cast::<c_void>(),
-            ends.len() as c_int,
-            MPI_INT,
-            MPI_MAX,
-            MPI_COMM_WORLD,
-        );
-    }
-    // One process without such a hook is enough: all of them then have to use the same form.
+    // Nothing is agreed yet, so all processes make the host's blocking call.
+    host_calls::allreduce_ints(&mut ends, MPI_MAX, MPI_COMM_WORLD);
+    // If one process must drive its blocking calls, all of them use the same form.
     let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
     let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
     if differing {
-        // SAFETY: as above; every process has seen the same maxima and comes here.
-        unsafe {
-            PMPI_Bcast(
-                numbers.as_mut_ptr().cast::<c_void>(),
-                AGREED as c_int,
-                MPI_INT,
-                0,
-                MPI_COMM_WORLD,
-            );
-        }
+        // All processes have the same maxima, so all of them come here.
+        host_calls::bcast_ints(&mut numbers, MPI_COMM_WORLD);
     }
     let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
     (settings, [loops, sessions], differing)
 }
 
-/// [PR-2]
+/// Starts the progress thread [PR-2].
 fn start_thread(level: c_int) {
     if level != MPI_THREAD_MULTIPLE {
         log::warn!(
@@ -281,50 +264,39 @@ fn start_thread(level: c_int) {
 
 fn rank_of(comm: MPI_Comm) -> c_int {
     let mut rank = 0;
-    // SAFETY: MPI is initialised and `comm` is one of its own.
-    unsafe { PMPI_Comm_rank(comm, &raw mut rank) };
+    host_calls::comm_rank(comm, &mut rank);
     rank
 }
 
-/// True if the ranks of this node outnumber the cores that they may run on, taken together.
-fn is_crowded() -> bool {
+/// True if the node is oversubscribed: its ranks outnumber the cores that they may run on.
+fn is_oversubscribed() -> bool {
     let mut node = MPI_COMM_NULL;
-    let mut ranks = 1;
-    // SAFETY: an all-zero set of CPUs is an empty one.
-    let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: MPI is initialised, and every process comes here; the set is reduced as the ints of
-    // which it consists.
-    unsafe {
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores);
-        if PMPI_Comm_split_type(
-            MPI_COMM_WORLD,
-            MPI_COMM_TYPE_SHARED,
-            0,
-            MPI_INFO_NULL,
-            &raw mut node,
-        ) != MPI_SUCCESS
-            || node == MPI_COMM_NULL
-        {
-            return false;
-        }
-        PMPI_Comm_size(node, &raw mut ranks);
-        let mut all = 0;
-        PMPI_Comm_size(MPI_COMM_WORLD, &raw mut all);
-        world::set_on_one_node(ranks == all);
-        PMPI_Allreduce(
-            MPI_IN_PLACE,
-            (&raw mut cores).cast(),
-            (size_of::<libc::cpu_set_t>() / size_of::<c_int>()) as c_int,
-            MPI_INT,
-            MPI_BOR,
-            node,
-        );
-        PMPI_Comm_free(&raw mut node);
-        ranks > libc::CPU_COUNT(&cores)
+    if host_calls::comm_split_node(MPI_COMM_WORLD, &mut node) != MPI_SUCCESS
+        || node == MPI_COMM_NULL
+    {
+        return false;
     }
+    let (mut ranks, mut all) = (1, 0);
+    host_calls::comm_size(node, &mut ranks);
+    host_calls::comm_size(MPI_COMM_WORLD, &mut all);
+    world::set_on_one_node(ranks == all);
+    let mut cores = own_cores();
+    host_calls::allreduce_ints(&mut cores, MPI_BOR, node);
+    host_calls::comm_free(&mut node);
+    let number: u32 = cores.iter().map(|word| word.count_ones()).sum();
+    ranks.unsigned_abs() > number
 }
 
-/// Each line carries the rank: launchers mix the standard errors of all processes.
+/// The cores that this process may run on, as ints with a bit for each.
+fn own_cores() -> [c_int; size_of::<libc::cpu_set_t>() / size_of::<c_int>()] {
+    let mut cores = [0; _];
+    // SAFETY: the call writes at most as many bytes as it is told, which is the array's size; no
+    // core has a bit elsewhere.
+    unsafe { libc::sched_getaffinity(0, size_of_val(&cores), (&raw mut cores).cast()) };
+    cores
+}
+
+/// Each line has the rank, since launchers merge the standard error of all processes.
 fn start_log(rank: c_int, settings: &Settings) {
     let started = env_logger::Builder::new()
         .filter_level(settings.log())
@@ -338,11 +310,11 @@ fn start_log(rank: c_int, settings: &Settings) {
             )
         })
         .try_init();
-    // Only an application in Rust that has a logger already comes here; ours then goes to it.
+    // It fails if the application, written in Rust, has a logger already, which is used then.
     drop(started);
 }
 
-/// Completes what is left [RQ-2], then ends MPI.
+/// Completes closed epochs and freed requests [RQ-2], then finalizes the host.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -350,7 +322,7 @@ fn start_log(rank: c_int, settings: &Settings) {
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     boundary("MPI_Finalize", || {
         finish();
-        // SAFETY: the application ends MPI.
+        // SAFETY: the application finalizes MPI.
         unsafe { PMPI_Finalize() }
     })
 }
@@ -362,16 +334,15 @@ fn finish() {
     }
     complete_rest("MPI_Finalize");
     request::give_spare_back();
-    // Others may need this process until they have come here too. The host's own Finalize would not
-    // drive us. SAFETY: MPI is not finalised yet.
-    unsafe { drive::assemble_for_good(MPI_COMM_WORLD) };
+    // Others may need this process until they have come here too, and the host's own MPI_Finalize
+    // would not drive our windows.
+    drive::barrier(MPI_COMM_WORLD);
     enter().network.end_job();
     world::end();
     derived::release();
     #[cfg(mpi_sessions)]
     if sessions(false) {
-        // The rest of the program goes on with what does not end now, on the communicator of a
-        // session.
+        // Windows of sessions stay usable, on a communicator of our own session.
         hook::use_comm(None);
         request::use_comm(None);
         crate::mpi::init::session::settle();
@@ -379,7 +350,7 @@ fn finish() {
         return;
     }
     thread::stop();
-    hook::see_off();
+    hook::remove_and_wait();
     hook::use_comm(None);
     // The delete functions of attributes run in the host's MPI_Finalize, and may still use a window
     // that is not freed.
@@ -387,12 +358,12 @@ fn finish() {
     communicators::close_own();
     enter().settings = None;
     crate::mpi::bootstrap::rdma::close();
-    drive::agree(false);
-    // Whoever looks for what does not end finds here whose it is.
+    drive::set_driven(false);
+    // If a process hangs from here on, the host hangs.
     log::info!("finalised; the host's own MPI_Finalize follows");
 }
 
-/// Completes what is closed [RQ-2].
+/// Completes closed epochs and freed requests [RQ-2].
 fn complete_rest(call: &str) {
     if !progress::nothing_lives() {
         let epochs_open = {
@@ -409,7 +380,7 @@ fn complete_rest(call: &str) {
         // do not wait if there is one.
         while epochs_open == 0 && !progress::all_quiet() {
             progress::sweep_from_hook();
-            hook::poke();
+            hook::progress_host();
             std::thread::yield_now();
         }
     }

@@ -1,32 +1,34 @@
 //! MPI sessions (MPI-4.1 11.3): programs that use MPI without, before or after `MPI_Init` and
 //! `MPI_Finalize`.
 //!
-//! A session is opened by one process alone, so nothing can be agreed then. What every process must
-//! do alike [PR-5] is therefore decided by what is alike: on a host without a progress hook,
-//! collectives are made in their nonblocking form from the first session on, whatever `MPIX_RMA`
-//! says. Which windows are ours is agreed when a window is made, as always.
+//! Opening a session is local, so the processes cannot agree on anything then. What all of them
+//! must do alike [PR-5] follows from what is the same in all: on a host without a progress hook,
+//! collectives are driven from the first session on, whatever `MPIX_RMA` is. Which windows are ours
+//! is agreed when a window is made, as always.
 //!
-//! `MPI_COMM_SELF` is not there without `MPI_Init`. The host needs a communicator all the same, to
-//! be driven and to make requests that are complete: one of this process alone, in a session of our
-//! own, made with the first window and given back before the application's last session ends.
+//! Without `MPI_Init` there is no `MPI_COMM_SELF`, but a communicator is needed to run the host's
+//! progress and to make complete requests. It has this process alone, belongs to a session of this
+//! library, is made with the first window, and is freed before the application's last session ends.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::init;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
 
-/// What is known of this process's sessions.
+/// The sessions of this process.
 struct Sessions {
-    /// The application's, that are open.
+    /// Open sessions of the application.
     open: u32,
-    /// Ours, and its communicator of this process alone.
+    /// This library's session, and its communicator of this process alone.
     own: Option<(MPI_Session, MPI_Comm)>,
     /// No other process was started with this one.
     single: bool,
@@ -43,8 +45,8 @@ fn sessions() -> MutexGuard<'static, Sessions> {
     SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if the application has ever opened a session: then other processes may use MPI that have
-/// agreed on nothing with us.
+/// True if the application has ever opened a session. Processes that took part in no agreement may
+/// use MPI then.
 pub(crate) fn ever() -> bool {
     EVER.load(Ordering::Acquire)
 }
@@ -54,7 +56,7 @@ pub(crate) fn is_open() -> bool {
     sessions().open != 0
 }
 
-/// Starts MPI for one part of the program, then us.
+/// Opens a session of the host. The first one starts this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -71,8 +73,12 @@ pub unsafe extern "C" fn MPI_Session_init(
             let mut sessions = sessions();
             sessions.open += 1;
             EVER.store(true, Ordering::Release);
-            if sessions.open == 1 && !init::is_started() {
-                let (rank, size) = place(session);
+            if sessions.open == 1
+                && !init::is_started()
+                // SAFETY: the host has just written it.
+                && let Some(session) = unsafe { Out::new(session) }.get()
+            {
+                let (rank, size) = rank_and_size(session);
                 sessions.single = size == 1;
                 init::start_alone(rank, size);
             }
@@ -81,7 +87,7 @@ pub unsafe extern "C" fn MPI_Session_init(
     })
 }
 
-/// Ends one part of the program, and with the last one us.
+/// Closes a session of the host. The last one shuts this library down.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -98,11 +104,8 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut MPI_Session) -> c_in
                     hook::use_comm(None);
                     request::use_comm(None);
                 }
-                // SAFETY: both were made by `settle`, and nobody uses them any more.
-                unsafe {
-                    PMPI_Comm_free(&raw mut comm);
-                    PMPI_Session_finalize(&raw mut own);
-                }
+                host_calls::comm_free(&mut comm);
+                host_calls::session_finalize(&mut own);
             }
         }
         // SAFETY: the application's argument, passed on.
@@ -119,8 +122,8 @@ exports! {
     MPI_Session_finalize(session: *mut MPI_Session);
 }
 
-/// Makes what the host needs without `MPI_COMM_SELF`, once. False if it cannot be made: then no
-/// window is ours.
+/// Makes this library's session and its communicator, once. False if the host cannot make them:
+/// then all windows are left to the host.
 pub(crate) fn settle() -> bool {
     let mut sessions = sessions();
     if sessions.own.is_none() {
@@ -130,8 +133,7 @@ pub(crate) fn settle() -> bool {
         }
     }
     let Some((_, comm)) = sessions.own else { return false };
-    // A process that is alone has nobody to be driven for, and MPICH 4.0 takes a signal when it is
-    // driven then.
+    // A single process needs no progress of the host, and MPICH 4.0 crashes if it is run then.
     hook::use_comm((!sessions.single).then_some(comm));
     request::use_comm(Some(comm));
     true
@@ -141,47 +143,26 @@ pub(crate) fn settle() -> bool {
 fn alone() -> Option<(MPI_Session, MPI_Comm)> {
     let mut group = MPI_GROUP_NULL;
     let mut comm = MPI_COMM_NULL;
-    // SAFETY: the places are ours, the handles are made here, and the names are C strings.
-    unsafe {
-        let mut session = std::mem::zeroed();
-        if PMPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &raw mut session) != MPI_SUCCESS {
-            return None;
+    let mut session = host_calls::session_init()?;
+    if host_calls::session_group(session, c"mpi://SELF", &mut group) == MPI_SUCCESS {
+        let made = host_calls::comm_from_group(group, c"mpix-rma", &mut comm);
+        host_calls::group_free(&mut group);
+        if made == MPI_SUCCESS {
+            return Some((session, comm));
         }
-        if PMPI_Group_from_session_pset(session, c"mpi://SELF".as_ptr(), &raw mut group)
-            == MPI_SUCCESS
-        {
-            let tag = c"mpix-rma".as_ptr();
-            let made = PMPI_Comm_create_from_group(
-                group,
-                tag,
-                MPI_INFO_NULL,
-                MPI_ERRORS_RETURN,
-                &raw mut comm,
-            );
-            PMPI_Group_free(&raw mut group);
-            if made == MPI_SUCCESS {
-                return Some((session, comm));
-            }
-        }
-        PMPI_Session_finalize(&raw mut session);
     }
+    host_calls::session_finalize(&mut session);
     None
 }
 
-/// This process's rank and the number of all that were started with it, for the log and for
-/// waiting.
-fn place(session: *mut MPI_Session) -> (c_int, c_int) {
+/// Rank of this process and number of processes in `mpi://WORLD`, for the log and for waiting.
+fn rank_and_size(session: MPI_Session) -> (c_int, c_int) {
     let (mut rank, mut size) = (0, 1);
     let mut group = MPI_GROUP_NULL;
-    // SAFETY: the host has just written the session; the places are ours.
-    unsafe {
-        if PMPI_Group_from_session_pset(*session, c"mpi://WORLD".as_ptr(), &raw mut group)
-            == MPI_SUCCESS
-        {
-            PMPI_Group_rank(group, &raw mut rank);
-            PMPI_Group_size(group, &raw mut size);
-            PMPI_Group_free(&raw mut group);
-        }
+    if host_calls::session_group(session, c"mpi://WORLD", &mut group) == MPI_SUCCESS {
+        host_calls::group_rank(group, &mut rank);
+        host_calls::group_size(group, &mut size);
+        host_calls::group_free(&mut group);
     }
     (rank, size)
 }

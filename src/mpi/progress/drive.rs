@@ -1,15 +1,18 @@
-//! Blocking on the host while driving our own windows [PR-1].
+//! Driven calls: blocking calls of the host during which this library makes progress [PR-1].
 //!
-//! Hosts with a progress hook do that by themselves. For the others, a job agrees at `MPI_Init`
-//! that every blocking call is made in its nonblocking form, and waited for here. Collectives must
-//! follow that agreement always, whatever the local state, because the two forms do not match each
-//! other [PR-5]; point-to-point calls and waits may go to the host directly when nothing of ours
-//! waits, since there both forms match. The error of a driven call goes to the handler that hears
-//! of it in the host's own form.
+//! A host with a progress hook needs none. On the others, the job agrees at `MPI_Init` to make
+//! every blocking call in its nonblocking form, and this module waits for it. Collectives must
+//! always follow that agreement, because the two forms do not match each other [PR-5].
+//! Point-to-point calls and waits, whose forms match, may go to the host directly when this library
+//! has nothing to drive. A driven call raises its error on the same handler as the host's blocking
+//! form.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 #[cfg(mpi_host = "mpich")]
@@ -18,43 +21,44 @@ use crate::runtime::progress::{Backoff, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
 use crate::runtime::progress::{crowded, may_be_told, must_drive};
 
-/// Blocking calls are made in their nonblocking form; agreed at `MPI_Init`.
-static AGREED: AtomicBool = AtomicBool::new(false);
+/// Blocking calls are driven; all processes agree on it at `MPI_Init`.
+static DRIVEN: AtomicBool = AtomicBool::new(false);
 
-/// Sets the agreement.
-pub(crate) fn agree(loops: bool) {
-    AGREED.store(loops, Ordering::Release);
+/// Sets whether blocking calls are driven, as agreed.
+pub(crate) fn set_driven(driven: bool) {
+    DRIVEN.store(driven, Ordering::Release);
 }
 
-/// True if collectives are made in their nonblocking form.
+/// True if collectives are driven.
 #[inline]
 pub(crate) fn collectives() -> bool {
-    AGREED.load(Ordering::Relaxed)
+    DRIVEN.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait, in a job that has agreed on loops, is to be waited for
-/// here: it has something of ours to drive, now or when a peer tells us something, or ranks share
-/// cores, which this host's own waits do not give away [PR-4].
+/// True if a point-to-point call or a wait must be driven: this library has something to drive now,
+/// or a peer may contact it; or the node is oversubscribed, since this host's own waits do not
+/// yield the core [PR-4].
 #[cfg(mpi_host = "mpich")]
 #[inline]
-pub(crate) fn now() -> bool {
+pub(crate) fn must_drive_now() -> bool {
     collectives() && (crowded() || may_be_told() || must_drive())
 }
 
-/// Repeats `look` until it gives a result, driving everything in between. Not with the guard held.
-pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    // Test calls of the host run the poll functions of all our requests; this loop does their work
-    // once.
+/// Calls `poll` until it gives a result, and makes all progress in between. Not with the guard
+/// held.
+pub(crate) fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
+    // The host's test calls run the poll function of each of our requests; this loop sweeps once
+    // for all of them.
     let looping = Looping(hook::set_looping(true));
     let mut backoff = Backoff::new();
     loop {
-        if let Some(result) = look() {
+        if let Some(result) = poll() {
             drop(looping);
             return result;
         }
         let moved = sweep_from_hook();
         if backoff.round() {
-            hook::poke();
+            hook::progress_host();
         }
         if !moved {
             backoff.pause();
@@ -62,7 +66,7 @@ pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Puts the mark back, even if `look` panics.
+/// Restores the flag, even if the poll panics.
 struct Looping(bool);
 
 impl Drop for Looping {
@@ -72,178 +76,173 @@ impl Drop for Looping {
 }
 
 /// Waits for one request of the host.
-///
-/// # Safety
-/// As `MPI_Wait`.
-pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
+pub(crate) fn wait_for(request: &Cell<MPI_Request>, status: Status<'_>) -> c_int {
     until(|| {
         let mut flag = 0;
-        // SAFETY: as the caller says.
-        let code = unsafe { PMPI_Test(request, &raw mut flag, status) };
+        let code = host_calls::test(request, &mut flag, status);
         (code != MPI_SUCCESS || flag != 0).then_some(code)
     })
 }
 
-/// Makes a blocking receive: `init` makes a persistent request, which is started and waited for
-/// here. MPICH raises the error of a persistent request on its communicator, as that of a blocking
-/// receive, and the error of any other receive on `MPI_COMM_WORLD`.
+/// As [`wait_for`].
 ///
 /// # Safety
-/// `init` makes a persistent receive of the application's arguments; `status` is the application's.
+/// `request` points to a request, and `status` is one or ignored; no other thread accesses them.
 #[cfg(mpi_host = "mpich")]
-pub(crate) unsafe fn receive(
-    init: impl FnOnce(*mut MPI_Request) -> c_int,
-    status: *mut MPI_Status,
-) -> c_int {
-    let mut receive = match Receive::start(init) {
-        Ok(receive) => receive,
-        Err(code) => return code,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { receive.wait(status) }
+pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
+    // SAFETY: the contract of this function.
+    unsafe { wait_for(&*request.cast(), Status::new(status)) }
 }
 
-/// A receive that is under way, by a persistent request: see [`receive`].
+/// Makes a blocking receive; see [`Receive`].
 #[cfg(mpi_host = "mpich")]
-pub(crate) struct Receive(MPI_Request);
+pub(crate) fn receive(
+    comm: MPI_Comm,
+    init: impl FnOnce(*mut MPI_Request) -> c_int,
+    receive: impl FnOnce(*mut MPI_Request) -> c_int,
+    status: Status<'_>,
+) -> c_int {
+    match Receive::start(comm, init, receive) {
+        Ok(receive) => receive.wait(status),
+        Err(code) => code,
+    }
+}
+
+/// A receive in flight whose errors MPICH raises as those of a blocking receive: on its
+/// communicator. MPICH does so for persistent requests, and raises the error of any other receive on
+/// `MPI_COMM_WORLD`. The latter cost less, so that communicator gets them.
+#[cfg(mpi_host = "mpich")]
+pub(crate) struct Receive {
+    request: Cell<MPI_Request>,
+    is_persistent: bool,
+}
 
 #[cfg(mpi_host = "mpich")]
 impl Receive {
+    /// Starts it: `init` makes a persistent request, `receive` one in flight.
+    ///
     /// # Errors
     /// The host's error code; the host has raised the error.
-    pub(crate) fn start(init: impl FnOnce(*mut MPI_Request) -> c_int) -> Result<Self, c_int> {
+    pub(crate) fn start(
+        comm: MPI_Comm,
+        init: impl FnOnce(*mut MPI_Request) -> c_int,
+        receive: impl FnOnce(*mut MPI_Request) -> c_int,
+    ) -> Result<Self, c_int> {
         let mut request = MPI_REQUEST_NULL;
-        let code = init(&raw mut request);
+        let is_persistent = comm != MPI_COMM_WORLD;
+        let code = if is_persistent { init(&raw mut request) } else { receive(&raw mut request) };
         if code != MPI_SUCCESS {
             return Err(code);
         }
-        let mut receive = Receive(request);
-        // SAFETY: the request was just made, and is not active.
-        let code = unsafe { PMPI_Start(&raw mut receive.0) };
-        if code == MPI_SUCCESS { Ok(receive) } else { Err(code) }
+        let started = Receive { request: Cell::new(request), is_persistent };
+        if is_persistent {
+            let code = host_calls::start(&started.request);
+            if code != MPI_SUCCESS {
+                return Err(code);
+            }
+        }
+        Ok(started)
     }
 
     /// Waits for it.
-    ///
-    /// # Safety
-    /// `status` is a place for a status, or ignored.
-    pub(crate) unsafe fn wait(&mut self, status: *mut MPI_Status) -> c_int {
-        // SAFETY: the request is persistent; the caller's promise.
-        unsafe { wait(&raw mut self.0, status) }
+    pub(crate) fn wait(&self, status: Status<'_>) -> c_int {
+        wait_for(&self.request, status)
     }
 
-    /// Ends it without a message, or with one that has come already.
-    pub(crate) fn cancel(&mut self) {
-        // SAFETY: the request is persistent and active.
-        unsafe {
-            PMPI_Cancel(&raw mut self.0);
-            self.wait(MPI_STATUS_IGNORE);
-        }
+    /// Cancels it, and waits for the cancellation or for a message that has already arrived.
+    pub(crate) fn cancel(&self) {
+        host_calls::cancel(&self.request);
+        self.wait(Status::ignored());
     }
 }
 
 #[cfg(mpi_host = "mpich")]
 impl Drop for Receive {
     fn drop(&mut self) {
-        // SAFETY: made in `start`; it is not active, or the host has failed and keeps it until it
-        // is complete.
-        unsafe { PMPI_Request_free(&raw mut self.0) };
+        // It is inactive, or the host has failed and keeps it until it is complete.
+        if self.is_persistent {
+            host_calls::request_free(&self.request);
+        }
     }
 }
 
-/// The error handler of a communicator is kept away while a call reports an error class that is to
+/// A communicator whose error handler is replaced while the host reports an error class that has to
 /// be corrected.
 #[cfg(mpi_host = "mpich")]
-struct Hushed {
+struct SuspendedErrhandler {
     comm: MPI_Comm,
-    /// One of the application's own functions.
+    /// The handler, if it is a function of the application.
     handler: Option<MPI_Errhandler>,
 }
 
 #[cfg(mpi_host = "mpich")]
-impl Hushed {
+impl SuspendedErrhandler {
     /// # Errors
     /// The communicator is invalid; the host has raised the error.
     fn new(comm: MPI_Comm) -> Result<Self, c_int> {
-        let mut handler = MPI_ERRORS_RETURN;
-        // SAFETY: the handle is the application's, which the host checks; the reference to the
-        // handler is given back.
-        unsafe {
-            // Another thread may need the handler for its own calls on this communicator.
-            if multiple() {
-                return Ok(Hushed { comm, handler: None });
-            }
-            let code = PMPI_Comm_get_errhandler(comm, &raw mut handler);
-            if code != MPI_SUCCESS {
-                return Err(code);
-            }
-            if [MPI_ERRORS_RETURN, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler) {
-                PMPI_Errhandler_free(&raw mut handler);
-                return Ok(Hushed { comm, handler: None });
-            }
-            PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        // Another thread may need the handler for its own calls on this communicator.
+        if multiple() {
+            return Ok(SuspendedErrhandler { comm, handler: None });
         }
-        Ok(Hushed { comm, handler: Some(handler) })
+        let mut handler = MPI_ERRORS_RETURN;
+        let code = host_calls::comm_get_errhandler(comm, &mut handler);
+        if code != MPI_SUCCESS {
+            return Err(code);
+        }
+        if [MPI_ERRORS_RETURN, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler) {
+            host_calls::errhandler_free(&mut handler);
+            return Ok(SuspendedErrhandler { comm, handler: None });
+        }
+        host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        Ok(SuspendedErrhandler { comm, handler: Some(handler) })
     }
 
-    /// Puts the handler back, and raises the error that it has missed.
-    fn end(self, code: c_int) {
+    /// Restores the handler, and raises the error on it.
+    fn restore(self, code: c_int) {
         let Some(mut handler) = self.handler else { return };
-        // SAFETY: the communicator is live, since a call on it has just ended; the handler is a
-        // reference of `new`.
-        unsafe {
-            PMPI_Comm_set_errhandler(self.comm, handler);
-            PMPI_Errhandler_free(&raw mut handler);
-            if code != MPI_SUCCESS {
-                PMPI_Comm_call_errhandler(self.comm, code);
-            }
+        host_calls::comm_set_errhandler(self.comm, handler);
+        host_calls::errhandler_free(&mut handler);
+        if code != MPI_SUCCESS {
+            host_calls::comm_call_errhandler(self.comm, code);
         }
     }
 }
 
-/// Makes a blocking broadcast in its nonblocking form. Where a message is longer than the buffer,
-/// MPICH's blocking form gives `MPI_ERR_TRUNCATE` and its nonblocking form `MPI_ERR_OTHER`: the
-/// former is given here. (A message that is too short is `MPI_ERR_OTHER` in both forms, but the
-/// nonblocking form does not tell the two apart.)
+/// Makes a blocking broadcast in its nonblocking form. If a message is longer than the buffer,
+/// MPICH's blocking form returns `MPI_ERR_TRUNCATE` and its nonblocking form `MPI_ERR_OTHER`; this
+/// returns the former. (For a message that is too short both return `MPI_ERR_OTHER`, but the
+/// nonblocking form does not distinguish the two cases.)
 #[cfg(mpi_host = "mpich")]
 pub(crate) fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> c_int) -> c_int {
-    let hushed = match Hushed::new(comm) {
-        Ok(hushed) => hushed,
+    let suspended = match SuspendedErrhandler::new(comm) {
+        Ok(suspended) => suspended,
         Err(code) => return code,
     };
-    let mut code = through(start, MPI_STATUS_IGNORE);
+    let mut code = through(start, Status::ignored());
     let mut class = code;
     if code != MPI_SUCCESS {
-        // SAFETY: the code is the host's; the place is ours.
-        unsafe { PMPI_Error_class(code, &raw mut class) };
+        host_calls::error_class(code, &mut class);
         if class == MPI_ERR_OTHER {
             code = MPI_ERR_TRUNCATE;
         }
     }
-    hushed.end(code);
+    suspended.restore(code);
     code
 }
 
 /// Makes a blocking call in its nonblocking form: `start` makes the request.
-pub(crate) fn through(
-    start: impl FnOnce(*mut MPI_Request) -> c_int,
-    status: *mut MPI_Status,
-) -> c_int {
-    let mut request = MPI_REQUEST_NULL;
-    let code = start(&raw mut request);
-    if code != MPI_SUCCESS {
-        return code;
-    }
-    // SAFETY: the request was just made; the status is the caller's.
-    unsafe { wait(&raw mut request, status) }
+pub(crate) fn through(start: impl FnOnce(*mut MPI_Request) -> c_int, status: Status<'_>) -> c_int {
+    let request = Cell::new(MPI_REQUEST_NULL);
+    let code = start(request.as_ptr());
+    if code != MPI_SUCCESS { code } else { wait_for(&request, status) }
 }
 
-/// Before a collective call that has no nonblocking form: waits, driving, until every process of
-/// the communicator has come to it, so that the host blocks only for its own work.
+/// A driven barrier before a collective call without a nonblocking form: when it returns, every
+/// process has entered the call, so the host blocks only for its own work.
 ///
 /// # Safety
-/// `comm` is a communicator of the application (or null, or wrong, which the call itself will
-/// tell).
+/// `comm` is a communicator of the application, `MPI_COMM_NULL`, or an invalid handle, which the
+/// host reports.
 ///
 /// # Errors
 /// The host's error code; the host has raised the error, so the call that was to follow must not
@@ -252,28 +251,26 @@ pub(crate) unsafe fn assemble(comm: MPI_Comm) -> Result<(), c_int> {
     if !collectives() || comm == MPI_COMM_NULL {
         return Ok(());
     }
-    // SAFETY: as the caller says.
-    let code = through(|request| unsafe { PMPI_Ibarrier(comm, request) }, MPI_STATUS_IGNORE);
+    let code = barrier(comm);
     if code == MPI_SUCCESS { Ok(()) } else { Err(code) }
 }
 
-/// Before `MPI_Finalize`: on every host, waits until all processes have come to it.
-///
-/// # Safety
-/// `comm` is a live communicator.
-pub(crate) unsafe fn assemble_for_good(comm: MPI_Comm) {
-    // SAFETY: as the caller says.
-    through(|request| unsafe { PMPI_Ibarrier(comm, request) }, MPI_STATUS_IGNORE);
+/// A driven barrier.
+pub(crate) fn barrier(comm: MPI_Comm) -> c_int {
+    let request = Cell::new(MPI_REQUEST_NULL);
+    let code = host_calls::ibarrier(comm, &request);
+    if code != MPI_SUCCESS { code } else { wait_for(&request, Status::ignored()) }
 }
 
-/// The same as [`allgather`], where every process has come to it and drives nothing meanwhile.
+/// As [`allgather`], by the host's blocking call: for processes that are known to be in it soon.
 ///
 /// # Safety
 /// As [`allgather`].
 pub(crate) unsafe fn allgather_blocking(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c_int {
     let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
     let count = mine.len() as c_int;
-    // SAFETY: as the caller says; the buffers outlive the call.
+    // SAFETY: `all` has room for `mine` of every process, and the communicator is live (contract of
+    // this function); both buffers outlive the call.
     unsafe { PMPI_Allgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm) }
 }
 
@@ -284,14 +281,15 @@ pub(crate) unsafe fn allgather_blocking(comm: MPI_Comm, mine: &[u8], all: &mut [
 pub(crate) unsafe fn allgather(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c_int {
     let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
     let count = mine.len() as c_int;
-    // SAFETY: as the caller says; the buffers outlive the call.
+    // SAFETY: `all` has room for `mine` of every process, and the communicator is live (contract of
+    // this function); both buffers outlive the call.
     unsafe {
         if collectives() {
             through(
                 |request| {
                     PMPI_Iallgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm, request)
                 },
-                MPI_STATUS_IGNORE,
+                Status::ignored(),
             )
         } else {
             allgather_blocking(comm, mine, all)

@@ -1,16 +1,16 @@
 //! How the host and we drive each other's progress [PR-1].
 //!
-//! | host | what drives us in its calls | how a waiting call of ours drives the host |
+//! | host | what runs our progress in its calls | how a waiting call of ours runs its progress |
 //! |---|---|---|
 //! | Open MPI | `opal_progress_register` | `opal_progress` |
 //! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
 //! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
 //!
-//! A hook is on while windows live. It runs inside calls of the host, so it never waits, never
-//! enters the runtime twice, and under `MPI_THREAD_MULTIPLE` never makes progress of the host
-//! itself: MPICH 5 ends the job for that. So messages are not taken in there, and a job that sends
-//! any waits in loops of its own (`drive`). All these functions are looked up at run time, so one
-//! build serves every version of a family.
+//! A hook is registered while windows exist. It runs inside calls of the host, so it never waits
+//! and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does not run the host's
+//! progress either, because MPICH 5 aborts the job then. So it cannot receive messages, and a job
+//! that sends messages waits in loops of its own (`drive`). All these functions are looked up at
+//! run time, so one build serves every version of a host.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -19,14 +19,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::mpi::abi::host;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::runtime::process::multiple;
 use crate::runtime::progress;
 
-type OpalCallback = unsafe extern "C" fn() -> c_int;
-type OpalRegister = unsafe extern "C" fn(OpalCallback) -> c_int;
-type AsyncPoll = unsafe extern "C" fn(*mut c_void) -> c_int;
-type AsyncStart = unsafe extern "C" fn(AsyncPoll, *mut c_void, c_int) -> c_int;
+// The host's functions that take no memory of the caller are safe to call at any time between
+// MPI_Init and MPI_Finalize. So are our callbacks, which look at none of their arguments.
+type OpalCallback = extern "C" fn() -> c_int;
+type OpalRegister = extern "C" fn(OpalCallback) -> c_int;
+type AsyncPoll = extern "C" fn(*mut c_void) -> c_int;
+type AsyncStart = extern "C" fn(AsyncPoll, *mut c_void, c_int) -> c_int;
 type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
@@ -48,9 +51,9 @@ pub(crate) type GrequestStart = unsafe extern "C" fn(
 struct Optional {
     opal_register: Option<OpalRegister>,
     opal_unregister: Option<OpalRegister>,
-    opal_progress: Option<unsafe extern "C" fn()>,
+    opal_progress: Option<extern "C" fn()>,
     async_start: Option<AsyncStart>,
-    stream_progress: Option<unsafe extern "C" fn(c_int) -> c_int>,
+    stream_progress: Option<extern "C" fn(c_int) -> c_int>,
     grequest_start: Option<GrequestStart>,
 }
 
@@ -58,14 +61,14 @@ static OPTIONAL: OnceLock<Optional> = OnceLock::new();
 
 /// `MPIX_STREAM_NULL` of every MPICH that has streams.
 const STREAM_NULL: c_int = 0x3c00_0000;
-/// What an async hook returns to be called again, and to be dropped.
+/// What an async hook returns: to be called again, or to be removed.
 const ASYNC_AGAIN: c_int = 0;
 const ASYNC_DONE: c_int = 1;
 
 /// A function of the host, if it has one of this name.
 ///
 /// # Safety
-/// `F` is the type of that function.
+/// `F` is the type of that function: one that is safe to call says that any call of it is sound.
 unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
     let address = host::find(name)?;
@@ -76,7 +79,8 @@ unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
 
 fn optional() -> &'static Optional {
     OPTIONAL.get_or_init(|| {
-        // SAFETY: the types are those of the hosts' headers.
+        // SAFETY: the types are those of the hosts' headers and sources, and safe where the comment
+        // on `OpalCallback` says so.
         unsafe {
             Optional {
                 opal_register: resolve(c"opal_progress_register"),
@@ -90,8 +94,8 @@ fn optional() -> &'static Optional {
     })
 }
 
-/// `MPIX_Grequest_start` together with our poll and wait functions, where they are what drives
-/// pending requests.
+/// `MPIX_Grequest_start` with our poll and wait functions, on a host where only they run our
+/// progress for pending requests.
 pub(crate) fn polled_requests() -> Option<(GrequestStart, GrequestPoll, GrequestWait)> {
     if exists() {
         return None;
@@ -130,23 +134,21 @@ pub(crate) fn describe() -> &'static str {
 
 const OFF: u8 = 0;
 const ON: u8 = 1;
-/// The async hook is to return "done" at its next call.
+/// The async hook returns "done" at its next call.
 const LEAVING: u8 = 2;
 static HOOK: AtomicU8 = AtomicU8::new(OFF);
 
-/// Turns the hook on: the first window lives. Called without the guard.
+/// Registers the hook: the first window exists.
 pub(crate) fn turn_on() {
     let optional = optional();
     if let Some(register) = optional.opal_register {
         if HOOK.swap(ON, Ordering::AcqRel) == OFF {
-            // SAFETY: a function of the host with our callback, which lives as long as the process.
-            unsafe { register(opal_hook) };
+            register(opal_hook);
         }
     } else if let Some(start) = optional.async_start {
-        // A hook that was told to leave and has not yet been called simply stays.
+        // A hook that should leave, and has not been called since, simply stays.
         if HOOK.swap(ON, Ordering::AcqRel) == OFF {
-            // SAFETY: as above.
-            let status = unsafe { start(async_hook, std::ptr::null_mut(), STREAM_NULL) };
+            let status = start(async_hook, std::ptr::null_mut(), STREAM_NULL);
             if status != MPI_SUCCESS {
                 HOOK.store(OFF, Ordering::Release);
                 log::error!(
@@ -157,49 +159,48 @@ pub(crate) fn turn_on() {
     }
 }
 
-/// Turns the hook off: no window lives. An async hook leaves at its next call.
+/// Removes the hook: no window exists. An async hook leaves at its next call.
 pub(crate) fn turn_off() {
     let optional = optional();
     if let Some(unregister) = optional.opal_unregister {
         if HOOK.swap(OFF, Ordering::AcqRel) == ON {
-            // SAFETY: it was registered by `turn_on`.
-            unsafe { unregister(opal_hook) };
+            unregister(opal_hook);
         }
     } else if optional.async_start.is_some() {
         let _ = HOOK.compare_exchange(ON, LEAVING, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-/// Before `MPI_Finalize`, which waits for ever for an async hook that stays.
-pub(crate) fn see_off() {
+/// Removes the hook for good. `MPI_Finalize` would wait forever for an async hook.
+pub(crate) fn remove_and_wait() {
     turn_off();
     while HOOK.load(Ordering::Acquire) == LEAVING {
-        poke();
+        progress_host();
     }
 }
 
-unsafe extern "C" fn opal_hook() -> c_int {
+extern "C" fn opal_hook() -> c_int {
     c_int::from(catch_unwind(progress::sweep_from_hook).unwrap_or(false))
 }
 
 thread_local! {
-    /// This thread is inside a call of the host that must not make progress.
+    /// This thread is in a callback in which the host's progress must not run.
     static RESTRICTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True where the host's progress must not be driven: inside its hooks and poll functions.
+/// True inside hooks and poll functions, where the host's progress must not run.
 pub(crate) fn is_restricted() -> bool {
     RESTRICTED.get()
 }
 
-/// A sweep that does not call on the host's progress.
+/// A sweep that does not run the host's progress.
 fn restricted_sweep() {
     let before = RESTRICTED.replace(true);
     let _ = catch_unwind(progress::sweep_from_hook);
     RESTRICTED.set(before);
 }
 
-unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
+extern "C" fn async_hook(_: *mut c_void) -> c_int {
     if HOOK.compare_exchange(LEAVING, OFF, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         return ASYNC_DONE;
     }
@@ -211,11 +212,10 @@ unsafe extern "C" fn async_hook(_: *mut c_void) -> c_int {
     ASYNC_AGAIN
 }
 
-/// A loop of ours (`blocking`) is driving already: the poll functions of its requests have nothing
-/// to add.
+/// A loop of this library (`drive`) runs all progress, so the poll functions need not.
 static LOOPING: AtomicBool = AtomicBool::new(false);
 
-/// Marks that this process is inside a loop that drives everything; gives the mark before.
+/// Sets whether such a loop runs; returns the previous value.
 pub(crate) fn set_looping(looping: bool) -> bool {
     LOOPING.swap(looping, Ordering::Relaxed)
 }
@@ -228,8 +228,8 @@ unsafe extern "C" fn poll_request(_: *mut c_void, _: *mut MPI_Status) -> c_int {
     MPI_SUCCESS
 }
 
-/// Called by MPICH's Wait calls, which make no progress of their own around it: one step of both,
-/// then back.
+/// Called by MPICH's Wait calls, which make no progress of their own meanwhile: one sweep, or one
+/// step of the host's progress.
 unsafe extern "C" fn wait_requests(
     _: c_int,
     _: *mut *mut c_void,
@@ -238,48 +238,38 @@ unsafe extern "C" fn wait_requests(
 ) -> c_int {
     let _ = catch_unwind(|| {
         if !progress::sweep_from_hook() {
-            poke();
+            progress_host();
             std::thread::yield_now();
         }
     });
     MPI_SUCCESS
 }
 
-/// Drives the host's progress. Never called from inside a hook.
-pub(crate) fn poke() {
+/// Runs the host's progress once. Never called from a hook.
+pub(crate) fn progress_host() {
     let optional = optional();
     if let Some(progress) = optional.opal_progress {
-        // SAFETY: a function of the host without arguments.
-        unsafe { progress() };
+        progress();
     } else if let Some(progress) = optional.stream_progress {
-        // SAFETY: the null stream stands for all of the host's progress.
-        unsafe { progress(STREAM_NULL) };
+        // The null stream stands for all of the host's progress.
+        progress(STREAM_NULL);
     } else {
         let mut flag = 0;
-        let comm = POKED.load(Ordering::Relaxed);
-        if comm == NOWHERE {
+        let comm = PROBED.load(Ordering::Relaxed);
+        if comm == NO_COMM {
             return;
         }
-        // A look for messages that nobody sends; it makes the host look everywhere.
-        // SAFETY: the communicator lives until `use_comm` says otherwise.
-        unsafe {
-            PMPI_Iprobe(
-                MPI_ANY_SOURCE,
-                MPI_ANY_TAG,
-                MPI_Comm::of(comm),
-                &raw mut flag,
-                MPI_STATUS_IGNORE,
-            )
-        };
+        // No message is ever sent on it, but the host's whole progress runs.
+        host_calls::iprobe_any(MPI_Comm::of(comm), &mut flag);
     }
 }
 
-/// The communicator on which a host without a function for it is poked.
-static POKED: AtomicU64 = AtomicU64::new(NOWHERE);
-/// There is no communicator: without `MPI_Init`, as long as there is no window.
-const NOWHERE: u64 = 0;
+/// The communicator for `MPI_Iprobe`, by which a host without a progress function makes progress.
+static PROBED: AtomicU64 = AtomicU64::new(NO_COMM);
+/// There is no communicator: before the first window in a process without `MPI_Init`.
+const NO_COMM: u64 = 0;
 
-/// Pokes the host on this communicator, which lives until another one is named.
+/// Sets the communicator for `MPI_Iprobe`. It must live until another one, or `None`, is set.
 pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
-    POKED.store(comm.map_or(NOWHERE, MPI_Comm::key), Ordering::Relaxed);
+    PROBED.store(comm.map_or(NO_COMM, MPI_Comm::key), Ordering::Relaxed);
 }

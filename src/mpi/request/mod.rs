@@ -1,22 +1,22 @@
 //! Requests: always the host's own [RQ-1].
 //!
-//! A request that is complete at birth is a null send (to `MPI_PROC_NULL`), which costs some ten
-//! nanoseconds and takes nothing of the host. A pending one is a generalized request, completed
-//! when the engine reports it ([`complete`](complete)). The application may free it before: the
-//! engine's side then still completes it, once, which is legal on every host [RQ-2]; the host's
-//! object goes away when both have happened.
+//! A request that is complete from the start is a send to `MPI_PROC_NULL`, which costs some ten
+//! nanoseconds and no resources of the host. A pending one is a generalized request, completed when
+//! the engine reports it ([`complete`](complete)). The application may free it before that. The
+//! library still completes it, once, which is legal on every host [RQ-2]; the host frees its object
+//! when both have happened.
 //!
-//! Making one, completing it and having the host find that out costs more than most of what is
-//! waited for. So a call that waits for one of ours, and sees it end, does not tell the host
-//! ([`mpi::direct`](crate::mpi::request::direct)): for the host it stays pending, the application has
-//! `MPI_REQUEST_NULL` from then on, and it is given out again with the next request. Everywhere
-//! else it is what any generalized request is.
+//! To make a generalized request, complete it and let the host notice takes longer than most waits.
+//! So a call that waits for one of ours, and sees it complete, does not complete it at the host
+//! ([`mpi::direct`](crate::mpi::request::direct)). The application gets `MPI_REQUEST_NULL`; at the
+//! host the request stays pending, and the next call that needs a request reuses it. In all other
+//! calls it is an ordinary generalized request.
 
 mod completion;
 pub(crate) mod direct;
 pub(crate) mod persistent;
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
@@ -26,77 +26,79 @@ use hashbrown::HashMap;
 
 use crate::engine::RequestId;
 use crate::engine::slab::{Key, Slab};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::{Fault, code_of};
-use crate::mpi::abi::status::empty;
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::runtime::registry::HandleHasher;
-use crate::runtime::{Ending, HostRequest, WindowId, process};
+use crate::runtime::{Completion, HostRequest, WindowId, process};
 
-/// Generalized requests that the application has, or that are pending, or still held by the host
-/// [RQ-3]. Spare ones are given out before another is made, so the host never has more than the
-/// cap.
+/// Generalized requests that the application holds, that are pending, or that the host has not
+/// freed yet [RQ-3]. Spare ones are reused before another is made, so the host never has more than
+/// the limit.
 static ALIVE: AtomicI64 = AtomicI64::new(0);
-/// The cap; set at `MPI_Init`.
-static MOST: AtomicI64 = AtomicI64::new(i64::MAX);
+/// The limit; set at `MPI_Init`.
+static MAX_ALIVE: AtomicI64 = AtomicI64::new(i64::MAX);
 
-/// Sets the cap on requests alive.
-pub(crate) fn set_most(most: i64) {
-    MOST.store(most, Ordering::Relaxed);
+/// Sets the limit on requests that are alive.
+pub(crate) fn set_max_alive(max: i64) {
+    MAX_ALIVE.store(max, Ordering::Relaxed);
 }
 
-/// A generalized request. Held by the host (until it runs the free function) and by us (until
-/// completion): hosts differ in which of the two comes last when the application frees a pending
+/// A generalized request. The host refers to it until it runs the free function, the library until
+/// completion: hosts differ in which of the two comes last when the application frees a pending
 /// request.
-struct Held {
+struct Entry {
     request: MPI_Request,
-    by_host: bool,
-    by_us: bool,
-    /// A call of ours waits for it, and the host is not to be told.
+    host_refers: bool,
+    engine_refers: bool,
+    /// A call of this library waits for it, and does not complete it at the host.
     awaited: bool,
-    /// What the application waits for, until it has ended.
+    /// The engine's request, until it is complete.
     source: Option<(WindowId, RequestId)>,
-    /// What calls that complete it tell.
+    /// The error that calls which complete it return.
     fault: Option<Fault>,
 }
 
-/// Requests that are kept for the next ones.
-const SPARE: usize = 64;
+/// Spare requests that are kept for reuse.
+const MAX_SPARE: usize = 64;
 
 struct Contents {
-    slab: Slab<Held>,
+    slab: Slab<Entry>,
     /// Entries by the host's handle.
     numbers: HashMap<u64, HostRequest, BuildHasherDefault<HandleHasher>>,
-    /// The handle that was given out last.
-    hot: Option<(u64, HostRequest)>,
-    /// Pending for the host; the application has none of them.
+    /// The request that was given to the application last.
+    last: Option<(u64, HostRequest)>,
+    /// Requests for reuse: pending at the host, and unknown to the application.
     spare: Vec<HostRequest>,
 }
 
 impl Contents {
-    fn get(&mut self, number: HostRequest) -> Option<(Key, &mut Held)> {
+    fn get(&mut self, number: HostRequest) -> Option<(Key, &mut Entry)> {
         let key = self.slab.key_at(number.0.get() - 1)?;
         Some((key, self.slab.get_mut(key)?))
     }
 
-    /// A spare request is the application's from now on.
+    /// Takes a spare request, to be given to the application.
     fn take_spare(&mut self) -> Option<(HostRequest, MPI_Request)> {
         let number = self.spare.pop()?;
-        let (_, held) = self.get(number)?;
-        let request = held.request;
-        self.hot = Some((request.key(), number));
+        let (_, entry) = self.get(number)?;
+        let request = entry.request;
+        self.last = Some((request.key(), number));
         Some((number, request))
     }
 
     fn find(&self, handle: u64) -> Option<HostRequest> {
-        match self.hot {
-            Some((hot, number)) if hot == handle => Some(number),
+        match self.last {
+            Some((last, number)) if last == handle => Some(number),
             _ => self.numbers.get(&handle).copied(),
         }
     }
 
     fn forget(&mut self, handle: u64) {
-        self.hot = None;
+        self.last = None;
         self.numbers.remove(&handle);
         if self.numbers.is_empty() && self.numbers.capacity() > KEPT {
             self.numbers = HashMap::default();
@@ -104,15 +106,14 @@ impl Contents {
     }
 }
 
-/// An empty table of more room gives its memory back.
+/// An empty table of more capacity is freed.
 const KEPT: usize = 1024;
 
-/// All generalized requests of this process: a few bytes each, in memory that goes when none is
-/// left. The host runs the free function wherever the application is, also inside calls that we
-/// make with the runtime's guard held, so the table has a flag of its own, which nobody keeps while
-/// calling anything.
+/// All generalized requests of this process. The host may run the free function inside calls that
+/// this library makes with the runtime's guard entry. So the table has a lock of its own, which is
+/// never entry across a call of the host.
 struct Table {
-    /// Somebody is inside: a lock under `MPI_THREAD_MULTIPLE`, unused below.
+    /// A thread is inside: a lock under `MPI_THREAD_MULTIPLE`, unused below.
     inside: AtomicBool,
     contents: UnsafeCell<Contents>,
 }
@@ -127,7 +128,7 @@ static TABLE: Table = Table {
     contents: UnsafeCell::new(Contents {
         slab: Slab::new(),
         numbers: HashMap::with_hasher(BuildHasherDefault::new()),
-        hot: None,
+        last: None,
         spare: Vec::new(),
     }),
 };
@@ -139,7 +140,7 @@ impl Table {
         let locks = process::multiple();
         if locks {
             while self.inside.swap(true, Ordering::Acquire) {
-                // The one inside is there for some ten nanoseconds, unless it has lost its core.
+                // The other thread leaves in some ten nanoseconds, unless it was preempted.
                 std::thread::yield_now();
             }
         }
@@ -156,29 +157,29 @@ impl Table {
 
     /// Makes an entry.
     fn insert(&self) -> HostRequest {
-        let held = Held {
+        let entry = Entry {
             request: MPI_REQUEST_NULL,
-            by_host: true,
-            by_us: true,
+            host_refers: true,
+            engine_refers: true,
             awaited: false,
             source: None,
             fault: None,
         };
-        let index = self.with(|contents| contents.slab.insert(held).index);
-        // The cap is below the largest index [RQ-3].
+        let index = self.with(|contents| contents.slab.insert(entry).index);
+        // The limit is below the largest index [RQ-3].
         HostRequest(NonZeroU32::new(index + 1).expect("fewer than 2^32 - 1 requests"))
     }
 
-    /// Changes an entry, which goes when nobody holds it any more. Gives its request.
-    fn change(&self, number: HostRequest, how: impl FnOnce(&mut Held)) -> Option<MPI_Request> {
+    /// Changes an entry, and removes it when neither side refers to it any more. Gives its request.
+    fn change(&self, number: HostRequest, how: impl FnOnce(&mut Entry)) -> Option<MPI_Request> {
         self.with(|contents| {
-            let (key, held) = contents.get(number)?;
-            how(held);
-            let (request, by_host, by_us) = (held.request, held.by_host, held.by_us);
-            if !by_host {
-                // The host may soon give the handle to another.
+            let (key, entry) = contents.get(number)?;
+            how(entry);
+            let Entry { request, host_refers, engine_refers, .. } = *entry;
+            if !host_refers {
+                // The host may soon reuse the handle.
                 contents.forget(request.key());
-                if !by_us {
+                if !engine_refers {
                     contents.slab.remove(key);
                 }
             }
@@ -187,10 +188,11 @@ impl Table {
     }
 }
 
-/// Refuses a call that may need a request when the cap is reached, before anything happens [RQ-3].
+/// Refuses a call that may need a request when the limit is reached, before anything happens
+/// [RQ-3].
 #[inline]
 pub(crate) fn admit() -> Result<(), Fault> {
-    if ALIVE.load(Ordering::Relaxed) >= MOST.load(Ordering::Relaxed) {
+    if ALIVE.load(Ordering::Relaxed) >= MAX_ALIVE.load(Ordering::Relaxed) {
         return Err(Fault::new(
             MPI_ERR_NO_MEM,
             "too many requests are alive (MPIX_RMA_MAX_REQUESTS); complete some first",
@@ -200,107 +202,100 @@ pub(crate) fn admit() -> Result<(), Fault> {
 }
 
 /// Makes a request that is complete.
-///
-/// # Safety
-/// `request` is a place for a request; MPI is initialised.
 #[inline]
-pub(crate) unsafe fn completed(request: *mut MPI_Request) -> c_int {
-    let comm = MPI_Comm::of(COMM.load(Ordering::Relaxed));
-    // SAFETY: no byte is sent; the caller gives the place; there is a window, so there is a
-    // communicator (`use_comm`).
-    unsafe { PMPI_Isend(std::ptr::null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request) }
+pub(crate) fn completed(request: Out<'_, MPI_Request>) -> c_int {
+    host_calls::null_isend(comm_in_use(), request)
 }
 
-/// A communicator that is there as long as windows are.
+/// A communicator that exists as long as windows do.
 static COMM: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the communicator on which requests that are complete are made.
+/// Sets the communicator on which complete requests are made.
 pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
     COMM.store(comm.map_or(0, MPI_Comm::key), Ordering::Relaxed);
 }
 
-/// The communicator that [`use_comm`] has set. Calls on windows find one.
+/// The communicator of [`use_comm`]. There is one while windows exist.
 pub(crate) fn comm_in_use() -> MPI_Comm {
     MPI_Comm::of(COMM.load(Ordering::Relaxed))
 }
 
 /// Makes a pending request.
-///
-/// # Safety
-/// As [`completed`].
-pub(crate) unsafe fn pending(request: *mut MPI_Request) -> Result<HostRequest, c_int> {
+pub(crate) fn pending(request: Out<'_, MPI_Request>) -> Result<HostRequest, c_int> {
     if let Some((number, spare)) = TABLE.with(Contents::take_spare) {
-        // SAFETY: the caller's promise.
-        unsafe { request.write(spare) };
+        request.write(spare);
         return Ok(number);
     }
     let number = TABLE.insert();
-    let held = std::ptr::without_provenance_mut::<c_void>(number.0.get() as usize);
-    // SAFETY: the callbacks live as long as the process; what they are given is a number, never a
-    // place.
+    let entry = std::ptr::without_provenance_mut::<c_void>(number.0.get() as usize);
+    let mut made = MPI_REQUEST_NULL;
+    // SAFETY: the callbacks live as long as the process, and what they are given is a number, never
+    // an address; `made` is written before the call returns.
     let status = unsafe {
         match hook::polled_requests() {
-            Some((start, poll, wait)) => start(query, free, cancel, poll, wait, held, request),
-            None => PMPI_Grequest_start(Some(query), Some(free), Some(cancel), held, request),
+            Some((start, poll, wait)) => {
+                start(query, free, cancel, poll, wait, entry, &raw mut made)
+            }
+            None => {
+                PMPI_Grequest_start(Some(query), Some(free), Some(cancel), entry, &raw mut made)
+            }
         }
     };
     if status != MPI_SUCCESS {
-        TABLE.change(number, |held| (held.by_host, held.by_us) = (false, false));
+        TABLE.change(number, |entry| (entry.host_refers, entry.engine_refers) = (false, false));
         return Err(status);
     }
-    // SAFETY: the host has written the handle.
-    let request = unsafe { *request };
+    request.write(made);
     TABLE.with(|contents| {
-        if let Some((_, held)) = contents.get(number) {
-            held.request = request;
+        if let Some((_, entry)) = contents.get(number) {
+            entry.request = made;
         }
-        contents.numbers.insert(request.key(), number);
-        contents.hot = Some((request.key(), number));
+        contents.numbers.insert(made.key(), number);
+        contents.last = Some((made.key(), number));
     });
     Ok(number)
 }
 
 /// Completes a pending request, once.
-pub(crate) fn complete(number: HostRequest, ending: Ending) {
-    let fault = match ending {
-        Ending::Done => None,
-        Ending::Unattached => Some(Fault::unattached()),
-        Ending::Broken(why) => Some(Fault::broken(why)),
+pub(crate) fn complete(number: HostRequest, completion: Completion) {
+    let fault = match completion {
+        Completion::Success => None,
+        Completion::NotAttached => Some(Fault::unattached()),
+        Completion::WindowBroken(why) => Some(Fault::broken(why)),
     };
     let mut awaited = false;
-    let changed = TABLE.change(number, |held| {
-        awaited = held.awaited;
-        (held.by_us, held.source, held.fault) = (awaited, None, fault);
+    let changed = TABLE.change(number, |entry| {
+        awaited = entry.awaited;
+        (entry.engine_refers, entry.source, entry.fault) = (awaited, None, fault);
     });
     match changed {
         Some(_) if awaited => {}
-        Some(request) => tell_host(request),
+        Some(request) => complete_at_host(request),
         None => log::error!("a request was completed twice"),
     }
 }
 
-/// Completes a request for the host.
-fn tell_host(request: MPI_Request) {
-    // SAFETY: a generalized request lives until it is complete, even if the application has freed
-    // it.
-    let status = unsafe { PMPI_Grequest_complete(request) };
+/// Completes a request at the host.
+fn complete_at_host(request: MPI_Request) {
+    // It lives until it is complete, even if the application has freed it.
+    let status = host_calls::grequest_complete(request);
     if status != MPI_SUCCESS {
         log::error!("MPI_Grequest_complete failed with {status}");
     }
 }
 
-/// Notes what a pending request stands for.
+/// Binds a pending request to one of the engine.
 pub(crate) fn bind(number: HostRequest, window: WindowId, id: RequestId) {
-    TABLE.change(number, |held| held.source = Some((window, id)));
+    TABLE.change(number, |entry| entry.source = Some((window, id)));
 }
 
-/// True if the application has no generalized request of ours.
+/// True if the application holds no generalized request of ours.
 #[inline(always)]
-pub(crate) fn none_given() -> bool {
+pub(crate) fn none_alive() -> bool {
     ALIVE.load(Ordering::Relaxed) == 0
 }
 
-/// What a request stands for that is one of ours and has not ended.
+/// The engine's request to which a request is bound, if it is one of ours and not complete.
 pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, WindowId, RequestId)> {
     TABLE.with(|contents| {
         let number = contents.find(request.key())?;
@@ -309,107 +304,107 @@ pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, WindowId, Req
     })
 }
 
-/// From now on a request that ends is for a call of ours alone, which waits for it; or not any
-/// more.
+/// Sets whether a call of this library waits for a request, which then is not completed at the
+/// host.
 pub(crate) fn set_awaited(number: HostRequest, awaited: bool) {
-    TABLE.change(number, |held| held.awaited = awaited);
+    TABLE.change(number, |entry| entry.awaited = awaited);
 }
 
-/// True if a request that was awaited has ended.
-pub(crate) fn has_ended(number: HostRequest) -> bool {
-    TABLE.with(|contents| contents.get(number).is_none_or(|(_, held)| held.source.is_none()))
+/// True if an awaited request is complete.
+pub(crate) fn is_complete(number: HostRequest) -> bool {
+    TABLE.with(|contents| contents.get(number).is_none_or(|(_, entry)| entry.source.is_none()))
 }
 
-/// Notes that what an awaited request stands for is done, where nobody reports it.
-pub(crate) fn end(number: HostRequest) {
-    TABLE.change(number, |held| held.source = None);
+/// Completes an awaited request that the engine does not report.
+pub(crate) fn complete_awaited(number: HostRequest) {
+    TABLE.change(number, |entry| entry.source = None);
 }
 
-/// An awaited request has ended, and the application's place for it is to be MPI_REQUEST_NULL.
-/// False if the host has to say what has become of it: it failed, or there are spare ones enough.
-pub(crate) fn put_by(number: HostRequest) -> bool {
-    let put = TABLE.with(|contents| {
-        let room = contents.spare.len() < SPARE;
-        let (_, held) = contents.get(number)?;
-        held.awaited = false;
-        let keep = room && held.fault.is_none();
-        let request = held.request;
+/// Keeps an awaited request that is complete for reuse; the caller then gives the application
+/// MPI_REQUEST_NULL. False if the host must complete it instead: it failed, or enough are kept.
+pub(crate) fn recycle(number: HostRequest) -> bool {
+    let kept = TABLE.with(|contents| {
+        let room = contents.spare.len() < MAX_SPARE;
+        let (_, entry) = contents.get(number)?;
+        entry.awaited = false;
+        let keep = room && entry.fault.is_none();
+        let request = entry.request;
         if keep {
             contents.spare.push(number);
         } else {
-            held.by_us = false;
+            entry.engine_refers = false;
         }
         Some((keep, request))
     });
-    match put {
-        Some((false, request)) => tell_host(request),
+    match kept {
+        Some((false, request)) => complete_at_host(request),
         Some((true, _)) | None => return true,
     }
     false
 }
 
-/// Gives spare requests back to the host: no window lives, or MPI is about to end.
+/// Frees the spare requests: the last window was freed, or MPI is about to be finalized.
 pub(crate) fn give_spare_back() {
-    while let Some((number, mut request)) = TABLE.with(Contents::take_spare) {
-        TABLE.change(number, |held| held.by_us = false);
-        tell_host(request);
-        // SAFETY: the application has no such request any more.
-        unsafe { PMPI_Request_free(&raw mut request) };
+    while let Some((number, request)) = TABLE.with(Contents::take_spare) {
+        TABLE.change(number, |entry| entry.engine_refers = false);
+        complete_at_host(request);
+        // The application no longer has it.
+        host_calls::request_free(&Cell::new(request));
     }
 }
 
 /// The status of a request of ours: MPI's empty status, and its error. Hosts may ask more than
 /// once.
-unsafe extern "C" fn query(held: *mut c_void, status: *mut MPI_Status) -> c_int {
-    // SAFETY: the host gives a status of its own, never MPI_STATUS_IGNORE.
-    unsafe { empty(status) };
+unsafe extern "C" fn query(entry: *mut c_void, status: *mut MPI_Status) -> c_int {
+    // SAFETY: the host passes a status of its own, which nobody else uses during the callback.
+    let status = unsafe { Status::new(status) };
+    status.fill_empty();
     let mut fault = None;
-    if let Some(number) = NonZeroU32::new(held.addr() as u32) {
-        TABLE.change(HostRequest(number), |held| fault = held.fault);
+    if let Some(number) = NonZeroU32::new(entry.addr() as u32) {
+        TABLE.change(HostRequest(number), |entry| fault = entry.fault);
     }
     let Some(fault) = fault else { return MPI_SUCCESS };
     let code = code_of("a nonblocking call", fault);
     if cfg!(mpi_host = "mpich") {
-        // SAFETY: as above.
-        unsafe { ((*status).MPI_SOURCE, (*status).MPI_TAG) = (FAILED, code) };
+        status.set_origin(FAILED, code);
     }
     code
 }
 
-/// The source in statuses of requests that have failed, on their way through MPICH; their tag is
-/// the error code. MPICH (4.0 to 5.0) gives that code from calls that return one, but in arrays of
-/// statuses it puts one of its own, of class `MPI_ERR_OTHER`.
+/// Marks the status of a failed request on its way through MPICH, as its source; the tag is the
+/// error code. MPICH (4.0 to 5.0) returns that code from calls that complete one request, but in
+/// arrays of statuses it writes one of its own, of class `MPI_ERR_OTHER`.
 const FAILED: c_int = -0x4d50_4958;
 
-/// Puts right what a call of the host, which has returned an error, says of requests of ours that
-/// have failed.
-///
-/// # Safety
-/// `statuses` are what the application gave the call for statuses, and `count` of them have been
-/// written; `list`: in an array.
+/// Corrects the status of a request of ours that has failed, after a call of the host that has
+/// returned an error. Gives the request's error code.
+fn correct(status: Status<'_>) -> Option<c_int> {
+    let (source, code) = status.origin()?;
+    (source == FAILED).then(|| {
+        status.fill_empty();
+        code
+    })
+}
+
+/// As [`correct`], for a call that completes one request.
 #[cold]
-pub(crate) unsafe fn set_errors(statuses: *mut MPI_Status, count: c_int, list: bool) {
-    if statuses.is_null() || statuses == MPI_STATUS_IGNORE || statuses == MPI_STATUSES_IGNORE {
-        return;
-    }
-    for at in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let status = statuses.add(at);
-            if (*status).MPI_SOURCE == FAILED {
-                let code = (*status).MPI_TAG;
-                empty(status);
-                if list {
-                    (*status).MPI_ERROR = code;
-                }
-            }
+pub(crate) fn set_error(status: Status<'_>) {
+    _ = correct(status);
+}
+
+/// As [`correct`], for a call that has written `count` statuses of an array.
+#[cold]
+pub(crate) fn set_errors(statuses: Statuses<'_>, count: c_int) {
+    for status in statuses.first(usize::try_from(count).unwrap_or(0)) {
+        if let Some(code) = correct(status) {
+            status.set_error(code);
         }
     }
 }
 
-unsafe extern "C" fn free(held: *mut c_void) -> c_int {
-    if let Some(number) = NonZeroU32::new(held.addr() as u32) {
-        TABLE.change(HostRequest(number), |held| held.by_host = false);
+unsafe extern "C" fn free(entry: *mut c_void) -> c_int {
+    if let Some(number) = NonZeroU32::new(entry.addr() as u32) {
+        TABLE.change(HostRequest(number), |entry| entry.host_refers = false);
     }
     MPI_SUCCESS
 }

@@ -33,7 +33,7 @@ pub(crate) struct Target {
 
 type Checked<T> = Result<T, Fault>;
 
-/// The window's rank of `rank`; nothing for `MPI_PROC_NULL`.
+/// Checks a rank; `None` for `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn rank(window: &Window, rank: c_int, text: &'static str) -> Checked<Option<u32>> {
     if (rank as u32) < window.size && rank >= 0 {
@@ -101,7 +101,7 @@ fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64>
     }
 }
 
-/// What the target has attached cannot be looked up here, by no fault of the caller's.
+/// The target's table of attached memory cannot be mapped: an error of the system, not of the call.
 #[cold]
 pub(crate) fn unseen(rank: u32, unreachable: SystemError) -> Fault {
     log::error!(
@@ -122,8 +122,8 @@ pub(crate) fn present(address: *const c_void, text: &'static str) -> Checked<Add
     Ok(Addr(address as usize))
 }
 
-/// Which side of a transfer sends. What it sends must fit into the other one, which may have room
-/// to spare (MPI-4.1 12.3.1 to 12.3.4).
+/// Which side of a transfer sends. Its data must fit into the other side, which may be larger
+/// (MPI-4.1 12.3.1 to 12.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// The origin buffer; the target receives.
@@ -177,8 +177,7 @@ fn agree(
     agree_apart(sender, near, target, from, to)
 }
 
-/// Sides that are written differently. They may be of different datatypes, since `MPI_BYTE` matches
-/// everything.
+/// As [`agree`], for sides of different datatypes or counts. `MPI_BYTE` matches every datatype.
 #[inline(never)]
 fn agree_apart(
     sender: Sender,
@@ -214,8 +213,8 @@ pub(crate) fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Pred
 
 pub(crate) const BEYOND: &str = "target_rank is outside the window's group";
 
-/// No operation, for a call that moves no data. It accesses nothing, so any displacement from 0 on
-/// is correct; but it needs an epoch like any other.
+/// Checks a call that moves no data, and gives no operation. It accesses nothing, so any
+/// displacement from 0 on is correct, but it needs an epoch.
 #[cold]
 pub(crate) fn nothing_at(window: &Window, rank: u32, disp: MPI_Aint) -> Checked<Option<Op>> {
     if disp < 0 {
@@ -226,7 +225,7 @@ pub(crate) fn nothing_at(window: &Window, rank: u32, disp: MPI_Aint) -> Checked<
 
 pub(crate) const NEGATIVE_DISP: &str = "target_disp is negative";
 
-/// `MPI_Put` and `MPI_Get`. Nothing if nothing is to be moved.
+/// `MPI_Put` and `MPI_Get`. `None` for a transfer of no bytes.
 #[inline(always)]
 pub(crate) fn transfer(
     window: &mut Window,
@@ -234,7 +233,7 @@ pub(crate) fn transfer(
     origin: Buffer,
     target: Target,
 ) -> Checked<Option<Op>> {
-    // Padding, of pairs, is not theirs to move.
+    // The padding of pairs must not be moved.
     let dense = |(from, to): &(&Predefined, &Predefined)| from.is_dense() && to.is_dense();
     let Some((from, datatype)) = plain(origin.datatype, target.datatype).filter(dense) else {
         return shaped::transfer(window, kind, origin, target);
@@ -264,7 +263,7 @@ pub(crate) fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reductio
     if !is_defined(code, datatype) {
         return Err(Fault::new(MPI_ERR_OP, "op is not defined for this datatype"));
     }
-    if !datatype.has(code) {
+    if !datatype.supports(code) {
         return Err(Fault::new(
             MPI_ERR_OP,
             "the host MPI library cannot carry out op on this datatype",
@@ -273,7 +272,7 @@ pub(crate) fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reductio
     Ok(code)
 }
 
-/// The same, where nothing is reduced: any datatype will do then, as with both hosts.
+/// As [`defined`], but for no elements every datatype is accepted, as by both hosts.
 #[inline(always)]
 fn defined_for(len: u64, handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
     match reduction_of(handle) {
@@ -342,7 +341,7 @@ pub(crate) fn unlike() -> Fault {
     )
 }
 
-/// The faults of the result buffer are told with its name.
+/// The fault of an origin buffer, as that of a result buffer.
 pub(crate) fn of_result(fault: Fault) -> Fault {
     match fault.text {
         "origin_count is negative" => Fault::new(fault.class, "result_count is negative"),
@@ -350,7 +349,7 @@ pub(crate) fn of_result(fault: Fault) -> Fault {
     }
 }
 
-/// `MPI_Get_accumulate`. With `MPI_NO_OP` the origin is not looked at.
+/// `MPI_Get_accumulate`. With `MPI_NO_OP` the origin buffer is ignored.
 ///
 /// The result buffer receives all of the target's data, which must fit. The origin's data must fit
 /// into the target's, and may be less (MPI-4.1 12.3.4): then the first elements of the target are

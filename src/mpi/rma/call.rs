@@ -1,8 +1,9 @@
-//! What all calls on a window have in common: finding the window, errors, waiting, requests.
+//! What all calls on a window have in common: lookup of the window, errors, waits, requests.
 
 use std::ffi::c_int;
 
 use crate::engine::{Outcome, RequestId};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
@@ -10,13 +11,13 @@ use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
 
-/// What a call on a window of ours comes to.
+/// The result of a call on a window of ours.
 pub(crate) type Done = Result<(), Fault>;
 
 /// Runs `body` if the window is ours; calls the host's function otherwise.
 ///
-/// `body` gets the guard, entered for this window: `guard.windows.called()` is the window. Where it
-/// gives the guard up to wait, it goes on by the window's number.
+/// `body` gets the guard, and `guard.windows.called()` is the window. After a wait, which gives the
+/// guard up, it uses the window's number instead.
 #[inline(always)]
 pub(crate) fn on_window(
     call: &'static str,
@@ -38,7 +39,8 @@ pub(crate) fn on_window(
     })
 }
 
-/// Runs `body` if the window is ours; a window that is left to the host has no such call.
+/// Runs `body` if the window is ours. The host has no such call, so one on a window that is left to
+/// the host is an error.
 #[inline(always)]
 pub(crate) fn on_our_window(
     call: &'static str,
@@ -81,7 +83,8 @@ fn not_a_window(call: &'static str) -> c_int {
 }
 
 /// Runs `body`, which closes an epoch or flushes, and waits until its outcome is complete. Fails if
-/// an operation to `target`, or to any process if there is none, was not done.
+/// an operation to `target`, or to any process if it is `None`, reached memory that is not
+/// attached.
 #[inline(always)]
 pub(crate) fn block(
     mut guard: Guard,
@@ -107,49 +110,48 @@ fn wait_for(guard: Guard, id: WindowId, request: RequestId, target: Option<u32>)
     check_reach(&mut guard[id], target)
 }
 
-/// Waits until `done`, or until the window is broken and that may never be.
+/// Waits until `done`; fails if the window is broken before that.
 #[inline(always)]
 pub(crate) fn wait_unless_broken(
     guard: Guard,
     id: WindowId,
     mut done: impl FnMut(&mut Window) -> bool,
 ) -> Result<Guard, Fault> {
-    let mut broken = None;
+    let mut fault = None;
     let guard = wait_until(guard, id, |window| {
         let done = done(window);
         if !done && window.port.is_broken() {
-            broken = Some(broken_off(window));
+            fault = Some(broken(window));
         }
-        done || broken.is_some()
+        done || fault.is_some()
     });
-    if let Some(broken) = broken {
+    if let Some(fault) = fault {
         drop(guard);
-        return Err(broken);
+        return Err(fault);
     }
     Ok(guard)
 }
 
-/// What waits in a window that is broken ends with this.
+/// The fault of a wait in a broken window.
 #[cold]
-fn broken_off(window: &Window) -> Fault {
+fn broken(window: &Window) -> Fault {
     Fault::broken(window.port.lost().map(|(_, why)| why))
 }
 
-/// Ends a test that has found nothing: drives everything, since a program may do nothing else
-/// [PR-1]. If the window is broken there may never be anything to find, and a loop of tests ends as
-/// a wait would.
-pub(crate) fn nothing_yet(mut guard: Guard) -> Done {
+/// Ends a test that has found nothing complete: sweeps, since a program may make no other calls
+/// [PR-1]. In a broken window it fails like a wait, so that a loop of tests ends.
+pub(crate) fn not_complete(mut guard: Guard) -> Done {
     let window = guard.windows.called();
     if window.port.is_broken() {
-        return Err(broken_off(window));
+        return Err(broken(window));
     }
-    window.tested_in_vain();
+    window.count_incomplete_test();
     step(guard);
     Ok(())
 }
 
-/// Fails if an operation reached memory that its target has not attached. The first call that
-/// completes such an operation reports it (MPI-4.1 12.2.4).
+/// Fails if an operation reached memory that its target has not attached. The call that completes
+/// the operation reports it (MPI-4.1 12.2.4).
 #[inline(always)]
 fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     match window.port.take_fault(target) {
@@ -158,36 +160,33 @@ fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     }
 }
 
-/// The place for a request must be there before anything happens, and so must room for it [RQ-3].
+/// Refuses a call that may make a pending request if `request` is NULL or too many are alive
+/// [RQ-3], before anything happens.
 #[inline(always)]
-pub(crate) fn admit(request: *mut MPI_Request) -> Done {
-    place_for(request)?;
+pub(crate) fn admit(request: Out<'_, MPI_Request>) -> Done {
+    require(request)?;
     request::admit()
 }
 
-/// The place for a request must be there.
+/// Refuses a call whose argument `request` is NULL.
 #[inline(always)]
-pub(crate) fn place_for(request: *mut MPI_Request) -> Done {
+pub(crate) fn require(request: Out<'_, MPI_Request>) -> Done {
     if request.is_null() {
         return Err(Fault::new(MPI_ERR_ARG, "request is NULL"));
     }
     Ok(())
 }
 
-/// Gives the caller a request for the outcome.
-///
-/// # Safety
-/// `request` passed [`place_for`] and is the caller's to write.
+/// Gives the application a request for the outcome.
 #[inline(always)]
-pub(crate) unsafe fn deliver(
+pub(crate) fn deliver(
     mut guard: Guard,
     outcome: Outcome,
     scope: Scope,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
 ) -> Done {
     if let Outcome::Pending(pending) = outcome {
-        // SAFETY: the caller may write `request` (contract of this function).
-        return unsafe { deliver_pending(guard, pending, scope, request) };
+        return deliver_pending(guard, pending, scope, request);
     }
     let window = guard.windows.called();
     if let Scope::Target(target) = scope {
@@ -197,46 +196,37 @@ pub(crate) unsafe fn deliver(
         sweep_between_calls(&mut guard);
     }
     drop(guard);
-    // SAFETY: the caller may write `request` (contract of this function).
-    unsafe { deliver_complete(request) }
+    deliver_complete(request)
 }
 
-/// Gives the caller a request that is complete.
-///
-/// # Safety
-/// As [`deliver`].
+/// Gives the application a request that is complete.
 #[inline(always)]
-pub(crate) unsafe fn deliver_complete(request: *mut MPI_Request) -> Done {
-    // SAFETY: the caller may write `request` (contract of this function).
-    if unsafe { request::completed(request) } != MPI_SUCCESS {
+pub(crate) fn deliver_complete(request: Out<'_, MPI_Request>) -> Done {
+    if request::completed(request) != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a request"));
     }
     Ok(())
 }
 
-/// # Safety
-/// As [`deliver`].
 #[inline(never)]
-unsafe fn deliver_pending(
+fn deliver_pending(
     mut guard: Guard,
     pending: RequestId,
     scope: Scope,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
 ) -> Done {
     let (host, id) = (guard.host, guard.windows.called_id());
     let window = guard.windows.called();
-    if window.completes_soon(pending, &host) {
+    if window.poll_before_request(pending, &host) {
         match scope {
             Scope::Operation if window.has_failed(pending) => return Err(Fault::unattached()),
             Scope::Operation => {}
             Scope::Target(target) => check_reach(window, target)?,
         }
         drop(guard);
-        // SAFETY: the caller may write `request` (contract of this function).
-        return unsafe { deliver_complete(request) };
+        return deliver_complete(request);
     }
-    // SAFETY: the caller may write `request` (contract of this function).
-    match unsafe { request::pending(request) } {
+    match request::pending(request) {
         Ok(number) => {
             window.bind(pending, number, scope);
             request::bind(number, id, pending);
@@ -251,8 +241,7 @@ unsafe fn deliver_pending(
             );
             let target = if let Scope::Target(target) = scope { target } else { None };
             wait_for(guard, id, pending, target)?;
-            // SAFETY: the caller may write `request` (contract of this function).
-            unsafe { deliver_complete(request) }
+            deliver_complete(request)
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::engine::{Op, OpKind, Outcome, SyncError};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
@@ -22,7 +23,7 @@ pub(crate) fn issue(window: &mut Window, op: &Op) -> Done {
     }
 }
 
-/// Issues one operation that has a request. One to nobody is complete.
+/// Issues one operation with a request. One to `MPI_PROC_NULL` is complete at once.
 #[inline(always)]
 pub(crate) fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> {
     let Some(op) = &op else { return Ok(Outcome::Complete) };
@@ -32,7 +33,7 @@ pub(crate) fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outco
     }
 }
 
-/// The engine has refused an operation, which will never be posted.
+/// The fault of an operation that the engine has refused; drops its shape.
 #[cold]
 fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
     if let Some(shape) = op.shape {
@@ -58,20 +59,29 @@ fn communicate(
     Ok(())
 }
 
-/// Checks and issues one operation that has a request.
+/// Checks and issues one operation with a request.
 #[inline(always)]
 fn communicate_request(
     mut guard: Guard,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
     admit(request)?;
     let window = guard.windows.called();
     let made = make(window)?;
     let outcome = issue_request(window, made)?;
-    // SAFETY: `admit` has checked that `request` is not NULL; MPI gives it room for a request.
-    unsafe { deliver(guard, outcome, Scope::Operation, request) }
+    deliver(guard, outcome, Scope::Operation, request)
 }
+
+/// The argument `request` of a call that makes one.
+macro_rules! new_request {
+    ($request:ident) => {
+        // SAFETY: MPI requires of the application that `request` is NULL or memory for a request,
+        // which no other thread uses during the call.
+        unsafe { $crate::mpi::abi::argument::Out::new($request) }
+    };
+}
+pub(crate) use new_request;
 
 /// All calls that have counts, for one type of count.
 macro_rules! communication {
@@ -101,18 +111,18 @@ macro_rules! communication {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
             $($request: $type)?
         ) -> c_int {
-            // Made where they are used: kept across the call they would go through memory.
+            // Made twice, where they are used: kept in between they would go through memory.
             let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
             let target =
                 || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
-            // SAFETY: the application's arguments.
+            // SAFETY: the arguments are those of the application's call.
             if unsafe { $short(win, $kind, origin(), target()) } {
                 return MPI_SUCCESS;
             }
             on_window(
                 stringify!($name),
                 win,
-                |guard| $form(guard, $($request,)? |window| args::transfer(window, $kind, origin(), target())),
+                |guard| $form(guard, $(new_request!($request),)? |window| args::transfer(window, $kind, origin(), target())),
                 // SAFETY: the application's arguments, passed on.
                 || unsafe {
                     $host(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
@@ -140,7 +150,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard| $form(guard, $($request,)? |window| args::accumulate(
+                |guard| $form(guard, $(new_request!($request),)? |window| args::accumulate(
                     window,
                     Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
                     Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype },
@@ -173,7 +183,7 @@ macro_rules! communication {
             on_window(
                 stringify!($name),
                 win,
-                |guard| $form(guard, $($request,)? |window| args::get_accumulate(
+                |guard| $form(guard, $(new_request!($request),)? |window| args::get_accumulate(
                     window,
                     Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
                     Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype },

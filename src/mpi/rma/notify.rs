@@ -1,20 +1,21 @@
-//! Notifying forms of the communication calls: the plain call's operation, then one that raises a
-//! counter of its target.
+//! Notified communication calls: the operation of the plain call, then one that raises a counter of
+//! its target.
 
 use std::ffi::{c_int, c_void};
 
 use crate::engine::{Addr, Element, Op, OpKind, Reduction};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::{Done, admit, deliver, on_our_window};
-use crate::mpi::rma::communication::{issue, issue_request};
+use crate::mpi::rma::communication::{issue, issue_request, new_request};
 use crate::mpi::rma::fast_path;
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
-/// The operation that raises a counter of a target; nothing for `MPI_PROC_NULL`.
+/// The operation that raises a counter of a target; `None` for `MPI_PROC_NULL`.
 #[inline(always)]
 fn notification(window: &Window, target: c_int, index: c_int) -> Result<Option<Op>, Fault> {
     let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")?
@@ -23,14 +24,14 @@ fn notification(window: &Window, target: c_int, index: c_int) -> Result<Option<O
     };
     let number = window.port.counters_of(rank);
     match u32::try_from(index) {
-        Ok(index) if index < number => Ok(Some(telling(OpKind::Notify, rank, index))),
+        Ok(index) if index < number => Ok(Some(notify_op(OpKind::Notify, rank, index))),
         _ => Err(no_counter(number)),
     }
 }
 
-/// The operation that tells a target: of a counter, or of a tag.
+/// The operation that notifies a target: `number` is a counter's index, or a tag.
 #[inline(always)]
-pub(crate) fn telling(kind: OpKind, target: u32, number: u32) -> Op {
+pub(crate) fn notify_op(kind: OpKind, target: u32, number: u32) -> Op {
     Op {
         origin: Addr(0),
         result: Addr(0),
@@ -71,7 +72,8 @@ fn communicate(
     with_notification(guard, |window| notification(window, target, index), make)
 }
 
-/// Checks and issues one operation and what is `behind` it, which is checked first.
+/// Checks and issues one operation and then its notification, which `behind` makes and which is
+/// checked first.
 #[inline(always)]
 pub(crate) fn with_notification(
     mut guard: Guard,
@@ -95,7 +97,7 @@ pub(crate) fn with_notification(
     if let Some(op) = made {
         issue(window, &op)?;
     }
-    // In the epoch of the operation, which is there: this is not refused where that was not.
+    // The operation was issued in an open epoch, so the engine does not refuse its notification.
     if let Some(op) = behind {
         issue(window, &op)?;
     }
@@ -105,11 +107,11 @@ pub(crate) fn with_notification(
     Ok(())
 }
 
-/// The same with a request for the operation.
+/// As [`communicate`], with a request for the operation.
 #[inline(always)]
 fn communicate_request(
     guard: Guard,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     target: c_int,
     index: c_int,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
@@ -121,7 +123,7 @@ fn communicate_request(
 #[inline(always)]
 pub(crate) fn with_notification_request(
     mut guard: Guard,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
     behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
@@ -133,8 +135,7 @@ pub(crate) fn with_notification_request(
     if let Some(op) = behind {
         issue(window, &op)?;
     }
-    // SAFETY: `admit` has checked that `request` is not NULL; MPI gives it room for a request.
-    unsafe { deliver(guard, outcome, Scope::Operation, request) }
+    deliver(guard, outcome, Scope::Operation, request)
 }
 
 /// The forms of one type of count.
@@ -142,7 +143,7 @@ macro_rules! counted {
     ($count:ty; $($put:ident $get:ident $accumulate:ident $get_accumulate:ident $short:path, $form:ident ($($request:ident: $type:ty)?);)*) => {$(
         counted! { @transfer $put OpKind::Put, *const c_void, $count, $short, $form ($($request: $type)?) }
         counted! { @transfer $get OpKind::Get, *mut c_void, $count, $short, $form ($($request: $type)?) }
-        /// Reduces data into a target's window and tells the target.
+        /// Reduces data into a target's window and notifies the target.
         ///
         /// # Safety
         /// As MPI says of the plain call.
@@ -155,12 +156,12 @@ macro_rules! counted {
             let origin = Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             on_our_window(stringify!($accumulate), win, |guard| {
-                $form(guard, $($request,)? target_rank, notification_idx, |window| {
+                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
                     args::accumulate(window, origin, target, op)
                 })
             })
         }
-        /// Fetches a target's data, reduces ours into it and tells the target.
+        /// Fetches a target's data, reduces the origin's into it and notifies the target.
         ///
         /// # Safety
         /// As MPI says of the plain call.
@@ -175,7 +176,7 @@ macro_rules! counted {
             let result = Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             on_our_window(stringify!($get_accumulate), win, |guard| {
-                $form(guard, $($request,)? target_rank, notification_idx, |window| {
+                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
                     args::get_accumulate(window, origin, result, target, op)
                 })
             })
@@ -193,7 +194,7 @@ macro_rules! counted {
         }
     )*};
     (@transfer $name:ident $kind:expr, $pointer:ty, $count:ty, $short:path, $form:ident ($($request:ident: $type:ty)?)) => {
-        /// Moves data between this process and a target's window and tells the target.
+        /// Moves data between this process and a target's window and notifies the target.
         ///
         /// # Safety
         /// As MPI says of the plain call.
@@ -203,16 +204,16 @@ macro_rules! counted {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, notification_idx: c_int, win: MPI_Win
             $(, $request: $type)?
         ) -> c_int {
-            // Made where they are used: kept across the call they would go through memory.
+            // Made twice, where they are used: kept in between they would go through memory.
             let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
             let target =
                 || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
-            // SAFETY: the application's arguments.
+            // SAFETY: the arguments are those of the application's call.
             if unsafe { $short(win, $kind, origin(), target(), notification_idx) } {
                 return MPI_SUCCESS;
             }
             on_our_window(stringify!($name), win, |guard| {
-                $form(guard, $($request,)? target_rank, notification_idx, |window| {
+                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
                     args::transfer(window, $kind, origin(), target())
                 })
             })
@@ -235,7 +236,7 @@ counted! { MPI_Count;
     MPIX_Rput_notify_c MPIX_Rget_notify_c MPIX_Raccumulate_notify_c MPIX_Rget_accumulate_notify_c fast_path::not_notified, communicate_request (request: *mut MPI_Request);
 }
 
-/// Fetches one element of a target, reduces ours into it and tells the target.
+/// Fetches one element of a target, reduces the origin's into it and notifies the target.
 ///
 /// # Safety
 /// As MPI says of the plain call.
@@ -265,7 +266,7 @@ pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
     })
 }
 
-/// Compares and swaps one element of a target, fetches it, and tells the target.
+/// Compares and swaps one element of a target, fetches it, and notifies the target.
 ///
 /// # Safety
 /// As MPI says of the plain call.
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn MPIX_Compare_and_swap_notify(
     })
 }
 
-/// Tells the target.
+/// Notifies the target.
 ///
 /// # Safety
 /// `win` is a window handle.

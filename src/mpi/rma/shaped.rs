@@ -21,7 +21,7 @@ use crate::transport::datatype::{Runs, Shape, Side};
 
 type Checked<T> = Result<T, Fault>;
 
-/// Addresses below are nobody's: a buffer there is a null pointer with displacements.
+/// No buffer has an address below this: one there is a null pointer with displacements.
 const FIRST_PAGE: i64 = 4096;
 
 /// A datatype of either kind, and how often it comes.

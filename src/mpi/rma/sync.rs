@@ -1,7 +1,7 @@
-//! Synchronisation calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` do, and the interposed
+//! Synchronization calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` share, and the interposed
 //! blocking forms.
 //!
-//! The functions of its first part check arguments and call the engine. Both forms share them, and
+//! The functions in the first part check arguments and call the engine. Both forms use them, and
 //! may be mixed in one epoch [EP-2].
 
 use std::ffi::c_int;
@@ -10,20 +10,22 @@ use std::sync::atomic::{Ordering, fence as memory_fence};
 use smallvec::SmallVec;
 
 use crate::engine::{self, Assert, LockHeld, LockMode, Outcome};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
-use crate::mpi::rma::call::{Done, block, nothing_yet, on_window, wait_unless_broken};
+use crate::mpi::rma::call::{Done, block, not_complete, on_window, wait_unless_broken};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HostHandle, Window, with_port};
 
-/// What a call of the engine comes to.
+/// The result of a check or of a call of the engine.
 pub(crate) type Checked<T> = Result<T, Fault>;
 
-/// The engine's view of an assertion, if all its bits are among those that the call takes.
+/// The assertion for the engine; fails if it has bits that are not `allowed` in the call.
 #[inline(always)]
 fn assertion(assert: c_int, allowed: c_int) -> Checked<Assert> {
     if assert & !allowed != 0 {
@@ -38,38 +40,29 @@ fn assertion(assert: c_int, allowed: c_int) -> Checked<Assert> {
 
 const OUTSIDE: &str = "rank is outside the window's group";
 
-/// Asks the host whether a group is valid, before the guard is taken: the host raises the error on
-/// a handler of the application's. Gives the host's error code if it is not.
+/// Has the host check a group, and gives its error code if the group is invalid. To be called
+/// without the guard: the host raises the error on a handler of the application.
 pub(crate) fn invalid_group(group: Option<MPI_Group>) -> Option<c_int> {
     let group = group.filter(|group| *group != MPI_GROUP_NULL)?;
-    let mut size = 0;
-    // SAFETY: the handle is the application's; the host checks it.
-    let code = unsafe { PMPI_Group_size(group, &raw mut size) };
+    let code = host_calls::group_size(group, &mut 0);
     (code != MPI_SUCCESS).then_some(code)
 }
 
-/// Window ranks of the processes of a group that is valid or null.
+/// Ranks in the window of the processes of a group, which is valid or `MPI_GROUP_NULL`.
 fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> {
     if group == MPI_GROUP_NULL {
         return Err(Fault::new(MPI_ERR_GROUP, "group is MPI_GROUP_NULL"));
     }
     let mut size = 0;
-    // SAFETY: the handle is that of a group (`invalid_group`).
-    if unsafe { PMPI_Group_size(group, &raw mut size) } != MPI_SUCCESS {
+    if host_calls::group_size(group, &mut size) != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_GROUP, "group is not a group"));
     }
     if size == 0 {
         return Ok(SmallVec::new());
     }
-    let own: SmallVec<[c_int; 16]> = (0..size).collect();
-    let mut there: SmallVec<[c_int; 16]> = SmallVec::from_elem(MPI_UNDEFINED, size as usize);
-    let all = group_of(window)?;
-    // SAFETY: both lists have `size` entries.
-    let status =
-        unsafe { PMPI_Group_translate_ranks(group, size, own.as_ptr(), all, there.as_mut_ptr()) };
-    if status != MPI_SUCCESS {
+    let Some(there) = host_calls::ranks_within(group, size, group_of(window)?) else {
         return Err(Fault::new(MPI_ERR_GROUP, "group cannot be compared with the window's group"));
-    }
+    };
     there
         .into_iter()
         .map(|rank| u32::try_from(rank).ok().filter(|rank| *rank < window.size))
@@ -87,8 +80,7 @@ fn group_of(window: &mut Window) -> Checked<MPI_Group> {
         return Ok(MPI_Group::of(group.0));
     }
     let mut group = MPI_GROUP_NULL;
-    // SAFETY: the handle is that of a live window of the host.
-    if unsafe { PMPI_Win_get_group(MPI_Win::of(window.handle.0), &raw mut group) } != MPI_SUCCESS {
+    if host_calls::win_get_group(MPI_Win::of(window.handle.0), &mut group) != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_INTERN, "the host does not give the window's group"));
     }
     window.group = Some(HostHandle(group.key()));
@@ -121,7 +113,7 @@ pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
-/// An application that has said `no_locks` contradicts itself by locking. It is served, as by both
+/// Warns once of a lock in a window with `no_locks=true`. The lock works all the same, as in both
 /// hosts.
 #[inline(always)]
 fn note_lock(window: &mut Window, call: &str) {
@@ -232,8 +224,8 @@ fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Ou
 /// A call that completes no operation of this process.
 pub(crate) const NOWHERE: Option<u32> = Some(u32::MAX);
 
-/// A call that closes or flushes, in its blocking form; `target`: it completes operations to this
-/// process only.
+/// The blocking form of a call that closes an epoch or flushes; `target`: it completes operations
+/// to this process only.
 #[inline(always)]
 fn blocking(
     call: &'static str,
@@ -245,7 +237,7 @@ fn blocking(
     on_window(call, window, |guard| block(guard, target, body), host)
 }
 
-/// A call that opens an epoch, to the processes of `group` if it takes one, and never waits.
+/// A call that opens an epoch, with the processes of `group` if it has one. It never waits.
 #[inline(always)]
 fn opening(
     call: &'static str,
@@ -295,17 +287,17 @@ interpose! {
     MPI_Win_unlock => PMPI_Win_unlock(rank: c_int) as blocking(Some(rank as u32), |window| unlock(window, rank));
     /// Releases the locks of all targets.
     MPI_Win_unlock_all => PMPI_Win_unlock_all() as blocking(None, unlock_all);
-    /// Completes the operations to a target, there too.
+    /// Completes the operations to a target, at origin and target.
     MPI_Win_flush => PMPI_Win_flush(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, false));
-    /// Completes the operations to a target, here.
+    /// Completes the operations to a target at the origin.
     MPI_Win_flush_local => PMPI_Win_flush_local(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, true));
-    /// Completes all operations, at their targets too.
+    /// Completes all operations, at origin and targets.
     MPI_Win_flush_all => PMPI_Win_flush_all() as blocking(None, |window| flush_all(window, false));
-    /// Completes all operations here.
+    /// Completes all operations at the origin.
     MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(None, |window| flush_all(window, true));
 }
 
-/// Waits until every open lock is held, where a blocking lock call must [EP-10].
+/// Waits until every open lock epoch holds its lock, where a blocking lock call must [EP-10].
 #[inline(always)]
 fn wait_for_earlier_locks(mut guard: Guard) -> Guard {
     if engine::earlier_locks_first(multiple()) && guard.windows.awaiting_lock().is_some() {
@@ -381,12 +373,15 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
     )
 }
 
-/// Tells whether the exposure epoch is over, and closes it then [RQ-4].
+/// Tests whether all origins have completed, and closes the exposure epoch then [RQ-4].
 ///
 /// # Safety
 /// As MPI says of the call.
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
+    // SAFETY: MPI requires of the application that `flag` is NULL or memory for an int, which no
+    // other thread uses during the call.
+    let flag = unsafe { Out::new(flag) };
     on_window(
         "MPI_Win_test",
         win,
@@ -398,17 +393,16 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
             let over = with_port!(&mut window.port, port => window.engine.test(port))?;
             if !over {
                 if window.port.is_broken() {
-                    // What `MPI_Win_wait` leaves behind then: nothing is open, and nobody waits.
+                    // Closes the epoch as `MPI_Win_wait` does in a broken window.
                     _ = wait(window)?;
                 }
-                nothing_yet(guard)?;
+                not_complete(guard)?;
             }
-            // SAFETY: checked above; MPI gives it room for an int.
-            unsafe { flag.write(c_int::from(over)) };
+            flag.write(c_int::from(over));
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_test(win, flag) },
+        || unsafe { PMPI_Win_test(win, flag.as_ptr()) },
     )
 }
 

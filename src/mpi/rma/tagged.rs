@@ -1,4 +1,4 @@
-//! Tagged forms of put and get: the plain call's operation, then one that tells its target a tag.
+//! Put and get with tagged notifications: the operation of the plain call, then its notification.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,18 +8,19 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::on_our_window;
+use crate::mpi::rma::communication::new_request;
 use crate::mpi::rma::fast_path;
-use crate::mpi::rma::notify::{telling, with_notification, with_notification_request};
+use crate::mpi::rma::notify::{notify_op, with_notification, with_notification_request};
 use crate::runtime::Window;
 
-/// A tag of a call that sends it: any int from 0 on, which is more than the tags of messages are on
-/// some hosts.
+/// Checks the tag of a notification: any int from 0 on, which is more than `MPI_TAG_UB` of some
+/// hosts.
 #[inline(always)]
 pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
     u32::try_from(tag).map_err(|_| Fault::new(MPI_ERR_TAG, "tag is negative"))
 }
 
-/// The operation that tells a target; nothing for `MPI_PROC_NULL`.
+/// The operation that notifies a target; `None` for `MPI_PROC_NULL`.
 #[inline(always)]
 fn notification(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
     let tag = tag_of(tag)?;
@@ -27,13 +28,14 @@ fn notification(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>
     else {
         return Ok(None);
     };
-    Ok(Some(telling(OpKind::NotifyTagged, rank, tag)))
+    Ok(Some(notify_op(OpKind::NotifyTagged, rank, tag)))
 }
 
 /// Put and get with one type of count.
 macro_rules! tagged {
     ($count:ty; $($name:ident $kind:expr, $pointer:ty, $short:path, $form:ident ($($request:ident: $type:ty)?);)*) => {$(
-        /// Moves data between this process and a target's window and tells the target a tag.
+        /// Moves data between this process and a target's window and notifies the target with a
+        /// tag.
         ///
         /// # Safety
         /// As MPI says of the plain call.
@@ -43,17 +45,17 @@ macro_rules! tagged {
             target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, tag: c_int, win: MPI_Win
             $(, $request: $type)?
         ) -> c_int {
-            // Made where they are used: kept across the call they would go through memory.
+            // Made twice, where they are used: kept in between they would go through memory.
             let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
             let target =
                 || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
-            // SAFETY: the application's arguments.
+            // SAFETY: the arguments are those of the application's call.
             if unsafe { $short(win, $kind, origin(), target(), tag) } {
                 return MPI_SUCCESS;
             }
             on_our_window(stringify!($name), win, |guard| {
                 let behind = |window: &mut Window| notification(window, target_rank, tag);
-                $form(guard, $($request,)? behind, |window| args::transfer(window, $kind, origin(), target()))
+                $form(guard, $(new_request!($request),)? behind, |window| args::transfer(window, $kind, origin(), target()))
             })
         }
         exports! {

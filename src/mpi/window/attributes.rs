@@ -2,17 +2,18 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::runtime::{HandleState, HostHandle, enter};
 
-/// Keys of our own, as `mpix_notify.h` has them: numbers that neither host gives out.
+/// Keys of this library, as in `mpix_notify.h`: numbers that neither host uses.
 pub(crate) const NOTIFICATION_NUM_SB: c_int = -7301;
 pub(crate) const NOTIFICATION_NUM_UB: c_int = -7302;
 pub(crate) const NOTIFICATION_VALUE_UB: c_int = -7303;
 
-/// Bounds that are the same for all windows: MPI gives out their addresses.
+/// Attributes that are the same for all windows. Applications get their addresses.
 static MOST_COUNTERS: c_int = c_int::MAX;
 static LARGEST_VALUE: MPI_Count = MPI_Count::MAX;
 
@@ -25,8 +26,8 @@ fn address_of<T>(value: &T) -> *mut c_void {
     std::ptr::from_ref(value).cast_mut().cast()
 }
 
-/// Tells a window's attributes; those that describe the memory of a window of ours are answered
-/// here.
+/// Returns an attribute of a window. For a window of ours, those that describe its memory come from
+/// this library.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -37,14 +38,17 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
     attribute_val: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
+    // SAFETY: MPI requires of the application that each is NULL or memory, `attribute_val` for an
+    // address and `flag` for an int, which no other thread uses during the call.
+    let (value, flag) = unsafe { (Out::new(attribute_val.cast::<*mut c_void>()), Out::new(flag)) };
     boundary("MPI_Win_get_attr", || {
         let mut guard = enter();
         let ours = guard
             .windows
             .ours(HostHandle(win.key()))
-            .filter(|_| !attribute_val.is_null() && !flag.is_null());
+            .filter(|_| !value.is_null() && !flag.is_null());
         let found = ours.and_then(|id| {
-            // MPI gives out the addresses of these values, which stay until the window is freed.
+            // Applications get the addresses of these values, which stay until the window is freed.
             let attributes = &*guard[id].attributes;
             Some(match win_keyval {
                 key if key == MPI_WIN_BASE => attributes.base as *mut c_void,
@@ -60,12 +64,9 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
         });
         drop(guard);
         match found {
-            Some(value) => {
-                // SAFETY: MPI gives `attribute_val` room for an address, and `flag` for an int.
-                unsafe {
-                    attribute_val.cast::<*mut c_void>().write_unaligned(value);
-                    flag.write(1);
-                }
+            Some(address) => {
+                value.write(address);
+                flag.write(1);
                 MPI_SUCCESS
             }
             // A window of the host has no counters, and the host does not know the key.
@@ -73,12 +74,11 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
                 && !flag.is_null()
                 && enter().windows.state(HostHandle(win.key())) == Some(HandleState::Host) =>
             {
-                // SAFETY: as above.
-                unsafe { flag.write(0) };
+                flag.write(0);
                 MPI_SUCCESS
             }
             // SAFETY: the application's arguments, passed on.
-            None => unsafe { PMPI_Win_get_attr(win, win_keyval, attribute_val, flag) },
+            None => unsafe { PMPI_Win_get_attr(win, win_keyval, attribute_val, flag.as_ptr()) },
         }
     })
 }

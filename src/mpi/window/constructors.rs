@@ -3,30 +3,35 @@
 use std::ffi::{c_int, c_void};
 
 use super::{Made, Wanted, create, leave_to_host};
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 
+/// Makes a window, of ours or by the constructor of the `host`. `baseptr`: it gets the address of
+/// memory that the window allocates.
+///
 /// # Safety
-/// `win` is null or the application's place for a window.
+/// Each is NULL or memory, `win` for a handle and `baseptr` for an address, that no other thread
+/// accesses during the call.
 unsafe fn construct(
     wanted: &Wanted,
     win: *mut MPI_Win,
-    place: Option<*mut c_void>,
+    baseptr: Option<*mut c_void>,
     host: impl FnOnce() -> c_int,
 ) -> c_int {
+    // SAFETY: the contract of this function.
+    let (window, baseptr) =
+        unsafe { (Out::new(win), baseptr.map(|baseptr| Out::new(baseptr.cast::<*mut c_void>()))) };
     boundary(wanted.call, || {
-        if win.is_null() || place.is_some_and(|place| place.is_null()) {
+        if window.is_null() || baseptr.is_some_and(Out::is_null) {
             return host();
         }
         match create(wanted) {
             Made::Ours(handle, base) => {
-                // SAFETY: checked above; MPI gives them room for a handle and an address.
-                unsafe {
-                    win.write(handle);
-                    if let Some(place) = place {
-                        place.cast::<*mut c_void>().write_unaligned(base.0 as *mut c_void);
-                    }
+                window.write(handle);
+                if let Some(baseptr) = baseptr {
+                    baseptr.write(base.0 as *mut c_void);
                 }
                 MPI_SUCCESS
             }

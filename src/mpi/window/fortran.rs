@@ -2,10 +2,10 @@
 //! addresses [MPI-4.1 19.3.7].
 //!
 //! The hosts' Fortran wrappers call `PMPI_*` or `MPI_*` for everything else, and convert
-//! `MPI_BOTTOM`, `MPI_IN_PLACE`, ignored statuses and logicals themselves. Attributes they read by
-//! ways of their own, from the host's window behind our handle, where those that describe the
-//! memory are not what the application made. The host's function is called first all the same: it
-//! knows the errors, and what a Fortran logical is.
+//! `MPI_BOTTOM`, `MPI_IN_PLACE`, ignored statuses and logicals themselves. But they read attributes
+//! by internal functions, from the host's window behind our handle, whose memory is not the
+//! application's. The host's function is called first all the same: it raises the errors and
+//! converts the logical.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,8 +14,8 @@ use crate::mpi::abi::host::host_functions;
 use crate::mpi::abi::sys::*;
 use crate::mpi::window::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 
-/// An attribute of MPI itself as Fortran has it: an integer; of any window, ours or the host's.
-/// `None` if the key is another.
+/// A predefined attribute, or one of this library, as Fortran has it: an integer. Of any window,
+/// ours or the host's. `None` for other keys.
 fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
     let of_mpi =
         [MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL]
@@ -24,7 +24,7 @@ fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
         return None;
     }
     let (mut address, mut flag) = (std::ptr::null_mut::<c_void>(), 0);
-    // SAFETY: the places are as MPI wants them, and the host has accepted the window.
+    // SAFETY: the variables have the types of the arguments, and the host has accepted the window.
     let code = unsafe { MPI_Win_get_attr(win, keyval, (&raw mut address).cast(), &raw mut flag) };
     if code != MPI_SUCCESS || flag == 0 {
         return None;
@@ -53,7 +53,7 @@ mod mpich {
         pub fn MPII_Win_get_attr(win: MPI_Win, keyval: c_int, attribute: *mut c_void, flag: *mut c_int, kind: c_int) -> c_int;
     }
 
-    /// Tells an attribute in the way of the calling language.
+    /// Returns an attribute in the form of the calling language.
     #[unsafe(export_name = "MPII_Win_get_attr")]
     unsafe extern "C" fn get_attr(
         win: MPI_Win,
@@ -63,8 +63,7 @@ mod mpich {
         kind: c_int,
     ) -> c_int {
         boundary("MPI_Win_get_attr", || {
-            // A key of ours is one that the host does not know: the window and the places are shown
-            // to it with another.
+            // The host does not know our keys; it checks the other arguments with one of its own.
             let known = if is_ours(keyval) { MPI_WIN_SIZE + TO_FORTRAN } else { keyval };
             // SAFETY: the caller's arguments, passed on.
             let code = unsafe { MPII_Win_get_attr(win, known, attribute, flag, kind) };
@@ -99,7 +98,7 @@ mod openmpi {
     macro_rules! names {
         ($($name:literal)*) => {$(
             const _: () = {
-                /// Tells an attribute in the way of Fortran.
+                /// Returns an attribute in the form of Fortran.
                 #[unsafe(export_name = $name)]
                 unsafe extern "C" fn get_attr(
                     win: *mut Fint,
@@ -134,8 +133,8 @@ mod openmpi {
             let (code, win, keyval) = unsafe {
                 // An `ierror` that is left out is a null address.
                 let mut code = MPI_SUCCESS;
-                // A key of ours is one that the host does not know: the window and the places are
-                // shown to it with another.
+                // The host does not know our keys; it checks the other arguments with one of its
+                // own.
                 let mut known = if is_ours(*keyval) { MPI_WIN_SIZE } else { *keyval };
                 pmpi_win_get_attr_(win, &raw mut known, attribute, flag, &raw mut code);
                 if !ierr.is_null() {

@@ -1,12 +1,14 @@
 //! `MPI_Win_set_info` and `MPI_Win_get_info`.
 //!
-//! Keys that are not ours go to the host's window behind the handle, and come from it.
+//! The host's window behind the handle keeps all other keys.
 
 use std::ffi::c_int;
 
 use super::free::any_objection;
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::info::{self, ForHost};
 use crate::mpi::rma::call::on_window;
@@ -17,7 +19,7 @@ use crate::mpi::rma::call::on_window;
 /// As MPI says of the call.
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
-    // The host's handler has heard of what the host refuses.
+    // The host raises its own errors.
     let mut refused = MPI_SUCCESS;
     let code = on_window(
         "MPI_Win_set_info",
@@ -30,8 +32,8 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                 // SAFETY: the info object is the application's, and not null.
                 unsafe { info::wishes(info) }
             };
-            // Hosts wait here for all processes; meanwhile each may need the others to make
-            // progress.
+            // The host's call is collective and may block; this agreement drives our windows until
+            // all processes have entered the call.
             let (mut guard, objected) = any_objection(guard, id, wishes.is_err());
             let wishes = wishes?;
             if objected {
@@ -40,10 +42,9 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                     "another process of the window gave a wrong info object",
                 ));
             }
-            wishes.asked.change(&mut guard[id].hints);
+            wishes.standard.change(&mut guard[id].hints);
             drop(guard);
-            // SAFETY: the application's arguments, passed on.
-            refused = unsafe { PMPI_Win_set_info(win, ForHost::of(info).get()) };
+            refused = host_calls::win_set_info(win, ForHost::of(info).get());
             Ok(())
         },
         // SAFETY: the application's arguments, passed on.
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
     if code == MPI_SUCCESS { refused } else { code }
 }
 
-/// Tells which hints are in force.
+/// Returns the hints in use.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -62,6 +63,9 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info
         "MPI_Win_get_info",
         win,
         |mut guard| {
+            // SAFETY: MPI requires of the application that `info_used` is NULL or memory for a
+            // handle, which no other thread uses during the call.
+            let info_used = unsafe { Out::new(info_used) };
             if info_used.is_null() {
                 return Err(Fault::new(MPI_ERR_ARG, "info_used is NULL"));
             }
@@ -72,12 +76,12 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info
             let progress =
                 if threads && progress == c"target_calls" { c"progress_thread" } else { progress };
             drop(guard);
-            // SAFETY: the window is live, and the place is the application's.
-            if unsafe { PMPI_Win_get_info(win, info_used) } != MPI_SUCCESS {
+            let mut info = MPI_INFO_NULL;
+            if host_calls::win_get_info(win, &mut info) != MPI_SUCCESS {
                 return Err(Fault::new(MPI_ERR_INFO, "the host does not give the window's info"));
             }
-            // SAFETY: the host has just made it.
-            if unsafe { info::write(*info_used, &hints, alignment, progress) } != MPI_SUCCESS {
+            info_used.write(info);
+            if info::write(info, &hints, alignment, progress) != MPI_SUCCESS {
                 return Err(Fault::new(MPI_ERR_INFO, "the host does not take a key"));
             }
             Ok(())

@@ -1,8 +1,9 @@
-//! The memory of a window: where a process finds that of others, and what belongs to a dynamic one.
+//! The memory of a window: `MPI_Win_shared_query`, and memory that is attached to dynamic windows.
 
 use std::ffi::{c_int, c_void};
 
 use crate::engine::Addr;
+use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
@@ -11,15 +12,15 @@ use crate::mpi::rma::call::{Done, on_window};
 use crate::runtime::Window;
 use crate::transport::shm::AttachError;
 
-/// A rank's memory as this process reaches it by load and store.
+/// A rank's memory as this process accesses it by load and store.
 struct Segment {
     size: u64,
     disp_unit: u32,
     base: usize,
 }
 
-/// The memory of `rank`, or of the lowest rank that has some for `MPI_PROC_NULL`. Where there is
-/// none, or this process cannot reach it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
+/// The memory of `rank`; for `MPI_PROC_NULL` that of the lowest rank that has some. If there is
+/// none, or this process cannot access it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
 fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
     if window.attributes.flavor == MPI_WIN_FLAVOR_DYNAMIC {
         return Err(Fault::new(MPI_ERR_RMA_FLAVOR, "win was made by MPI_Win_create_dynamic"));
@@ -43,7 +44,7 @@ fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
 /// `MPI_Win_shared_query`, for one type of displacement unit.
 macro_rules! shared_query {
     ($unit:ty; $name:ident => $host:ident) => {
-        /// Tells where the memory of another process of a window is.
+        /// Returns size, displacement unit and address of another process's memory.
         ///
         /// # Safety
         /// As MPI says of the call.
@@ -55,6 +56,11 @@ macro_rules! shared_query {
             disp_unit: *mut $unit,
             baseptr: *mut c_void,
         ) -> c_int {
+            // SAFETY: MPI requires of the application that each is NULL or memory for its type, for
+            // `baseptr` an address, which no other thread uses during the call.
+            let (size, disp_unit, baseptr) = unsafe {
+                (Out::new(size), Out::new(disp_unit), Out::new(baseptr.cast::<*mut c_void>()))
+            };
             on_window(
                 stringify!($name),
                 win,
@@ -63,16 +69,13 @@ macro_rules! shared_query {
                         return Err(Fault::new(MPI_ERR_ARG, "size, disp_unit or baseptr is NULL"));
                     }
                     let found = segment(guard.windows.called(), rank)?;
-                    // SAFETY: MPI gives them room for a size, a unit and an address.
-                    unsafe {
-                        size.write(found.size as MPI_Aint);
-                        disp_unit.write(found.disp_unit as $unit);
-                        baseptr.cast::<*mut c_void>().write_unaligned(found.base as *mut c_void);
-                    }
+                    size.write(found.size as MPI_Aint);
+                    disp_unit.write(found.disp_unit as $unit);
+                    baseptr.write(found.base as *mut c_void);
                     Ok(())
                 },
                 // SAFETY: the application's arguments, passed on.
-                || unsafe { $host(win, rank, size, disp_unit, baseptr) },
+                || unsafe { $host(win, rank, size.as_ptr(), disp_unit.as_ptr(), baseptr.as_ptr().cast()) },
             )
         }
 
@@ -113,7 +116,7 @@ fn attach(window: &mut Window, base: *const c_void, size: MPI_Aint) -> Done {
     window.port.attach(Addr(base as usize), size).map_err(refused)
 }
 
-/// Adds memory of this process to a dynamic window.
+/// Attaches memory of this process to a dynamic window.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -128,7 +131,7 @@ pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: M
     )
 }
 
-/// Takes memory of this process out of a dynamic window.
+/// Detaches memory of this process from a dynamic window.
 ///
 /// # Safety
 /// As MPI says of the call.

@@ -1,8 +1,8 @@
-//! What a window says of itself to the application: attributes and info hints.
+//! The attributes and info hints of a window.
 
 use crate::engine;
 
-/// What `MPI_Win_get_attr` tells of a window; MPI gives out the addresses of these, so they live in
+/// The attributes of a window. `MPI_Win_get_attr` returns their addresses, so they live as long as
 /// the window.
 #[derive(Debug)]
 pub(crate) struct Attributes {
@@ -20,16 +20,16 @@ pub(crate) struct Attributes {
     pub(crate) notification_num_sb: libc::c_int,
 }
 
-/// What `MPI_Win_get_info` tells of a window, and `MPI_Win_set_info` may change (MPI-4.1 12.2.1,
-/// 12.2.7).
+/// The info hints of a window, which `MPI_Win_get_info` returns and `MPI_Win_set_info` may change
+/// (MPI-4.1 12.2.1, 12.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
     /// `no_locks`: a lock is served all the same, and the log warns once.
     pub(crate) no_locks: bool,
-    /// `accumulate_ordering`: which of rar, raw, war, waw the application relies on, in this order
-    /// from the lowest bit. All are kept in any case.
+    /// `accumulate_ordering`: a bit for each of rar, raw, war, waw, from the lowest one on.
+    /// Accepted. All four orderings are always provided.
     pub(crate) ordering: u8,
-    /// `accumulate_ops` is `same_op` and not `same_op_no_op`. Any mix is atomic here.
+    /// `accumulate_ops` is `same_op` and not `same_op_no_op`. Accepted. Any mix is atomic.
     pub(crate) same_op: bool,
     /// `same_size`
     pub(crate) same_size: bool,
@@ -37,19 +37,19 @@ pub(crate) struct Hints {
     pub(crate) same_disp_unit: bool,
     /// `alloc_shared_noncontig`
     pub(crate) noncontig: bool,
-    /// `mpi_accumulate_granularity`: bytes; 0 if the application does not say.
+    /// `mpi_accumulate_granularity` in bytes; 0 if it is not given.
     pub(crate) granularity: u64,
-    /// `acc_single_intrinsic`: every accumulate is of one element of a predefined datatype; kept
-    /// from the window's beginning.
+    /// `acc_single_intrinsic`: every accumulate has one element of a predefined datatype. Fixed
+    /// when the window is made.
     pub(crate) single: bool,
-    /// `mpi_minimum_memory_alignment`: bytes, of memory that we allocate.
+    /// `mpi_minimum_memory_alignment` in bytes, for memory that the library allocates.
     pub(crate) alignment: u64,
     /// The reorder flags that the engine was given.
     pub(crate) flags: engine::ReorderFlags,
     /// `mpix_rma_fast_path`: operations that are copies take the fast path.
     pub(crate) fast_path: bool,
-    /// `mpi_assert_max_num_notify`: notification counters that this process will ask for at most; 0
-    /// if the application does not say.
+    /// `mpi_assert_max_num_notify`: the most notification counters that this process will set; 0 if
+    /// it is not given.
     pub(crate) max_counters: u32,
 }
 

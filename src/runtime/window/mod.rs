@@ -1,4 +1,4 @@
-//! One window of this process: its engine, its port, its requests.
+//! One window of this process: its engine, its port, and the requests that are bound to it.
 
 mod info;
 mod slab;
@@ -24,51 +24,59 @@ pub(crate) struct HostHandle(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostRequest(pub(crate) NonZeroU32);
 
-/// How a pending request ends.
+/// With what result a pending request completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// What it stands for is done.
-    Done,
-    /// An operation was not done, since its target has not attached what it reaches. The log has
-    /// said more.
-    Unattached,
-    /// What it stands for may never be done: a peer cannot be reached any more, and this is why, or
-    /// a message was refused. The log has named the peer.
-    Broken(Option<&'static str>),
+pub(crate) enum Completion {
+    /// Without an error.
+    Success,
+    /// An operation reached memory that its target has not attached. The log says where.
+    NotAttached,
+    /// The window is broken: a peer is unreachable, for this reason, or a malformed message was
+    /// refused. The log names the peer.
+    WindowBroken(Option<&'static str>),
 }
 
-/// What a request of the host stands for.
+/// What a request of the host completes with, and so whose faults it reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// One operation.
     Operation,
-    /// Whatever was to be done at this target, or at all.
+    /// All operations to this target, or to any.
     Target(Option<Rank>),
 }
 
-/// Where a wait for counters tells what it has found: the application's places, or none.
+/// The output arguments of a wait for counters: which counter, and its value. Each may be NULL.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
-    pub(crate) index: *mut libc::c_int,
-    pub(crate) value: *mut i64,
+pub(crate) struct CounterOutput {
+    index: *mut libc::c_int,
+    value: *mut i64,
 }
 
-impl Places {
+impl CounterOutput {
+    /// # Safety
+    /// Until the call ends, or the request that it makes is complete, each is NULL or memory for
+    /// its type that nobody else accesses.
+    pub(crate) unsafe fn new(index: *mut libc::c_int, value: *mut i64) -> Self {
+        Self { index, value }
+    }
+
+    /// For a call without output arguments.
     pub(crate) fn none() -> Self {
         Self { index: std::ptr::null_mut(), value: std::ptr::null_mut() }
     }
 
-    /// # Safety
-    /// Each place is NULL or may be written.
-    pub(crate) unsafe fn write(self, found: Notified) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if !self.index.is_null() {
-                self.index.write(found.index as libc::c_int);
-            }
-            if !self.value.is_null() {
-                self.value.write(found.value as i64);
-            }
+    fn is_none(self) -> bool {
+        self.index.is_null() && self.value.is_null()
+    }
+
+    pub(crate) fn write(self, found: Notified) {
+        if !self.index.is_null() {
+            // SAFETY: `new` was given memory for it; nobody writes after the request is complete.
+            unsafe { self.index.write(found.index as libc::c_int) };
+        }
+        if !self.value.is_null() {
+            // SAFETY: `new` was given memory for it; nobody writes after the request is complete.
+            unsafe { self.value.write(found.value as i64) };
         }
     }
 }
@@ -76,60 +84,55 @@ impl Places {
 /// One window that we serve.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Decides.
+    /// Decides when operations are posted and requests complete.
     pub(crate) engine: engine::Window,
-    /// Moves bytes.
+    /// Moves the data.
     pub(crate) port: Transport,
     /// The host's window under which the application knows it.
     pub(crate) handle: HostHandle,
-    /// Processes of the window.
+    /// Number of processes of the window.
     pub(crate) size: u32,
-    /// Operations of this process on others may stay in flight, so calls that close an epoch stay
-    /// with them.
+    /// Operations of this process may stay in flight, so calls that close an epoch poll for them.
     pub(crate) polls: bool,
-    /// Looks for which the window is still polled though it is idle: a peer has contacted it a
-    /// short while ago.
-    lingers: u32,
+    /// Polls left before the idle window is armed: a peer has contacted it a short while ago.
+    polls_before_arming: u32,
     /// The window's group at the host, made at the first post or start.
     pub(crate) group: Option<HostHandle>,
     /// See [`Attributes`].
     pub(crate) attributes: Box<Attributes>,
     /// See [`Hints`].
     pub(crate) hints: Hints,
-    /// Calls that wait in this window without holding the guard: it may not be freed under them.
+    /// Calls that wait in this window without holding the guard; it must not be freed meanwhile.
     pub(crate) waiting: u32,
-    /// Those of [`waiting`](Self::waiting) that wait for a request: they leave by themselves when
-    /// it has ended.
+    /// Those of [`waiting`](Self::waiting) that wait for a request. They return when it completes.
     pub(crate) request_waits: u32,
-    /// The log has said that the application locks a window with `no_locks=true`.
+    /// The log has warned that the application locks a window with `no_locks=true`.
     pub(crate) warned_of_locks: bool,
-    /// Calls so far that did not wait, to sweep over the rest of the process now and then.
+    /// Calls so far that did not wait: some of them sweep over all windows.
     pub(crate) calls: u32,
-    /// Of allocated windows, under `MPI_THREAD_MULTIPLE`.
+    /// Only of allocated windows, under `MPI_THREAD_MULTIPLE`.
     pub(super) fast_path: Option<&'static FastPath>,
-    /// The target that was last reached by load and store, and its memory, which stays where it is
-    /// as long as the window lives.
+    /// The target that was last accessed by load and store, and its memory, which does not move
+    /// while the window exists.
     mapped: (Rank, MappedTarget),
-    /// In the registry's list of windows that a sweep visits.
+    /// The window is in the registry's list of attended windows.
     pub(super) attended: bool,
-    /// Looks since the last one at the clock, whatever they moved.
-    looks: u32,
-    /// Since when this window waits for something of its own, or when its peers were last asked
-    /// whether they are still there.
+    /// Polls since the clock was last read.
+    polls_since_clock: u32,
+    /// When this window began to wait, or when its peers were last probed.
     waits_since: Option<Instant>,
-    /// Something has moved since then: of others, perhaps, so that it tells nothing of what is
-    /// waited for.
-    stirred: bool,
-    /// A test has found nothing since then: a loop of tests is a wait.
-    tested: bool,
-    /// What was reported last.
-    reported: String,
+    /// A poll has made progress since then, for this process or for a peer.
+    progressed: bool,
+    /// A test has found nothing complete since then: a loop of tests is a wait.
+    test_incomplete: bool,
+    /// What the log last said that this window waits for.
+    last_report: String,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<(HostRequest, Scope)>>,
-    /// Where pending waits for counters tell what they find, by the request's index.
-    places: HashMap<u32, Places>,
-    /// The last request of an operation that was not done.
-    failed: Option<RequestId>,
+    /// Output arguments of pending waits for counters, by the request's index.
+    counter_outputs: HashMap<u32, CounterOutput>,
+    /// The last request whose operation failed.
+    failed_request: Option<RequestId>,
 }
 
 impl Window {
@@ -150,7 +153,7 @@ impl Window {
             handle,
             size,
             polls,
-            lingers: 0,
+            polls_before_arming: 0,
             group: None,
             attributes: Box::new(attributes),
             hints,
@@ -161,19 +164,19 @@ impl Window {
             fast_path,
             mapped: (Rank::MAX, MappedTarget { base: 0, size: 0, unit: 1 }),
             attended: false,
-            looks: 0,
+            polls_since_clock: 0,
             waits_since: None,
-            stirred: false,
-            tested: false,
-            reported: String::new(),
+            progressed: false,
+            test_incomplete: false,
+            last_report: String::new(),
             requests: Vec::new(),
-            places: HashMap::new(),
-            failed: None,
+            counter_outputs: HashMap::new(),
+            failed_request: None,
         }
     }
 
-    /// Lets other threads reach `target` as the operation did that this thread has just issued:
-    /// by a copy, without entering the runtime.
+    /// After an operation to `target`: if it was a copy, lets other threads copy too, without
+    /// entering the runtime.
     #[inline]
     pub(crate) fn open_fast_path(&self, target: Rank) {
         if let Some(fast_path) = self.fast_path
@@ -183,7 +186,7 @@ impl Window {
         }
     }
 
-    /// Called before anything that opens or closes an access epoch.
+    /// Called before a call opens or closes an access epoch.
     #[inline]
     pub(crate) fn close_fast_path(&self) {
         if let Some(fast_path) = self.fast_path {
@@ -194,7 +197,7 @@ impl Window {
     /// Ties a pending request of the engine to one of the host.
     pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest, scope: Scope) {
         let at = id.index as usize;
-        // Requests on which blocking calls wait have places too, which stay empty.
+        // Requests of blocking calls have no request of the host: their entries stay empty.
         if at >= self.requests.len() {
             self.requests.resize(at + 1, None);
         }
@@ -205,30 +208,29 @@ impl Window {
         self.requests[at] = Some((request, scope));
     }
 
-    /// Notes where a pending wait for counters tells what it finds.
-    pub(crate) fn promise(&mut self, id: RequestId, places: Places) {
-        if !places.index.is_null() || !places.value.is_null() {
-            self.places.insert(id.index, places);
+    /// Keeps the output arguments of a pending wait for counters until it ends.
+    pub(crate) fn keep_counter_output(&mut self, id: RequestId, output: CounterOutput) {
+        if !output.is_none() {
+            self.counter_outputs.insert(id.index, output);
         }
     }
 
-    /// Up to `looks` looks at counters that a pending request waits for, and at nothing else. True
-    /// if it has ended so: then its places are written, and nothing reports it.
+    /// Polls the counters that a pending request waits for up to `polls` times, and nothing else.
+    /// True if that completes it: its output arguments are written then, and nothing reports it.
     #[inline]
-    pub(crate) fn take_awaited(&mut self, id: RequestId, looks: u32) -> bool {
-        let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id, looks));
+    pub(crate) fn poll_counters_of(&mut self, id: RequestId, polls: u32) -> bool {
+        let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id, polls));
         let Some(found) = found else { return false };
         if let Some(bound) = self.requests.get_mut(id.index as usize) {
             *bound = None;
         }
-        if let Some(places) = self.places.remove(&id.index) {
-            // SAFETY: as in `report`.
-            unsafe { places.write(found) };
+        if let Some(output) = self.counter_outputs.remove(&id.index) {
+            output.write(found);
         }
         true
     }
 
-    /// The memory of `rank` in this process, if put and get to it are copies by load and store.
+    /// The memory of `rank` as mapped here, if put and get to it are copies by load and store.
     #[inline(always)]
     pub(crate) fn mapped_target(&mut self, rank: Rank) -> Option<MappedTarget> {
         if self.mapped.0 == rank { Some(self.mapped.1) } else { self.find_mapped_target(rank) }
@@ -244,28 +246,28 @@ impl Window {
         Some(found)
     }
 
-    /// Counts a call that did not wait: one that communicates, or that closes an epoch and finds it
-    /// complete. True if it is time to sweep: a program may make no other calls [PR-1], for example
-    /// one that locks its own memory again and again until a peer has changed it.
+    /// Counts a call that did not wait: it communicates, or closes an epoch that is complete at
+    /// once. True if the call must sweep. A program may make no other calls [PR-1]: for example,
+    /// it locks its own memory again and again until a peer has changed it.
     #[inline(always)]
     pub(crate) fn count_call(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
         self.calls.is_multiple_of(CALLS_PER_SWEEP)
     }
 
-    /// Whether the next call that does not wait is one that sweeps.
+    /// Whether the next call that does not wait must sweep.
     #[inline(always)]
     pub(crate) fn sweep_is_due(&self) -> bool {
         self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1
     }
 
-    /// True if a lock that is open is not held yet, and may still come.
+    /// True if an open lock epoch does not hold its lock yet, and may still get it.
     #[inline]
     pub(crate) fn awaits_open_lock(&self) -> bool {
         self.engine.awaits_open_lock() && !self.port.is_broken()
     }
 
-    /// True if nothing more will happen by itself.
+    /// True if no epoch or operation of this process can make progress any more.
     pub(crate) fn is_settled(&self) -> bool {
         self.engine.is_quiet() || self.port.is_broken()
     }
@@ -275,39 +277,38 @@ impl Window {
         self.engine.rank()
     }
 
-    /// Tells the host about the requests that the engine has completed. True if there were any.
+    /// Completes the host's requests for those that the engine has completed. True if there were
+    /// any.
     #[inline]
     pub(crate) fn report(&mut self, host: &Host) -> bool {
         let mut any = false;
         while let Some(id) = self.engine.next_completed() {
             any = true;
             if let Some(found) = self.engine.found(id)
-                && let Some(places) = self.places.remove(&id.index)
+                && let Some(output) = self.counter_outputs.remove(&id.index)
             {
-                // SAFETY: the application's places, which are the library's until this request is
-                // complete, as the header says.
-                unsafe { places.write(found) };
+                output.write(found);
             }
-            // Blocking calls wait on requests of the engine that the host knows nothing of.
+            // Requests of blocking calls have no request of the host.
             let failed = self.engine.take_failed(id);
             if failed {
-                self.failed = Some(id);
+                self.failed_request = Some(id);
             }
             if let Some((request, scope)) =
                 self.requests.get_mut(id.index as usize).and_then(Option::take)
             {
-                let ending = match scope {
-                    Scope::Operation if failed => Ending::Unattached,
+                let completion = match scope {
+                    Scope::Operation if failed => Completion::NotAttached,
                     Scope::Target(target) if self.port.take_fault(target).is_some() => {
-                        Ending::Unattached
+                        Completion::NotAttached
                     }
-                    _ => Ending::Done,
+                    _ => Completion::Success,
                 };
-                (host.complete)(request, ending);
+                (host.complete)(request, completion);
             }
         }
         if self.port.is_broken() {
-            any |= self.end_requests(host);
+            any |= self.fail_requests(host);
         }
         if any && self.requests.len() > KEPT && self.engine.requests_alive() == 0 {
             self.requests = Vec::new();
@@ -315,11 +316,11 @@ impl Window {
         any
     }
 
-    /// Nothing that is pending may ever be done.
+    /// Completes all pending requests of a broken window with an error.
     #[cold]
-    fn end_requests(&mut self, host: &Host) -> bool {
+    fn fail_requests(&mut self, host: &Host) -> bool {
         let pending = std::mem::take(&mut self.requests);
-        // Nobody waits for what they stand for.
+        // The engine need not look for their notifications any more.
         self.engine
             .withdraw_waits(|id| pending.get(id.index as usize).is_some_and(Option::is_some));
         let any = pending.iter().any(Option::is_some);
@@ -327,8 +328,8 @@ impl Window {
         pending
             .into_iter()
             .flatten()
-            .for_each(|(request, _)| (host.complete)(request, Ending::Broken(why)));
-        self.places.clear();
+            .for_each(|(request, _)| (host.complete)(request, Completion::WindowBroken(why)));
+        self.counter_outputs.clear();
         any
     }
 
@@ -338,14 +339,14 @@ impl Window {
         let moved = with_port!(&mut self.port, port => self.engine.progress(port));
         let moved = self.report(host) | moved;
         if moved {
-            self.stirred = true;
+            self.progressed = true;
             if !self.port.is_armed() {
-                self.lingers = LOOKS_BEFORE_ARMING;
+                self.polls_before_arming = POLLS_BEFORE_ARMING;
             }
         }
-        self.looks += 1;
-        if self.looks >= LOOKS_PER_CLOCK {
-            self.look_at_clock();
+        self.polls_since_clock += 1;
+        if self.polls_since_clock >= POLLS_PER_CLOCK {
+            self.check_clock();
         }
         moved
     }
@@ -358,24 +359,23 @@ impl Window {
         }
     }
 
-    /// A test has found nothing, and is about to drive everything.
+    /// A test has found nothing complete, and is about to sweep.
     #[inline]
-    pub(crate) fn tested_in_vain(&mut self) {
-        self.tested = true;
-        self.looks += LOOKS_OF_A_TEST;
+    pub(crate) fn count_incomplete_test(&mut self) {
+        self.test_incomplete = true;
+        self.polls_since_clock += POLLS_OF_A_TEST;
     }
 
     /// While this window waits, probes its peers periodically, even under load. Logs once what a
     /// stalled wait is waiting for [EP-10].
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
-    fn look_at_clock(&mut self) {
-        self.looks = 0;
+    fn check_clock(&mut self) {
+        self.polls_since_clock = 0;
         let quiet = self.engine.is_quiet();
         let waits = !quiet || self.waiting != 0 || self.engine.expectations_waiting() != 0;
-        if !waits && !self.tested {
-            // A window that polls for others is looked at all the same: its own next wait begins
-            // anew.
+        if !waits && !self.test_incomplete {
+            // The window is polled for its peers; its own next wait starts the clock again.
             self.waits_since = None;
             return;
         }
@@ -384,33 +384,33 @@ impl Window {
             Some(since) if now.duration_since(since) < LONG_WAIT => return,
             Some(_) => {
                 let standing = self.port.probe();
-                if waits && !self.stirred {
+                if waits && !self.progressed {
                     self.report_wait(quiet, &standing);
                 }
-                self.tested = false;
+                self.test_incomplete = false;
             }
             None => {}
         }
         self.waits_since = Some(now);
-        self.stirred = false;
+        self.progressed = false;
     }
 
     #[cold]
     fn report_wait(&mut self, quiet: bool, standing: &str) {
         let waits =
             if quiet { "no epoch is pending".to_owned() } else { self.engine.waits().to_string() };
-        if waits != self.reported {
+        if waits != self.last_report {
             log::info!(
                 "window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}",
                 self.handle.0
             );
-            self.reported = waits;
+            self.last_report = waits;
         }
     }
 
-    /// After a call that closes an epoch or starts a flush, when the application may compute for
-    /// long: stays with operations that are on their way as long as they move, so that the *done*
-    /// need not wait for the next call [PR-3]. Gives what became of the outcome.
+    /// After a call that closes an epoch or starts a flush: polls until in-flight operations stop
+    /// completing, so that the *done* need not wait for the next call, which may be far away
+    /// [PR-3]. Gives the outcome as it is then.
     #[inline]
     pub(crate) fn poll_while_moving(&mut self, outcome: Outcome) -> Outcome {
         let Outcome::Pending(id) = outcome else { return outcome };
@@ -422,72 +422,68 @@ impl Window {
         if self.engine.is_pending(id) { outcome } else { Outcome::Complete }
     }
 
-    /// Looks a few times before a pending request gets one of the host, which costs more than what
-    /// it often waits for: the neighbour hands over a lock or posts at this moment. Not where the
-    /// epoch stands behind others. True if the request is complete.
+    /// Polls a few times before a request of the host is made for a pending one: making it costs
+    /// more than many requests wait, such as those for a lock that a neighbour is just handing
+    /// over. True if the request is complete.
     #[inline]
-    pub(crate) fn completes_soon(&mut self, id: RequestId, host: &Host) -> bool {
-        if self.engine.defers() {
+    pub(crate) fn poll_before_request(&mut self, id: RequestId, host: &Host) -> bool {
+        // A deferred epoch waits for other epochs, and counters were polled by the call itself.
+        if self.engine.defers() || self.engine.awaits(id) {
             return false;
         }
-        if self.engine.awaits(id) {
-            // Was looked at just now.
-            return false;
-        }
-        (0..LOOKS_BEFORE_A_REQUEST).any(|_| {
+        (0..POLLS_BEFORE_REQUEST).any(|_| {
             self.advance(host);
             !self.engine.is_pending(id)
         })
     }
 
-    /// True if the request was that of an operation that was not done. Asked at once after it was
+    /// True if the request completed because its operation failed. To be called as soon as it is
     /// complete.
     pub(crate) fn has_failed(&mut self, id: RequestId) -> bool {
-        self.failed.take() == Some(id)
+        self.failed_request.take() == Some(id)
     }
 
-    /// True if nobody need poll this window: it waits for nothing, and a peer will ring.
-    /// One that was contacted a short while ago is polled a little longer, since more may follow;
-    /// `briefly`: not even that.
+    /// True if the window waits for nothing and is armed, so that sweeps may leave it out. One that
+    /// was contacted a short while ago is armed a little later, since more may follow, unless
+    /// `at_once`.
     #[inline]
-    pub(crate) fn is_idle(&mut self, briefly: bool) -> bool {
-        self.engine.is_quiet() && (self.port.is_armed() || self.falls_idle(briefly))
+    pub(crate) fn is_idle(&mut self, at_once: bool) -> bool {
+        self.engine.is_quiet() && (self.port.is_armed() || self.try_arm(at_once))
     }
 
-    /// Whether a peer has contacted this window since it was armed. It is polled for a while then,
+    /// Whether a peer has contacted this window since it was armed. If so it is polled for a while,
     /// since more may follow.
     pub(super) fn was_contacted(&mut self) -> bool {
         let contacted = !self.port.is_armed();
         if contacted {
-            self.lingers = LOOKS_BEFORE_ARMING;
+            self.polls_before_arming = POLLS_BEFORE_ARMING;
         }
         contacted
     }
 
     #[inline(never)]
-    fn falls_idle(&mut self, briefly: bool) -> bool {
-        if self.lingers > 0 && !briefly {
-            self.lingers -= 1;
+    fn try_arm(&mut self, at_once: bool) -> bool {
+        if self.polls_before_arming > 0 && !at_once {
+            self.polls_before_arming -= 1;
             return false;
         }
         self.port.arm()
     }
 }
 
-/// Looks at a window that find nothing before it is armed: some 10 us, several round trips of a peer
-/// that uses it.
-const LOOKS_BEFORE_ARMING: u32 = 256;
+/// Polls of an idle window before it is armed: some 10 us, several round trips of a peer.
+const POLLS_BEFORE_ARMING: u32 = 256;
 
-/// Calls that did not wait, between two sweeps.
+/// Calls that did not wait between two sweeps.
 const CALLS_PER_SWEEP: u32 = 64;
-/// More of them gain nothing.
-const LOOKS_BEFORE_A_REQUEST: u32 = 4;
-/// Places for requests that a window keeps when none is pending.
+/// Polls before a request of the host is made; more gain nothing.
+const POLLS_BEFORE_REQUEST: u32 = 4;
+/// Entries for requests that a window keeps allocated when none is pending.
 const KEPT: usize = 1024;
-/// Looks between two looks at the clock: few, since on a busy machine each look that gives the CPU
-/// away may take milliseconds.
-const LOOKS_PER_CLOCK: u32 = 1 << 8;
-/// Looks that a test counts for beside its own: a program may compute for long between two of them.
-const LOOKS_OF_A_TEST: u32 = LOOKS_PER_CLOCK / 4;
-/// A wait that is reported, and in which the peers are asked whether they are still there.
+/// Polls between two readings of the clock: few, since on an oversubscribed node a poll that yields
+/// may take milliseconds.
+const POLLS_PER_CLOCK: u32 = 1 << 8;
+/// What a test counts for: a program may compute for long between two tests.
+const POLLS_OF_A_TEST: u32 = POLLS_PER_CLOCK / 4;
+/// Time after which a wait is reported and its peers are probed.
 const LONG_WAIT: Duration = Duration::from_secs(2);

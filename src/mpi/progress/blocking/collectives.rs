@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::interpose;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 
@@ -13,7 +14,7 @@ macro_rules! collectives {
         interpose! {
             drive::collectives;
             $($name($($arg: $type),*) => $blocking,
-                drive::through(|request| $nonblocking($($arg,)* request), MPI_STATUS_IGNORE);)*
+                drive::through(|request| $nonblocking($($arg,)* request), Status::ignored());)*
         }
     };
 }

@@ -6,31 +6,31 @@
 //! - [`collectives`]: every blocking collective, by its nonblocking twin.
 //! - [`assembled`]: collective calls without such a twin, after a nonblocking barrier of our own.
 //!
-//! On a host with a hook the same build passes all of them on (`drive::collectives` is false), but
-//! for `MPI_Waitall`.
+//! On a host with a hook the same build passes all of them to the host (`drive::collectives` is
+//! false), except `MPI_Waitall`.
 //!
-//! Not driven while they block, because there is nothing to wait for in their place: collective
-//! file operations after `MPI_File_open`, `MPI_Comm_create_group`, the leaders' meeting in
-//! `MPI_Intercomm_create`, `MPI_Buffer_detach`, and the synchronisation of windows that are left to
+//! Not driven, because they have no nonblocking form and no barrier can precede them: collective
+//! file operations after `MPI_File_open`, `MPI_Comm_create_group`, the exchange between the leaders
+//! in `MPI_Intercomm_create`, `MPI_Buffer_detach`, and synchronization of windows that are left to
 //! the host.
 //!
-//! Errors are those of the host's own calls ([`drive::receive`](crate::mpi::progress::drive::receive),
-//! [`drive::broadcast`](crate::mpi::progress::drive::broadcast)), except for one kind: where the processes of a
-//! collective other than a broadcast give counts that do not match, MPICH's nonblocking forms
-//! report nothing.
+//! Errors are those of the host's own calls
+//! ([`drive::receive`](crate::mpi::progress::drive::receive),
+//! [`drive::broadcast`](crate::mpi::progress::drive::broadcast)), except for one kind: where the
+//! processes of a collective other than a broadcast give counts that do not match, MPICH's
+//! nonblocking forms report nothing.
 //!
-//! What it costs, in ns, two ranks on MPICH 4.0.2 over shared memory, the host's own and here:
-//! `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one int 100
-//! and 365, a message there and back 255 and 258, with an idle window or without. All but 10 to 50
-//! ns of it is what the host takes for its nonblocking forms. With `MPIX_RMA=off` the host's own
-//! calls are made.
+//! Cost in ns, blocking form of the host and driven, with two ranks of MPICH 4.0.2 over shared
+//! memory: `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one
+//! int 100 and 365, a ping-pong 255 and 258, with an idle window or without. All but 10 to 50 ns
+//! are the host's nonblocking forms. With `MPIX_RMA=off` the host's blocking calls are made.
 
 mod assembled;
 mod collectives;
 mod point_to_point;
 pub(crate) mod waits;
 
-/// Interposes a call: `direct` to the host, or `driven` by us where `when` says so.
+/// Interposes a call: it goes to the host, or is driven where `when` says so.
 macro_rules! interpose {
     ($when:path; $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;)*) => {
         $crate::mpi::progress::blocking::driven! { $when; $($(#[$doc])* $name($($arg: $type),*) => $host, $driven;)* }
@@ -43,7 +43,7 @@ pub(crate) use interpose;
 macro_rules! driven {
     ($when:path; $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;)*) => {$(
         $(#[$doc])*
-        /// Interposed so that our windows are driven while it waits [PR-1].
+        /// Interposed so that this library makes progress while it waits [PR-1].
         ///
         /// # Safety
         /// As MPI says of the call.
@@ -55,7 +55,7 @@ macro_rules! driven {
                     // SAFETY: the application's arguments, passed on.
                     unsafe { $driven }
                 } else {
-                    // SAFETY: as above.
+                    // SAFETY: the application's arguments, passed on.
                     unsafe { $host($($arg),*) }
                 }
             })

@@ -7,74 +7,80 @@
 //! no care: MPICH's own raises its errors on `MPI_COMM_WORLD`, like a wait for the nonblocking
 //! form.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 use super::interpose;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 
-/// Both halves of `MPI_Sendrecv`: `init` makes a persistent receive, `send` a request that is under
-/// way.
-///
-/// # Safety
-/// Each half makes a request of the application's arguments; `status` is the application's.
-unsafe fn exchange(
-    init: impl FnOnce(*mut MPI_Request) -> c_int,
+/// Both halves of `MPI_Sendrecv`: a receive, which has been started, and `send`.
+fn exchange(
+    receive: Result<drive::Receive, c_int>,
     send: impl FnOnce(*mut MPI_Request) -> c_int,
-    status: *mut MPI_Status,
+    status: Status<'_>,
 ) -> c_int {
-    let mut receive = match drive::Receive::start(init) {
+    let receive = match receive {
         Ok(receive) => receive,
         Err(code) => return code,
     };
-    let mut sending = MPI_REQUEST_NULL;
-    let code = send(&raw mut sending);
+    let sending = Cell::new(MPI_REQUEST_NULL);
+    let code = send(sending.as_ptr());
     if code != MPI_SUCCESS {
         // The receive must not outlive the call: its buffer belongs to the caller again.
         receive.cancel();
         return code;
     }
-    // SAFETY: the requests were just made; the status is the caller's.
-    let (received, sent) =
-        unsafe { (receive.wait(status), drive::wait(&raw mut sending, MPI_STATUS_IGNORE)) };
+    let received = receive.wait(status);
+    let sent = drive::wait_for(&sending, Status::ignored());
     if received != MPI_SUCCESS { received } else { sent }
 }
 
 /// All calls with a count, for one type of count.
 macro_rules! counted {
-    ($count:ty; $recv:ident $precv:ident $recv_init:ident; $mrecv:ident $pmrecv:ident $imrecv:ident;
+    ($count:ty; $recv:ident $precv:ident $recv_init:ident $irecv:ident; $mrecv:ident $pmrecv:ident $imrecv:ident;
      $(send $send:ident $psend:ident $isend:ident;)* exchange $sendrecv:ident $psendrecv:ident $isend_one:ident;
      replace $replace:ident $preplace:ident $pack_size:ident $pack:ident) => {
         interpose! {
-            drive::now;
+            drive::must_drive_now;
             $recv(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
                 status: *mut MPI_Status,
             ) => $precv,
-                drive::receive(|request| $recv_init(buf, count, datatype, source, tag, comm, request), status);
+                drive::receive(
+                    comm,
+                    |request| $recv_init(buf, count, datatype, source, tag, comm, request),
+                    |request| $irecv(buf, count, datatype, source, tag, comm, request),
+                    Status::new(status),
+                );
             $mrecv(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, message: *mut MPI_Message,
                 status: *mut MPI_Status,
             ) => $pmrecv,
-                drive::through(|request| $imrecv(buf, count, datatype, message, request), status);
+                drive::through(|request| $imrecv(buf, count, datatype, message, request), Status::new(status));
             $($send(
                 buf: *const c_void, count: $count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
             ) => $psend,
-                drive::through(|request| $isend(buf, count, datatype, dest, tag, comm, request), MPI_STATUS_IGNORE);)*
+                drive::through(|request| $isend(buf, count, datatype, dest, tag, comm, request), Status::ignored());)*
             $sendrecv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype, dest: c_int, sendtag: c_int,
                 recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, source: c_int, recvtag: c_int,
                 comm: MPI_Comm, status: *mut MPI_Status,
             ) => $psendrecv,
                 exchange(
-                    |request| $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
+                    drive::Receive::start(
+                        comm,
+                        |request| $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
+                        |request| $irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
+                    ),
                     |request| $isend_one(sendbuf, sendcount, sendtype, dest, sendtag, comm, request),
-                    status,
+                    Status::new(status),
                 );
         }
         #[cfg(mpi_large_count)]
         interpose! {
-            drive::now;
+            drive::must_drive_now;
             $replace(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, dest: c_int, sendtag: c_int, source: c_int,
                 recvtag: c_int, comm: MPI_Comm, status: *mut MPI_Status,
@@ -94,9 +100,13 @@ macro_rules! counted {
                     }
                     let from = copy.as_ptr().cast();
                     exchange(
-                        |request| $recv_init(buf, count, datatype, source, recvtag, comm, request),
+                        drive::Receive::start(
+                            comm,
+                            |request| $recv_init(buf, count, datatype, source, recvtag, comm, request),
+                            |request| $irecv(buf, count, datatype, source, recvtag, comm, request),
+                        ),
                         |request| $isend_one(from, packed, MPI_PACKED, dest, sendtag, comm, request),
-                        status,
+                        Status::new(status),
                     )
                 };
         }
@@ -104,7 +114,7 @@ macro_rules! counted {
 }
 
 counted! {
-    c_int; MPI_Recv PMPI_Recv PMPI_Recv_init; MPI_Mrecv PMPI_Mrecv PMPI_Imrecv;
+    c_int; MPI_Recv PMPI_Recv PMPI_Recv_init PMPI_Irecv; MPI_Mrecv PMPI_Mrecv PMPI_Imrecv;
     send MPI_Send PMPI_Send PMPI_Isend; send MPI_Ssend PMPI_Ssend PMPI_Issend; send MPI_Rsend PMPI_Rsend PMPI_Irsend;
     exchange MPI_Sendrecv PMPI_Sendrecv PMPI_Isend;
     replace MPI_Sendrecv_replace PMPI_Sendrecv_replace PMPI_Pack_size PMPI_Pack
@@ -112,14 +122,14 @@ counted! {
 
 #[cfg(mpi_large_count)]
 counted! {
-    MPI_Count; MPI_Recv_c PMPI_Recv_c PMPI_Recv_init_c; MPI_Mrecv_c PMPI_Mrecv_c PMPI_Imrecv_c;
+    MPI_Count; MPI_Recv_c PMPI_Recv_c PMPI_Recv_init_c PMPI_Irecv_c; MPI_Mrecv_c PMPI_Mrecv_c PMPI_Imrecv_c;
     send MPI_Send_c PMPI_Send_c PMPI_Isend_c; send MPI_Ssend_c PMPI_Ssend_c PMPI_Issend_c; send MPI_Rsend_c PMPI_Rsend_c PMPI_Irsend_c;
     exchange MPI_Sendrecv_c PMPI_Sendrecv_c PMPI_Isend_c;
     replace MPI_Sendrecv_replace_c PMPI_Sendrecv_replace_c PMPI_Pack_size_c PMPI_Pack_c
 }
 
 interpose! {
-    drive::now;
+    drive::must_drive_now;
     MPI_Probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) => PMPI_Probe,
         drive::until(|| {
             let mut flag = 0;

@@ -4,20 +4,19 @@
 use std::ffi::c_int;
 
 use super::{driven, interpose};
-use crate::mpi::abi::status;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
 use crate::runtime::progress::{may_be_told, must_drive, nothing_lives, sweep_from_hook};
 
-/// `MPI_Waitall` drives once for so many requests in its list between two looks at all of them:
-/// then looking takes no longer than what is looked for, however long the list is. (Looking at one
-/// request after the other would raise the error of each, and `MPI_Waitall` the error of all once
-/// more.)
+/// Between two tests of all its requests, `MPI_Waitall` makes one step of progress for so many of
+/// them: so a long list does not spend its time in tests. (Testing one request after the other
+/// would raise the error of each, and `MPI_Waitall` the error of all once more.)
 const REQUESTS_PER_STEP: c_int = 16;
 
 driven! {
-    drive::now;
+    drive::must_drive_now;
     MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => PMPI_Wait, drive::wait(request, status);
     MPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status) => PMPI_Waitany,
         drive::until(|| {
@@ -35,39 +34,41 @@ driven! {
 }
 
 driven! {
-    // On hosts with a hook too: MPICH's own stops with an assertion when a pending generalized
-    // request stands in one list with a null request (seen in 5.0.2).
+    // On hosts with a hook too: MPICH's own fails an assertion if a list has both a pending
+    // generalized request and MPI_REQUEST_NULL (seen in 5.0.2).
     must_wait_here;
     MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => PMPI_Waitall,
-        wait_all(count, requests, statuses);
+        wait_all(count, |statuses, flag| PMPI_Testall(count, requests, flag, statuses), statuses);
 }
 
-/// # Safety
-/// As `MPI_Waitall`.
-unsafe fn wait_all(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) -> c_int {
+/// `MPI_Waitall`; `test` is `MPI_Testall` of its requests.
+fn wait_all(
+    count: c_int,
+    mut test: impl FnMut(*mut MPI_Status, *mut c_int) -> c_int,
+    statuses: *mut MPI_Status,
+) -> c_int {
     let mut steps = 0;
     with_statuses(count, statuses, |statuses| {
         drive::until(|| {
             for _ in 0..steps {
                 sweep_from_hook();
-                hook::poke();
+                hook::progress_host();
             }
             steps = count / REQUESTS_PER_STEP;
             let mut flag = 0;
-            // SAFETY: the application's arguments, passed on.
-            let code = unsafe { PMPI_Testall(count, requests, &raw mut flag, statuses) };
+            let code = test(statuses, &raw mut flag);
             (code != MPI_SUCCESS || flag != 0).then_some(code)
         })
     })
 }
 
-/// Requests that MPICH's `MPI_Testall` looks at in one go (its default).
+/// Requests that MPICH's `MPI_Testall` tests in one batch (its default).
 const BATCH: c_int = 64;
 
-/// Gives `body` statuses to write where the application wants none and there are more requests than
-/// one batch: MPICH's `MPI_Testall` (4.0 to 5.0) then takes all requests for sends and receives if
-/// those of the last batch are, and stops with an assertion at a generalized request in an earlier
-/// one.
+/// Gives `body` statuses to write if the application ignores them and there are more requests than
+/// one batch. Without statuses, MPICH's `MPI_Testall` (4.0 to 5.0) takes all requests for sends and
+/// receives if those of the last batch are, and fails an assertion at a generalized request in an
+/// earlier batch.
 fn with_statuses<T>(
     count: c_int,
     statuses: *mut MPI_Status,
@@ -76,17 +77,16 @@ fn with_statuses<T>(
     if count <= BATCH || statuses != MPI_STATUSES_IGNORE {
         return body(statuses);
     }
-    // SAFETY: a status is integers; any are valid.
-    let mut unwanted = vec![unsafe { std::mem::zeroed::<MPI_Status>() }; count as usize];
+    let mut unwanted = Vec::<MPI_Status>::with_capacity(count as usize);
     body(unwanted.as_mut_ptr())
 }
 
-/// One sweep, then the host's look.
-fn step(look: impl FnOnce() -> c_int) -> c_int {
+/// One sweep, then the host's `test`.
+fn step(test: impl FnOnce() -> c_int) -> c_int {
     sweep_from_hook();
-    // The poll functions of our requests would sweep again, each.
+    // The poll function of each of our requests would sweep again.
     let before = hook::set_looping(true);
-    let code = look();
+    let code = test();
     hook::set_looping(before);
     code
 }
@@ -108,7 +108,7 @@ unsafe fn test_any(
     unsafe {
         let code = PMPI_Testany(count, requests, index, flag, status);
         if code == MPI_SUCCESS && *flag != 0 && *index == MPI_UNDEFINED {
-            status::fill_empty(status);
+            Status::new(status).fill_empty();
         }
         code
     }

@@ -1,23 +1,26 @@
 //! Persistent requests for tagged notifications, in every call of MPI that takes requests.
 //!
-//! The application holds a request of the host: a persistent receive from nobody, which is never
-//! started. It is a token, so that handles can be stored, compared and converted as any; what is
-//! asked about it is answered here. In a list with others, those of ours that are active are left
-//! out of what the host sees, and added to what it says. One that is not active is left to the
-//! host, for which it is not active either.
+//! The application holds a persistent receive from `MPI_PROC_NULL` that is never started. It is a
+//! token, so that handles can be stored, compared and converted like any other; this library
+//! answers what is asked about it. In a list with other requests, the host sees `MPI_REQUEST_NULL`
+//! in the place of our active ones, and the library adds them to the host's answer. Inactive ones
+//! are left to the host, for which they are inactive too.
 //!
-//! So nothing of the host is needed to complete one, wherever that is noticed, and a wait for one
-//! alone costs a look at a table.
+//! So completing one takes no call of the host, and a wait for one alone costs a look at a table.
 
 #[cfg(mpi_status_lists)]
-pub(crate) mod looks;
+pub(crate) mod get_status;
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use smallvec::SmallVec;
 
 use crate::engine::{Arrival, ExpectationId, ExpectationState};
+use crate::mpi::abi::argument::{Out, OutList, cells};
 use crate::mpi::abi::error::{Fault, Place, code_of, raise};
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::request;
@@ -27,71 +30,54 @@ use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
 /// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host
-/// could not.
-///
-/// # Safety
-/// `request` is a place for a request.
-pub(crate) unsafe fn make(
+/// could not make its token.
+pub(crate) fn make(
     guard: &mut Guard,
     window: HostHandle,
     source: Option<(WindowId, ExpectationId)>,
-    request: *mut MPI_Request,
+    request: Out<'_, MPI_Request>,
 ) -> Option<()> {
     let mut made = MPI_REQUEST_NULL;
-    let comm = request::comm_in_use();
-    // SAFETY: no byte is received, and nothing is ever started; there is a window, so there is a
-    // communicator.
-    let code = unsafe {
-        PMPI_Recv_init(std::ptr::null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, &raw mut made)
-    };
-    if code != MPI_SUCCESS {
+    if host_calls::null_recv_init(request::comm_in_use(), &mut made) != MPI_SUCCESS {
         return None;
     }
     guard.notices.insert(made.key(), window, source);
-    // SAFETY: the caller's promise.
-    unsafe { request.write(made) };
+    request.write(made);
     Some(())
 }
 
 /// How a request stands, if it is one of ours and active.
 fn active(request: MPI_Request) -> Option<State> {
     let guard = enter();
-    guard.notices.state(&guard.windows, request.key()).filter(|state| *state != State::Idle)
+    guard.notices.state(&guard.windows, request.key()).filter(|state| *state != State::Inactive)
 }
 
-fn is_met(request: MPI_Request) -> bool {
-    !matches!(active(request), Some(State::Waiting))
+fn is_complete(request: MPI_Request) -> bool {
+    !matches!(active(request), Some(State::Active))
 }
 
-/// Ends a request that is met or has failed, and fills a status unless it is ignored.
-///
-/// # Safety
-/// `status` is a place for a status, or MPI_STATUS_IGNORE.
-unsafe fn finish(request: MPI_Request, status: *mut MPI_Status) -> Result<(), Fault> {
+/// Ends a request that is complete or has failed, and fills its status.
+fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
     let mut guard = enter();
     let runtime = &mut *guard;
     let state = runtime.notices.state(&runtime.windows, request.key());
-    let fault = if let Some(State::Failed(why)) = state { Some(Fault::broken(why)) } else { None };
-    runtime.notices.rest(&mut runtime.windows, request.key());
+    runtime.notices.deactivate(&mut runtime.windows, request.key());
     drop(guard);
     match state {
-        // SAFETY: the caller's promise.
-        Some(State::Met(arrival)) => unsafe { fill(status, arrival) },
-        // SAFETY: the caller's promise.
-        Some(State::Failed(_)) => unsafe { fill(status, None) },
+        Some(State::Complete(arrival)) => fill(status, arrival),
+        Some(State::Failed(why)) => {
+            fill(status, None);
+            return Err(Fault::broken(why));
+        }
         _ => {}
     }
-    fault.map_or(Ok(()), Err)
+    Ok(())
 }
 
 /// The same for a call that completes one request: what it returns.
-///
-/// # Safety
-/// As [`finish`].
-unsafe fn finish_one(call: &'static str, request: MPI_Request, status: *mut MPI_Status) -> c_int {
+fn finish_one(call: &'static str, request: MPI_Request, status: Status<'_>) -> c_int {
     let window = enter().notices.window_of(request.key());
-    // SAFETY: the caller's promise.
-    match unsafe { finish(request, status) } {
+    match finish(request, status) {
         Ok(()) => MPI_SUCCESS,
         Err(fault) => raise(
             call,
@@ -101,7 +87,7 @@ unsafe fn finish_one(call: &'static str, request: MPI_Request, status: *mut MPI_
     }
 }
 
-/// What a call that completes several returns when one of them has failed.
+/// What a call that completes several requests returns when one of them has failed.
 #[cold]
 fn in_status(call: &'static str) -> c_int {
     raise(
@@ -111,35 +97,14 @@ fn in_status(call: &'static str) -> c_int {
     )
 }
 
-/// # Safety
-/// `status` is a place for a status, or MPI_STATUS_IGNORE.
-pub(crate) unsafe fn fill(status: *mut MPI_Status, arrival: Option<Arrival>) {
-    if status == MPI_STATUS_IGNORE || status == MPI_STATUSES_IGNORE {
-        return;
-    }
-    // SAFETY: the caller's promise.
-    unsafe {
-        PMPI_Status_set_elements(status, MPI_BYTE, 0);
-        PMPI_Status_set_cancelled(status, 0);
-        (*status).MPI_SOURCE = arrival.map_or(MPI_PROC_NULL, |arrival| arrival.source as c_int);
-        (*status).MPI_TAG = arrival.map_or(MPI_ANY_TAG, |arrival| arrival.tag as c_int);
-    }
+/// Fills the status of a request that is complete; one from `MPI_PROC_NULL` has no `arrival`.
+pub(crate) fn fill(status: Status<'_>, arrival: Option<Arrival>) {
+    let source = arrival.map_or(MPI_PROC_NULL, |arrival| arrival.source as c_int);
+    let tag = arrival.map_or(MPI_ANY_TAG, |arrival| arrival.tag as c_int);
+    status.fill(source, tag);
 }
 
-/// The request at a place of the application, if it is one of ours and active.
-///
-/// # Safety
-/// `request` is NULL or a place with a request.
-unsafe fn at(request: *mut MPI_Request) -> Option<MPI_Request> {
-    if request.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    let request = unsafe { *request };
-    active(request).map(|_| request)
-}
-
-/// Waits until a request is met.
+/// Waits until a request is complete.
 fn wait_for(request: MPI_Request) {
     let guard = enter();
     let Some((window, id)) = guard.notices.waits_on(request.key()) else { return };
@@ -152,23 +117,15 @@ fn wait_for(request: MPI_Request) {
     }));
 }
 
-/// `MPI_Wait`
-///
-/// # Safety
-/// As MPI says of the call, as of all others here.
-pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> Option<c_int> {
-    if request.is_null() {
-        return None;
-    }
-    // SAFETY: the application's arguments.
-    let ours = unsafe { *request };
+/// `MPI_Wait`. `None`: the request is not one of ours, or inactive; as of all calls here.
+pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
+    let ours = request?.get();
     let guard = enter();
     let Some((window, id)) = guard.notices.waits_on(ours.key()) else {
         drop(guard);
-        // From nobody, or of a window that is gone: complete, if it is active.
+        // From MPI_PROC_NULL, or of a window that is gone: complete, if it is active.
         active(ours)?;
-        // SAFETY: as above.
-        return Some(unsafe { finish_one("MPI_Wait", ours, status) });
+        return Some(finish_one("MPI_Wait", ours, status));
     };
     if guard[window].engine.expectation_state(id) == ExpectationState::Idle {
         return None;
@@ -186,374 +143,266 @@ pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) ->
         }) || window.port.is_broken()
     }));
     if met.is_none() {
-        // SAFETY: as above.
-        return Some(unsafe { finish_one("MPI_Wait", ours, status) });
+        return Some(finish_one("MPI_Wait", ours, status));
     }
-    // SAFETY: as above.
-    unsafe { fill(status, met) };
+    fill(status, met);
     Some(MPI_SUCCESS)
 }
 
-/// Whether a request of ours that is active is met, after a step where it is not.
+/// Whether an active request of ours is complete, after a sweep if it is not at once.
 fn tested(request: MPI_Request) -> bool {
-    is_met(request) || {
+    is_complete(request) || {
         step(enter());
-        is_met(request)
+        is_complete(request)
     }
 }
 
 /// `MPI_Test`
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn test(
-    request: *mut MPI_Request,
-    flag: *mut c_int,
-    status: *mut MPI_Status,
+pub(crate) fn test(
+    request: Option<&Cell<MPI_Request>>,
+    flag: Out<'_, c_int>,
+    status: Status<'_>,
 ) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    let ours = unsafe { at(request) }?;
-    let met = tested(ours);
-    // SAFETY: as above.
-    unsafe {
-        flag.write(c_int::from(met));
-        Some(if met { finish_one("MPI_Test", ours, status) } else { MPI_SUCCESS })
-    }
+    let ours = request?.get();
+    active(ours)?;
+    let complete = tested(ours);
+    flag.write(c_int::from(complete));
+    Some(if complete { finish_one("MPI_Test", ours, status) } else { MPI_SUCCESS })
 }
 
 /// `MPI_Request_get_status`: the request stays as it is.
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn get_status(
+pub(crate) fn get_status(
     request: MPI_Request,
-    flag: *mut c_int,
-    status: *mut MPI_Status,
+    flag: Out<'_, c_int>,
+    status: Status<'_>,
 ) -> Option<c_int> {
     active(request)?;
-    let met = tested(request);
-    // SAFETY: the application's arguments.
-    unsafe {
-        if met && let Some(State::Met(arrival)) = active(request) {
-            fill(status, arrival);
-        }
-        flag.write(c_int::from(met));
+    let complete = tested(request);
+    if complete && let Some(State::Complete(arrival)) = active(request) {
+        fill(status, arrival);
     }
+    flag.write(c_int::from(complete));
     Some(MPI_SUCCESS)
 }
 
 /// A list of requests with some of ours that are active.
 struct Mixed {
-    /// As the host is to see it: null requests in the place of ours.
-    seen: SmallVec<[MPI_Request; 16]>,
+    /// What the host is shown: MPI_REQUEST_NULL in the place of ours.
+    shown: SmallVec<[MPI_Request; 16]>,
     ours: SmallVec<[(usize, MPI_Request); 16]>,
 }
 
 impl Mixed {
-    /// `None`: there is none of ours that is active.
-    ///
-    /// # Safety
-    /// `requests` has `count` requests, or is NULL.
-    unsafe fn of(count: c_int, requests: *const MPI_Request) -> Option<Self> {
-        let len = usize::try_from(count).ok().filter(|_| !requests.is_null())?;
-        // SAFETY: the caller's promise.
-        let list = unsafe { std::slice::from_raw_parts(requests, len) };
+    /// `None`: none of the requests is ours and active.
+    fn of(requests: impl Iterator<Item = MPI_Request>) -> Option<Self> {
         let guard = enter();
         let is_active = |request: &MPI_Request| {
             guard
                 .notices
                 .state(&guard.windows, request.key())
-                .is_some_and(|state| state != State::Idle)
+                .is_some_and(|state| state != State::Inactive)
         };
-        let ours: SmallVec<[_; 16]> = list
-            .iter()
-            .enumerate()
-            .filter(|(_, request)| is_active(request))
-            .map(|(at, request)| (at, *request))
-            .collect();
+        let mut shown: SmallVec<[MPI_Request; 16]> = requests.collect();
+        let ours: SmallVec<[_; 16]> =
+            shown.iter().copied().enumerate().filter(|(_, request)| is_active(request)).collect();
         drop(guard);
         if ours.is_empty() {
             return None;
         }
-        let mut seen = SmallVec::from_slice(list);
-        ours.iter().for_each(|(at, _)| seen[*at] = MPI_REQUEST_NULL);
-        Some(Mixed { seen, ours })
+        ours.iter().for_each(|(at, _)| shown[*at] = MPI_REQUEST_NULL);
+        Some(Mixed { shown, ours })
     }
 
-    fn all_met(&self) -> bool {
-        self.ours.iter().all(|(_, request)| is_met(*request))
+    fn all_complete(&self) -> bool {
+        self.ours.iter().all(|(_, request)| is_complete(*request))
     }
 
-    /// Gives back what the host has made of its requests.
-    ///
-    /// # Safety
-    /// `requests` is the list that this was made of.
-    unsafe fn give_back(&self, requests: *mut MPI_Request) {
+    fn first_complete(&self) -> Option<(usize, MPI_Request)> {
+        self.ours.iter().copied().find(|(_, request)| is_complete(*request))
+    }
+
+    /// Writes what the host has made of its requests into the list that this was made of.
+    fn give_back(&self, requests: &[Cell<MPI_Request>]) {
         let mut ours = self.ours.iter().map(|(at, _)| *at).peekable();
-        for (at, request) in self.seen.iter().enumerate() {
+        for (at, (shown, request)) in self.shown.iter().zip(requests).enumerate() {
             if ours.next_if_eq(&at).is_none() {
-                // SAFETY: the caller's promise.
-                unsafe { requests.add(at).write(*request) };
+                request.set(*shown);
             }
         }
     }
 
-    /// Ends ours, none of which waits any more, and fills their statuses in a list of all. `code`
-    /// is that of the host's call; gives that of the whole.
-    ///
-    /// # Safety
-    /// `statuses` has a status for each request, or is MPI_STATUSES_IGNORE.
-    unsafe fn finish_all(
-        &self,
-        call: &'static str,
-        code: c_int,
-        statuses: *mut MPI_Status,
-    ) -> c_int {
+    /// Ends ours, which are all complete or have failed, and fills their statuses. `code` is that
+    /// of the host's call; gives that of the whole.
+    fn finish_all(&self, call: &'static str, code: c_int, statuses: Statuses<'_>) -> c_int {
         let failed =
             self.ours.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))));
-        if failed && code == MPI_SUCCESS && statuses != MPI_STATUSES_IGNORE {
-            // SAFETY: the caller's promise.
-            (0..self.seen.len())
-                .for_each(|at| unsafe { (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS });
+        if failed && code == MPI_SUCCESS {
+            statuses.first(self.shown.len()).for_each(|status| status.set_error(MPI_SUCCESS));
         }
         for (at, request) in &self.ours {
-            // SAFETY: the caller's promise.
-            unsafe { finish_in(*request, failed || code != MPI_SUCCESS, statuses, *at) };
+            finish_in(*request, failed || code != MPI_SUCCESS, statuses.at(*at));
         }
         if failed && code == MPI_SUCCESS { in_status(call) } else { code }
     }
 }
 
 /// Ends a request and fills its status in a list; `each`: every status has an error of its own.
-///
-/// # Safety
-/// `statuses` has a status at this place, or is MPI_STATUSES_IGNORE.
-unsafe fn finish_in(request: MPI_Request, each: bool, statuses: *mut MPI_Status, at: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if statuses == MPI_STATUSES_IGNORE {
-            _ = finish(request, MPI_STATUS_IGNORE);
-            return;
-        }
-        let status = statuses.add(at);
-        let met = finish(request, status);
-        if each {
-            (*status).MPI_ERROR =
-                met.map_or_else(|fault| code_of("a persistent request", fault), |()| MPI_SUCCESS);
-        }
+fn finish_in(request: MPI_Request, each: bool, status: Status<'_>) {
+    let finished = finish(request, status);
+    if each && !status.is_ignored() {
+        status.set_error(
+            finished.map_or_else(|fault| code_of("a persistent request", fault), |()| MPI_SUCCESS),
+        );
     }
 }
 
-/// `MPI_Waitall`: ours first, and the host is driven meanwhile; then its own, by `host`.
-///
-/// # Safety
-/// As [`wait`]; `host` is the call without ours.
-pub(crate) unsafe fn wait_all(
-    count: c_int,
-    requests: *mut MPI_Request,
-    statuses: *mut MPI_Status,
-    host: impl FnOnce(c_int, *mut MPI_Request, *mut MPI_Status) -> c_int,
+/// `MPI_Waitall`: waits for ours first, which drives the host too; then `host` is the call without
+/// ours.
+pub(crate) fn wait_all(
+    requests: Option<&[Cell<MPI_Request>]>,
+    statuses: Statuses<'_>,
+    host: impl FnOnce(&[Cell<MPI_Request>], Statuses<'_>) -> c_int,
 ) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    let mut mixed = unsafe { Mixed::of(count, requests) }?;
+    let requests = requests?;
+    let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
     mixed.ours.iter().for_each(|(_, request)| wait_for(*request));
-    let code = host(count, mixed.seen.as_mut_ptr(), statuses);
-    // SAFETY: as above.
-    unsafe {
-        mixed.give_back(requests);
-        Some(mixed.finish_all("MPI_Waitall", code, statuses))
-    }
+    let code = host(cells(&mut mixed.shown), statuses);
+    mixed.give_back(requests);
+    Some(mixed.finish_all("MPI_Waitall", code, statuses))
 }
 
 /// `MPI_Testall`
-///
-/// # Safety
-/// As [`wait_all`].
-pub(crate) unsafe fn test_all(
-    count: c_int,
-    requests: *mut MPI_Request,
-    flag: *mut c_int,
-    statuses: *mut MPI_Status,
-    host: impl FnOnce(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status) -> c_int,
+pub(crate) fn test_all(
+    requests: Option<&[Cell<MPI_Request>]>,
+    flag: Out<'_, c_int>,
+    statuses: Statuses<'_>,
+    host: impl FnOnce(&[Cell<MPI_Request>], Out<'_, c_int>, Statuses<'_>) -> c_int,
 ) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    let mut mixed = unsafe { Mixed::of(count, requests) }?;
-    if !mixed.all_met() {
+    let requests = requests?;
+    let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
+    if !mixed.all_complete() {
         step(enter());
-        if !mixed.all_met() {
-            // SAFETY: as above.
-            unsafe { flag.write(0) };
+        if !mixed.all_complete() {
+            flag.write(0);
             return Some(MPI_SUCCESS);
         }
     }
-    let code = host(count, mixed.seen.as_mut_ptr(), flag, statuses);
-    // SAFETY: as above.
-    unsafe {
-        mixed.give_back(requests);
-        if code != MPI_SUCCESS || *flag != 0 {
-            return Some(mixed.finish_all("MPI_Testall", code, statuses));
-        }
+    let mut complete = 0;
+    let code = host(cells(&mut mixed.shown), Out::to(&mut complete), statuses);
+    flag.write(complete);
+    mixed.give_back(requests);
+    if code != MPI_SUCCESS || complete != 0 {
+        return Some(mixed.finish_all("MPI_Testall", code, statuses));
     }
     Some(code)
 }
 
-/// One look of `MPI_Waitany` and `MPI_Testany`: ours, then the host's. True with the call's code
-/// when one is complete.
-///
-/// # Safety
-/// As [`wait_all`]; the list is `mixed`.
-unsafe fn any(
+/// One look of `MPI_Waitany` and `MPI_Testany` at `mixed`, which was made of `requests`: ours, then
+/// the host's. Gives the call's code when one is complete.
+fn any(
     mixed: &mut Mixed,
-    requests: *mut MPI_Request,
-    index: *mut c_int,
-    status: *mut MPI_Status,
-    host: &mut impl FnMut(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
+    requests: &[Cell<MPI_Request>],
+    index: Out<'_, c_int>,
+    status: Status<'_>,
 ) -> Option<c_int> {
-    if let Some((at, request)) = mixed.ours.iter().find(|(_, request)| is_met(*request)) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            index.write(*at as c_int);
-            return Some(finish_one("MPI_Waitany", *request, status));
-        }
+    if let Some((at, request)) = mixed.first_complete() {
+        index.write(at as c_int);
+        return Some(finish_one("MPI_Waitany", request, status));
     }
     let (mut found, mut flag) = (MPI_UNDEFINED, 0);
-    let code = host(
-        mixed.seen.len() as c_int,
-        mixed.seen.as_mut_ptr(),
-        &raw mut found,
-        &raw mut flag,
-        status,
-    );
+    let code = host_calls::test_any(cells(&mut mixed.shown), &mut found, &mut flag, status);
     if code == MPI_SUCCESS && (flag == 0 || found == MPI_UNDEFINED) {
-        // Ours are active, if the host's are not.
+        // The host sees no active request, but ours are.
         return None;
     }
-    // SAFETY: the caller's promise.
-    unsafe {
-        mixed.give_back(requests);
-        index.write(found);
-    }
+    mixed.give_back(requests);
+    index.write(found);
     Some(code)
 }
 
-/// `MPI_Waitany`; `host` is `MPI_Testany`.
-///
-/// # Safety
-/// As [`wait_all`].
-pub(crate) unsafe fn wait_any(
-    count: c_int,
-    requests: *mut MPI_Request,
-    index: *mut c_int,
-    status: *mut MPI_Status,
-    mut host: impl FnMut(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
+/// `MPI_Waitany`
+pub(crate) fn wait_any(
+    requests: Option<&[Cell<MPI_Request>]>,
+    index: Out<'_, c_int>,
+    status: Status<'_>,
 ) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    let mut mixed = unsafe { Mixed::of(count, requests) }?;
-    // SAFETY: as above.
-    Some(drive::until(|| unsafe { any(&mut mixed, requests, index, status, &mut host) }))
+    let requests = requests?;
+    let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
+    Some(drive::until(|| any(&mut mixed, requests, index, status)))
 }
 
 /// `MPI_Testany`
-///
-/// # Safety
-/// As [`wait_all`].
-pub(crate) unsafe fn test_any(
-    count: c_int,
-    requests: *mut MPI_Request,
-    index: *mut c_int,
-    flag: *mut c_int,
-    status: *mut MPI_Status,
-    mut host: impl FnMut(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
+pub(crate) fn test_any(
+    requests: Option<&[Cell<MPI_Request>]>,
+    index: Out<'_, c_int>,
+    flag: Out<'_, c_int>,
+    status: Status<'_>,
 ) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    let mut mixed = unsafe { Mixed::of(count, requests) }?;
+    let requests = requests?;
+    let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
     step(enter());
-    // SAFETY: as above.
-    unsafe {
-        let code = any(&mut mixed, requests, index, status, &mut host);
-        flag.write(c_int::from(code.is_some()));
-        if code.is_none() {
-            index.write(MPI_UNDEFINED);
-        }
-        Some(code.unwrap_or(MPI_SUCCESS))
+    let code = any(&mut mixed, requests, index, status);
+    flag.write(c_int::from(code.is_some()));
+    if code.is_none() {
+        index.write(MPI_UNDEFINED);
     }
+    Some(code.unwrap_or(MPI_SUCCESS))
 }
 
-/// One look of `MPI_Waitsome` and `MPI_Testsome`: the host's, then ours behind them. Gives how many
-/// are complete, and the call's code.
-///
-/// # Safety
-/// As [`wait_all`]; the list is `mixed`.
-unsafe fn some(
+/// One look of `MPI_Waitsome` and `MPI_Testsome` at `mixed`, which was made of `requests`: the
+/// host's, then ours behind them. Gives how many are complete, and the call's code.
+fn some(
     mixed: &mut Mixed,
-    requests: *mut MPI_Request,
-    indices: *mut c_int,
-    statuses: *mut MPI_Status,
-    host: &mut impl FnMut(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
+    requests: &[Cell<MPI_Request>],
+    indices: OutList<'_, c_int>,
+    statuses: Statuses<'_>,
 ) -> (c_int, c_int) {
     let mut number = 0;
-    let mut code = host(
-        mixed.seen.len() as c_int,
-        mixed.seen.as_mut_ptr(),
-        &raw mut number,
-        indices,
-        statuses,
-    );
+    let mut code = host_calls::test_some(cells(&mut mixed.shown), &mut number, indices, statuses);
     if number == MPI_UNDEFINED {
         number = 0;
     }
-    // SAFETY: the caller's promise; there are no more than requests.
-    unsafe {
-        if number > 0 || code != MPI_SUCCESS {
-            mixed.give_back(requests);
-        }
-        let ended: SmallVec<[(usize, MPI_Request); 16]> =
-            mixed.ours.iter().copied().filter(|(_, request)| is_met(*request)).collect();
-        if code == MPI_SUCCESS
-            && ended.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))))
-        {
-            code = in_status("MPI_Waitsome");
-            if statuses != MPI_STATUSES_IGNORE {
-                (0..number as usize).for_each(|at| (*statuses.add(at)).MPI_ERROR = MPI_SUCCESS);
-            }
-        }
-        for (at, request) in ended {
-            indices.add(number as usize).write(at as c_int);
-            finish_in(request, code != MPI_SUCCESS, statuses, number as usize);
-            number += 1;
-        }
+    if number > 0 || code != MPI_SUCCESS {
+        mixed.give_back(requests);
+    }
+    let ended: SmallVec<[(usize, MPI_Request); 16]> =
+        mixed.ours.iter().copied().filter(|(_, request)| is_complete(*request)).collect();
+    if code == MPI_SUCCESS
+        && ended.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))))
+    {
+        code = in_status("MPI_Waitsome");
+        statuses.first(number as usize).for_each(|status| status.set_error(MPI_SUCCESS));
+    }
+    for (at, request) in ended {
+        indices.at(number as usize).write(at as c_int);
+        finish_in(request, code != MPI_SUCCESS, statuses.at(number as usize));
+        number += 1;
     }
     (number, code)
 }
 
-/// `MPI_Waitsome`, and `MPI_Testsome` if it does not wait; `host` is the latter.
-///
-/// # Safety
-/// As [`wait_all`].
-pub(crate) unsafe fn wait_some(
-    count: c_int,
-    requests: *mut MPI_Request,
-    outcount: *mut c_int,
-    (indices, statuses): (*mut c_int, *mut MPI_Status),
+/// `MPI_Waitsome`, or `MPI_Testsome` unless it `waits`.
+pub(crate) fn wait_some(
+    requests: Option<&[Cell<MPI_Request>]>,
+    outcount: Out<'_, c_int>,
+    indices: OutList<'_, c_int>,
+    statuses: Statuses<'_>,
     waits: bool,
-    mut host: impl FnMut(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status) -> c_int,
 ) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    let mut mixed = unsafe { Mixed::of(count, requests) }?;
+    let requests = requests?;
+    let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
     if !waits {
         step(enter());
     }
     let (number, code) = drive::until(|| {
-        // SAFETY: as above.
-        let (number, code) = unsafe { some(&mut mixed, requests, indices, statuses, &mut host) };
+        let (number, code) = some(&mut mixed, requests, indices, statuses);
         (number > 0 || code != MPI_SUCCESS || !waits).then_some((number, code))
     });
-    // SAFETY: as above.
-    unsafe { outcount.write(number) };
+    outcount.write(number);
     Some(code)
 }
 
-/// Says that a request of ours cannot be started.
+/// Reports that a request of ours cannot be started.
 #[cold]
 fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int {
     let window = enter().notices.window_of(request.key());
@@ -561,7 +410,7 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
         MPI_ERR_REQUEST,
         match reason {
             NotStarted::Active => "the request is active already",
-            NotStarted::Gone => "the window of the request has been freed or has broken off",
+            NotStarted::WindowGone => "the window of the request has been freed or has broken off",
         },
     );
     let place = match (reason, window) {
@@ -571,53 +420,40 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
     raise(call, place, fault)
 }
 
-/// Starts the first `count` requests of a list, ours here and the others at the host; none if one
-/// of ours cannot be started. `None`: none is ours.
-///
-/// # Safety
-/// `requests` has `count` requests, or is NULL; as MPI says of the call.
-unsafe fn start_list(
-    call: &'static str,
-    count: c_int,
-    requests: *mut MPI_Request,
-) -> Option<c_int> {
-    let len = usize::try_from(count).ok().filter(|_| !requests.is_null())?;
-    // SAFETY: the caller's promise.
-    let list = unsafe { std::slice::from_raw_parts_mut(requests, len) };
+/// Starts all requests of a list: ours here, the others at the host. None is started if one of ours
+/// cannot be.
+fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
     let guard = enter();
     let ours: SmallVec<[bool; 16]> =
-        list.iter().map(|request| guard.notices.is_known(request.key())).collect();
+        list.iter().map(|request| guard.notices.is_known(request.get().key())).collect();
     if !ours.contains(&true) {
         return None;
     }
     let refused = list.iter().zip(&ours).filter(|(_, ours)| **ours).find_map(|(request, _)| {
-        guard
-            .notices
-            .may_start(&guard.windows, request.key())
-            .err()
-            .map(|reason| (*request, reason))
+        let may_start = guard.notices.may_start(&guard.windows, request.get().key());
+        may_start.err().map(|reason| (request.get(), reason))
     });
     drop(guard);
     if let Some((request, reason)) = refused {
         return Some(refuse(call, request, reason));
     }
-    for (request, ours) in list.iter_mut().zip(ours) {
+    for (request, ours) in list.iter().zip(ours) {
         if ours {
+            let request = request.get();
             let mut guard = enter();
             let runtime = &mut *guard;
             let started = runtime.notices.start(&mut runtime.windows, request.key());
             if let Some((window, _)) = runtime.notices.waits_on(request.key()) {
-                // For the calls of the host, which drive what waits.
+                // So that calls of the host drive the window.
                 runtime.windows.attend(window);
             }
             drop(guard);
             if let Err(reason) = started {
-                return Some(refuse(call, *request, reason));
+                return Some(refuse(call, request, reason));
             }
             continue;
         }
-        // SAFETY: the application's request.
-        let code = unsafe { PMPI_Start(request) };
+        let code = host_calls::start(request);
         if code != MPI_SUCCESS {
             return Some(code);
         }
@@ -626,21 +462,14 @@ unsafe fn start_list(
 }
 
 /// `MPI_Start`
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn start(request: *mut MPI_Request) -> Option<c_int> {
+pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     const CALL: &str = "MPI_Start";
-    if request.is_null() {
-        return None;
-    }
-    // SAFETY: the application's arguments.
-    let ours = unsafe { *request };
+    let request = request?;
+    let ours = request.get();
     let mut guard = enter();
     let Some((window, id)) = guard.notices.waits_on(ours.key()) else {
         drop(guard);
-        // SAFETY: as above.
-        return unsafe { start_list(CALL, 1, request) };
+        return start_list(CALL, std::slice::from_ref(request));
     };
     let found = &mut guard[window];
     if found.engine.expectation_state(id) != ExpectationState::Idle {
@@ -649,45 +478,29 @@ pub(crate) unsafe fn start(request: *mut MPI_Request) -> Option<c_int> {
     }
     look(found);
     found.engine.start_expecting(id);
-    // For the calls of the host, which drive what waits.
+    // So that calls of the host drive the window.
     guard.windows.attend(window);
     Some(MPI_SUCCESS)
 }
 
 /// `MPI_Startall`
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn start_all(count: c_int, requests: *mut MPI_Request) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    unsafe { start_list("MPI_Startall", count, requests) }
+pub(crate) fn start_all(requests: Option<&[Cell<MPI_Request>]>) -> Option<c_int> {
+    start_list("MPI_Startall", requests?)
 }
 
-/// `MPI_Request_free`: one that is active still takes what it waits for.
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn free(request: *mut MPI_Request) -> Option<c_int> {
-    if request.is_null() {
-        return None;
-    }
+/// `MPI_Request_free`: an active one still takes the notifications that it waits for.
+pub(crate) fn free(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
+    let request = request?;
     let mut guard = enter();
     let runtime = &mut *guard;
-    // SAFETY: the application's arguments.
-    unsafe {
-        if !runtime.notices.remove(&mut runtime.windows, (*request).key()) {
-            return None;
-        }
-        drop(guard);
-        Some(PMPI_Request_free(request))
+    if !runtime.notices.remove(&mut runtime.windows, request.get().key()) {
+        return None;
     }
+    drop(guard);
+    Some(host_calls::request_free(request))
 }
 
 /// `MPI_Cancel`: without effect, as on the other requests of this library.
-///
-/// # Safety
-/// As [`wait`].
-pub(crate) unsafe fn cancel(request: *mut MPI_Request) -> Option<c_int> {
-    // SAFETY: the application's arguments.
-    unsafe { at(request) }.map(|_| MPI_SUCCESS)
+pub(crate) fn cancel(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
+    active(request?.get()).map(|_| MPI_SUCCESS)
 }
