@@ -13,6 +13,7 @@
 // Without the host glue, only the settings have a user (the tests).
 #![cfg_attr(not(feature = "host"), allow(dead_code, unused_imports))]
 
+pub(crate) mod bootstrap;
 pub mod config;
 #[doc(hidden)]
 pub mod fast_path;

@@ -10,51 +10,21 @@ use std::ffi::c_int;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex};
 
-use super::Collectives;
 use super::communicators::create;
+use super::exchange::Exchange;
 use super::host_carrier::HostCarrier;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
+use crate::runtime::bootstrap::PortCard;
 use crate::runtime::enter;
 use crate::transport::am::carrier::PortNumber;
 use crate::transport::am::channel::Channel;
 use crate::transport::am::context::{Context, SharedContext, lock};
 use crate::transport::am::window_channel::{PeerAddress, WindowChannel};
+use crate::transport::shm::Bootstrap;
 
 /// The name of a context that only the processes of one window have.
 const OWN: u64 = 1;
-
-/// What a process says of its port before a window is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PortCard {
-    /// Name of the job's context; 0 without one.
-    context: u64,
-    address: PeerAddress,
-}
-
-/// Bytes of it.
-pub(crate) const PORT_CARD: usize = 24;
-
-impl PortCard {
-    pub(crate) fn encode(self, bytes: &mut [u8]) {
-        bytes[..8].copy_from_slice(&self.context.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.address.port.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&self.address.process.to_ne_bytes());
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
-        let word =
-            |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let process = u32::from_ne_bytes(bytes[16..20].try_into().expect("four bytes"));
-        PortCard { context: word(0), address: PeerAddress { process, port: word(8) } }
-    }
-}
-
-/// Whether the processes share a context.
-fn share_context(mut cards: impl Iterator<Item = PortCard>) -> bool {
-    let Some(first) = cards.next() else { return false };
-    first.context != 0 && cards.all(|card| card.context == first.context)
-}
 
 /// A port in the job's context for a window that may be made.
 #[derive(Debug)]
@@ -113,38 +83,37 @@ fn context_over(comm: MPI_Comm, name: u64) -> SharedContext {
     Arc::new(Mutex::new(Context::new(carrier, name, process as u32)))
 }
 
-/// The channel of a window of the processes of `all`, which have these `cards`; this one has
-/// `reserved` its port. Collective where they do not share a context.
+/// The channel of a new window. Collective where its processes do not share a context.
 ///
 /// # Errors
 /// The host's error code.
-pub(crate) fn open<I: ExactSizeIterator<Item = PortCard>>(
-    all: &Collectives,
-    reserved: Option<ReservedPort>,
-    cards: impl Fn() -> I,
-) -> Result<WindowChannel, c_int> {
-    if share_context(cards())
+pub(super) fn open(exchange: &mut Exchange) -> Result<WindowChannel, c_int> {
+    let (me, size) = (exchange.rank(), exchange.size());
+    let reserved = exchange.port.take();
+    let ports = || exchange.setup.cards().iter().map(|card| card.port);
+    if PortCard::share_context(ports())
         && let Some(reserved) = reserved
     {
         let (context, port) = (Arc::clone(&reserved.context), reserved.port);
         log::debug!("the window's messages go through the context of the job");
         // The channel closes it.
         std::mem::forget(reserved);
-        let addresses = cards().map(|card| card.address);
-        return Ok(WindowChannel::new(context, port, all.rank, addresses));
+        let addresses = ports().map(|port| port.address);
+        return Ok(WindowChannel::new(context, port, me, addresses));
     }
     drop(reserved);
-    if !all.may_block() {
+    let comm = exchange.comm();
+    if !exchange.may_block() {
         // SAFETY: the communicator is live, and all of its processes come here.
-        unsafe { drive::assemble(all.comm) }?;
+        unsafe { drive::assemble(comm) }?;
     }
-    let context = context_over(create(all.comm)?, OWN);
+    let context = context_over(create(comm)?, OWN);
     let mut guard = enter();
     guard.network.add(Arc::clone(&context));
     // The first port of a context has the same number everywhere.
     let port = lock(&context).open();
-    let addresses = (0..all.size).map(|process| PeerAddress { process, port });
-    Ok(WindowChannel::new(context, port, all.rank, addresses))
+    let addresses = (0..size).map(|process| PeerAddress { process, port });
+    Ok(WindowChannel::new(context, port, me, addresses))
 }
 
 /// Gives up a channel that no window uses.
@@ -153,27 +122,4 @@ pub(crate) fn give_up(mut channel: WindowChannel) {
     channel.release();
     drop(channel);
     guard.network.end_unused();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn card(context: u64) -> PortCard {
-        let card = PortCard { context, address: PeerAddress { process: 3, port: 1 << 33 } };
-        let mut bytes = [0; PORT_CARD];
-        card.encode(&mut bytes);
-        assert_eq!(PortCard::decode(&bytes), card);
-        card
-    }
-
-    #[test]
-    fn a_context_is_shared_if_all_processes_have_it() {
-        let share = |contexts: &[u64]| share_context(contexts.iter().copied().map(card));
-        assert!(share(&[5, 5, 5]));
-        assert!(!share(&[5, 7, 5]), "of two jobs");
-        assert!(!share(&[5, 0]), "one without");
-        assert!(!share(&[0, 0]), "sessions");
-        assert!(!share(&[]));
-    }
 }

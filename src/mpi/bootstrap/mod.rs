@@ -1,270 +1,309 @@
-//! Chooses and makes the transport of a window: for each peer, shared memory where both are on one
-//! node, else RDMA where both have a device for it, else messages.
+//! Makes the transport of a window: carries out the steps of [`Setup`] over the host's collectives.
 //!
-//! Everything here is collective over the window's communicator, and comes to the same answer in
-//! every process.
+//! Everything here is collective over the window's communicator, and ends alike in all processes.
+//! Between nodes each round of messages costs more than everything else, so there are few: what the
+//! processes have to know of each other comes with the first gather, and whether all have what they
+//! need is agreed while the host makes the window that is the handle.
+//!
+//! [`Setup`]: crate::runtime::bootstrap::Setup
 
 mod channel;
 pub(crate) mod communicators;
+mod exchange;
 mod host_carrier;
-pub(crate) mod messages;
 pub(crate) mod rdma;
-mod votes;
-
-pub(crate) use channel::open_job;
-pub(crate) use votes::{BYTES as VOTES_BYTES, Verdict, Votes};
 
 use std::ffi::c_int;
 
 use crate::engine::Rank;
+use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
+use crate::mpi::datatype;
+use crate::mpi::info::Wishes;
 use crate::mpi::progress::drive;
-use crate::runtime::Transport;
-use crate::runtime::config::Reach;
-use crate::runtime::progress::Backoff;
-use crate::transport::shm::{self, Bootstrap, Memory, SetupError, ShmWindow};
-use channel::ReservedPort;
-use messages::{CARD, Card, Pending};
+use crate::runtime::bootstrap::{Action, Contribution, Event, Missing, SegmentOf};
+use crate::runtime::config::{Reach, Serve, Settings};
+use crate::runtime::{Transport, enter, progress};
+use crate::transport::am::channel::Channel;
+use crate::transport::am::members::Members;
+use crate::transport::am::window_channel::WindowChannel;
+use crate::transport::am::{self, MessageWindow};
+use crate::transport::rdma::capabilities::advertise;
+use crate::transport::rdma::{Endpoint, RdmaAmChannel, SharedContext, WindowMemory};
+use crate::transport::shm::{self, Alone, Bootstrap, Memory, ShmWindow};
 
-/// How the processes of a new window wait for each other; the same in all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gathering {
-    /// In the host.
-    Blocking,
-    /// As all other calls that wait [PR-1].
-    Driving,
-}
+pub(crate) use crate::runtime::bootstrap::NotMade;
+pub(crate) use channel::open_job;
+pub(crate) use exchange::Exchange;
 
-/// Set-up over the host's collectives.
-pub(crate) struct Collectives {
-    comm: MPI_Comm,
-    rank: Rank,
-    size: u32,
-    /// Of this process, or of all when there is a verdict.
-    votes: Votes,
-    verdict: Option<Verdict>,
-    /// Votes that came with a gather say that what it was for is not wanted.
-    unwanted: bool,
-    /// First error of the host. Its error handler has heard of it; the set-up goes on with zeros
-    /// and is thrown away.
-    failed: Option<c_int>,
-    /// What this process puts in.
-    part: Part,
-    /// What peers that this one sends messages to have to know of each process, as the first gather
-    /// has brought it.
-    cards: Vec<u8>,
-    /// This process's port for messages.
-    port: Option<ReservedPort>,
-}
-
-impl Collectives {
-    /// Over a live communicator, with what its processes are to agree on, and what this one puts in
-    /// the window.
-    pub(crate) fn over(comm: MPI_Comm, rank: c_int, size: c_int, votes: Votes, part: Part) -> Self {
-        Self {
-            comm,
-            rank: rank as Rank,
-            size: size as u32,
-            votes,
-            verdict: None,
-            unwanted: false,
-            failed: None,
-            part,
-            cards: Vec::new(),
-            port: None,
-        }
-    }
-
-    /// Over a communicator of some of the processes that have agreed.
-    pub(crate) fn of_some(&self, comm: MPI_Comm) -> Self {
-        let (mut rank, mut size) = (0, 0);
-        // SAFETY: the caller's communicator.
-        unsafe {
-            PMPI_Comm_rank(comm, &raw mut rank);
-            PMPI_Comm_size(comm, &raw mut size);
-        }
-        let mut some = Self::over(comm, rank, size, self.votes, self.part);
-        some.verdict = self.verdict;
-        some
-    }
-
-    /// What was agreed on.
-    pub(crate) fn votes(&self) -> Votes {
-        self.votes
-    }
-
-    /// True once all have come: they wait for nothing but each other, and may do so in the host.
-    pub(crate) fn may_block(&self) -> bool {
-        self.verdict.is_some_and(|verdict| verdict.gathering == Gathering::Blocking)
-    }
-
-    /// The first gather, which carries the votes, and the cards for messages.
-    fn gather_votes(&mut self, mine: &[u8], all: &mut [u8]) -> c_int {
-        let (votes, card) = (mine.len(), mine.len() + VOTES_BYTES);
-        let len = card + CARD;
-        self.port = ReservedPort::reserve();
-        let port = ReservedPort::card(self.port.as_ref());
-        let mut together = mine.to_vec();
-        together.extend_from_slice(&self.votes.encode());
-        together.extend_from_slice(&Card::new(&self.part, port).encode());
-        let mut everybody = vec![0; len * self.size as usize];
-        // SAFETY: the communicator is live; the lengths fit.
-        let code = unsafe { drive::allgather(self.comm, &together, &mut everybody) };
-        for (theirs, part) in all.chunks_exact_mut(mine.len()).zip(everybody.chunks_exact(len)) {
-            theirs.copy_from_slice(&part[..votes]);
-            self.votes.join(&part[votes..card]);
-            self.cards.extend_from_slice(&part[card..]);
-        }
-        let verdict = self.votes.verdict();
-        self.verdict = Some(verdict);
-        self.unwanted = !verdict.by_memory(self.size);
-        code
-    }
-
-    /// Everybody's card for messages, and this process's port: taken out.
-    pub(crate) fn take_cards(&mut self) -> (Vec<u8>, Option<ReservedPort>) {
-        (std::mem::take(&mut self.cards), self.port.take())
-    }
-
-    /// The communicator.
-    pub(crate) fn comm(&self) -> MPI_Comm {
-        self.comm
-    }
-
-    /// First error of the host.
-    pub(crate) fn failed(&self) -> Option<c_int> {
-        self.failed
-    }
-}
-
-impl Bootstrap for Collectives {
-    fn rank(&self) -> Rank {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        self.size
-    }
-    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
-        assert_eq!(mine.len() * self.size as usize, all.len());
-        let code = if self.verdict.is_none() {
-            self.gather_votes(mine, all)
-        } else if self.may_block() {
-            // SAFETY: the communicator is live; the lengths were just compared.
-            unsafe { drive::allgather_blocking(self.comm, mine, all) }
-        } else {
-            // SAFETY: as above.
-            unsafe { drive::allgather(self.comm, mine, all) }
-        };
-        if code != MPI_SUCCESS {
-            all.fill(0);
-            self.failed.get_or_insert(code);
-        }
-    }
-    fn goes_on(&self) -> bool {
-        !self.unwanted && self.failed.is_none()
-    }
-    fn wait(&mut self, done: &mut dyn FnMut() -> bool) {
-        if self.may_block() {
-            let mut backoff = Backoff::new();
-            while !done() {
-                backoff.round();
-                backoff.pause();
-            }
-        } else {
-            drive::until(|| done().then_some(()));
-        }
-    }
-}
-
-/// Why there is no transport.
-#[derive(Debug)]
-pub(crate) enum Unmade {
-    /// Some process gave a wrong argument, of this error class.
-    Wrong(c_int),
-    /// Some process leaves the window to the host.
-    NotOurs,
-    /// The window is left to the host, for this reason.
-    Unsuitable(SetupError),
-    /// The host failed.
-    Host(c_int),
-}
-
-/// What this process puts in a window.
+/// What this process contributes to a window.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) memory: Memory,
     pub(crate) bytes: u64,
     pub(crate) disp_unit: u32,
-    /// The application says that every accumulate is of one element.
+    /// The application asserts that every accumulate is of one element.
     pub(crate) single: bool,
+}
+
+/// Live windows of a process from which it counts as having many.
+const MANY: usize = 512;
+
+/// What this process contributes to the agreement: an invalid argument, and the info keys.
+/// `can_serve` is asked if the window would be ours.
+pub(crate) fn contribution(
+    fault: Option<&Fault>,
+    wishes: &Wishes,
+    settings: &Settings,
+    can_serve: impl FnOnce() -> bool,
+) -> Contribution {
+    let served =
+        settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
+    Contribution::new(
+        fault.map_or(0, |fault| fault.class),
+        served && can_serve(),
+        wishes.reach.unwrap_or(settings.reach()),
+        progress::crowded(),
+        progress::live() >= MANY,
+    )
 }
 
 /// A transport that is made, or nearly so.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, for a moment")]
 pub(crate) enum Begun {
     /// By shared memory alone.
-    Memory(Transport),
-    /// With messages; the processes are finding out meanwhile whether all have what they need.
-    Messages(Pending),
+    Segment(Transport),
+    /// By a router; the processes are agreeing on whether all have what they need.
+    Router(PendingRouter),
 }
 
 impl Begun {
-    /// By shared memory alone.
-    pub(crate) fn is_memory(&self) -> bool {
-        matches!(self, Begun::Memory(_))
+    /// Whether it is by shared memory alone.
+    pub(crate) fn is_segment(&self) -> bool {
+        matches!(self, Begun::Segment(_))
     }
 
     /// Ends what is under way; to be called in any case. Before it the caller may make collective
-    /// calls on other communicators.
+    /// calls of the host.
     ///
     /// # Errors
-    /// As [`make`].
-    pub(crate) fn finish(self, all: &mut Collectives) -> Result<Transport, Unmade> {
+    /// As [`begin`].
+    pub(crate) fn finish(self, exchange: &mut Exchange) -> Result<Transport, NotMade> {
         match self {
-            Begun::Memory(port) => Ok(port),
-            Begun::Messages(pending) => pending.finish(all),
+            Begun::Segment(port) => Ok(port),
+            Begun::Router(pending) => pending.finish(exchange),
         }
     }
 }
 
-/// Begins the transport of a window of the processes of `all`.
+/// Begins the transport of a window of the processes of `exchange`.
 ///
 /// # Errors
 /// No process has a transport, for the same reason.
-pub(crate) fn make(all: &mut Collectives, settings: shm::Settings) -> Result<Begun, Unmade> {
-    let (size, part) = (all.size, all.part);
-    // The votes tell what is to be made, or will with the first gather.
-    if all.verdict.is_none_or(|verdict| verdict.by_memory(size)) {
-        let port = ShmWindow::new(all, part.memory, part.disp_unit, settings);
-        if let Some(code) = all.failed {
-            return Err(Unmade::Host(code));
+pub(crate) fn begin(exchange: &mut Exchange, settings: shm::Settings) -> Result<Begun, NotMade> {
+    let mut action = exchange.setup.start();
+    let (mut segment, mut device, mut channel) = (None, None, None);
+    loop {
+        let event = match action {
+            Action::ShareSegment => {
+                let part = exchange.part;
+                let made = ShmWindow::new(exchange, part.memory, part.disp_unit, settings);
+                if let Some(code) = exchange.failed() {
+                    return Err(NotMade::Host(code));
+                }
+                Event::Shared(made.map(|made| segment = Some(made)))
+            }
+            Action::UseSegment => {
+                // The port for messages is not needed.
+                exchange.port = None;
+                return Ok(Begun::Segment(segment.expect("made above").into()));
+            }
+            Action::Advertise => {
+                let agreed = exchange.setup.agreement().map(|agreement| agreement.reach);
+                device = rdma::open_context(agreed == Some(Reach::Verbs));
+                let capability = advertise(device.as_ref(), exchange.part.single);
+                Event::Advertised(exchange.advertise(capability))
+            }
+            Action::OpenChannel => {
+                let opened = channel::open(exchange).map_err(NotMade::Host)?;
+                channel = Some(opened);
+                Event::ChannelOpen
+            }
+            Action::Acquire(of) => {
+                let channel = channel.take().expect("the channel is opened first");
+                // The device of an earlier window, if all processes have looked for one before.
+                let device = device
+                    .or_else(|| rdma::opened().flatten())
+                    .filter(|_| exchange.setup.may_use_rdma());
+                return PendingRouter::begin(exchange, settings, of, device, channel)
+                    .map(Begun::Router);
+            }
+            Action::Fail(reason) => return Err(reason),
+            Action::Agree(_) | Action::UseRouter { .. } => {
+                unreachable!("{action:?} before anything was acquired")
+            }
+        };
+        action = exchange.setup.next(event);
+    }
+}
+
+/// What a process may lack: memory, and RDMA.
+struct Acquired {
+    segment: Option<ShmWindow>,
+    endpoint: Result<Option<Endpoint>, ()>,
+}
+
+/// A router whose processes are agreeing on whether all have what they need.
+pub(crate) struct PendingRouter {
+    settings: shm::Settings,
+    channel: WindowChannel,
+    device: Option<SharedContext>,
+    acquired: Acquired,
+}
+
+impl PendingRouter {
+    fn begin(
+        exchange: &mut Exchange,
+        settings: shm::Settings,
+        of: SegmentOf,
+        device: Option<SharedContext>,
+        channel: WindowChannel,
+    ) -> Result<Self, NotMade> {
+        let acquired = Acquired { segment: None, endpoint: Ok(None) };
+        let mut pending = PendingRouter { settings, channel, device, acquired };
+        pending.acquire(exchange, of);
+        if let Some(code) = exchange.failed() {
+            pending.give_up();
+            return Err(NotMade::Host(code));
         }
-        let reach = all.verdict.map_or(Reach::Auto, |verdict| verdict.reach);
-        match port {
-            Ok(port) => {
-                all.port = None;
-                return Ok(Begun::Memory(port.into()));
+        Ok(pending)
+    }
+
+    /// Makes a segment and an endpoint, and proposes what is missing.
+    fn acquire(&mut self, exchange: &mut Exchange, of: SegmentOf) {
+        let segment = match of {
+            SegmentOf::Node(ranks) => node_segment(exchange, &ranks, self.settings),
+            SegmentOf::Own => own_segment(exchange.part, self.settings),
+        };
+        let endpoint = match &segment {
+            None => Ok(None),
+            Some(segment) => {
+                let bytes = if segment.is_dynamic() { 0 } else { exchange.part.bytes };
+                let own = WindowMemory { base: segment.base(), bytes };
+                let me = (exchange.rank(), exchange.size());
+                let capabilities = exchange.setup.capabilities();
+                // SAFETY: the segment, or the application, keeps the window's memory mapped until
+                // the window ends, and the endpoint is ended before.
+                unsafe { rdma::create_endpoint(me, self.device.as_ref(), &capabilities, own) }
             }
-            Err(SetupError::Unwanted) => {}
-            Err(reason) if reach == Reach::Shm || size == 1 => {
-                return Err(Unmade::Unsuitable(reason));
-            }
-            Err(reason) if matches!(part.memory, Memory::Share { .. }) => {
-                return Err(Unmade::Unsuitable(reason));
-            }
-            Err(SetupError::NotOneNode) => {
-                return messages::begin(all, part, reach, settings).map(Begun::Messages);
-            }
-            Err(reason) => log::info!("messages instead of shared memory: {reason}"),
+        };
+        let missing = match (&segment, &endpoint) {
+            (None, _) => Missing::Memory,
+            (_, Err(())) => Missing::Rdma,
+            _ => Missing::Nothing,
+        };
+        self.acquired = Acquired { segment, endpoint };
+        if let Action::Agree(missing) = exchange.setup.next(Event::Acquired(missing)) {
+            // Contexts are used under the guard only.
+            let _guard = enter();
+            self.channel.propose_value(missing as u32);
         }
     }
-    match all.verdict {
-        Some(Verdict { class, .. }) if class != 0 => Err(Unmade::Wrong(class)),
-        Some(Verdict { ours: false, .. }) => Err(Unmade::NotOurs),
-        // Where shared memory has failed, its processes are peers like any others.
-        Some(Verdict { reach: Reach::Verbs, .. }) => {
-            messages::begin(all, part, Reach::Verbs, settings).map(Begun::Messages)
-        }
-        _ => messages::begin(all, part, Reach::HostMpi, settings).map(Begun::Messages),
+
+    /// Waits for the agreement on what is missing.
+    fn agree(&mut self, exchange: &mut Exchange) -> Missing {
+        let (channel, mut decided) = (&mut self.channel, None);
+        exchange.wait(&mut || {
+            let mut guard = enter();
+            guard.poll_network();
+            decided = channel.decided_value();
+            decided.is_some()
+        });
+        Missing::of(decided.unwrap_or(Missing::Memory as u32))
     }
+
+    /// Waits until all know that all have what they need.
+    ///
+    /// # Errors
+    /// No process has a transport, for the same reason.
+    fn finish(mut self, exchange: &mut Exchange) -> Result<Transport, NotMade> {
+        loop {
+            let missing = self.agree(exchange);
+            match exchange.setup.next(Event::Agreed(missing)) {
+                Action::UseRouter { rdma } => {
+                    if !rdma {
+                        self.end_endpoint();
+                    }
+                    return Ok(self.assemble(exchange));
+                }
+                Action::Acquire(of) => {
+                    self.end_endpoint();
+                    self.acquire(exchange, of);
+                }
+                Action::Fail(reason) => {
+                    self.give_up();
+                    return Err(reason);
+                }
+                other => unreachable!("{other:?} after an agreement"),
+            }
+        }
+    }
+
+    /// Takes no part in RDMA after all. To be called while there is the memory.
+    fn end_endpoint(&mut self) {
+        if let Ok(Some(endpoint)) = &mut self.acquired.endpoint {
+            endpoint.end();
+        }
+        self.acquired.endpoint = Ok(None);
+    }
+
+    fn give_up(mut self) {
+        self.end_endpoint();
+        channel::give_up(self.channel);
+    }
+
+    fn assemble(self, exchange: &Exchange) -> Transport {
+        let PendingRouter { settings, channel, acquired, .. } = self;
+        let segment = acquired.segment.expect("every process has one");
+        let (node_ranks, uses_shm) = exchange.setup.node();
+        let (me, size) = (exchange.rank(), exchange.size());
+        let members = Members::new(me, size, node_ranks.to_vec(), uses_shm);
+        let channel: Box<dyn Channel> = match acquired.endpoint {
+            Ok(Some(endpoint)) => Box::new(RdmaAmChannel::new(channel, endpoint)),
+            _ => Box::new(channel),
+        };
+        let host =
+            am::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
+        MessageWindow::new(channel, members, segment, exchange.setup.extents(), host).into()
+    }
+}
+
+/// The segment of this process alone.
+fn own_segment(part: Part, settings: shm::Settings) -> Option<ShmWindow> {
+    ShmWindow::new(&mut Alone, part.memory, part.disp_unit, settings)
+        .inspect_err(|reason| log::info!("no memory for the window: {reason}"))
+        .ok()
+}
+
+/// The segment of the processes of this node.
+fn node_segment(exchange: &Exchange, ranks: &[Rank], settings: shm::Settings) -> Option<ShmWindow> {
+    let (comm, part, mut node) = (exchange.comm(), exchange.part, MPI_COMM_NULL);
+    // SAFETY: the communicator is live, and all of its processes come here.
+    let code = unsafe {
+        if !exchange.may_block() {
+            drive::assemble(comm).ok()?;
+        }
+        PMPI_Comm_split(comm, ranks[0] as c_int, exchange.rank() as c_int, &raw mut node)
+    };
+    if code != MPI_SUCCESS {
+        return None;
+    }
+    let mut on_node = exchange.within(node);
+    let segment = ShmWindow::new(&mut on_node, part.memory, part.disp_unit, settings);
+    // SAFETY: the communicator was made above, and is not used any more.
+    unsafe { PMPI_Comm_free(&raw mut node) };
+    if let Err(reason) = &segment {
+        log::info!("messages instead of shared memory on a node: {reason}");
+    }
+    segment.ok().filter(|_| on_node.failed().is_none())
 }

@@ -22,7 +22,7 @@ use crate::engine::{self, Addr, Rank};
 use crate::mpi::abi::error::{Fault, Place, raise};
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
-use crate::mpi::bootstrap::{self, Collectives, Unmade, Votes};
+use crate::mpi::bootstrap::{self, Exchange, NotMade};
 use crate::mpi::datatype;
 use crate::mpi::info;
 use crate::mpi::info::ForHost;
@@ -89,16 +89,16 @@ impl Wanted {
     }
 
     /// There is no window of ours, for this reason.
-    fn unmade(&self, fault: Option<Fault>, reason: Unmade) -> Made {
+    fn unmade(&self, fault: Option<Fault>, reason: NotMade) -> Made {
         match reason {
-            Unmade::Host(code) => Made::Failed(code),
-            Unmade::Wrong(class) => {
+            NotMade::Host(code) => Made::Failed(code),
+            NotMade::Invalid(class) => {
                 let fault = fault.unwrap_or_else(|| {
                     Fault::new(class, "another process of the communicator gave a wrong argument")
                 });
                 Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
             }
-            Unmade::NotOurs => {
+            NotMade::LeftToHost => {
                 log::info!(
                     "{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false",
                     self.call
@@ -106,7 +106,7 @@ impl Wanted {
                 Made::Host
             }
             // Neither host survives what it cannot allocate either.
-            Unmade::Unsuitable(reason) if reason.lacks_memory() && self.allocates() => {
+            NotMade::Unsuitable(reason) if reason.lacks_memory() && self.allocates() => {
                 log::warn!("{}: {reason}", self.call);
                 let fault = Fault::new(
                     MPI_ERR_NO_MEM,
@@ -114,7 +114,7 @@ impl Wanted {
                 );
                 Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
             }
-            Unmade::Unsuitable(reason) => {
+            NotMade::Unsuitable(reason) => {
                 log::info!("{}: the window is left to the host: {reason}", self.call);
                 Made::Host
             }
@@ -167,7 +167,7 @@ fn create(wanted: &Wanted) -> Made {
     let fault = wanted.fault().or(wishes.as_ref().err().copied());
     let wishes = wishes.unwrap_or_default();
     let can_serve = || c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
-    let votes = Votes::new(fault.as_ref(), &wishes, &settings, can_serve);
+    let contribution = bootstrap::contribution(fault.as_ref(), &wishes, &settings, can_serve);
     let hints = wishes.hints();
     let part = bootstrap::Part {
         memory: wanted.memory(&hints),
@@ -175,16 +175,16 @@ fn create(wanted: &Wanted) -> Made {
         disp_unit: wanted.disp_unit as u32,
         single: hints.single,
     };
-    let mut all = Collectives::over(wanted.comm, rank, size, votes, part);
+    let mut exchange = Exchange::over(wanted.comm, (rank, size), contribution, part);
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let begun = bootstrap::make(&mut all, shared);
-    all.votes().warn(wanted.call);
+    let begun = bootstrap::begin(&mut exchange, shared);
+    exchange.warn(wanted.call);
     let begun = match begun {
         Ok(begun) => begun,
         Err(reason) => return wanted.unmade(fault, reason),
     };
-    let (mut handle, code) = host_window(wanted, begun.is_memory(), all.votes().verdict().many);
-    let mut port = match begun.finish(&mut all) {
+    let (mut handle, code) = host_window(wanted, begun.is_segment(), exchange.many_windows());
+    let mut port = match begun.finish(&mut exchange) {
         Ok(port) if code == MPI_SUCCESS => port,
         Ok(port) => {
             port.release();

@@ -1,0 +1,157 @@
+//! What the processes of a new window agree on first: whether all arguments are valid, whether this
+//! library serves the window, how peers are reached, and how to wait meanwhile.
+//!
+//! Each process contributes a few numbers, and the highest of each decides. They travel with the
+//! first gather of the window's set-up, since a collective call of their own would take as long as
+//! the rest of it.
+
+use std::ffi::c_int;
+
+use crate::runtime::config::Reach;
+
+const NUMBERS: usize = 7;
+/// Bytes of a contribution.
+pub(crate) const CONTRIBUTION: usize = NUMBERS * size_of::<c_int>();
+
+/// The numbers of one process, or the highest ones of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contribution([c_int; NUMBERS]);
+
+/// How the processes of a new window wait for each other: all alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// In the host.
+    Blocking,
+    /// As all other calls that wait [PR-1].
+    Driving,
+}
+
+/// What all have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    /// Error class of an invalid argument in some process, or 0.
+    pub(crate) class: c_int,
+    /// This library serves the window.
+    pub(crate) ours: bool,
+    /// How peers are reached.
+    pub(crate) reach: Reach,
+    /// How to wait from here on.
+    pub(crate) waiting: Waiting,
+    /// Some process has so many windows that the host may have no room for another.
+    pub(crate) many: bool,
+}
+
+impl Agreement {
+    /// Whether shared memory is to be tried for a window of `size` processes. A process that is
+    /// alone has nobody to send to.
+    pub(crate) fn tries_memory(&self, size: u32) -> bool {
+        self.class == 0 && self.ours && (!self.reach.is_far() || size == 1)
+    }
+}
+
+impl Contribution {
+    /// Of a process. `class`: error class of its arguments, or 0; `ours`: it wants the window to be
+    /// served by this library; `crowded`: ranks of its node outnumber the cores; `many`: it has many
+    /// windows.
+    pub(crate) fn new(class: c_int, ours: bool, reach: Reach, crowded: bool, many: bool) -> Self {
+        // Processes that were started separately may have different settings.
+        let reach = reach as c_int;
+        Self([class, (!ours).into(), ours.into(), reach, -reach, crowded.into(), many.into()])
+    }
+
+    pub(crate) fn encode(self) -> [u8; CONTRIBUTION] {
+        let mut bytes = [0; CONTRIBUTION];
+        for (place, number) in bytes.chunks_exact_mut(size_of::<c_int>()).zip(self.0) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Raises these to those of another process.
+    pub(crate) fn join(&mut self, bytes: &[u8]) {
+        for (highest, other) in self.0.iter_mut().zip(bytes.chunks_exact(size_of::<c_int>())) {
+            *highest = c_int::from_ne_bytes(other.try_into().expect("an int")).max(*highest);
+        }
+    }
+
+    /// What follows from the highest numbers of all processes. `receives_while_waiting`: messages
+    /// are handled while a process waits in the host.
+    pub(crate) fn agreement(self, receives_while_waiting: bool) -> Agreement {
+        let [class, refused, _, highest, lowest, crowded, many] = self.0;
+        let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
+        // A hint is not worth a deadlock.
+        let reach = if receives_while_waiting || !reach.is_far() { reach } else { Reach::Auto };
+        // After the first gather all processes have arrived and wait only for each other. The host's
+        // blocking calls take half the time of the others, unless it spins on a core that somebody
+        // else needs [PR-4].
+        let waiting = if crowded == 0 { Waiting::Blocking } else { Waiting::Driving };
+        Agreement { class, ours: refused == 0, reach, waiting, many: many != 0 }
+    }
+
+    /// Logs what differs between processes.
+    pub(crate) fn warn(self, call: &str) {
+        let [_, refused, claimed, highest, lowest, ..] = self.0;
+        if refused != 0 && claimed != 0 {
+            log::warn!(
+                "{call}: the info key mpix_rma differs between processes; the window is left to the host"
+            );
+        }
+        if highest != -lowest {
+            log::warn!(
+                "{call}: the transport asked for differs between processes; the default is used"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreed(each: &[Contribution]) -> Agreement {
+        let mut highest = each[0];
+        each.iter().for_each(|other| highest.join(&other.encode()));
+        highest.agreement(true)
+    }
+
+    #[test]
+    fn processes_that_want_the_same_get_it() {
+        for reach in [Reach::Auto, Reach::Shm, Reach::HostMpi, Reach::Verbs] {
+            let agreement = agreed(&[Contribution::new(0, true, reach, false, false); 3]);
+            let waiting = Waiting::Blocking;
+            let expected = Agreement { class: 0, ours: true, reach, waiting, many: false };
+            assert_eq!(agreement, expected);
+            assert_eq!(agreement.tries_memory(3), !reach.is_far());
+            assert!(agreement.tries_memory(1), "alone");
+        }
+    }
+
+    #[test]
+    fn one_process_is_enough_to_refuse() {
+        let fine = Contribution::new(0, true, Reach::Auto, false, false);
+        let with = |other| agreed(&[fine, other, fine]);
+        assert!(!with(Contribution::new(0, false, Reach::Auto, false, false)).ours);
+        let wrong = with(Contribution::new(13, true, Reach::Auto, false, false));
+        assert!(wrong.class == 13 && !wrong.tries_memory(3));
+        let crowded = with(Contribution::new(0, true, Reach::Auto, true, false));
+        assert_eq!(crowded.waiting, Waiting::Driving);
+        assert!(with(Contribution::new(0, true, Reach::Auto, false, true)).many);
+    }
+
+    #[test]
+    fn transports_that_differ_give_the_default() {
+        let of = |reach| Contribution::new(0, true, reach, false, false);
+        for [one, other] in [[Reach::Shm, Reach::HostMpi], [Reach::Verbs, Reach::Auto]] {
+            assert_eq!(agreed(&[of(one), of(other)]).reach, Reach::Auto);
+            assert_eq!(agreed(&[of(other), of(one)]).reach, Reach::Auto);
+        }
+    }
+
+    #[test]
+    fn messages_are_not_forced_where_a_wait_would_not_handle_them() {
+        let of = |reach| Contribution::new(0, true, reach, false, false).agreement(false).reach;
+        assert_eq!(of(Reach::HostMpi), Reach::Auto);
+        assert_eq!(of(Reach::Verbs), Reach::Auto);
+        assert_eq!(of(Reach::Shm), Reach::Shm);
+    }
+}
