@@ -1,15 +1,16 @@
-//! Tagged forms of put and get: the plain call's operation, then one that tells its target a tag.
+//! Tagged forms of put and get: the plain call's operation, which then tells its target a tag.
 
 use std::ffi::{c_int, c_void};
 
-use crate::engine::{Op, OpKind};
+use crate::engine::{Notification, OpKind};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::on_our_window;
+use crate::mpi::rma::communication::{communicate, communicate_request};
 use crate::mpi::rma::fast_path;
-use crate::mpi::rma::notify::{telling, with_notification, with_notification_request};
+use crate::mpi::rma::notify::{Told, notified};
 use crate::runtime::Window;
 
 /// A tag of a call that sends it: any int from 0 on, which is more than the tags of messages are on
@@ -19,15 +20,15 @@ pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
     u32::try_from(tag).map_err(|_| Fault::new(MPI_ERR_TAG, "tag is negative"))
 }
 
-/// The operation that tells a target; nothing for `MPI_PROC_NULL`.
+/// The target and the notification of a tag; nothing for `MPI_PROC_NULL`.
 #[inline(always)]
-fn notification(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
+fn notification(window: &Window, target: c_int, tag: c_int) -> Result<Told, Fault> {
     let tag = tag_of(tag)?;
     let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")?
     else {
         return Ok(None);
     };
-    Ok(Some(telling(OpKind::NotifyTagged, rank, tag)))
+    Ok(Some((rank, Notification::tag(tag))))
 }
 
 /// Put and get with one type of count.
@@ -52,8 +53,10 @@ macro_rules! tagged {
                 return MPI_SUCCESS;
             }
             on_our_window(stringify!($name), win, |guard| {
-                let behind = |window: &mut Window| notification(window, target_rank, tag);
-                $form(guard, $($request,)? behind, |window| args::transfer(window, $kind, origin(), target()))
+                $form(guard, $($request,)? |window| {
+                    let told = notification(window, target_rank, tag)?;
+                    Ok(notified(args::transfer(window, $kind, origin(), target())?, told))
+                })
             })
         }
         exports! {
@@ -65,15 +68,15 @@ macro_rules! tagged {
 }
 
 tagged! { c_int;
-    MPIX_Put_tagged OpKind::Put, *const c_void, fast_path::told, with_notification ();
-    MPIX_Get_tagged OpKind::Get, *mut c_void, fast_path::told, with_notification ();
-    MPIX_Rput_tagged OpKind::Put, *const c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
-    MPIX_Rget_tagged OpKind::Get, *mut c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
+    MPIX_Put_tagged OpKind::Put, *const c_void, fast_path::told, communicate ();
+    MPIX_Get_tagged OpKind::Get, *mut c_void, fast_path::told, communicate ();
+    MPIX_Rput_tagged OpKind::Put, *const c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
+    MPIX_Rget_tagged OpKind::Get, *mut c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
 }
 
 tagged! { MPI_Count;
-    MPIX_Put_tagged_c OpKind::Put, *const c_void, fast_path::told, with_notification ();
-    MPIX_Get_tagged_c OpKind::Get, *mut c_void, fast_path::told, with_notification ();
-    MPIX_Rput_tagged_c OpKind::Put, *const c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
-    MPIX_Rget_tagged_c OpKind::Get, *mut c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
+    MPIX_Put_tagged_c OpKind::Put, *const c_void, fast_path::told, communicate ();
+    MPIX_Get_tagged_c OpKind::Get, *mut c_void, fast_path::told, communicate ();
+    MPIX_Rput_tagged_c OpKind::Put, *const c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
+    MPIX_Rget_tagged_c OpKind::Get, *mut c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
 }

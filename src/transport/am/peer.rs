@@ -97,8 +97,6 @@ pub(super) struct Peer {
     pub(super) ack_requested: u64,
     pub(super) unacked: VecDeque<Unacked>,
     pub(super) fragmented: Option<FragmentedOp>,
-    /// A notification follows the next operation; both leave together.
-    pub(super) notification_follows: bool,
     /// Rendezvous transfers in flight, outstanding replies, and the bytes of those.
     pub(super) transfers: u32,
     pub(super) replies: u32,

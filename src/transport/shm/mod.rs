@@ -379,23 +379,6 @@ impl ShmWindow {
         before
     }
 
-    #[inline(always)]
-    fn notify(&self, op: &Op) -> Posted {
-        if let Some(counters) = &self.counters {
-            counters.raise(op.target, op.disp as u32);
-        }
-        Posted::Complete
-    }
-
-    #[inline]
-    fn notify_tagged(&mut self, op: &Op) -> Posted {
-        if self.tags.notify(op.target, op.disp as u32) {
-            Posted::Complete
-        } else {
-            Posted::NoResource
-        }
-    }
-
     /// Claims a position for a tagged notification to a process whose memory is mapped here, to be
     /// published after operations that are copies.
     #[inline(always)]
@@ -467,11 +450,51 @@ impl ShmWindow {
         self.mapped.segment.at(self.mapped.blocks.rank(target).info.0.memory)
     }
 
-    /// Completes an operation by load and store.
+    /// Completes an operation by load and store, or refuses it.
     #[inline(always)]
     fn direct(&mut self, op: &Op) -> Posted {
+        if op.shape.is_none() && op.notification.is_none() {
+            self.apply(op);
+            return Posted::Complete;
+        }
+        self.direct_with_extras(op)
+    }
+
+    /// As [`direct`](Self::direct), for an operation with a notification, a shape or both.
+    fn direct_with_extras(&mut self, op: &Op) -> Posted {
+        match op.notification.map(Notification::kind) {
+            None => self.apply(op),
+            Some(NotificationKind::Counter(index)) => {
+                self.apply(op);
+                if let Some(counters) = &self.counters {
+                    counters.raise(op.target, index);
+                }
+            }
+            Some(NotificationKind::Tag(tag)) if op.target == self.me => {
+                self.apply(op);
+                self.tags.notify_self(tag);
+            }
+            Some(NotificationKind::Tag(tag)) => {
+                // First, because an operation that finds the ring full must not have an effect.
+                self.tags.prepare();
+                let Some(claimed) = self.tags.claim(op.target, tag) else {
+                    return Posted::NoResource;
+                };
+                self.apply(op);
+                claimed.publish();
+            }
+        }
         if let Some(shaped) = op.shape {
-            return self.direct_shaped(op, shaped);
+            self.shapes.take(shaped);
+        }
+        Posted::Complete
+    }
+
+    /// Applies an operation's data by load and store.
+    #[inline(always)]
+    fn apply(&self, op: &Op) {
+        if let Some(shaped) = op.shape {
+            return self.apply_shaped(op, shaped);
         }
         let target = self.mapped_memory(op.target).wrapping_add(op.disp as usize);
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
@@ -483,17 +506,14 @@ impl ShmWindow {
             // SAFETY: the caller has checked the target bytes, and the application keeps the
             // buffers valid until the operation completes [EP-8].
             OpKind::Get => unsafe { copy(target, result, len) },
-            OpKind::Notify => return self.notify(op),
-            OpKind::NotifyTagged => return self.notify_tagged(op),
-            _ => self.direct_atomic(op, target),
+            _ => self.apply_atomic(op, target),
         }
-        Posted::Complete
     }
 
-    /// Completes a shaped operation by load and store.
+    /// Applies a shaped operation by load and store.
     #[inline(never)]
-    fn direct_shaped(&mut self, op: &Op, shaped: Shaped) -> Posted {
-        let Shape { origin, result, target, disp } = &self.shapes.take(shaped);
+    fn apply_shaped(&self, op: &Op, shaped: Shaped) {
+        let Shape { origin, result, target, disp } = self.shapes.get(shaped);
         let there = self.mapped_memory(op.target).wrapping_offset(*disp as isize);
         let (from, to) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         match (op.kind, origin, result) {
@@ -524,12 +544,11 @@ impl ShmWindow {
                 };
             }
         }
-        Posted::Complete
     }
 
-    /// Completes an atomic operation by load and store, under the target's lock [AT-1].
+    /// Applies an atomic operation by load and store, under the target's lock [AT-1].
     #[inline]
-    fn direct_atomic(&mut self, op: &Op, target: *mut u8) {
+    fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate_lock.0);
         let len = op.len as usize;
