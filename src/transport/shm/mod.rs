@@ -461,28 +461,32 @@ impl ShmWindow {
     }
 
     /// As [`direct`](Self::direct), for an operation with a notification, a shape or both.
+    #[inline(never)]
     fn direct_with_extras(&mut self, op: &Op) -> Posted {
-        match op.notification.map(Notification::kind) {
-            None => self.apply(op),
-            Some(NotificationKind::Counter(index)) => {
-                self.apply(op);
+        let notification = op.notification.map(Notification::kind);
+        let claimed = match notification {
+            // First, because an operation that finds the ring full must not have an effect.
+            Some(NotificationKind::Tag(tag)) if op.target != self.me => {
+                self.tags.prepare();
+                match self.tags.claim(op.target, tag) {
+                    None => return Posted::NoResource,
+                    claimed => claimed,
+                }
+            }
+            _ => None,
+        };
+        if op.len > 0 {
+            self.apply(op);
+        }
+        match (claimed, notification) {
+            (Some(claimed), _) => claimed.publish(),
+            (None, Some(NotificationKind::Tag(tag))) => self.tags.notify_self(tag),
+            (None, Some(NotificationKind::Counter(index))) => {
                 if let Some(counters) = &self.counters {
                     counters.raise(op.target, index);
                 }
             }
-            Some(NotificationKind::Tag(tag)) if op.target == self.me => {
-                self.apply(op);
-                self.tags.notify_self(tag);
-            }
-            Some(NotificationKind::Tag(tag)) => {
-                // First, because an operation that finds the ring full must not have an effect.
-                self.tags.prepare();
-                let Some(claimed) = self.tags.claim(op.target, tag) else {
-                    return Posted::NoResource;
-                };
-                self.apply(op);
-                claimed.publish();
-            }
+            (None, None) => {}
         }
         if let Some(shaped) = op.shape {
             self.shapes.take(shaped);
@@ -547,7 +551,7 @@ impl ShmWindow {
     }
 
     /// Applies an atomic operation by load and store, under the target's lock [AT-1].
-    #[inline]
+    #[inline(always)]
     fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate_lock.0);
