@@ -273,12 +273,13 @@ fn post(w: &mut ShmWindow, op: &Op) -> Posted {
 #[test]
 fn a_contact_disarms_the_window_and_rings_once() {
     let long = bytes(100_000, 1);
-    for kind in [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::NotifyTagged] {
+    let ways = [OpKind::Put, OpKind::Get, OpKind::Accumulate].map(|kind| (kind, None));
+    let told = Some(Notification::tag(5));
+    for (kind, notification) in ways.into_iter().chain(ways.map(|(kind, _)| (kind, told))) {
         everywhere(2, 1 << 20, |world, mut w| {
             // Operations on mapped memory do not contact its owner, except for notifications.
-            let contacts = w.describe() != "shared memory" || kind == OpKind::NotifyTagged;
-            let lengths = if kind == OpKind::NotifyTagged { vec![0] } else { vec![8, long.len()] };
-            for len in lengths {
+            let contacts = w.describe() != "shared memory" || notification.is_some();
+            for len in [8, long.len()] {
                 if world.rank == 0 {
                     while !w.arm() {
                         w.poll();
@@ -294,6 +295,7 @@ fn a_contact_disarms_the_window_and_rings_once() {
                         origin: buffers.0,
                         result: buffers.1,
                         element: U8,
+                        notification,
                         ..op(kind, 0, 5, len)
                     };
                     if post(&mut w, &op) != Posted::Complete {
@@ -318,8 +320,9 @@ fn a_contact_disarms_the_window_and_rings_once() {
                 }
                 // Serves rank 1 until it has arrived.
                 barrier(&mut w);
-                if world.rank == 0 && kind == OpKind::NotifyTagged {
-                    assert_eq!(std::iter::from_fn(|| w.next_arrival()).count(), 1);
+                if world.rank == 0 {
+                    let arrived = std::iter::from_fn(|| w.next_arrival()).count();
+                    assert_eq!(arrived, usize::from(notification.is_some()));
                 }
                 assert!(contacts || world.rank == 1 || w.is_armed());
                 world.barrier();
@@ -333,7 +336,7 @@ fn a_contact_disarms_the_window_and_rings_once() {
 fn a_window_with_waiting_work_is_not_armed() {
     everywhere(2, 4096, |world, mut w| {
         if world.rank == 1 {
-            assert_ne!(post(&mut w, &op(OpKind::NotifyTagged, 0, 5, 0)), Posted::NoResource);
+            assert_ne!(post(&mut w, &Op::notify(0, Notification::tag(5))), Posted::NoResource);
         }
         world.barrier();
         if world.rank == 0 {

@@ -17,33 +17,13 @@ impl Window {
         match self.route {
             Some(route) if route.direct && route.target == op.target => {
                 let answer = port.post(op, self.records.next_ticket());
-                self.account_on(route, op, answer);
+                if answer != Posted::Complete {
+                    let route = self.unfolded_route(route);
+                    self.account_for(route.epoch, route.leg, op, answer, false);
+                }
                 Ok(())
             }
             _ => self.issue_elsewhere(port, op, false).map(|_| ()),
-        }
-    }
-
-    /// Issues an operation and the notification behind it as one, if the port supports that and the
-    /// route is direct. Returns false if nothing was done.
-    pub fn issue_notified(&mut self, port: &mut impl Port, op: &Op, notification: &Op) -> bool {
-        if !self.finds_direct_route(op.target) {
-            return false;
-        }
-        let Some(route) = self.route else { return false };
-        let Some(answer) = port.post_notified(op, notification, self.records.next_ticket()) else {
-            return false;
-        };
-        self.account_on(route, op, answer);
-        true
-    }
-
-    /// Records an operation that went to the transport directly, unless it is complete already.
-    #[inline(always)]
-    fn account_on(&mut self, route: Route, op: &Op, answer: Posted) {
-        if answer != Posted::Complete {
-            let route = self.unfolded_route(route);
-            self.account_for(route.epoch, route.leg, op, answer, false);
         }
     }
 
@@ -190,6 +170,7 @@ impl Window {
     }
 
     fn enqueue(&mut self, epoch: Key, leg: u32, record: u32) {
+        self.records.set_next(record, NIL);
         let entry = &mut self.epochs[epoch].legs[leg];
         let tail = std::mem::replace(&mut entry.tail, record);
         if entry.head == NIL {
@@ -227,7 +208,7 @@ impl Window {
                 }
                 return;
             }
-            entry.head = self.records.next(record);
+            entry.head = self.records.dequeue(record, epoch.index);
             self.state_changes += 1;
             self.route = None;
             match answer {

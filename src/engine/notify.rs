@@ -1,9 +1,8 @@
 //! Notifications: counters that operations raise at their target, and waits for them.
 //!
-//! A notification is an operation of its own ([`OpKind::Notify`](super::OpKind::Notify)), recorded
-//! and posted like any other. The port applies it after the operations posted to the same target
-//! before it. So it needs no room in other operations' records, works in every kind of epoch, and
-//! completes with its epoch.
+//! A notification is part of its operation ([`Op::notification`](super::Op::notification)), which
+//! is recorded, posted and completed like any other, in every kind of epoch. The port applies it
+//! after the operation's data and after the operations posted to the same target before.
 //!
 //! The port's counters only rise. Whoever adds to them is in their atomicity domain [LK-7]. The
 //! application sees the counter minus a base that is private to this process. A reset moves the

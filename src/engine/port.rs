@@ -29,12 +29,62 @@ pub enum OpKind {
     GetAccumulate,
     /// result = target; if target == compare then target = origin
     CompareAndSwap,
-    /// counter `disp` of the target += 1, after every operation posted to that target before; see
-    /// [`Port::counter`]
-    Notify,
-    /// delivers the tag `disp` to the target, after every operation posted to that target before;
-    /// see [`Port::next_arrival`]
-    NotifyTagged,
+}
+
+/// What an operation tells its target when its data, and all operations posted to that target
+/// before, have taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Notification(NonZeroU32);
+
+/// The kinds of a [`Notification`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NotificationKind {
+    /// This counter of the target += 1; see [`Port::counter`].
+    Counter(u32),
+    /// The target receives this tag; see [`Port::next_arrival`].
+    Tag(u32),
+}
+
+impl Notification {
+    /// Bit of a tag.
+    const TAG: NonZeroU32 = NonZeroU32::new(1 << 31).expect("a bit");
+
+    /// Raises the counter `index`, below 2^31 - 1.
+    #[inline]
+    pub fn counter(index: u32) -> Self {
+        debug_assert!(index < Self::TAG.get() - 1);
+        Notification(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// Delivers `tag`, below 2^31.
+    #[inline]
+    pub fn tag(tag: u32) -> Self {
+        debug_assert!(tag < Self::TAG.get());
+        Notification(Self::TAG | tag)
+    }
+
+    /// Kind and number in one.
+    #[inline]
+    pub fn bits(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The notification of these [`bits`](Self::bits); `None` if they are 0.
+    #[inline]
+    pub fn from_bits(bits: u32) -> Option<Self> {
+        NonZeroU32::new(bits).map(Notification)
+    }
+
+    /// What it does.
+    #[inline]
+    pub fn kind(self) -> NotificationKind {
+        let bits = self.0.get();
+        if bits & Self::TAG.get() == 0 {
+            NotificationKind::Counter(bits - 1)
+        } else {
+            NotificationKind::Tag(bits ^ Self::TAG.get())
+        }
+    }
 }
 
 /// A tagged notification that has arrived.
@@ -97,6 +147,8 @@ pub struct Op {
     pub len: u64,
     /// Memory layout, unless both sides are contiguous.
     pub shape: Option<Shaped>,
+    /// What the target is told behind the data, if anything.
+    pub notification: Option<Notification>,
     /// Target process.
     pub target: Rank,
     /// Which communication call.
@@ -107,6 +159,27 @@ pub struct Op {
     pub reduction: Reduction,
     /// Extent of one element in bytes, at most 32.
     pub extent: u8,
+}
+
+impl Op {
+    /// A notification alone: a put of no bytes.
+    #[inline]
+    pub fn notify(target: Rank, notification: Notification) -> Self {
+        Op {
+            origin: Addr(0),
+            result: Addr(0),
+            compare: Addr(0),
+            disp: 0,
+            len: 0,
+            shape: None,
+            notification: Some(notification),
+            target,
+            kind: OpKind::Put,
+            element: Element(0),
+            reduction: Reduction(0),
+            extent: 1,
+        }
+    }
 }
 
 /// Identifies an operation that the transport accepted and has not finished.
@@ -285,17 +358,8 @@ pub trait Port: LockMemory {
     /// Starts an operation. The engine calls it only for a target that has granted access. The
     /// transport frees the operation's shape when the operation is done; a shape outlives
     /// [`Posted::NoResource`]. Accumulates of one origin to one target take effect in the order of
-    /// these calls.
+    /// these calls. An operation with a notification reaches [`Stage::Remote`] with both.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
-
-    /// Starts a put and the [notification](OpKind::Notify) behind it as one operation, reported
-    /// under the put's ticket. `None` if the transport cannot combine them now; the engine then
-    /// posts both.
-    #[inline]
-    fn post_notified(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
-        let _ = (put, notification, ticket);
-        None
-    }
 
     /// Writes `value` to `word` at `peer` (release): it becomes visible after every operation to
     /// `peer` that was answered [`Posted::Complete`] or has reached [`Stage::Remote`]. `peer` may
@@ -306,17 +370,17 @@ pub trait Port: LockMemory {
     /// signal.
     fn observe(&mut self, peer: Rank, word: Word) -> u64;
 
-    /// Number of [`OpKind::Notify`] that have arrived for a counter of this process (acquire).
-    /// Every operation that a peer posted to this process before its notification has taken effect:
-    /// puts are visible and gets have been read. 0 where the port has no counters.
+    /// Number of notifications that have arrived for a counter of this process (acquire). The data
+    /// of each, and every operation that its origin posted to this process before, have taken
+    /// effect: puts are visible and gets have been read. 0 where the port has no counters.
     fn counter(&mut self, index: u32) -> u64 {
         let _ = index;
         0
     }
 
-    /// The next tagged notification ([`OpKind::NotifyTagged`]) that has arrived, with the
-    /// guarantees of [`counter`](Self::counter). Those of one origin arrive in the order of
-    /// posting. `None` where the port has none.
+    /// The next tagged notification that has arrived, with the guarantees of
+    /// [`counter`](Self::counter). Those of one origin arrive in the order of posting. `None` where
+    /// the port has none.
     fn next_arrival(&mut self) -> Option<Arrival> {
         None
     }

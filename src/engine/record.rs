@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use super::port::{Addr, Element, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket};
+use super::port::{
+    Addr, Element, Notification, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket,
+};
 use super::request::Requests;
 
 /// End of a queue.
@@ -29,11 +31,11 @@ struct Record {
     reduction: Reduction,
     /// Extent in the low 6 bits, and the flags [`SHAPED`] and [`LOCAL_DONE`].
     extent: u8,
-    epoch: u32,
+    notification: Option<Notification>,
     age_local: u32,
     age_remote: u32,
-    /// Next record in the leg's queue or in the free list.
-    next: u32,
+    /// Next record in the leg's queue or in the free list; of an operation in flight, the epoch.
+    next_or_epoch: u32,
 }
 
 const LOCAL_DONE: u8 = 0x80;
@@ -41,7 +43,7 @@ const LOCAL_DONE: u8 = 0x80;
 const SHAPED: u8 = 0x40;
 const _: () = assert!(size_of::<Record>() == 64, "a recorded operation takes one cache line");
 
-/// The accounting data of an operation.
+/// The accounting data of an operation. `epoch` is that of an operation in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) epoch: u32,
@@ -90,10 +92,10 @@ impl Records {
             extent: op.extent
                 | if account.local_done { LOCAL_DONE } else { 0 }
                 | if op.shape.is_some() { SHAPED } else { 0 },
-            epoch: account.epoch,
+            notification: op.notification,
             age_local: account.age_local,
             age_remote: account.age_remote,
-            next: NIL,
+            next_or_epoch: account.epoch,
         };
         self.len += 1;
         if self.free == NIL {
@@ -104,7 +106,7 @@ impl Records {
                 .expect("fewer than 2^32 - 1 recorded operations")
         } else {
             let index = self.free;
-            self.free = self.records[index as usize].next;
+            self.free = self.records[index as usize].next_or_epoch;
             self.records[index as usize] = record;
             index
         }
@@ -122,6 +124,7 @@ impl Records {
             compare: Addr(if cas { r.len_or_compare as usize } else { 0 }),
             disp: if shape.is_some() { 0 } else { r.disp },
             shape,
+            notification: r.notification,
             len: if cas { u64::from(extent) } else { r.len_or_compare },
             target: r.target,
             kind: r.kind,
@@ -134,7 +137,7 @@ impl Records {
     pub(super) fn account(&self, index: u32) -> Account {
         let r = &self.records[index as usize];
         Account {
-            epoch: r.epoch,
+            epoch: r.next_or_epoch,
             target: r.target,
             age_local: r.age_local,
             age_remote: r.age_remote,
@@ -147,16 +150,18 @@ impl Records {
         self.records[index as usize].extent |= LOCAL_DONE;
     }
 
-    pub(super) fn next(&self, index: u32) -> u32 {
-        self.records[index as usize].next
+    /// Queues `next` behind a record.
+    pub(super) fn set_next(&mut self, index: u32, next: u32) {
+        self.records[index as usize].next_or_epoch = next;
     }
 
-    pub(super) fn set_next(&mut self, index: u32, next: u32) {
-        self.records[index as usize].next = next;
+    /// Takes a record out of its queue: it is in flight now. Returns the next one.
+    pub(super) fn dequeue(&mut self, index: u32, epoch: u32) -> u32 {
+        std::mem::replace(&mut self.records[index as usize].next_or_epoch, epoch)
     }
 
     pub(super) fn remove(&mut self, index: u32) {
-        self.records[index as usize].next = self.free;
+        self.records[index as usize].next_or_epoch = self.free;
         self.free = index;
         self.len -= 1;
         if self.len == 0 && self.records.len() > KEEP {
@@ -179,6 +184,7 @@ mod tests {
             compare: Addr(3),
             disp: 1 << 40,
             shape: None,
+            notification: Some(Notification::tag(i32::MAX as u32)),
             len: 8,
             target: 5,
             kind: OpKind::CompareAndSwap,
@@ -207,6 +213,7 @@ mod tests {
             kind: OpKind::GetAccumulate,
             disp: 0,
             shape,
+            notification: Some(Notification::counter(0)),
             extent: 32,
             len: 1 << 40,
             compare: Addr(0),

@@ -208,14 +208,6 @@ impl Transport {
         }
     }
 
-    /// A notification is about to be posted, behind an operation: the two may go in one packet.
-    #[inline(always)]
-    pub(crate) fn announce_notification(&mut self, rank: Rank) {
-        if let Transport::Messages(port) = self {
-            port.announce_notification(rank);
-        }
-    }
-
     /// A step of making counters; see [`ShmWindow::make_counters`].
     pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
         with_port!(self, port => port.make_counters(step, number).map_err(|e| e.to_string()))

@@ -118,6 +118,7 @@ pub(super) fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
         reduction: reduction::REPLACE,
         extent: 1,
         shape: None,
+        notification: None,
     }
 }
 

@@ -166,6 +166,7 @@ fn put(target: Rank) -> Op {
         reduction: reduction::REPLACE,
         extent: 1,
         shape: None,
+        notification: None,
     }
 }
 

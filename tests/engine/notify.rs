@@ -22,6 +22,36 @@ fn a_notification_arrives_after_its_data() {
     w.finish();
 }
 
+/// A put or get and its notification are one operation, which follows the one before and completes
+/// the epoch with both.
+#[test]
+fn an_operation_carries_its_notification() {
+    for mode in [Mode::Pending, Mode::LocalThenRemote] {
+        for counter in [true, false] {
+            let told = if counter { Notification::counter(3) } else { Notification::tag(3) };
+            let mut w = World::new(2);
+            w.net.default_link = Link::with_mode(mode);
+            w.net.script_latencies(0, 1, &[500, 10, 300]);
+            w.rank(0).shared(1);
+            let before = w.put(0, 1, 0, &[7]);
+            let put = w.put_op(1, 1, &[8]);
+            let put = w.issue(0, Op { notification: Some(told), ..put });
+            let (get, _) = w.get_op(1, 0, 1);
+            let get = w.issue(0, Op { notification: Some(told), ..get });
+            assert_eq!(w.net.calls[0].post, 3);
+            let close = w.rank(0).unlock(1);
+            w.run_to(499);
+            assert!(w.remote(before).is_none() && w.remote(put).is_none() && !w.done(close));
+            assert_eq!(w.rank(1).counter(3), 0);
+            w.drive();
+            assert!(w.remote(get).is_some() && w.done(close));
+            assert_eq!(w.rank(1).counter(3), if counter { 2 } else { 0 });
+            assert_eq!(w.mem(1, 0, 2), [7, 8]);
+            w.finish();
+        }
+    }
+}
+
 /// A get has read the target's memory when the counter rises.
 #[test]
 fn a_notification_arrives_after_a_get() {

@@ -47,11 +47,15 @@ fn a_count_comes_behind_its_data() {
             ..op(kind, 1, 100, len)
         };
         let mut flight = InFlight::default();
-        // An operation with its notification, then one that follows no operation: both in order.
-        w[0].announce_notification(1);
-        post(&mut w, 0, &mut flight, &data);
-        post(&mut w, 0, &mut flight, &op(OpKind::Notify, 1, 2, 0));
-        post(&mut w, 0, &mut flight, &op(OpKind::Notify, 1, 0, 0));
+        // A notification of the operation or behind it, then one more: all in order.
+        let told = Notification::counter(2);
+        if seed / 24 % 2 == 0 {
+            post(&mut w, 0, &mut flight, &Op { notification: Some(told), ..data });
+        } else {
+            post(&mut w, 0, &mut flight, &data);
+            post(&mut w, 0, &mut flight, &Op::notify(1, told));
+        }
+        post(&mut w, 0, &mut flight, &Op::notify(1, Notification::counter(0)));
         let mut turns = 0;
         while w[1].counter(2) == 0 {
             assert_eq!(w[1].counter(0), 0, "seed {seed}: the second has overtaken the first");
@@ -97,38 +101,14 @@ fn a_notification_travels_with_its_data() {
         assert!(count(&mut w, &[0, 1], None));
         let from = vec![5u8; len];
         let mut flight = InFlight::default();
-        w[0].announce_notification(1);
-        while !flight.try_post(
-            &mut w[0],
-            &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) },
-        ) {}
-        assert_eq!(hub.lock().unwrap().sent, 0, "{len} bytes have left without their notification");
-        while !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)) {}
+        let notification = Some(Notification::counter(0));
+        let origin = Addr(from.as_ptr() as usize);
+        let put = Op { origin, notification, ..op(OpKind::Put, 1, 0, len) };
+        while !flight.try_post(&mut w[0], &put) {}
         assert_eq!(hub.lock().unwrap().sent, 1, "{len} bytes");
         while w[1].counter(0) == 0 {
             w[1].poll();
         }
-        finish(&mut w, 0, &mut flight);
-        end(&hub, w);
-    }
-}
-
-/// An announced notification that never follows does not delay its operation for ever.
-#[test]
-fn an_announced_notification_need_not_follow() {
-    for len in [8usize, 5000, 40_000] {
-        let mut memories = vec![vec![0u8; 1 << 20]; 2];
-        let (hub, mut w) = windows(&mut memories, 4);
-        assert!(count(&mut w, &[0, 1], None));
-        let from = vec![5u8; len];
-        let mut flight = InFlight::default();
-        w[0].announce_notification(1);
-        post(
-            &mut w,
-            0,
-            &mut flight,
-            &Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 0, len) },
-        );
         finish(&mut w, 0, &mut flight);
         end(&hub, w);
     }
@@ -180,11 +160,16 @@ fn node_mates_and_remote_peers_raise_one_counter() {
                 ..op(OpKind::Put, target as Rank, 8 * me as u64, 8)
             };
             let counter = rng.usize(0..2);
-            if rng.bool() {
-                port.announce_notification(target as Rank);
-                engine.issue(port, &put).unwrap();
+            let told = Notification::counter(counter as u32);
+            let alone = Op::notify(target as Rank, told);
+            match rng.u8(0..4) {
+                0 => engine.issue(port, &alone).unwrap(),
+                1 => {
+                    engine.issue(port, &put).unwrap();
+                    engine.issue(port, &alone).unwrap();
+                }
+                _ => engine.issue(port, &Op { notification: Some(told), ..put }).unwrap(),
             }
-            engine.issue(port, &op(OpKind::Notify, target as Rank, counter as u64, 0)).unwrap();
             sent[target][counter] += 1;
             let who = rng.usize(0..4);
             engines[who].progress(&mut ports[who]);
@@ -239,7 +224,7 @@ fn numbers_of_counters_are_agreed() {
     let raise = |w: &mut [Far], target, index| {
         let mut flight = InFlight::default();
         for me in 0..3 {
-            post(w, me, &mut flight, &op(OpKind::Notify, target, index, 0));
+            post(w, me, &mut flight, &Op::notify(target, Notification::counter(index)));
             finish(w, me, &mut flight);
         }
     };
@@ -275,9 +260,10 @@ fn a_million_notifications_for_a_late_target() {
     let (hub, mut w) = windows(&mut memories, 1);
     assert!(count(&mut w, &[0, 2], None));
     let mut flight = InFlight::default();
+    let told = Op::notify(1, Notification::counter(1));
     let (mut posted, mut refused) = (0u64, 0u64);
     for _ in 0..MANY {
-        if flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 1, 0)) {
+        if flight.try_post(&mut w[0], &told) {
             posted += 1;
         } else {
             refused += 1;
@@ -290,7 +276,7 @@ fn a_million_notifications_for_a_late_target() {
     assert!(waiting <= 2 * CREDITS + 2, "packets of the host: {waiting}");
     assert!(w[1].counter(1) == 0);
     while posted < MANY || flight.open > 0 {
-        if posted == MANY || !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 1, 0)) {
+        if posted == MANY || !flight.try_post(&mut w[0], &told) {
             w.iter_mut().for_each(|window| _ = window.poll());
             flight.collect(&mut w[0]);
         } else {

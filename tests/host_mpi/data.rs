@@ -58,7 +58,7 @@ fn call(rng: &mut fastrand::Rng, me: Rank, ranks: u32, model: &mut [Vec<u8>]) ->
     }
     match kind {
         OpKind::Put => there.copy_from_slice(&call.origin),
-        OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
+        OpKind::Get => {}
         OpKind::CompareAndSwap if *there != *call.compare => {}
         OpKind::CompareAndSwap => there.copy_from_slice(&call.origin),
         OpKind::Accumulate | OpKind::GetAccumulate => {

@@ -64,13 +64,13 @@ fn tags_come_in_order_behind_their_data() {
                     origin: Addr(data[number].as_ptr() as usize),
                     ..op(OpKind::Put, target as Rank, disp, len)
                 };
-                if rng.bool() {
-                    port.announce_notification(target as Rank);
+                let told = Notification::tag(number as u32);
+                if rng.u8(0..3) == 0 {
+                    engine.issue(port, &put).unwrap();
+                    engine.issue(port, &Op::notify(target as Rank, told)).unwrap();
+                } else {
+                    engine.issue(port, &Op { notification: Some(told), ..put }).unwrap();
                 }
-                engine.issue(port, &put).unwrap();
-                engine
-                    .issue(port, &op(OpKind::NotifyTagged, target as Rank, number as u64, 0))
-                    .unwrap();
                 lens[me][target][number] = len;
                 sent[me][target] += 1;
             } else if sent[me] == [EACH; 4] && outcomes[me].is_none() {

@@ -270,6 +270,7 @@ pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
         disp,
         len: len as u64,
         shape: None,
+        notification: None,
         target,
         kind,
         element: Element(0),
@@ -289,19 +290,7 @@ pub struct InFlight {
 impl InFlight {
     /// Posts an operation. False if it was refused.
     pub fn try_post(&mut self, window: &mut Far, op: &Op) -> bool {
-        let answer = window.post(op, Ticket(self.seen.len() as u32));
-        self.record(answer)
-    }
-
-    /// As [`try_post`](Self::try_post), for a put and the notification behind it.
-    #[allow(dead_code, reason = "only RDMA posts both as one")]
-    pub fn try_post_notified(&mut self, window: &mut Far, put: &Op, notification: &Op) -> bool {
-        let answer = window.post_notified(put, notification, Ticket(self.seen.len() as u32));
-        answer.is_some_and(|answer| self.record(answer))
-    }
-
-    fn record(&mut self, answer: Posted) -> bool {
-        let seen = match answer {
+        let seen = match window.post(op, Ticket(self.seen.len() as u32)) {
             Posted::Complete => (true, true),
             Posted::Local => (true, false),
             Posted::Pending => (false, false),

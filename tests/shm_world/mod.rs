@@ -122,6 +122,7 @@ pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
         reduction: Reduction(0),
         extent: 1,
         shape: None,
+        notification: None,
     }
 }
 

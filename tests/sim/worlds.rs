@@ -18,6 +18,7 @@ pub fn op(kind: OpKind, target: Rank, len: u64) -> Op {
         reduction: reduction::SUM,
         extent: 8,
         shape: None,
+        notification: None,
     }
 }
 

@@ -49,19 +49,16 @@ impl Counts {
 }
 
 impl Generator {
-    /// A notification to `target`.
-    fn notify(&mut self, open: &Open, target: Rank, counter: u32) {
-        let disp = counter as usize;
-        let id = self.plan(Plan {
-            window: open.window,
-            kind: OpKind::Notify,
-            target,
-            disp,
-            len: 0,
-            ..NO_OP
-        });
+    /// A notification to `target`, without data.
+    pub fn notify_alone(&mut self, open: &Open, target: Rank, notification: Notification) {
+        let notification = Some(notification);
+        let id = self.plan(Plan { window: open.window, notification, target, len: 0, ..NO_OP });
         self.call(open.me, Call::Op(id));
-        self.cells(open.window, target).counts.raised[disp] += 1;
+    }
+
+    fn notify(&mut self, open: &Open, target: Rank, counter: u32) {
+        self.notify_alone(open, target, Notification::counter(counter));
+        self.cells(open.window, target).counts.raised[counter as usize] += 1;
     }
 
     /// An operation and its notification, or a notification alone.
@@ -86,16 +83,21 @@ impl Generator {
 
     /// A notification with a counter of its own.
     fn own_notified(&mut self, open: &mut Open, target: Rank) {
-        let announced = self.own_operation(open, target);
+        let counter = self.cells(open.window, target).counts.raised.len() as u32;
+        let announced = self.own_operation(open, target, Notification::counter(counter));
         let counts = &mut self.cells(open.window, target).counts;
-        let counter = counts.raised.len() as u32;
-        counts.raised.push(0);
+        counts.raised.push(1);
         counts.announced.push((counter, announced));
-        self.notify(open, target, counter);
     }
 
-    /// An operation on memory of its own, and its notification.
-    pub fn own_operation(&mut self, open: &mut Open, target: Rank) -> Announced {
+    /// An operation on memory of its own, and its notification: of the operation, or alone behind
+    /// it.
+    pub fn own_operation(
+        &mut self,
+        open: &mut Open,
+        target: Rank,
+        told: Notification,
+    ) -> Announced {
         let window = open.window;
         let len = if self.features.bulk && self.one_in(3) {
             self.rng.usize(1..6000)
@@ -106,7 +108,8 @@ impl Generator {
         let len = if kind == OpKind::Put { len } else { 8 };
         let (disp, value) = (self.alloc(window, target, len), self.value());
         let content = Content { window, rank: target, disp, len, value };
-        let plan = Plan { kind, target, disp, len, ..NO_OP };
+        let notification = Some(told).filter(|_| !self.one_in(3));
+        let plan = Plan { kind, target, disp, len, notification, ..NO_OP };
         match kind {
             OpKind::Get => {
                 self.program.begin.push(content);
@@ -124,6 +127,9 @@ impl Generator {
                 self.issue(open, Plan { source: Source::Value(value), ..plan });
                 self.count("put with notification");
             }
+        }
+        if notification.is_none() {
+            self.notify_alone(open, target, told);
         }
         if kind == OpKind::Get {
             return Announced::Read(content);

@@ -43,6 +43,7 @@ pub const NO_OP: Plan = Plan {
     window: 0,
     target: 0,
     kind: OpKind::Put,
+    notification: None,
     reduction: reduction::REPLACE,
     disp: 0,
     len: 8,

@@ -82,7 +82,7 @@ impl Player {
         };
         let origin = match plan.kind {
             // The checkers identify operations by their buffers.
-            OpKind::Notify | OpKind::NotifyTagged => place(net, &[0; 8]),
+            _ if plan.len == 0 => place(net, &[0; 8]),
             _ if data.is_empty() => Addr(0),
             _ => place(net, &data),
         };
@@ -108,6 +108,7 @@ impl Player {
             reduction: plan.reduction,
             extent: if words { 8 } else { 1 },
             shape: None,
+            notification: plan.notification,
         }
     }
 
@@ -152,6 +153,7 @@ impl Player {
             reduction,
             extent,
             shape,
+            notification: plan.notification,
         }
     }
 

@@ -39,6 +39,7 @@ pub struct Plan {
     pub window: u32,
     pub target: Rank,
     pub kind: OpKind,
+    pub notification: Option<Notification>,
     pub reduction: Reduction,
     pub disp: usize,
     pub len: usize,

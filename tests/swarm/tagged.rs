@@ -12,7 +12,7 @@ use mpix_rma::sim::{Slot, Step};
 
 use super::generator::Generator;
 use super::notifications::Announced;
-use super::operations::{NO_OP, Open};
+use super::operations::Open;
 use super::program::*;
 
 /// Number of tags that all ranks use.
@@ -114,15 +114,7 @@ impl Generator {
 
     /// A notification to `target`.
     fn tell(&mut self, open: &Open, target: Rank, tag: u32) {
-        let id = self.plan(Plan {
-            window: open.window,
-            kind: OpKind::NotifyTagged,
-            target,
-            disp: tag as usize,
-            len: 0,
-            ..NO_OP
-        });
-        self.call(open.me, Call::Op(id));
+        self.notify_alone(open, target, Notification::tag(tag));
         self.tags(open.window, target).called.push((open.me, tag));
     }
 
@@ -132,16 +124,16 @@ impl Generator {
             return;
         }
         if self.rng.bool() {
-            let announced = self.own_operation(open, target);
             let (window, me) = (open.window, open.me);
+            let tag = self.tags(window, target).own;
+            let announced = self.own_operation(open, target, Notification::tag(tag));
             let tags = self.tags(window, target);
-            let tag = tags.own;
             tags.own += 1;
+            tags.called.push((me, tag));
             tags.announced.push((me, tag, announced));
             if let Announced::There(content) = announced {
                 self.program.announced.insert((window, target, me, tag), content);
             }
-            self.tell(open, target, tag);
             return self.count("operation with tagged notification");
         }
         let same = self.rng.bool().then(|| self.rng.u32(0..SHARED));

@@ -96,11 +96,10 @@ impl Watcher {
                     self.posted.insert(buffers(by, &op), id);
                 }
                 EventKind::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
-                EventKind::Effect(op) => {
-                    model.op_remote(self.posted[&buffers(by, &op)], at);
-                    if op.kind == OpKind::NotifyTagged {
-                        self.tags.came(event.window, by, &op);
-                    }
+                EventKind::Effect(op) => model.op_remote(self.posted[&buffers(by, &op)], at),
+                EventKind::Notified(op) => {
+                    model.op_notified(self.posted[&buffers(by, &op)], at);
+                    self.tags.came(event.window, by, &op);
                 }
                 EventKind::Signalled { to, word, value } => {
                     model.check_signal(by, to, word, value);

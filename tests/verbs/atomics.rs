@@ -335,7 +335,7 @@ fn overtaking(make: impl Fn(&mut [Vec<u8>], u64) -> Made, far: bool) {
                 // A fetch waits for the loop by itself.
                 1 => !far && seed % 2 == 0 || flights[0].try_post(&mut w[0], &fetch),
                 2 if far && seed % 2 == 0 => w[0].signal(1, Word::Done, 1).is_ok(),
-                2 => flights[0].try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)),
+                2 => flights[0].try_post(&mut w[0], &Op::notify(1, Notification::counter(0))),
                 _ => false,
             };
             step += u32::from(gone);

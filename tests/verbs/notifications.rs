@@ -5,9 +5,10 @@ use mpix_rma::engine::*;
 use crate::request_counts::{counted, drain, met, poll, stats_of};
 use crate::world::*;
 
-/// A put to process 1.
+/// A put to process 1 that raises its counter.
 fn put_of(from: &[u8]) -> Op {
-    Op { origin: Addr(from.as_ptr() as usize), ..op(OpKind::Put, 1, 16, from.len()) }
+    let notification = Some(Notification::counter(0));
+    Op { origin: Addr(from.as_ptr() as usize), notification, ..op(OpKind::Put, 1, 16, from.len()) }
 }
 
 /// Waits until the counter of process 1 rises; then the bytes of the put are there.
@@ -20,22 +21,44 @@ fn assert_notified(w: &mut [Far], before: u64, bytes: &[u8]) {
     assert_eq!(there, bytes, "the data come before the notification");
 }
 
+/// Requests of each notified operation: a put in pieces notifies with the last one; a get is
+/// followed by an empty write, and a tag is a packet behind the data.
 #[test]
 fn a_notified_put_is_one_request() {
     let (hub, mut w, _memories, mut flight) = met();
-    for len in [8usize, 3000] {
-        let from = vec![4u8; len];
-        let put = put_of(&from);
+    let from = vec![5u8; 20_000];
+    let mut into = vec![0u8; 8];
+    let put = |len: usize| Op { origin: Addr(from.as_ptr() as usize), ..put_of(&from[..len]) };
+    for len in [0usize, 8, 3000, 16 * 1024, 20_000] {
         let before = w[1].counter(0);
-        let requests = counted(&hub, || {
-            w[0].announce_notification(1);
-            assert!(flight.try_post(&mut w[0], &put));
-            assert!(flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)));
-        });
-        assert_eq!(requests, (1, 0, 0), "{len} bytes");
-        assert_notified(&mut w, before, &from);
+        let requests = counted(&hub, || assert!(flight.try_post(&mut w[0], &put(len))));
+        let pieces = len.div_ceil(16 * 1024).max(1) as u64;
+        assert_eq!(requests, (pieces, if pieces > 1 { pieces } else { 0 }, 0), "{len} bytes");
+        assert_notified(&mut w, before, &from[..len]);
         drain(&mut w, &mut flight);
     }
+    let before = w[1].counter(0);
+    let result = Addr(into.as_mut_ptr() as usize);
+    let get = Op { kind: OpKind::Get, result, ..put(8) };
+    let requests = counted(&hub, || assert!(flight.try_post(&mut w[0], &get)));
+    if crate::carry::device().is_none() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none() {
+        assert_eq!(requests.0, 2);
+    }
+    assert_notified(&mut w, before, &from[..8]);
+    drain(&mut w, &mut flight);
+    assert_eq!(into, from[..8]);
+    let tagged = Op { notification: Some(Notification::tag(7)), ..put(8) };
+    let requests = counted(&hub, || assert!(flight.try_post(&mut w[0], &tagged)));
+    assert_eq!(requests.0, 2);
+    for turn in 0.. {
+        assert!(turn < 100_000, "the tag does not arrive");
+        if let Some(arrival) = w[1].next_arrival() {
+            assert_eq!(arrival, Arrival { source: 0, tag: 7 });
+            break;
+        }
+        poll(&mut w);
+    }
+    drain(&mut w, &mut flight);
     end(&hub, w);
 }
 
@@ -47,11 +70,7 @@ fn notified_puts_share_remote_fences() {
     let put = put_of(&from);
     let before = stats_of(&hub, 0);
     for round in 0..500 {
-        w[0].announce_notification(1);
         while !flight.try_post(&mut w[0], &put) {
-            poll(&mut w);
-        }
-        while !flight.try_post(&mut w[0], &op(OpKind::Notify, 1, 0, 0)) {
             poll(&mut w);
         }
         while w[1].counter(0) <= round {
@@ -69,50 +88,6 @@ fn notified_puts_share_remote_fences() {
     end(&hub, w);
 }
 
-/// The same in one call, which declines whatever takes more than one request.
-#[test]
-fn a_put_and_its_notification_are_one_operation() {
-    let (hub, mut w, _memories, mut flight) = met();
-    let notification = op(OpKind::Notify, 1, 0, 0);
-    let from = vec![5u8; 20_000];
-    let put = |len: usize| put_of(&from[..len]);
-    for len in [8usize, 3000, 16 * 1024] {
-        let before = w[1].counter(0);
-        let requests = counted(&hub, || {
-            assert!(flight.try_post_notified(&mut w[0], &put(len), &notification))
-        });
-        assert_eq!(requests.0, 1, "{len} bytes");
-        assert_notified(&mut w, before, &from[..len]);
-        drain(&mut w, &mut flight);
-    }
-    let requests = counted(&hub, || {
-        assert!(
-            !flight.try_post_notified(&mut w[0], &put(0), &notification),
-            "nothing is not one request"
-        );
-        assert!(
-            !flight.try_post_notified(&mut w[0], &put(16 * 1024 + 1), &notification),
-            "it goes in pieces"
-        );
-        let get = Op { result: Addr(from.as_ptr() as usize), ..op(OpKind::Get, 1, 16, 8) };
-        assert!(!flight.try_post_notified(&mut w[0], &get, &notification), "a get tells nothing");
-        assert!(
-            !flight.try_post_notified(&mut w[0], &put(8), &op(OpKind::NotifyTagged, 1, 7, 0)),
-            "a tag is a packet"
-        );
-        // Another put waits for its own notification.
-        w[0].announce_notification(1);
-        assert!(flight.try_post(&mut w[0], &put(8)));
-        assert!(
-            !flight.try_post_notified(&mut w[0], &put(8), &notification),
-            "it would overtake the held put"
-        );
-    });
-    assert_eq!(requests.0, 0, "nothing was done");
-    drain(&mut w, &mut flight);
-    end(&hub, w);
-}
-
 /// The same where nobody polls in between: the number of unfenced puts is bounded too.
 #[test]
 fn notified_puts_are_fenced_where_polls_are_rare() {
@@ -121,7 +96,7 @@ fn notified_puts_are_fenced_where_polls_are_rare() {
     let put = put_of(&from);
     let before = stats_of(&hub, 0).remote_fences;
     for call in 1..=640 {
-        while !flight.try_post_notified(&mut w[0], &put, &op(OpKind::Notify, 1, 0, 0)) {
+        while !flight.try_post(&mut w[0], &put) {
             poll(&mut w);
         }
         // The target learns of it; the origin only takes in completions.
@@ -140,25 +115,16 @@ fn notified_puts_are_fenced_where_polls_are_rare() {
     end(&hub, w);
 }
 
-/// In the engine: declined before access is granted, then an operation that the epoch waits for.
+/// In the engine: recorded before access is granted, and an operation that the epoch waits for.
 #[test]
 fn a_notified_put_in_an_open_epoch_is_one_operation_of_it() {
     let (hub, mut w, _memories, _) = met();
     let mut engine = Window::new(0, 2, ReorderFlags::default());
     let from = [6u8; 8];
     let put = put_of(&from);
-    let notification = op(OpKind::Notify, 1, 0, 0);
-    assert!(!engine.issue_notified(&mut w[0], &put, &notification), "there is no epoch");
     engine.lock(&mut w[0], LockMode::Shared, 1, Assert::default()).unwrap();
     let before = (w[1].counter(0), stats_of(&hub, 0).posted);
-    for turn in 0.. {
-        assert!(turn < 100_000, "the lock is not granted");
-        if engine.issue_notified(&mut w[0], &put, &notification) {
-            break;
-        }
-        engine.progress(&mut w[0]);
-        w[1].poll();
-    }
+    engine.issue(&mut w[0], &put).unwrap();
     assert!(engine.has_operations());
     let Outcome::Pending(request) = engine.unlock(&mut w[0], 1).unwrap() else {
         panic!("the put is not complete")
@@ -189,7 +155,7 @@ fn a_counter_needs_no_full_poll() {
     let from = [4u8; 8];
     let put = put_of(&from);
     for round in 1..=200 {
-        while !flight.try_post_notified(&mut w[0], &put, &op(OpKind::Notify, 1, 0, 0)) {
+        while !flight.try_post(&mut w[0], &put) {
             poll(&mut w);
         }
         for turn in 0.. {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::rdma::context::ContextStats;
 
 use crate::carry::{COMPLETIONS, contexts, device, net, queues};
@@ -279,8 +280,8 @@ fn windows_share_connections() {
                     let put = Op {
                         origin: from,
                         extent: 8,
-                        element: ELEMENT_U64,
-                        reduction: REPLACE,
+                        element: native::U64,
+                        reduction: reduction::REPLACE,
                         ..op(kind, 1 - me as Rank, 8, 8)
                     };
                     posted[me] = posted[me] || flights[me].try_post(&mut w[me], &put);
@@ -313,7 +314,7 @@ fn fe2_requests_wait_for_reads_where_fences_do_not_work() {
     let get = Op { result: Addr(result.as_mut_ptr() as usize), ..op(OpKind::Get, 1, 0, 4000) };
     let add = Op {
         extent: 8,
-        element: ELEMENT_U64,
+        element: native::U64,
         reduction: mpix_rma::transport::datatype::element::reduction::SUM,
         origin: Addr(&raw const three as usize),
         ..op(OpKind::Accumulate, 1, 4096, 8)
@@ -338,61 +339,5 @@ fn fe2_requests_wait_for_reads_where_fences_do_not_work() {
         }
         assert_eq!(unsafe { ((w[1].base().0 + 4096) as *const u64).read() }, 3 * round);
     }
-    end(&hub, w);
-}
-
-const ELEMENT_U64: Element = mpix_rma::transport::datatype::element::native::U64;
-const REPLACE: Reduction = mpix_rma::transport::datatype::element::reduction::REPLACE;
-
-/// A put that waits for its notification is posted before whatever comes next. If there is no
-/// buffer for it, that waits too.
-#[test]
-fn fe2_a_message_does_not_overtake_a_held_put() {
-    // It needs three connections at once.
-    if crate::carry::device().is_some() || crate::carry::queues().is_some_and(|most| most < 3) {
-        return;
-    }
-    let mut memories = vec![vec![0u8; 4096]; 4];
-    let (hub, mut w) = windows(&mut memories, 2);
-    assert!(count(&mut w, &[1; 4], None));
-    let mut flight = InFlight::default();
-    let from = [6u8; 100];
-    let put = |to: Rank, disp: u64, len: usize| Op {
-        origin: Addr(from.as_ptr() as usize),
-        ..op(OpKind::Put, to, disp, len)
-    };
-    for to in 1..4 {
-        while !flight.try_post(&mut w[0], &put(to, 0, 8)) {
-            poll(&mut w);
-        }
-    }
-    drain(&mut w, &mut flight);
-    // Until this is acknowledged, signals are messages.
-    let add = Op { extent: 8, element: ELEMENT_U64, reduction: REPLACE, ..put(1, 512, 8) };
-    assert!(flight.try_post(&mut w[0], &Op { kind: OpKind::Accumulate, ..add }));
-    w[0].flush_and_poll();
-    for to in [2, 3, 1] {
-        // Each takes a buffer.
-        while flight.try_post(&mut w[0], &put(to, 1024, 100)) {}
-    }
-    w[0].announce_notification(1);
-    assert!(flight.try_post(&mut w[0], &put(1, 2048, 100)));
-    // The host may be busy.
-    assert!((0..1000).any(|_| w[0].signal(1, Word::Done, 1).is_ok()));
-    w[0].flush_and_poll();
-    let base = w[1].base().0;
-    for turn in 0.. {
-        assert!(turn < 100_000, "timeout");
-        w[1].poll();
-        if w[1].observe(0, Word::Done) == 1 {
-            let there = unsafe { std::slice::from_raw_parts((base + 2048) as *const u8, 100) };
-            assert_eq!(there, from, "the signal has come before the put");
-            break;
-        }
-        if turn > 20 {
-            poll(&mut w);
-        }
-    }
-    drain(&mut w, &mut flight);
     end(&hub, w);
 }

@@ -72,6 +72,8 @@ fn two() -> Met {
 #[test]
 fn each_run_at_the_target_is_a_request() {
     let (hub, mut w, memories, mut flight) = two();
+    assert!(count(&mut w, &[0, 1], None));
+    let mut notified = 0;
     let one = |len: usize| vec![(40, len)];
     // The in-memory device gathers 4 runs, scatters 3, and takes 64 KB at a time.
     let cases: [(&str, Places, Places, [u64; 2]); 9] = [
@@ -96,15 +98,21 @@ fn each_run_at_the_target_is_a_request() {
         let mut here: Vec<u8> = (0..SIZE).map(|_| fastrand::u8(..)).collect();
         let mut expected = memories[1].clone();
         scatter(&mut expected[64..], &there, &gather(&here, &near));
-        for (kind, expect) in [OpKind::Put, OpKind::Get].into_iter().zip(requests) {
+        // The last write of a put carries its notification.
+        let told = Some(Notification::counter(0));
+        let ways = [(OpKind::Put, None), (OpKind::Get, None), (OpKind::Put, told)];
+        for (kind, notification) in ways {
+            let expect = requests[usize::from(kind == OpKind::Get)];
             let mut result = vec![0u8; SIZE];
             let buffer = if kind == OpKind::Put { &mut here } else { &mut result };
-            let op = shaped(&mut w, kind, (buffer, &near), 64, &there);
+            let op = Op { notification, ..shaped(&mut w, kind, (buffer, &near), 64, &there) };
             let before = stats_of(&hub, 0);
             post(&mut w, &mut flight, &op);
             w[0].flush_and_poll();
             drain(&mut w, &mut flight);
             let after = stats_of(&hub, 0);
+            notified += u64::from(notification.is_some());
+            assert_eq!(w[1].counter(0), notified, "{name}: {kind:?}");
             if crate::carry::device().is_none() {
                 let posted =
                     after.posted - before.posted - (after.remote_fences - before.remote_fences);

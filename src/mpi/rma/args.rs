@@ -208,6 +208,7 @@ pub(crate) fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Pred
         reduction: reduction::REPLACE,
         extent: datatype.extent,
         shape: None,
+        notification: None,
     }
 }
 

@@ -16,17 +16,20 @@ use crate::runtime::{Guard, Scope, Window, with_port};
 
 /// Issues one operation.
 #[inline(always)]
-pub(crate) fn issue(window: &mut Window, op: &Op) -> Done {
+fn issue(window: &mut Window, op: &Op) -> Done {
     match with_port!(&mut window.port, port => window.engine.issue(port, op)) {
         Ok(()) => Ok(()),
         Err(error) => Err(refused(window, op, error)),
     }
 }
 
-/// Issues one operation with a request. One to `MPI_PROC_NULL` is complete at once.
+/// Issues one operation with a request. One to `MPI_PROC_NULL`, or without data, is complete at once.
 #[inline(always)]
-pub(crate) fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> {
+fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> {
     let Some(op) = &op else { return Ok(Outcome::Complete) };
+    if op.len == 0 {
+        return issue(window, op).map(|()| Outcome::Complete);
+    }
     match with_port!(&mut window.port, port => window.engine.issue_request(port, op)) {
         Ok(outcome) => Ok(outcome),
         Err(error) => Err(refused(window, op, error)),
@@ -44,7 +47,7 @@ fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
 
 /// Checks and issues one operation.
 #[inline(always)]
-fn communicate(
+pub(crate) fn communicate(
     mut guard: Guard,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
 ) -> Done {
@@ -61,7 +64,7 @@ fn communicate(
 
 /// Checks and issues one operation with a request.
 #[inline(always)]
-fn communicate_request(
+pub(crate) fn communicate_request(
     mut guard: Guard,
     request: Out<'_, MPI_Request>,
     make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,

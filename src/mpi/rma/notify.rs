@@ -1,50 +1,43 @@
-//! Notified communication calls: the operation of the plain call, then one that raises a counter of
-//! its target.
+//! Notified communication calls: the operation of the plain call, which then raises a counter of its
+//! target.
 
 use std::ffi::{c_int, c_void};
 
-use crate::engine::{Addr, Element, Op, OpKind, Reduction};
-use crate::mpi::abi::argument::Out;
+use crate::engine::{Notification, Op, OpKind};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
-use crate::mpi::rma::call::{Done, admit, deliver, on_our_window};
-use crate::mpi::rma::communication::{issue, issue_request, new_request};
+use crate::mpi::rma::call::on_our_window;
+use crate::mpi::rma::communication::{communicate, communicate_request, new_request};
 use crate::mpi::rma::fast_path;
-use crate::runtime::progress::sweep_between_calls;
-use crate::runtime::{Guard, Scope, Window, with_port};
+use crate::runtime::Window;
 
-/// The operation that raises a counter of a target; `None` for `MPI_PROC_NULL`.
+/// The target and the notification of a counter; `None` for `MPI_PROC_NULL`.
 #[inline(always)]
-fn notification(window: &Window, target: c_int, index: c_int) -> Result<Option<Op>, Fault> {
+fn notification(window: &Window, target: c_int, index: c_int) -> Result<TargetNotification, Fault> {
     let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")?
     else {
         return Ok(None);
     };
     let number = window.port.counters_of(rank);
     match u32::try_from(index) {
-        Ok(index) if index < number => Ok(Some(notify_op(OpKind::Notify, rank, index))),
+        Ok(index) if index < number => Ok(Some((rank, Notification::counter(index)))),
         _ => Err(no_counter(number)),
     }
 }
 
-/// The operation that notifies a target: `number` is a counter's index, or a tag.
+/// A target and its notification.
+pub(crate) type TargetNotification = Option<(u32, Notification)>;
+
+/// An operation with its notification, which stands alone where the call moves no data.
 #[inline(always)]
-pub(crate) fn notify_op(kind: OpKind, target: u32, number: u32) -> Op {
-    Op {
-        origin: Addr(0),
-        result: Addr(0),
-        compare: Addr(0),
-        disp: u64::from(number),
-        len: 0,
-        target,
-        kind,
-        element: Element(0),
-        reduction: Reduction(0),
-        extent: 1,
-        shape: None,
-    }
+pub(crate) fn notified(made: Option<Op>, notification: TargetNotification) -> Option<Op> {
+    let Some((target, notification)) = notification else { return made };
+    Some(match made {
+        Some(op) => Op { notification: Some(notification), ..op },
+        None => Op::notify(target, notification),
+    })
 }
 
 #[cold]
@@ -59,83 +52,6 @@ fn no_counter(number: u32) -> Fault {
         MPI_ERR_ARG,
         "notification_idx is not below the target's number of counters (MPIX_Win_get_num_notify)",
     )
-}
-
-/// Checks and issues one operation and its notification.
-#[inline(always)]
-fn communicate(
-    guard: Guard,
-    target: c_int,
-    index: c_int,
-    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
-) -> Done {
-    with_notification(guard, |window| notification(window, target, index), make)
-}
-
-/// Checks and issues one operation and then its notification, which `behind` makes and which is
-/// checked first.
-#[inline(always)]
-pub(crate) fn with_notification(
-    mut guard: Guard,
-    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
-    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
-) -> Done {
-    let window = guard.windows.called();
-    let behind = behind(window)?;
-    let made = make(window)?;
-    if let (Some(op), Some(notification)) = (&made, &behind)
-        && with_port!(&mut window.port, port => window.engine.issue_notified(port, op, notification))
-    {
-        if window.count_call() {
-            sweep_between_calls(&mut guard);
-        }
-        return Ok(());
-    }
-    if let Some(op) = &behind {
-        window.port.announce_notification(op.target);
-    }
-    if let Some(op) = made {
-        issue(window, &op)?;
-    }
-    // The operation was issued in an open epoch, so the engine does not refuse its notification.
-    if let Some(op) = behind {
-        issue(window, &op)?;
-    }
-    if window.count_call() {
-        sweep_between_calls(&mut guard);
-    }
-    Ok(())
-}
-
-/// As [`communicate`], with a request for the operation.
-#[inline(always)]
-fn communicate_request(
-    guard: Guard,
-    request: Out<'_, MPI_Request>,
-    target: c_int,
-    index: c_int,
-    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
-) -> Done {
-    with_notification_request(guard, request, |window| notification(window, target, index), make)
-}
-
-/// As [`with_notification`], with a request for the operation.
-#[inline(always)]
-pub(crate) fn with_notification_request(
-    mut guard: Guard,
-    request: Out<'_, MPI_Request>,
-    behind: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
-    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
-) -> Done {
-    admit(request)?;
-    let window = guard.windows.called();
-    let behind = behind(window)?;
-    let made = make(window)?;
-    let outcome = issue_request(window, made)?;
-    if let Some(op) = behind {
-        issue(window, &op)?;
-    }
-    deliver(guard, outcome, Scope::Operation, request)
 }
 
 /// The forms of one type of count.
@@ -156,8 +72,9 @@ macro_rules! counted {
             let origin = Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             on_our_window(stringify!($accumulate), win, |guard| {
-                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
-                    args::accumulate(window, origin, target, op)
+                $form(guard, $(new_request!($request),)? |window| {
+                    let notification = notification(window, target_rank, notification_idx)?;
+                    Ok(notified(args::accumulate(window, origin, target, op)?, notification))
                 })
             })
         }
@@ -176,8 +93,9 @@ macro_rules! counted {
             let result = Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype };
             let target = Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
             on_our_window(stringify!($get_accumulate), win, |guard| {
-                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
-                    args::get_accumulate(window, origin, result, target, op)
+                $form(guard, $(new_request!($request),)? |window| {
+                    let notification = notification(window, target_rank, notification_idx)?;
+                    Ok(notified(args::get_accumulate(window, origin, result, target, op)?, notification))
                 })
             })
         }
@@ -213,8 +131,9 @@ macro_rules! counted {
                 return MPI_SUCCESS;
             }
             on_our_window(stringify!($name), win, |guard| {
-                $form(guard, $(new_request!($request),)? target_rank, notification_idx, |window| {
-                    args::transfer(window, $kind, origin(), target())
+                $form(guard, $(new_request!($request),)? |window| {
+                    let notification = notification(window, target_rank, notification_idx)?;
+                    Ok(notified(args::transfer(window, $kind, origin(), target())?, notification))
                 })
             })
         }
@@ -252,8 +171,9 @@ pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
     win: MPI_Win,
 ) -> c_int {
     on_our_window("MPIX_Fetch_and_op_notify", win, |guard| {
-        communicate(guard, target_rank, notification_idx, |window| {
-            args::fetch_and_op(
+        communicate(guard, |window| {
+            let notification = notification(window, target_rank, notification_idx)?;
+            let made = args::fetch_and_op(
                 window,
                 origin_addr,
                 result_addr,
@@ -261,7 +181,8 @@ pub unsafe extern "C" fn MPIX_Fetch_and_op_notify(
                 target_rank,
                 target_disp,
                 op,
-            )
+            )?;
+            Ok(notified(made, notification))
         })
     })
 }
@@ -282,9 +203,11 @@ pub unsafe extern "C" fn MPIX_Compare_and_swap_notify(
     win: MPI_Win,
 ) -> c_int {
     on_our_window("MPIX_Compare_and_swap_notify", win, |guard| {
-        communicate(guard, target_rank, notification_idx, |window| {
+        communicate(guard, |window| {
+            let notification = notification(window, target_rank, notification_idx)?;
             let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
-            args::compare_and_swap(window, buffers, datatype, target_rank, target_disp)
+            let made = args::compare_and_swap(window, buffers, datatype, target_rank, target_disp)?;
+            Ok(notified(made, notification))
         })
     })
 }
@@ -300,7 +223,9 @@ pub unsafe extern "C" fn MPIX_Notify(
     win: MPI_Win,
 ) -> c_int {
     on_our_window("MPIX_Notify", win, |guard| {
-        communicate(guard, target_rank, notification_idx, |_| Ok(None))
+        communicate(guard, |window| {
+            Ok(notified(None, notification(window, target_rank, notification_idx)?))
+        })
     })
 }
 

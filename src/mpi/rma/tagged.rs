@@ -1,16 +1,17 @@
-//! Put and get with tagged notifications: the operation of the plain call, then its notification.
+//! Put and get with tagged notifications: the operation of the plain call, which then delivers a tag
+//! to its target.
 
 use std::ffi::{c_int, c_void};
 
-use crate::engine::{Op, OpKind};
+use crate::engine::{Notification, OpKind};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::on_our_window;
-use crate::mpi::rma::communication::new_request;
+use crate::mpi::rma::communication::{communicate, communicate_request, new_request};
 use crate::mpi::rma::fast_path;
-use crate::mpi::rma::notify::{notify_op, with_notification, with_notification_request};
+use crate::mpi::rma::notify::{TargetNotification, notified};
 use crate::runtime::Window;
 
 /// Checks the tag of a notification: any int from 0 on, which is more than `MPI_TAG_UB` of some
@@ -20,15 +21,15 @@ pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
     u32::try_from(tag).map_err(|_| Fault::new(MPI_ERR_TAG, "tag is negative"))
 }
 
-/// The operation that notifies a target; `None` for `MPI_PROC_NULL`.
+/// The target and the notification of a tag; `None` for `MPI_PROC_NULL`.
 #[inline(always)]
-fn notification(window: &Window, target: c_int, tag: c_int) -> Result<Option<Op>, Fault> {
+fn notification(window: &Window, target: c_int, tag: c_int) -> Result<TargetNotification, Fault> {
     let tag = tag_of(tag)?;
     let Some(rank) = args::rank(window, target, "target_rank is outside the window's group")?
     else {
         return Ok(None);
     };
-    Ok(Some(notify_op(OpKind::NotifyTagged, rank, tag)))
+    Ok(Some((rank, Notification::tag(tag))))
 }
 
 /// Put and get with one type of count.
@@ -54,8 +55,10 @@ macro_rules! tagged {
                 return MPI_SUCCESS;
             }
             on_our_window(stringify!($name), win, |guard| {
-                let behind = |window: &mut Window| notification(window, target_rank, tag);
-                $form(guard, $(new_request!($request),)? behind, |window| args::transfer(window, $kind, origin(), target()))
+                $form(guard, $(new_request!($request),)? |window| {
+                    let notification = notification(window, target_rank, tag)?;
+                    Ok(notified(args::transfer(window, $kind, origin(), target())?, notification))
+                })
             })
         }
         exports! {
@@ -67,15 +70,15 @@ macro_rules! tagged {
 }
 
 tagged! { c_int;
-    MPIX_Put_tagged OpKind::Put, *const c_void, fast_path::told, with_notification ();
-    MPIX_Get_tagged OpKind::Get, *mut c_void, fast_path::told, with_notification ();
-    MPIX_Rput_tagged OpKind::Put, *const c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
-    MPIX_Rget_tagged OpKind::Get, *mut c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
+    MPIX_Put_tagged OpKind::Put, *const c_void, fast_path::told, communicate ();
+    MPIX_Get_tagged OpKind::Get, *mut c_void, fast_path::told, communicate ();
+    MPIX_Rput_tagged OpKind::Put, *const c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
+    MPIX_Rget_tagged OpKind::Get, *mut c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
 }
 
 tagged! { MPI_Count;
-    MPIX_Put_tagged_c OpKind::Put, *const c_void, fast_path::told, with_notification ();
-    MPIX_Get_tagged_c OpKind::Get, *mut c_void, fast_path::told, with_notification ();
-    MPIX_Rput_tagged_c OpKind::Put, *const c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
-    MPIX_Rget_tagged_c OpKind::Get, *mut c_void, fast_path::not_notified, with_notification_request (request: *mut MPI_Request);
+    MPIX_Put_tagged_c OpKind::Put, *const c_void, fast_path::told, communicate ();
+    MPIX_Get_tagged_c OpKind::Get, *mut c_void, fast_path::told, communicate ();
+    MPIX_Rput_tagged_c OpKind::Put, *const c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
+    MPIX_Rget_tagged_c OpKind::Get, *mut c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
 }

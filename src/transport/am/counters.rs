@@ -29,19 +29,6 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         self.counters.numbers.as_ref().map_or(0, |numbers| numbers.of(rank))
     }
 
-    /// Announces that a notification follows the next operation on `rank`, so that both leave
-    /// together.
-    #[inline]
-    pub fn announce_notification(&mut self, rank: Rank) {
-        if self.members.shm_rank(rank).is_none() {
-            let index = self.peer_index(rank);
-            self.peers[index as usize].notification_follows = true;
-            if let Some(endpoint) = self.channel.endpoint_mut() {
-                endpoint.announce_notification(rank);
-            }
-        }
-    }
-
     /// Collective. Changes the number of counters, in steps with an agreement after each; see
     /// [`ShmWindow::make_counters`](crate::transport::shm::ShmWindow::make_counters).
     ///

@@ -38,7 +38,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::engine::slab::Slab;
-use crate::engine::{Addr, Arrival, LockTicket, Rank, Shaped, Stage, Ticket};
+use crate::engine::{Addr, Arrival, LockTicket, Op, Rank, Shaped, Stage, Ticket};
 use crate::transport::Proposal;
 use crate::transport::datatype::element::ForeignReduce;
 use crate::transport::datatype::{Shape, Shapes};
@@ -129,6 +129,11 @@ pub struct MessageWindow<C: ?Sized> {
     /// The ticket and the home of each lock word access without an answer.
     pending_atomics: HashMap<u32, Rank>,
     finished: VecDeque<(Ticket, Stage)>,
+    /// Operations whose data and notification travel apart, with both in flight. The flag: the data
+    /// are a result, and their end is the local stage.
+    in_two_parts: HashMap<Ticket, bool>,
+    /// Those of which the notification, an operation without data, was not posted yet.
+    owed: VecDeque<(Op, Ticket)>,
     answers: VecDeque<(LockTicket, u64)>,
     counters: Counters,
     /// Tagged notifications for the engine.
@@ -182,6 +187,8 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             transfers: Slab::new(),
             pending_atomics: HashMap::new(),
             finished: VecDeque::new(),
+            in_two_parts: HashMap::new(),
+            owed: VecDeque::new(),
             answers: VecDeque::new(),
             counters: Counters::default(),
             arrivals: VecDeque::new(),

@@ -6,10 +6,12 @@ use super::channel::{Channel, TransferId, TransferKind, TransferTag};
 use super::peer::{
     FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_TRANSFERS, MAX_UNACKED, Unacked,
 };
-use super::wire::{ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, Unattached};
+use super::wire::{
+    ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, RECORD_OVERHEAD, Unattached,
+};
 use super::{MessageWindow, OutOfReach};
 use crate::engine::slab::Key;
-use crate::engine::{Addr, Op, OpKind, Posted, Stage, Ticket};
+use crate::engine::{Addr, Notification, NotificationKind, Op, OpKind, Posted, Stage, Ticket};
 use crate::transport::copy;
 use crate::transport::datatype::element::reduction;
 use crate::transport::datatype::{self, Shape, whole};
@@ -78,22 +80,27 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         if peer.fragmented.is_some() || peer.unacked.len() >= MAX_UNACKED || self.broken {
             return Posted::NoResource;
         }
-        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
-            return self.post_notification(index, op, ticket);
-        }
         if op.shape.is_none() && op.len < EAGER_FLUSH_THRESHOLD && op.kind == OpKind::Put {
-            if op.len == 0 {
+            if op.len == 0 && op.notification.is_none() {
                 return Posted::Complete;
             }
-            if peer.room(&mut *self.channel, op.len as usize).is_none() {
+            // A put and its notification share the packet.
+            let behind = if op.notification.is_some() { RECORD_OVERHEAD } else { 0 };
+            if peer.room(&mut *self.channel, op.len as usize + behind).is_none() {
                 self.activate(index);
                 return Posted::NoResource;
             }
-            let to = peer.request_packet().put(Place::flat(op.disp, op.len));
-            // SAFETY: `to` has `op.len` bytes, in a packet of this library. The origin buffer is
-            // valid for as many until the operation is complete [EP-8].
-            unsafe { copy(op.origin.0 as *const u8, to.as_mut_ptr(), op.len as usize) };
-            peer.issued += 1;
+            if op.len > 0 {
+                let to = peer.request_packet().put(Place::flat(op.disp, op.len));
+                // SAFETY: `to` has `op.len` bytes, in a packet of this library. The origin buffer
+                // is valid for as many until the operation is complete [EP-8].
+                unsafe { copy(op.origin.0 as *const u8, to.as_mut_ptr(), op.len as usize) };
+                peer.issued += 1;
+            }
+            if let Some(notification) = op.notification {
+                self.write_notification(index, notification);
+            }
+            let peer = &mut self.peers[index as usize];
             peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight: None });
             self.activate(index);
             return Posted::Local;
@@ -102,24 +109,22 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     }
 
     /// Appends a notification behind its data, in the same packet if there is room. The packet
-    /// leaves as soon as nothing else is in flight, since the target may be waiting for it.
-    fn post_notification(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
-        self.activate(index);
+    /// leaves as soon as nothing else is in flight, since the target may be waiting for it. False
+    /// if there is no resource.
+    fn write_notification(&mut self, index: u32, notification: Notification) -> bool {
         let peer = &mut self.peers[index as usize];
-        peer.notification_follows = false;
         if peer.room(&mut *self.channel, 0).is_none() {
-            return Posted::NoResource;
+            return false;
         }
-        match op.kind {
-            OpKind::Notify => peer.request_packet().notify(op.disp as u32),
-            _ => peer.request_packet().notify_tagged(op.disp as u32),
+        match notification.kind() {
+            NotificationKind::Counter(counter) => peer.request_packet().notify(counter),
+            NotificationKind::Tag(tag) => peer.request_packet().notify_tagged(tag),
         }
         peer.issued += 1;
-        peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight: None });
         if peer.sent == peer.credited || peer.transfers > 0 {
             peer.flush(&mut *self.channel, true);
         }
-        Posted::Local
+        true
     }
 
     #[inline(never)]
@@ -137,7 +142,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         if let Some(single) = shape.as_deref().and_then(|shape| as_single_run(&op, shape)) {
             (op, shape) = (single, None);
         }
-        if op.len == 0 {
+        if op.len == 0 && op.notification.is_none() {
             return Posted::Complete;
         }
         self.peers[index as usize].fragmented =
@@ -146,7 +151,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         self.write_fragments(index);
         let peer = &mut self.peers[index as usize];
         let is_long = op.len >= EAGER_FLUSH_THRESHOLD || has_result(&op);
-        if is_long && peer.sent == peer.credited && !peer.notification_follows {
+        if is_long && peer.sent == peer.credited {
             peer.flush_or_ack(&mut *self.channel);
         }
         self.activate(index);
@@ -158,7 +163,8 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         Posted::Pending
     }
 
-    /// Writes records of the peer's fragmented operation, as far as there is room. True if any.
+    /// Writes records of the peer's fragmented operation, the notification last, as far as there is
+    /// room. True if any.
     pub(super) fn write_fragments(&mut self, index: u32) -> bool {
         let Some(mut op) = self.peers[index as usize].fragmented.take() else { return false };
         let (first, len) = (op.at, op.op.len);
@@ -173,11 +179,13 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
                 break;
             }
         }
-        let moved = op.at != first;
-        if op.at < len {
-            self.peers[index as usize].fragmented = Some(op);
-        } else {
+        let complete = op.at == len
+            && op.op.notification.is_none_or(|behind| self.write_notification(index, behind));
+        let moved = op.at != first || complete;
+        if complete {
             self.all_written(index, op);
+        } else {
+            self.peers[index as usize].fragmented = Some(op);
         }
         moved
     }
@@ -185,7 +193,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     fn all_written(&mut self, index: u32, fragmented: FragmentedOp) {
         let FragmentedOp { op, ticket, in_flight, shape, .. } = fragmented;
         let peer = &mut self.peers[index as usize];
-        if !has_result(&op) {
+        if !has_result(&op) || op.notification.is_some() {
             peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight });
         }
         let Some(key) = in_flight else {
@@ -203,8 +211,9 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     /// All replies and transfers of an operation have arrived.
     fn all_arrived(&mut self, key: Key) {
         let op = self.in_flight.take(key).expect("an operation in flight");
-        // The acknowledgement completes a put remotely. It may have come first.
-        let is_remote = has_result(&op.op) || op.acknowledged;
+        // The acknowledgement completes a put or a notification remotely. It may have come first.
+        let awaits_ack = !has_result(&op.op) || op.op.notification.is_some();
+        let is_remote = op.acknowledged || !awaits_ack;
         let stage = if is_remote { Stage::Remote } else { Stage::Local };
         self.finished.push_back((op.ticket, stage));
     }
@@ -264,7 +273,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         }
         // Do not keep the announcement until the next poll while the data are in flight. A
         // notification that follows is sent with it at once.
-        if !peer.notification_follows {
+        if op.notification.is_none() {
             peer.flush(&mut *self.channel, false);
         }
         fragmented.at += part;
@@ -443,14 +452,16 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         while let Some((_, tag)) = peer.put_tags.pop_front_if(|(number, _)| *number <= peer.done) {
             self.channel.return_tag(tag);
         }
+        let done = peer.done;
         while let Some(Unacked { ticket, in_flight, .. }) =
-            peer.unacked.pop_front_if(|first| first.number <= peer.done)
+            self.peers[index as usize].unacked.pop_front_if(|first| first.number <= done)
         {
             match in_flight.and_then(|key| self.in_flight.get_mut(key)) {
                 Some(op) => op.acknowledged = true,
-                None => self.finished.push_back((ticket, Stage::Remote)),
+                None => self.part_done(ticket),
             }
         }
+        let peer = &mut self.peers[index as usize];
         if peer.unacked.is_empty() && peer.unacked.capacity() > KEPT_CAPACITY {
             peer.unacked = VecDeque::new();
         }
@@ -511,7 +522,6 @@ unsafe fn write_record(packet: &mut Packet, fragmented: &FragmentedOp, place: Pl
         OpKind::Accumulate => packet.accumulate(place, how),
         OpKind::GetAccumulate => packet.fetch(place, how, id, op.reduction != reduction::NO_OP),
         OpKind::CompareAndSwap => packet.swap(place, id),
-        OpKind::Notify | OpKind::NotifyTagged => unreachable!("a notification has no data"),
     };
     let (from, to) = (op.origin.0 as *const u8, data.as_mut_ptr());
     let len = place.bytes() as usize;

@@ -100,8 +100,6 @@ pub(super) struct Peer {
     /// acknowledged these, which it does when it has received the data.
     pub(super) put_tags: VecDeque<(u64, u32)>,
     pub(super) fragmented: Option<FragmentedOp>,
-    /// A notification follows the next operation; both leave together.
-    pub(super) notification_follows: bool,
     /// Rendezvous transfers in flight, outstanding replies, and the bytes of those.
     pub(super) transfers: u32,
     pub(super) replies: u32,

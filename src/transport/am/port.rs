@@ -91,30 +91,26 @@ impl<C: Channel + ?Sized> Port for MessageWindow<C> {
 
     #[inline]
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        match self.members.shm_rank(op.target) {
-            Some(target) => match self.post_rdma_atomic(op, ticket) {
-                Some(posted) => posted,
-                None if self.must_follow_rdma(op) => Posted::NoResource,
-                None => self.shm.post(&Op { target, ..*op }, ticket),
-            },
-            None => match self.post_rdma(op, ticket) {
-                Some(posted) => posted,
-                None => self.post_am(op, ticket),
-            },
+        if op.notification.is_some() && self.owes_notification(op.target) {
+            return Posted::NoResource;
         }
-    }
-
-    #[inline]
-    fn post_notified(&mut self, put: &Op, notification: &Op, ticket: Ticket) -> Option<Posted> {
-        match self.members.shm_rank(put.target) {
-            Some(_) => None,
-            None => self.post_rdma_notified(put, notification, ticket),
-        }
+        let posted = match self.members.shm_rank(op.target) {
+            Some(_) if self.must_follow_rdma(op) => Some(Posted::NoResource),
+            Some(_) => self.post_rdma_atomic(op, ticket),
+            None => self.post_rdma(op, ticket),
+        };
+        posted.unwrap_or_else(|| match self.members.shm_rank(op.target) {
+            Some(target) => self.shm.post(&Op { target, ..*op }, ticket),
+            None => self.post_am(op, ticket),
+        })
     }
 
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         if let Some(peer) = self.members.shm_rank(peer) {
             return self.shm.signal(peer, word, value);
+        }
+        if self.owes_notification(peer) {
+            return Err(NoResource);
         }
         if let Some(signalled) = self.signal_rdma(peer, word, value) {
             return signalled;

@@ -12,7 +12,8 @@ use super::channel::Channel;
 use super::origin::as_single_run;
 use super::wire::Malformed;
 use crate::engine::{
-    Answer, Atomic, LockTicket, LockWord, NoResource, Op, OpKind, Posted, Rank, Ticket, Word,
+    Answer, Atomic, LockTicket, LockWord, NoResource, NotificationKind, Op, OpKind, Port, Posted,
+    Rank, Stage, Ticket, Word,
 };
 use crate::transport::rdma::Endpoint;
 
@@ -34,14 +35,16 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         if self.broken {
             return Some(Posted::NoResource);
         }
-        if op.kind == OpKind::Notify {
-            if !self.has_no_messages(op.target) {
-                return None;
+        if let Some(notification) = op.notification {
+            // A put carries the number of a counter, unless a message is to come before.
+            let immediate = op.kind == OpKind::Put
+                && matches!(notification.kind(), NotificationKind::Counter(_))
+                && self.has_no_messages(op.target);
+            match op.len {
+                _ if immediate => {}
+                0 => return None,
+                _ => return self.post_apart(op, ticket),
             }
-            let posted = self.channel.endpoint_mut()?.notify(op, ticket)?;
-            let index = self.peer_index(op.target);
-            self.peers[index as usize].notification_follows = false;
-            return Some(posted);
         }
         if !matches!(op.kind, OpKind::Put | OpKind::Get) {
             return self.post_rdma_atomic(op, ticket);
@@ -59,21 +62,42 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         Some(posted)
     }
 
-    /// Posts a put and the notification behind it as one RDMA request; `None` if that cannot be.
-    #[inline]
-    pub(super) fn post_rdma_notified(
-        &mut self,
-        put: &Op,
-        notification: &Op,
-        ticket: Ticket,
-    ) -> Option<Posted> {
-        let is_simple =
-            put.kind == OpKind::Put && put.shape.is_none() && notification.kind == OpKind::Notify;
-        self.channel.endpoint()?;
-        if !is_simple || self.broken || !self.has_no_messages(put.target) {
-            return None;
+    /// Posts an operation whose data travel by RDMA and whose notification does not travel in the
+    /// same request. `None`: the data are no matter of RDMA.
+    fn post_apart(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+        let notification = op.notification?;
+        let data = Op { notification: None, ..*op };
+        let posted = match self.members.shm_rank(op.target) {
+            Some(_) => self.post_rdma_atomic(&data, ticket)?,
+            None => self.post_rdma(&data, ticket)?,
+        };
+        if posted != Posted::NoResource {
+            self.in_two_parts.insert(ticket, op.kind != OpKind::Put && posted == Posted::Pending);
+            self.post_owed(Op::notify(op.target, notification), ticket);
         }
-        self.channel.endpoint_mut()?.put_notified(put, notification.disp as u32, ticket)
+        Some(posted)
+    }
+
+    /// Posts the notification of an operation whose data were posted, or leaves it to the next poll.
+    fn post_owed(&mut self, notification: Op, ticket: Ticket) {
+        match self.post(&notification, ticket) {
+            Posted::NoResource => self.owed.push_back((notification, ticket)),
+            Posted::Complete => self.part_done(ticket),
+            Posted::Local | Posted::Pending => {}
+        }
+    }
+
+    /// Whether the data of an operation to `rank` were posted and its notification was not.
+    #[inline]
+    pub(super) fn owes_notification(&self, rank: Rank) -> bool {
+        !self.owed.is_empty() && self.owed.iter().any(|(op, _)| op.target == rank)
+    }
+
+    /// An operation is complete at its target, or the first of its two parts.
+    pub(super) fn part_done(&mut self, ticket: Ticket) {
+        if self.in_two_parts.is_empty() || self.in_two_parts.remove(&ticket).is_none() {
+            self.finished.push_back((ticket, Stage::Remote));
+        }
     }
 
     /// Posts an accumulate to any process, this one included, as device atomics; `None` if the
@@ -83,6 +107,9 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         if !matches!(op.kind, OpKind::Accumulate | OpKind::GetAccumulate | OpKind::CompareAndSwap) {
             return None;
         }
+        if op.notification.is_some() {
+            return self.post_apart(op, ticket);
+        }
         let endpoint = self.channel.endpoint_mut().filter(|endpoint| endpoint.offloads(op))?;
         if self.broken { Some(Posted::NoResource) } else { endpoint.post_atomic(op, ticket) }
     }
@@ -91,8 +118,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     /// processor, and would overtake accumulates that are in flight in the device.
     #[inline]
     pub(super) fn must_follow_rdma(&self, op: &Op) -> bool {
-        matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged)
-            && self.has_rdma_accumulates(op.target)
+        op.notification.is_some() && self.has_rdma_accumulates(op.target)
     }
 
     /// Whether device atomics to `rank` are in flight.
@@ -169,10 +195,29 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     /// Handles completions, answers, notifications and lost peers of the endpoint. True if any.
     pub(super) fn take_rdma_events(&mut self) -> bool {
         let Some(endpoint) = self.channel.endpoint_mut() else { return false };
-        let before = self.finished.len() + self.answers.len();
-        self.finished.extend(std::iter::from_fn(|| endpoint.next_finished()));
+        let before = self.answers.len();
         self.answers.extend(std::iter::from_fn(|| endpoint.next_answer()));
-        let mut moved = self.finished.len() + self.answers.len() > before;
+        let mut moved = self.answers.len() > before;
+        while let Some((ticket, stage)) =
+            self.channel.endpoint_mut().and_then(Endpoint::next_finished)
+        {
+            moved = true;
+            match stage {
+                Stage::Local => self.finished.push_back((ticket, stage)),
+                Stage::Remote => {
+                    if self.in_two_parts.get(&ticket) == Some(&true) {
+                        // The result is in place: of the two parts, only the data report here first.
+                        self.finished.push_back((ticket, Stage::Local));
+                    }
+                    self.part_done(ticket);
+                }
+            }
+        }
+        for _ in 0..self.owed.len() {
+            if let Some((notification, ticket)) = self.owed.pop_front() {
+                self.post_owed(notification, ticket);
+            }
+        }
         moved |= self.take_rdma_notifications();
         while let Some((peer, reason)) = self.channel.endpoint_mut().and_then(Endpoint::next_lost) {
             moved = true;

@@ -22,7 +22,7 @@ pub const HEADER: usize = ENVELOPE + 24;
 /// Bytes of a record's header.
 const RECORD_HEADER: usize = 16;
 /// Maximum bytes of an operation's record besides its payload.
-const RECORD_OVERHEAD: usize = RECORD_HEADER + 3 * 8 + 7;
+pub(super) const RECORD_OVERHEAD: usize = RECORD_HEADER + 3 * 8 + 7;
 /// Maximum bytes of payload of one record.
 pub const PAYLOAD: usize = (PACKET - HEADER - RECORD_OVERHEAD) & !63;
 /// Maximum bytes of a rendezvous transfer: the host's counts are ints.

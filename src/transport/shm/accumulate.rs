@@ -16,7 +16,7 @@ pub(super) const LOCK_HOLD_BYTES: usize = 64 * 1024;
 ///
 /// # Safety
 /// As [`Combine::fetch_apply`], but others may access `target` under its lock.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn accumulate(
     lock: AccumulateLock<'_>,
     combine: &Combine,

@@ -3,7 +3,7 @@
 
 use std::cell::UnsafeCell;
 
-use crate::engine::{Element, Op, OpKind, Reduction};
+use crate::engine::{Element, Notification, Op, OpKind, Reduction};
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::ForeignReduce;
@@ -18,7 +18,8 @@ pub(super) const PAYLOAD: usize = 128 * 1024;
 /// Payload bytes that fit a slot.
 pub(super) const INLINE: usize = 40;
 
-/// One operation, or a piece of one. The upper half of the stamp carries the [`Tag`].
+/// One operation, a piece of one, or the notification behind it. The upper half of the stamp carries
+/// the [`Tag`].
 #[repr(C, align(64))]
 pub(super) struct Slot {
     pub(super) stamp: AtomicU64,
@@ -29,9 +30,9 @@ pub(super) struct Slot {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
-    /// Bytes from the base of the target's memory.
+    /// Bytes from the base of the target's memory, or the bits of a notification.
     pub(super) disp: u64,
-    /// Bytes of the target's memory.
+    /// Bytes of the target's memory; 0 for a notification.
     pub(super) len: u32,
     /// Offset in the payload area, or [`IN_SLOT`].
     pub(super) payload: u32,
@@ -140,6 +141,14 @@ impl Consuming<'_> {
     }
 }
 
+impl PublishedSlot {
+    /// The notification of a slot without data.
+    #[inline(always)]
+    pub(super) fn notification(&self) -> Option<Notification> {
+        if self.len == 0 { Notification::from_bits(self.disp as u32) } else { None }
+    }
+}
+
 impl Slot {
     /// Writes the fields.
     ///
@@ -209,9 +218,7 @@ impl Tag {
             1 => OpKind::Get,
             2 => OpKind::Accumulate,
             3 => OpKind::GetAccumulate,
-            4 => OpKind::CompareAndSwap,
-            5 => OpKind::Notify,
-            _ => OpKind::NotifyTagged,
+            _ => OpKind::CompareAndSwap,
         };
         Tag {
             kind,
@@ -236,18 +243,13 @@ mod tests {
 
     #[test]
     fn decode_inverts_encode() {
-        let bare = [OpKind::Notify, OpKind::NotifyTagged];
         for kind in [
             OpKind::Put,
             OpKind::Get,
             OpKind::Accumulate,
             OpKind::GetAccumulate,
             OpKind::CompareAndSwap,
-        ]
-        .iter()
-        .chain(&bare)
-        {
-            let kind = *kind;
+        ] {
             for has_run_list in [false, true] {
                 let tag = Tag {
                     kind,

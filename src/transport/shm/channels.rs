@@ -79,7 +79,7 @@ impl Channels {
         if op.shape.is_some() {
             return self.post_shaped(op, ticket, shapes);
         }
-        if op.len == 0 && !matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
+        if op.len == 0 && op.notification.is_none() {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
@@ -91,12 +91,7 @@ impl Channels {
         if posted != Posted::NoResource {
             self.activate(index);
         }
-        let block = self.context.blocks.rank(op.target);
-        block.ring_if(match op.kind {
-            // The origin of a notification may never poll again.
-            OpKind::Notify | OpKind::NotifyTagged => block.arm().trigger_fenced(),
-            _ => block.arm().trigger(),
-        });
+        self.wake(index);
         posted
     }
 
@@ -117,24 +112,33 @@ impl Channels {
         let outbox = &mut self.outboxes[index as usize];
         let blocks = self.context.blocks;
         let polls = &blocks.rank(op.target).polls.0;
-        if self.cma && is_copy(op) && outbox.known_unresponsive(polls) && self.copy(op, 0) {
+        let bypasses = self.cma && is_copy(op) && outbox.known_unresponsive(polls);
+        if bypasses && op.notification.is_none() && self.copy(op, 0) {
             return Posted::Complete;
         }
-        let outbox = &mut self.outboxes[index as usize];
-        if !outbox.begin_long(op, ticket) {
+        if !self.outboxes[index as usize].begin_long(op, ticket) {
             return Posted::NoResource;
         }
         self.activate(index);
+        if bypasses && op.notification.is_some() && self.copy(op, 0) {
+            self.outboxes[index as usize].finish_long();
+        }
         self.drive_while(index, |outbox| outbox.pending_long().is_some());
-        self.wake(op.target);
+        self.wake(index);
         self.outboxes[index as usize].posted_long(op, ticket)
     }
 
     /// Rings the target's doorbell if it does not poll this window. Call after publishing.
     #[inline(always)]
-    fn wake(&self, target: Rank) {
-        let block = self.context.blocks.rank(target);
-        block.ring_if(block.arm().trigger());
+    fn wake(&mut self, index: u32) {
+        let outbox = &mut self.outboxes[index as usize];
+        let block = self.context.blocks.rank(outbox.target);
+        // The origin of a notification may never poll again.
+        block.ring_if(if std::mem::take(&mut outbox.notified) {
+            block.arm().trigger_fenced()
+        } else {
+            block.arm().trigger()
+        });
     }
 
     /// Starts an operation whose bytes are not one run on both sides. Drives a long one as
@@ -151,7 +155,7 @@ impl Channels {
         } else {
             self.outboxes[index as usize].drive();
         }
-        self.wake(op.target);
+        self.wake(index);
         self.outboxes[index as usize].posted_long(op, ticket)
     }
 
@@ -174,7 +178,7 @@ impl Channels {
                 idle = 0;
                 continue;
             }
-            self.wake(self.outboxes[index as usize].target);
+            self.wake(index);
             // Two processes that send to each other at the same time serve each other here.
             self.inbox.poll(&self.context);
             idle += 1;
@@ -271,10 +275,11 @@ impl Channels {
             let outbox = &mut self.outboxes[index as usize];
             let moves = outbox.poll();
             moved |= moves;
-            let block = self.context.blocks.rank(outbox.target);
+            let polls = &self.context.blocks.rank(outbox.target).polls.0;
+            let assists = !moves && self.cma && outbox.is_unresponsive(polls);
             // Also if something moved, since that may have published more.
-            block.ring_if(block.arm().trigger());
-            if !moves && self.cma && outbox.is_unresponsive(&block.polls.0) {
+            self.wake(index);
+            if assists {
                 moved |= self.assist(index) == Assistance::Moved;
             }
         }
@@ -306,7 +311,7 @@ impl Channels {
         block.ring_if(block.arm().trigger_fenced());
         let moved = if outbox.poll() { Assistance::Moved } else { Assistance::Nothing };
         match outbox.pending_long() {
-            Some((op, at)) if is_copy(op) && op.shape.is_none() => {
+            Some((op, at)) if is_copy(op) && op.shape.is_none() && at < op.len as usize => {
                 let op = *op;
                 if !self.copy(&op, at) {
                     return moved;

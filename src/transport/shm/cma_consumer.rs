@@ -63,20 +63,17 @@ impl CmaConsumer {
         let Some(mut consuming) = channel.try_consume() else { return Ok(Consumed::TargetBusy) };
         let mut position = consuming.position();
         while position < end {
-            let PublishedSlot { tag, disp, .. } = own_slot(&consuming, position);
+            let slot = own_slot(&consuming, position);
+            let tag = slot.tag;
             let run = match tag.kind {
-                OpKind::Put => self.copies(&consuming, position, end, peer, Direction::Write),
-                OpKind::Get => self.copies(&consuming, position, end, peer, Direction::Read),
-                OpKind::Notify => {
-                    peer.context.raise(peer.rank, disp);
-                    Ok(position + 1)
-                }
-                OpKind::NotifyTagged => {
-                    if !peer.context.notify_tagged(peer.rank, peer.context.me, disp) {
+                _ if let Some(notification) = slot.notification() => {
+                    if !peer.context.notify(peer.rank, peer.context.me, notification) {
                         return Ok(Consumed::TagRingFull);
                     }
                     Ok(position + 1)
                 }
+                OpKind::Put => self.copies(&consuming, position, end, peer, Direction::Write),
+                OpKind::Get => self.copies(&consuming, position, end, peer, Direction::Read),
                 _ if tag.has_run_list => self.scattered(&consuming, position, peer, foreign),
                 _ => self.atomics(&consuming, position, end, peer, foreign),
             };
@@ -107,7 +104,7 @@ impl CmaConsumer {
         let mut position = first;
         while position < end {
             let PublishedSlot { tag, disp, len, data } = own_slot(consuming, position);
-            if tag.kind != kind {
+            if tag.kind != kind || len == 0 {
                 break;
             }
             match direction {
@@ -214,9 +211,7 @@ fn hull(consuming: &Consuming<'_>, first: u64, end: u64) -> (u64, u64, u64) {
     let mut position = first + 1;
     while position < end {
         let PublishedSlot { tag, disp, len, .. } = own_slot(consuming, position);
-        if tag.has_run_list
-            || matches!(tag.kind, OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged)
-        {
+        if tag.has_run_list || matches!(tag.kind, OpKind::Put | OpKind::Get) {
             break;
         }
         let (wider_from, wider_to) = (from.min(disp), to.max(disp + len as u64));

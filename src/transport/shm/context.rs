@@ -1,6 +1,6 @@
 //! Addresses in a created window's segment that both ends of its channels use.
 
-use crate::engine::Rank;
+use crate::engine::{Notification, NotificationKind, Rank};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::transport::datatype::element::ForeignReduce;
@@ -52,20 +52,22 @@ impl Context {
         self.counters = counters.map_or(std::ptr::null(), std::ptr::from_ref);
     }
 
-    /// Adds 1 to a counter of `rank`, after everything that was done to its memory before.
+    /// Notifies `rank` on behalf of `origin`, after everything that was done to its memory before.
+    /// False if its ring of tagged notifications is full.
     #[inline]
-    pub(super) fn raise(&self, rank: Rank, index: u64) {
-        // SAFETY: null, or counters that the caller of `set_counters` keeps alive.
-        if let Some(counters) = unsafe { self.counters.as_ref() } {
-            counters.raise(rank, index as u32);
+    pub(super) fn notify(&self, rank: Rank, origin: Rank, notification: Notification) -> bool {
+        match notification.kind() {
+            NotificationKind::Counter(index) => {
+                // SAFETY: null, or counters that the caller of `set_counters` keeps alive.
+                if let Some(counters) = unsafe { self.counters.as_ref() } {
+                    counters.raise(rank, index);
+                }
+                true
+            }
+            NotificationKind::Tag(tag) => {
+                self.rings.of(rank).push(&mut 0, tags::encode(origin, tag))
+            }
         }
-    }
-
-    /// Sends a tagged notification to `rank` on behalf of `origin`, after everything that was done
-    /// to its memory before. False if the ring is full.
-    #[inline]
-    pub(super) fn notify_tagged(&self, rank: Rank, origin: Rank, tag: u64) -> bool {
-        self.rings.of(rank).push(&mut 0, tags::encode(origin, tag as u32))
     }
 
     /// The channel from `origin` to `target`. Channels to one target are adjacent.

@@ -106,9 +106,8 @@ fn serve(
     let mut unpublished = 0;
     while position - first < SLOTS as u64 {
         let Some(slot) = consuming.slot(position) else { break };
-        let kind = slot.tag.kind;
-        if kind == OpKind::NotifyTagged {
-            if !context.notify_tagged(context.me, origin, slot.disp) {
+        if let Some(notification) = slot.notification() {
+            if !context.notify(context.me, origin, notification) {
                 // The ring is full. It is emptied before the next poll.
                 break;
             }
@@ -116,7 +115,6 @@ fn serve(
             continue;
         }
         if let Some(attached) = attached
-            && kind != OpKind::Notify
             // SAFETY: `slot` is published and the consumer lock is held.
             && !unsafe { is_attached(slot, &attached.borrow()) }
         {
@@ -187,7 +185,6 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
         OpKind::Put => unsafe { copy(data, target, len) },
         // SAFETY: the payload has room for `len` bytes and the window memory has them at `target`.
         OpKind::Get => unsafe { copy(target, data, len) },
-        OpKind::Notify => context.raise(context.me, disp),
         _ => {
             // A piece of a channel is shorter than one hold of the lock may be.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
@@ -234,9 +231,7 @@ pub(super) unsafe fn combine_slot(
             OpKind::Accumulate => combine.apply(data, target, len),
             OpKind::GetAccumulate => combine.exchange_apply(data, target, len),
             OpKind::CompareAndSwap => compare_swap_in_place(target, data, len),
-            OpKind::Put | OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {
-                debug_assert!(false, "not atomic")
-            }
+            OpKind::Put | OpKind::Get => debug_assert!(false, "not atomic"),
         }
     }
 }

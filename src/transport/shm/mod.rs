@@ -379,23 +379,6 @@ impl ShmWindow {
         before
     }
 
-    #[inline(always)]
-    fn notify(&self, op: &Op) -> Posted {
-        if let Some(counters) = &self.counters {
-            counters.raise(op.target, op.disp as u32);
-        }
-        Posted::Complete
-    }
-
-    #[inline]
-    fn notify_tagged(&mut self, op: &Op) -> Posted {
-        if self.tags.notify(op.target, op.disp as u32) {
-            Posted::Complete
-        } else {
-            Posted::NoResource
-        }
-    }
-
     /// Claims a position for a tagged notification to a process whose memory is mapped here, to be
     /// published after operations that are copies.
     #[inline(always)]
@@ -467,11 +450,55 @@ impl ShmWindow {
         self.mapped.segment.at(self.mapped.blocks.rank(target).info.0.memory)
     }
 
-    /// Completes an operation by load and store.
+    /// Completes an operation by load and store, or refuses it.
     #[inline(always)]
     fn direct(&mut self, op: &Op) -> Posted {
+        if op.shape.is_none() && op.notification.is_none() {
+            self.apply(op);
+            return Posted::Complete;
+        }
+        self.direct_with_extras(op)
+    }
+
+    /// As [`direct`](Self::direct), for an operation with a notification, a shape or both.
+    #[inline(never)]
+    fn direct_with_extras(&mut self, op: &Op) -> Posted {
+        let notification = op.notification.map(Notification::kind);
+        let claimed = match notification {
+            // First, because an operation that finds the ring full must not have an effect.
+            Some(NotificationKind::Tag(tag)) if op.target != self.me => {
+                self.tags.prepare();
+                match self.tags.claim(op.target, tag) {
+                    None => return Posted::NoResource,
+                    claimed => claimed,
+                }
+            }
+            _ => None,
+        };
+        if op.len > 0 {
+            self.apply(op);
+        }
+        match (claimed, notification) {
+            (Some(claimed), _) => claimed.publish(),
+            (None, Some(NotificationKind::Tag(tag))) => self.tags.notify_self(tag),
+            (None, Some(NotificationKind::Counter(index))) => {
+                if let Some(counters) = &self.counters {
+                    counters.raise(op.target, index);
+                }
+            }
+            (None, None) => {}
+        }
         if let Some(shaped) = op.shape {
-            return self.direct_shaped(op, shaped);
+            self.shapes.take(shaped);
+        }
+        Posted::Complete
+    }
+
+    /// Applies an operation's data by load and store.
+    #[inline(always)]
+    fn apply(&self, op: &Op) {
+        if let Some(shaped) = op.shape {
+            return self.apply_shaped(op, shaped);
         }
         let target = self.mapped_memory(op.target).wrapping_add(op.disp as usize);
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
@@ -483,17 +510,14 @@ impl ShmWindow {
             // SAFETY: the caller has checked the target bytes, and the application keeps the
             // buffers valid until the operation completes [EP-8].
             OpKind::Get => unsafe { copy(target, result, len) },
-            OpKind::Notify => return self.notify(op),
-            OpKind::NotifyTagged => return self.notify_tagged(op),
-            _ => self.direct_atomic(op, target),
+            _ => self.apply_atomic(op, target),
         }
-        Posted::Complete
     }
 
-    /// Completes a shaped operation by load and store.
+    /// Applies a shaped operation by load and store.
     #[inline(never)]
-    fn direct_shaped(&mut self, op: &Op, shaped: Shaped) -> Posted {
-        let Shape { origin, result, target, disp } = &self.shapes.take(shaped);
+    fn apply_shaped(&self, op: &Op, shaped: Shaped) {
+        let Shape { origin, result, target, disp } = self.shapes.get(shaped);
         let there = self.mapped_memory(op.target).wrapping_offset(*disp as isize);
         let (from, to) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         match (op.kind, origin, result) {
@@ -524,12 +548,11 @@ impl ShmWindow {
                 };
             }
         }
-        Posted::Complete
     }
 
-    /// Completes an atomic operation by load and store, under the target's lock [AT-1].
-    #[inline]
-    fn direct_atomic(&mut self, op: &Op, target: *mut u8) {
+    /// Applies an atomic operation by load and store, under the target's lock [AT-1].
+    #[inline(always)]
+    fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate_lock.0);
         let len = op.len as usize;

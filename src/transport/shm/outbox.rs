@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
+use crate::engine::{Notification, Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
 use crate::transport::copy;
@@ -34,8 +34,10 @@ struct SentSlot {
     data: *const u8,
     /// Their bytes.
     len: u32,
-    /// The operation that ends with this slot.
-    ends: Option<Ticket>,
+    /// The operation that reaches a stage with this slot.
+    ends: Option<(Ticket, Stage)>,
+    /// The slot has the last of the operation's data.
+    has_last: bool,
     /// End of the slot's payload: the payload area is free up to here once the slot is.
     payload_end: u64,
     /// The operation's shape, if any, and the offset of the slot's first byte in its data.
@@ -48,12 +50,13 @@ const UNUSED: SentSlot = SentSlot {
     data: std::ptr::null(),
     len: 0,
     ends: None,
+    has_last: false,
     payload_end: 0,
     shape: None,
     from: 0,
 };
 
-/// A long operation that is being sent in pieces.
+/// A long operation that is being sent in pieces. Its notification, if it has one, comes last.
 #[derive(Clone, Copy, Debug)]
 struct LongOp {
     op: Op,
@@ -86,7 +89,7 @@ pub(super) struct Outbox {
     /// A long operation that has been sent completely and not yet been reported.
     long_sent: Option<Ticket>,
     /// Operations collected to make room and not yet reported; at most [`UNREPORTED_MAX`].
-    finished: VecDeque<Ticket>,
+    finished: VecDeque<(Ticket, Stage)>,
     stall: StallDetector,
     /// Shapes of operations that were begun.
     shapes: Shapes,
@@ -94,6 +97,8 @@ pub(super) struct Outbox {
     entries: Vec<StridedRun>,
     /// Listed among the outboxes with operations in flight.
     pub(super) active: bool,
+    /// A notification was sent since the target's doorbell was last looked at.
+    pub(super) notified: bool,
 }
 
 /// Operations that may be collected before they are reported.
@@ -135,6 +140,7 @@ impl Outbox {
             shapes: Shapes::new(),
             entries: Vec::new(),
             active: false,
+            notified: false,
         }
     }
 
@@ -172,8 +178,8 @@ impl Outbox {
     /// Sends an operation of at most [`SHORT`] bytes, or refuses it for now.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        let sent = self.long.is_none()
-            && (self.send(op, 0, op.len as usize, Some(ticket)) || self.send_late(op, ticket));
+        let sent =
+            self.long.is_none() && (self.send_whole(op, ticket) || self.send_late(op, ticket));
         match sent {
             false => Posted::NoResource,
             true if has_result(op) => Posted::Pending,
@@ -186,7 +192,17 @@ impl Outbox {
     fn send_late(&mut self, op: &Op, ticket: Ticket) -> bool {
         self.poll();
         self.collect_applied();
-        self.send(op, 0, op.len as usize, Some(ticket))
+        self.send_whole(op, ticket)
+    }
+
+    /// Sends a short operation with its notification, or nothing.
+    #[inline(always)]
+    fn send_whole(&mut self, op: &Op, ticket: Ticket) -> bool {
+        let len = op.len as usize;
+        let Some(notification) = op.notification else { return self.send(op, 0, len, ticket) };
+        self.tail - self.collected + 2 <= SLOTS as u64
+            && (len == 0 || self.send(op, 0, len, ticket))
+            && self.send_notification(notification, ticket)
     }
 
     /// Begins a long operation, unless another one waits. [`drive`](Self::drive) sends it.
@@ -225,21 +241,24 @@ impl Outbox {
     /// The caller has transferred the rest of the long operation that waits.
     pub(super) fn finish_long(&mut self) {
         let Some(LongOp { op, ticket, at }) = self.long.take() else { return };
-        if at > 0 && self.collected < self.tail {
+        if op.notification.is_some() {
+            self.long = Some(LongOp { op, ticket, at: op.len as usize });
+            self.send_long();
+        } else if at > 0 && self.collected < self.tail {
             // Its pieces were the last ones sent, so it ends with them.
-            self.slots[(self.tail - 1) as usize % SLOTS].ends = Some(ticket);
+            self.slots[(self.tail - 1) as usize % SLOTS].ends = Some((ticket, Stage::Remote));
             if !has_result(&op) {
                 self.long_sent = Some(ticket);
             }
         } else {
-            self.finished.push_back(ticket);
+            self.finished.push_back((ticket, Stage::Remote));
         }
     }
 
     /// The result for the long operation that was begun last, after it was driven for a while.
     pub(super) fn posted_long(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        if self.finished.back() == Some(&ticket) {
-            self.finished.pop_back();
+        if self.finished.back() == Some(&(ticket, Stage::Remote)) {
+            while self.finished.pop_back_if(|(other, _)| *other == ticket).is_some() {}
             self.long_sent = None;
             return Posted::Complete;
         }
@@ -276,23 +295,33 @@ impl Outbox {
             let piece = whole(piece, op.extent);
             while at < len {
                 let part = piece.min(len - at);
-                let last = (at + part == len).then_some(ticket);
-                if !self.send(&op, at, part, last) {
+                if !self.send(&op, at, part, ticket) {
                     break;
                 }
                 at += part;
             }
         }
-        self.long = (at < len).then_some(LongOp { op, ticket, at });
-        if self.long.is_none() && !has_result(&op) {
+        let complete = at == len
+            && op.notification.is_none_or(|behind| self.send_notification(behind, ticket));
+        self.long = (!complete).then_some(LongOp { op, ticket, at });
+        if complete && !has_result(&op) {
             self.long_sent = Some(ticket);
         }
-        at > first
+        at > first || complete
+    }
+
+    /// Sends a notification in a slot without data. False if there is no room.
+    fn send_notification(&mut self, notification: Notification, ticket: Ticket) -> bool {
+        let disp = notification.bits().into();
+        let slot = Op { disp, notification: None, ..Op::notify(self.target, notification) };
+        let sent = self.send(&slot, 0, 0, ticket);
+        self.notified |= sent;
+        sent
     }
 
     /// Fills and publishes one slot; false if there is no room.
     #[inline]
-    fn send(&mut self, op: &Op, at: usize, part: usize, last: Option<Ticket>) -> bool {
+    fn send(&mut self, op: &Op, at: usize, part: usize, ticket: Ticket) -> bool {
         if self.tail - self.collected == SLOTS as u64 {
             return false;
         }
@@ -320,7 +349,7 @@ impl Outbox {
             let origin = (op.origin.0 as *const u8).wrapping_add(at);
             match op.kind {
                 OpKind::Put | OpKind::Accumulate => copy(origin, data, part),
-                OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
+                OpKind::Get => {}
                 OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
                 OpKind::GetAccumulate => copy(origin, data, part),
                 OpKind::CompareAndSwap => {
@@ -334,11 +363,13 @@ impl Outbox {
         } else {
             std::ptr::null_mut()
         };
+        let has_last = at + part == op.len as usize;
         self.slots[self.tail as usize % SLOTS] = SentSlot {
             result,
             data,
             len: part as u32,
-            ends: last,
+            ends: stage_of_data(op).filter(|_| has_last).map(|stage| (ticket, stage)),
+            has_last,
             payload_end: self.payload_tail,
             shape: None,
             from: 0,
@@ -419,11 +450,13 @@ impl Outbox {
                 datatype::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
             }
         }
+        let has_last = at + part == op.len as usize;
         self.slots[self.tail as usize % SLOTS] = SentSlot {
             result: if has_result(op) { op.result.0 as *mut u8 } else { std::ptr::null_mut() },
             data,
             len: part as u32,
-            ends: (at + part == op.len as usize).then_some(ticket),
+            ends: stage_of_data(op).filter(|_| has_last).map(|stage| (ticket, stage)),
+            has_last,
             payload_end: self.payload_tail,
             shape: Some(shaped),
             from: at as u64,
@@ -510,14 +543,14 @@ impl Outbox {
         if let Some(ticket) = self.long_sent.take() {
             return Some((ticket, Stage::Local));
         }
-        if let Some(ticket) = self.finished.pop_front() {
-            return Some((ticket, Stage::Remote));
+        if let Some(finished) = self.finished.pop_front() {
+            return Some(finished);
         }
         while self.collected < self.applied {
             let ends = self.oldest().ends;
             self.collect();
-            if let Some(ticket) = ends {
-                return Some((ticket, Stage::Remote));
+            if ends.is_some() {
+                return ends;
             }
         }
         None
@@ -547,16 +580,25 @@ impl Outbox {
     /// Copies out the results of the oldest slot, which has a shape. The last one ends the shape.
     #[inline(never)]
     fn collect_shaped(&mut self, shaped: Shaped) {
-        let SentSlot { result, data, len, ends, from, .. } = *self.oldest();
+        let SentSlot { result, data, len, has_last, from, .. } = *self.oldest();
         if let Some(side) = &self.shapes.get(shaped).result {
             // SAFETY: the application keeps the result's side valid until the operation completes
             // [EP-8]. The position is applied, so the payload is the origin's again. A datatype
             // with absolute addresses has a null `result`.
             unsafe { datatype::unpack(data, result, side, from, len as usize) };
         }
-        if ends.is_some() {
+        if has_last {
             self.shapes.take(shaped);
         }
+    }
+}
+
+/// The stage that an operation reaches with the last of its data, unless it has reached that before.
+#[inline(always)]
+fn stage_of_data(op: &Op) -> Option<Stage> {
+    match op.notification {
+        None => Some(Stage::Remote),
+        Some(_) => has_result(op).then_some(Stage::Local),
     }
 }
 

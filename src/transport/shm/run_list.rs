@@ -108,9 +108,7 @@ impl<'a> RunList<'a> {
                     OpKind::GetAccumulate => {
                         datatype::exchange_pieces(combine, self.data, base, &pieces(false))
                     }
-                    OpKind::CompareAndSwap | OpKind::Notify | OpKind::NotifyTagged => {
-                        debug_assert!(false, "one element")
-                    }
+                    OpKind::CompareAndSwap => debug_assert!(false, "one element"),
                 }
             }
             at += i64::from(entry.len) * i64::from(entry.count);

@@ -221,30 +221,21 @@ impl TagQueue {
         }
     }
 
-    /// Sends a tagged notification, after all that this process has done. False if the ring is
-    /// full.
+    /// Sends a tagged notification to this process itself.
     #[inline]
-    pub(super) fn notify(&mut self, rank: Rank, tag: u32) -> bool {
-        match self.rings {
-            Some(rings) if rank != self.me => {
-                if self.known_heads.is_empty() {
-                    self.known_heads = vec![Cell::new(0); self.ranks as usize];
-                }
-                let published = rings
-                    .of(rank)
-                    .push(self.known_heads[rank as usize].get_mut(), encode(self.me, tag));
-                let block = rings.blocks.rank(rank);
-                block.ring_if(published && block.arm().trigger_announced());
-                published
-            }
-            _ => {
-                // Keep the order: first what has arrived.
-                while let Some(arrival) = self.next_from_ring() {
-                    self.pending.push_back(arrival);
-                }
-                self.pending.push_back(Arrival { source: self.me, tag });
-                true
-            }
+    pub(super) fn notify_self(&mut self, tag: u32) {
+        // Keep the order: first what has arrived.
+        while let Some(arrival) = self.next_from_ring() {
+            self.pending.push_back(arrival);
+        }
+        self.pending.push_back(Arrival { source: self.me, tag });
+    }
+
+    /// Makes sure that [`claim`](Self::claim) refuses only what finds a ring full.
+    #[inline]
+    pub(super) fn prepare(&mut self) {
+        if self.known_heads.is_empty() {
+            self.known_heads = vec![Cell::new(0); self.ranks as usize];
         }
     }
 

@@ -3,12 +3,13 @@
 
 use super::Time;
 use super::event::EventKind;
-use super::message::{COUNTED, Message, NIL, Path, Purpose};
+use super::message::{Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
 use super::queue::EventType;
 use super::violation::Violation;
 use crate::engine::{
-    Arrival, Atomic, Change, LockTicket, LockWord, Op, OpKind, Stage, Ticket, Word,
+    Arrival, Atomic, Change, LockTicket, LockWord, Notification, NotificationKind, Op, Stage,
+    Ticket, Word,
 };
 
 /// Answers up to this length travel like acknowledgements, without reserving a port.
@@ -121,7 +122,7 @@ impl Network {
             Purpose::Access(_, Atomic::Swap(_) | Atomic::Add(_) | Atomic::CompareSwap { .. }) => {
                 unit
             }
-            Purpose::Notify | Purpose::NotifyTagged => unit,
+            Purpose::Put | Purpose::Get if message.notification.is_some() => unit,
             Purpose::Accumulate | Purpose::Fetch => {
                 unit + (u128::from(message.bytes) * u128::from(self.parameters.accumulate_byte_fs)
                     / 1000) as Time
@@ -274,7 +275,8 @@ impl Network {
             self.nodes[to].into.bulk(self.now, busy) + self.parameters.wire.serial(message.bytes);
         let at = self.through_unit(to, end, self.unit_time(&message));
         let at = self.schedule_landing(id, at);
-        if message.purpose == Purpose::Put && self.memory.is_none() {
+        let effect = message.purpose != Purpose::Put || message.notification.is_some();
+        if !effect && self.memory.is_none() {
             // Without payload nothing observes the effect itself.
             let at = at + self.way_back(&message);
             self.push(at, EventType::Done, id, 0);
@@ -329,13 +331,11 @@ impl Network {
         }
         let Message { origin, target, window, .. } = message;
         match message.purpose {
-            Purpose::Put
-            | Purpose::Accumulate
-            | Purpose::Get
-            | Purpose::Fetch
-            | Purpose::Notify
-            | Purpose::NotifyTagged => {
+            Purpose::Put | Purpose::Accumulate | Purpose::Get | Purpose::Fetch => {
                 self.take_effect(id, &message);
+                if let Some(notification) = message.notification {
+                    self.deliver_notification(id, &message, notification);
+                }
                 let fetches = matches!(message.purpose, Purpose::Get | Purpose::Fetch);
                 if fetches && message.value > SHORT_ANSWER {
                     let answer = &mut self.messages[id];
@@ -378,20 +378,6 @@ impl Network {
     }
 
     fn take_effect(&mut self, id: u32, message: &Message) {
-        match message.purpose {
-            Purpose::Notify => {
-                return self.notified(
-                    id,
-                    message,
-                    Violation::LoseNotification,
-                    Violation::RepeatNotification,
-                );
-            }
-            Purpose::NotifyTagged => {
-                return self.notified(id, message, Violation::LoseTagged, Violation::RepeatTagged);
-            }
-            _ => {}
-        }
         let atomic = matches!(message.purpose, Purpose::Accumulate | Purpose::Fetch);
         if atomic && self.delayed.is_none() && self.violates(Violation::DelayAccumulate) {
             self.delayed = Some(id);
@@ -409,35 +395,30 @@ impl Network {
         }
     }
 
-    /// Delivers a notification.
-    fn notified(&mut self, id: u32, message: &Message, lose: Violation, repeat: Violation) {
-        if message.value == COUNTED {
-            return;
-        }
-        let Message { window, origin, target, value, .. } = *message;
+    fn deliver_notification(&mut self, id: u32, message: &Message, notification: Notification) {
+        let (lose, repeat) = match notification.kind() {
+            NotificationKind::Counter(_) => {
+                (Violation::LoseNotification, Violation::RepeatNotification)
+            }
+            NotificationKind::Tag(_) => (Violation::LoseTagged, Violation::RepeatTagged),
+        };
+        let Message { window, origin, target, .. } = *message;
         let times = if self.violates(lose) { 0 } else { 1 + u32::from(self.violates(repeat)) };
-        (0..times).for_each(|_| {
-            self.notify(window, origin, target, message.purpose == Purpose::NotifyTagged, value)
-        });
-        self.apply(id, message, 1);
-        self.wake(target);
-    }
-
-    /// Counts a notification, or delivers it with its tag.
-    fn notify(&mut self, window: u32, origin: u32, target: u32, tagged: bool, value: u64) {
-        let value = value as u32;
-        if tagged {
-            self.tell(window, target).arrivals.push_back(Arrival { source: origin, tag: value });
-        } else {
-            self.words.notify(window, target, value);
+        (0..times).for_each(|_| self.notify(window, origin, target, notification));
+        if let Some(memory) = &self.memory {
+            self.record_event(window, origin, EventKind::Notified(memory.op(id)));
         }
     }
 
-    /// Delivers a notification before it is sent, in violation of the contract.
-    pub(super) fn notify_early(&mut self, window: u32, origin: u32, op: &Op) {
-        self.notify(window, origin, op.target, op.kind == OpKind::NotifyTagged, op.disp);
-        self.record_event(window, origin, EventKind::Effect(*op));
-        self.wake(op.target);
+    /// Raises a counter of the target, or delivers the tag.
+    pub(super) fn notify(&mut self, window: u32, origin: u32, target: u32, told: Notification) {
+        match told.kind() {
+            NotificationKind::Counter(index) => self.words.notify(window, target, index),
+            NotificationKind::Tag(tag) => {
+                self.tell(window, target).arrivals.push_back(Arrival { source: origin, tag });
+            }
+        }
+        self.wake(target);
     }
 
     fn apply(&mut self, id: u32, message: &Message, times: u32) {
@@ -551,12 +532,7 @@ impl Network {
                 self.packets[origin as usize].push_back(packet);
                 self.wake(origin);
             }
-            Purpose::Put
-            | Purpose::Get
-            | Purpose::Accumulate
-            | Purpose::Fetch
-            | Purpose::Notify
-            | Purpose::NotifyTagged => {
+            Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch => {
                 if let Some(op) =
                     self.memory.as_mut().and_then(|memory| memory.deliver_result(id, origin))
                     && matches!(message.purpose, Purpose::Get | Purpose::Fetch)

@@ -27,6 +27,8 @@ pub enum EventKind {
     Local(Op),
     /// The operation took effect at its target.
     Effect(Op),
+    /// The operation's notification took effect at its target.
+    Notified(Op),
     /// A signal was accepted.
     Signalled {
         /// Reader.

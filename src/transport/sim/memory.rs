@@ -101,9 +101,10 @@ impl Memory {
     /// True if the operation reads its origin buffer. A get and a fetch with `MPI_NO_OP` do not.
     fn reads_origin(op: &Op) -> bool {
         match op.kind {
-            OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => false,
+            OpKind::Get => false,
             OpKind::GetAccumulate => op.reduction != reduction::NO_OP,
-            OpKind::Put | OpKind::Accumulate | OpKind::CompareAndSwap => true,
+            OpKind::Put => op.len > 0,
+            OpKind::Accumulate | OpKind::CompareAndSwap => true,
         }
     }
 
@@ -136,9 +137,6 @@ impl Memory {
         let payloads =
             self.payloads.get_mut(&message).expect("an operation in flight has a payload");
         let op = payloads.op;
-        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
-            return op;
-        }
         let (base, target) = there(&op, payloads.shape.as_ref());
         let memory = &mut self.windows[window as usize][op.target as usize];
         let old = gathered(memory, base, &target);
@@ -146,7 +144,7 @@ impl Memory {
         match op.kind {
             OpKind::Put if times == 0 => {}
             OpKind::Put => new.copy_from_slice(&payloads.data),
-            OpKind::Get | OpKind::Notify | OpKind::NotifyTagged => {}
+            OpKind::Get => {}
             OpKind::Accumulate => {
                 (0..times).for_each(|_| reduce(op.element, op.reduction, &mut new, &payloads.data))
             }
@@ -167,6 +165,11 @@ impl Memory {
         payloads.data =
             if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { Vec::new() } else { old };
         op
+    }
+
+    /// The operation in flight.
+    pub(super) fn op(&self, message: u32) -> Op {
+        self.payloads[&message].op
     }
 
     /// True if the operation in flight has a shape.

@@ -2,12 +2,10 @@
 
 use super::Time;
 use super::words::Map;
-use crate::engine::{Atomic, LockWord, Word};
+use crate::engine::{Atomic, LockWord, Notification, Word};
 
 /// End of a list.
 pub(super) const NIL: u32 = u32::MAX;
-/// Value of a notification that a [violation](super::violation) delivered before it was sent.
-pub(super) const COUNTED: u64 = u64::MAX;
 
 /// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +15,6 @@ pub(super) enum Purpose {
     Accumulate,
     /// Accumulates and compare-and-swaps that fetch.
     Fetch,
-    /// Increments a counter.
-    Notify,
-    /// Delivers a tag.
-    NotifyTagged,
     Signal(Word),
     /// Accesses a lock word.
     Access(LockWord, Atomic),
@@ -53,6 +47,8 @@ pub(super) struct Message {
     /// Next parked message of the connection.
     pub(super) next: u32,
     pub(super) purpose: Purpose,
+    /// What an operation tells its target when it has taken effect.
+    pub(super) notification: Option<Notification>,
     pub(super) path: Path,
     /// True for an answer, which travels from target to origin.
     pub(super) back: bool,
@@ -60,8 +56,7 @@ pub(super) struct Message {
     pub(super) inlined: bool,
     /// Length on the wire, in this direction.
     pub(super) bytes: u64,
-    /// Signal: value. Access: old value. Packet: content. Notification: counter or tag. Others:
-    /// length.
+    /// Signal: value. Access: old value. Packet: content. Others: length.
     pub(super) value: u64,
 }
 

@@ -1,13 +1,13 @@
 //! One rank's view of the network: the engine's port.
 
 use super::event::EventKind;
-use super::message::{COUNTED, Message, NIL, Path, Purpose};
+use super::message::{Message, NIL, Path, Purpose};
 use super::network::Network;
 use super::violation::Violation;
 use super::{Time, meter};
 use crate::engine::{
-    Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource, Op, OpKind,
-    Port, Posted, Rank, Stage, Ticket, Word,
+    Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource,
+    NotificationKind, Op, OpKind, Port, Posted, Rank, Stage, Ticket, Word,
 };
 
 /// Wire length of a signal, an access, or the request of a get.
@@ -35,6 +35,7 @@ impl<'a> SimPort<'a> {
             number: 0,
             next: NIL,
             purpose,
+            notification: None,
             path,
             back: false,
             inlined: true,
@@ -68,7 +69,9 @@ impl<'a> SimPort<'a> {
     }
 
     fn post_op(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        if matches!(op.kind, OpKind::Put | OpKind::Get) && self.same_node(op.target) {
+        // A notification has to follow accumulates, which go through the NIC.
+        let copies = matches!(op.kind, OpKind::Put | OpKind::Get) && op.notification.is_none();
+        if copies && self.same_node(op.target) {
             self.copy(op);
             return Posted::Complete;
         }
@@ -80,37 +83,35 @@ impl<'a> SimPort<'a> {
         let path = net.path_by_nic(self.me, op.target);
         let inlined = op.len <= net.parameters.inline_max;
         let (purpose, bytes) = match op.kind {
+            OpKind::Put if op.len == 0 => (Purpose::Put, WORD),
             OpKind::Put => (Purpose::Put, op.len),
             OpKind::Accumulate => (Purpose::Accumulate, op.len),
             OpKind::Get => (Purpose::Get, WORD),
             OpKind::GetAccumulate | OpKind::CompareAndSwap => (Purpose::Fetch, op.len),
-            OpKind::Notify => (Purpose::Notify, WORD),
-            OpKind::NotifyTagged => (Purpose::NotifyTagged, WORD),
         };
         // Only operations that store at the target have a local stage of their own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
         // An operation reported complete too early is not reported again.
         let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate)
             && net.violates(Violation::EarlyFinish);
-        let forestalled = match op.kind {
-            OpKind::Notify => net.violates(Violation::EarlyNotification),
-            OpKind::NotifyTagged => net.violates(Violation::EarlyTagged),
-            _ => false,
-        };
+        let forestalled = op.notification.filter(|notification| {
+            net.violates(match notification.kind() {
+                NotificationKind::Counter(_) => Violation::EarlyNotification,
+                NotificationKind::Tag(_) => Violation::EarlyTagged,
+            })
+        });
         let message = Message {
             ticket: if early { NIL } else { ticket.0 },
             bytes,
-            value: match op.kind {
-                _ if forestalled => COUNTED,
-                OpKind::Notify | OpKind::NotifyTagged => op.disp,
-                _ => op.len,
-            },
+            value: op.len,
+            notification: op.notification.filter(|_| forestalled.is_none()),
             inlined: inlined || op.kind == OpKind::Get,
             ..self.message(op.target, purpose, path)
         };
         self.net.send(message, Some(op));
-        if forestalled {
-            self.net.notify_early(self.window, self.me, op);
+        if let Some(notification) = forestalled {
+            self.net.notify(self.window, self.me, op.target, notification);
+            self.net.record_event(self.window, self.me, EventKind::Notified(*op));
         }
         match (early, local_first) {
             (true, _) => Posted::Complete,

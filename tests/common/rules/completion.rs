@@ -29,7 +29,7 @@ impl Model {
                 for (_, ops) in self.fence_ops.range(..value) {
                     let open = ops
                         .iter()
-                        .find(|&&op| self.ops[op].rank == from && self.ops[op].remote.is_none());
+                        .find(|&&op| self.ops[op].rank == from && !self.ops[op].is_over());
                     assert!(
                         open.is_none(),
                         "[completion] rank {from} signals fence {value} over an operation in flight [FE-1]"
@@ -72,10 +72,9 @@ impl Model {
             Meaning::Flush { local, covers, .. } => {
                 for &op in covers {
                     let record = &self.ops[op];
-                    let reached =
-                        if *local { record.local.or(record.remote) } else { record.remote };
+                    let is_local = record.local.or(record.remote).is_some();
                     assert!(
-                        reached.is_some(),
+                        if *local { is_local } else { record.is_over() },
                         "[completion] a flush of rank {rank} is complete before an older operation [FL-1]"
                     );
                 }
@@ -96,10 +95,10 @@ impl Model {
         }
     }
 
-    /// Checks that no notification overtakes its data.
+    /// Checks that a notification overtakes neither its data nor operations before.
     pub(super) fn check_notification(&self, id: OpId) {
         let notification = &self.ops[id];
-        for &op in self.epochs[notification.epoch].ops.iter().filter(|&&op| op < id) {
+        for &op in self.epochs[notification.epoch].ops.iter().filter(|&&op| op <= id) {
             let before = &self.ops[op];
             assert!(
                 before.target != notification.target || before.remote.is_some(),
@@ -113,8 +112,8 @@ impl Model {
     pub fn counter(&self, rank: Rank, index: u32) -> u64 {
         let came = |op: &&super::OpRecord| {
             op.target == rank
-                && op.notifies == Some((OpKind::Notify, index.into()))
-                && op.remote.is_some()
+                && op.notification == Some(Notification::counter(index))
+                && op.notified.is_some()
         };
         self.ops.iter().filter(came).count() as u64
     }
@@ -160,7 +159,7 @@ impl Model {
             let record = &self.ops[op];
             let counts = target.is_none_or(|t| record.target == t);
             assert!(
-                !counts || record.remote.is_some(),
+                !counts || record.is_over(),
                 "[completion] {what} of rank {} before its operation ended: {record:?}",
                 record.rank
             );
@@ -172,7 +171,7 @@ impl Model {
             .fence_ops
             .range(..=up_to)
             .flat_map(|(_, ops)| ops)
-            .find(|&&op| self.ops[op].remote.is_none());
+            .find(|&&op| !self.ops[op].is_over());
         assert!(
             open.is_none(),
             "[completion] fence {up_to}+1 is passed over an operation in flight: {:?} [FE-1]",
@@ -188,7 +187,7 @@ impl Model {
             self.unposted
         );
         for op in &self.ops {
-            assert!(op.remote.is_some(), "[leak] an operation never ended: {op:?}");
+            assert!(op.is_over(), "[leak] an operation never ended: {op:?}");
         }
         for epoch in &self.epochs {
             let tentative = matches!(epoch.kind, Kind::Fence(_)) && epoch.ops.is_empty();

@@ -72,11 +72,20 @@ pub struct OpRecord {
     pub rank: Rank,
     pub target: Rank,
     pub epoch: EpochId,
-    /// The counter that the operation raises.
-    pub notifies: Option<(OpKind, u64)>,
+    pub notification: Option<Notification>,
     pub posted: Option<Time>,
     pub local: Option<Time>,
+    /// The data have taken effect.
     pub remote: Option<Time>,
+    /// The notification has taken effect.
+    pub notified: Option<Time>,
+}
+
+impl OpRecord {
+    /// True if the operation has taken effect at its target, with its notification.
+    fn is_over(&self) -> bool {
+        self.remote.is_some() && (self.notification.is_none() || self.notified.is_some())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -121,7 +130,7 @@ enum Late {
     Signalled { from: Rank, to: Rank, word: Word, value: u64 },
 }
 
-type OpKey = (Rank, usize, usize, Rank, u64);
+type OpKey = (Rank, usize, usize, Rank, u64, Option<Notification>);
 
 pub struct Model {
     flags: Vec<ReorderFlags>,
@@ -147,7 +156,7 @@ pub struct Model {
 }
 
 fn key(rank: Rank, op: &Op) -> OpKey {
-    (rank, op.origin.0, op.result.0, op.target, op.disp)
+    (rank, op.origin.0, op.result.0, op.target, op.disp, op.notification)
 }
 
 impl Model {
@@ -264,16 +273,15 @@ impl Model {
             .or(me.fence)
             .expect("the script issues an operation outside any epoch");
         let id = self.ops.len();
-        let notifies =
-            matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged).then_some((op.kind, op.disp));
         self.ops.push(OpRecord {
             rank,
             target: op.target,
             epoch,
-            notifies,
+            notification: op.notification,
             posted: None,
             local: None,
             remote: None,
+            notified: None,
         });
         self.epochs[epoch].ops.push(id);
         if let Kind::Fence(number) = self.epochs[epoch].kind {
@@ -295,7 +303,7 @@ impl Model {
             .flat_map(|&e| &self.epochs[e].ops)
             .copied()
             .filter(|&op| {
-                target.is_none_or(|t| self.ops[op].target == t) && self.ops[op].remote.is_none()
+                target.is_none_or(|t| self.ops[op].target == t) && !self.ops[op].is_over()
             })
             .collect();
         Meaning::Flush { local, covers, epochs }
@@ -320,9 +328,10 @@ impl Model {
     pub fn op_remote(&mut self, id: OpId, now: Time) {
         assert!(self.ops[id].remote.is_none());
         self.ops[id].remote = Some(now);
-        if self.ops[id].notifies.is_some() {
-            self.check_notification(id);
-        }
+    }
+    pub fn op_notified(&mut self, id: OpId, now: Time) {
+        self.ops[id].notified = Some(now);
+        self.check_notification(id);
     }
 
     pub fn signalled(&mut self, from: Rank, to: Rank, word: Word, value: u64) {

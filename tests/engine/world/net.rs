@@ -362,7 +362,7 @@ impl Net {
             Event::Local { op, ticket } => {
                 let record = self.ops[&op];
                 match record.kind {
-                    OpKind::Put | OpKind::Accumulate | OpKind::Notify | OpKind::NotifyTagged => {
+                    OpKind::Put | OpKind::Accumulate => {
                         let data = self.read_origin(&record);
                         self.carried.insert(op, data);
                     }
@@ -376,9 +376,10 @@ impl Net {
             Event::Remote { op, ticket } => {
                 let record = self.ops.remove(&op).expect("in flight");
                 if let Some(data) = self.carried.remove(&op) {
-                    self.apply_storing(self.model.ops[op].rank, &record, &data);
+                    self.apply_storing(&record, &data);
                 }
                 self.model.op_remote(op, self.now);
+                self.notify(op, &record);
                 let rank = self.model.ops[op].rank;
                 *self.in_flight.get_mut(&(rank, record.target)).expect("in flight") -= 1;
                 self.arrived[rank as usize].push_back((ticket, Stage::Remote));
@@ -408,7 +409,7 @@ impl Net {
     }
 
     fn read_origin(&self, op: &Op) -> Vec<u8> {
-        if matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged) {
+        if op.len == 0 {
             return Vec::new();
         }
         self.bufs[Buf::of(op.origin).0][..op.len as usize].to_vec()
@@ -432,16 +433,19 @@ impl Net {
         }
     }
 
-    fn apply_storing(&mut self, from: Rank, op: &Op, data: &[u8]) {
-        if op.kind == OpKind::NotifyTagged {
-            self.tagged[op.target as usize]
-                .push_back(Arrival { source: from, tag: op.disp as u32 });
-            return;
+    fn notify(&mut self, id: OpId, op: &Op) {
+        let Some(notification) = op.notification else { return };
+        match notification.kind() {
+            NotificationKind::Counter(index) => {
+                *self.counters.entry((op.target, index)).or_insert(0) += 1;
+            }
+            NotificationKind::Tag(tag) => self.tagged[op.target as usize]
+                .push_back(Arrival { source: self.model.ops[id].rank, tag }),
         }
-        if op.kind == OpKind::Notify {
-            *self.counters.entry((op.target, op.disp as u32)).or_insert(0) += 1;
-            return;
-        }
+        self.model.op_notified(id, self.now);
+    }
+
+    fn apply_storing(&mut self, op: &Op, data: &[u8]) {
         let cells = &mut self.mem[op.target as usize][Self::target_range(op)];
         match op.kind {
             OpKind::Put => cells.copy_from_slice(data),
@@ -555,23 +559,26 @@ impl Port for RankPort<'_> {
         }
         net.model.op_posted(id, op, net.now);
 
-        let notifies = matches!(op.kind, OpKind::Notify | OpKind::NotifyTagged);
-        let fetching = !notifies && !matches!(op.kind, OpKind::Put | OpKind::Accumulate);
-        let atomic = !notifies && !matches!(op.kind, OpKind::Put | OpKind::Get);
+        let notifies = op.notification.is_some();
+        let fetching = !matches!(op.kind, OpKind::Put | OpKind::Accumulate);
+        let atomic = !matches!(op.kind, OpKind::Put | OpKind::Get);
+        let after = |applies, effects: &HashMap<(Rank, Rank), Time>| {
+            effects.get(&pair).copied().filter(|_| applies).unwrap_or(0)
+        };
+        let ordered_after = after(atomic, &net.last_accumulate);
         // A notification takes effect after all earlier operations.
-        let before = if notifies { &net.last_effect } else { &net.last_accumulate };
-        let ordered_after =
-            if atomic || notifies { before.get(&pair).copied().unwrap_or(0) } else { 0 };
-        // Complete at once only if no earlier accumulate of the pair is in flight.
-        if link.mode == Mode::Immediate && ordered_after <= net.now {
+        let notified_after = after(notifies, &net.last_effect);
+        // Complete at once only if no earlier operation to be followed is in flight.
+        if link.mode == Mode::Immediate && ordered_after.max(notified_after) <= net.now {
             if fetching {
                 net.apply_fetching(op);
             } else {
                 let data = net.read_origin(op);
-                net.apply_storing(me, op, &data);
+                net.apply_storing(op, &data);
             }
             net.model.op_local(id, net.now);
             net.model.op_remote(id, net.now);
+            net.notify(id, op);
             return Posted::Complete;
         }
 
@@ -591,9 +598,7 @@ impl Port for RankPort<'_> {
             net.last_accumulate.insert(pair, *effect);
             remote = remote.max(local);
         }
-        if notifies {
-            remote = remote.max(ordered_after);
-        }
+        remote = remote.max(notified_after);
         let latest = net.last_effect.entry(pair).or_insert(0);
         *latest = (*latest).max(remote);
         assert!(net.tickets.insert((me, ticket)), "ticket {ticket:?} of rank {me} is still in use");

@@ -175,6 +175,7 @@ pub fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
         reduction: reduction::REPLACE,
         extent: 1,
         shape: None,
+        notification: None,
     }
 }
 
@@ -198,11 +199,11 @@ impl World {
 
     /// Issues a notification.
     pub fn notify(&mut self, me: Rank, target: Rank, counter: u32) -> OpId {
-        self.issue(me, byte_op(OpKind::Notify, target, counter.into(), 0))
+        self.issue(me, Op::notify(target, Notification::counter(counter)))
     }
     /// Issues a tagged notification.
     pub fn notify_tagged(&mut self, me: Rank, target: Rank, tag: u32) -> OpId {
-        self.issue(me, byte_op(OpKind::NotifyTagged, target, tag.into(), 0))
+        self.issue(me, Op::notify(target, Notification::tag(tag)))
     }
     pub fn put(&mut self, me: Rank, target: Rank, disp: usize, data: &[u8]) -> OpId {
         let op = self.put_op(target, disp, data);

@@ -17,6 +17,14 @@ fn accepts(wanted: Wanted, arrival: Arrival) -> bool {
         && wanted.tag.is_none_or(|tag| tag == arrival.tag)
 }
 
+/// The tag of a notification, if it has one.
+fn tag_of(notification: Option<Notification>) -> Option<u32> {
+    match notification?.kind() {
+        NotificationKind::Counter(_) => None,
+        NotificationKind::Tag(tag) => Some(tag),
+    }
+}
+
 /// One start of an expectation.
 #[derive(Debug)]
 struct Start {
@@ -70,13 +78,9 @@ impl Tags {
     pub fn called(&mut self, rank: Rank, step: &Step) {
         match *step {
             Step::Issue { window, ref op } | Step::IssueRequest { window, ref op, .. }
-                if op.kind == OpKind::NotifyTagged =>
+                if let Some(tag) = tag_of(op.notification) =>
             {
-                self.side(window, op.target)
-                    .called
-                    .entry(rank)
-                    .or_default()
-                    .push_back(op.disp as u32);
+                self.side(window, op.target).called.entry(rank).or_default().push_back(tag);
             }
             Step::Expect { window, wanted, expected, slot } => {
                 self.side(window, rank).made.insert(slot, (wanted, expected));
@@ -107,9 +111,10 @@ impl Tags {
         }
     }
 
-    /// A tagged notification takes effect.
+    /// A notification takes effect.
     pub fn came(&mut self, window: u32, source: Rank, op: &Op) {
-        let arrival = Arrival { source, tag: op.disp as u32 };
+        let Some(tag) = tag_of(op.notification) else { return };
+        let arrival = Arrival { source, tag };
         let ordered = self.ordered[window as usize];
         let side = self.side(window, op.target);
         *side.came.entry((arrival.source, arrival.tag)).or_insert(0) += 1;
@@ -161,13 +166,13 @@ impl Tags {
         for (source, calls) in (0..).zip(&program.calls) {
             for call in calls {
                 if let Call::Op(id) | Call::Request(id, _) = call
-                    && let Plan { kind: OpKind::NotifyTagged, window, target, disp, .. } =
-                        program.plans[*id]
+                    && let Plan { notification, window, target, .. } = program.plans[*id]
+                    && let Some(tag) = tag_of(notification)
                 {
                     *called
                         .entry((window, target))
                         .or_default()
-                        .entry((source, disp as u32))
+                        .entry((source, tag))
                         .or_insert(0) += 1;
                 }
             }

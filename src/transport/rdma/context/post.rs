@@ -6,7 +6,7 @@ use super::{
     AtomicOp, ConnectionError, ConnectionId, ConnectionState, Context, Held, InFlight, LocalBuffer,
     NO_WINDOW, PostFlags, Purpose, Request, Requester,
 };
-use crate::engine::{Atomic, NoResource, Ticket};
+use crate::engine::{Atomic, NoResource};
 use crate::transport::copy;
 
 /// Identifies a posted request of a connection.
@@ -41,16 +41,17 @@ impl Context {
     ) -> Result<(), NoResource> {
         let Request { opcode, local, remote, flags } = *request;
         let full = self.free_slots(conn, window, flags.urgent) == 0;
-        let connection = &mut self.connections[conn as usize];
+        let connection = &self.connections[conn as usize];
         let fence = flags.fence && connection.last_read > connection.completed;
+        let ordered = !flags.fence || self.may_follow(conn);
         let open = match connection.state {
             ConnectionState::Established => true,
             // Procedures that have begun go on until the connection is quiet.
             ConnectionState::Disconnecting { sent, .. } => !sent && flags.urgent,
             _ => false,
         };
-        let (Some(qp), true, false) = (connection.qp, open && (self.limits.fences || !fence), full)
-        else {
+        let connection = &mut self.connections[conn as usize];
+        let (Some(qp), true, false) = (connection.qp, open && ordered, full) else {
             self.stats.refused += 1;
             return Err(self.refuse(purpose));
         };
@@ -197,6 +198,13 @@ impl Context {
         free
     }
 
+    /// Whether a request that has to follow gets and accumulates may be posted.
+    pub(in super::super) fn may_follow(&self, conn: ConnectionId) -> bool {
+        let connection = &self.connections[conn as usize];
+        (self.limits.fences || connection.last_read <= connection.completed)
+            && !self.has_cas_loops(conn)
+    }
+
     fn refuse(&mut self, purpose: Purpose) -> NoResource {
         if let Purpose::Put { held: Held::Buffer(buffer), .. }
         | Purpose::Get { held: Held::Buffer(buffer), .. }
@@ -205,18 +213,6 @@ impl Context {
             self.buffers.give_back(buffer);
         }
         NoResource
-    }
-
-    /// Makes another put complete with the request that was posted last.
-    pub(in super::super) fn attach_to_last(
-        &mut self,
-        conn: ConnectionId,
-        window: u32,
-        ticket: Ticket,
-    ) {
-        let number = self.connections[conn as usize].posted;
-        let purpose = Purpose::Put { ticket, locally_complete: true, held: Held::Nothing };
-        self.track(conn, InFlight { number, window, purpose, remote_fence: false });
     }
 
     /// The last request posted on a connection.

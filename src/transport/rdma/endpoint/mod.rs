@@ -111,13 +111,6 @@ struct FragmentedOp {
     locally_complete: bool,
 }
 
-/// A put that waits for the notification to be posted with it.
-#[derive(Debug)]
-struct HeldPut {
-    op: Op,
-    ticket: Ticket,
-}
-
 /// A peer that this process has met in the window.
 #[derive(Debug, Default)]
 struct Peer {
@@ -130,9 +123,6 @@ struct Peer {
     /// Handshake messages that it owes.
     replies_due: u32,
     fragmented: Option<FragmentedOp>,
-    held: Option<HeldPut>,
-    /// A notification will be posted right behind the next put.
-    notification_announced: bool,
     /// It is in `scheduled`.
     is_scheduled: bool,
     /// Polls until a remote fence is posted.
@@ -420,8 +410,7 @@ impl Endpoint {
         text
     }
 
-    /// Posts held puts, and remote fences behind all puts: for calls that close an epoch or start a
-    /// flush.
+    /// Posts remote fences behind all puts: for calls that close an epoch or start a flush.
     pub fn fence_puts(&mut self) {
         self.drive_peers(true);
     }
@@ -433,7 +422,7 @@ impl Endpoint {
         while let Some(&index) = self.scheduled.get(at) {
             let posted = |peer: &Peer| peer.fragmented.as_ref().map(|fragmented| fragmented.at);
             let before = posted(&self.peers[index as usize]);
-            let gone = self.post_waiting(index);
+            let gone = self.post_fragments(index);
             let peer = &mut self.peers[index as usize];
             moved |= before != posted(peer);
             if gone && !now && peer.fence_delay > 0 && !peer.lost {
@@ -519,7 +508,7 @@ impl Endpoint {
         let mut context = lock(&self.context);
         let mut quiet = context.is_quiet(self.window);
         for peer in self.peers.iter().filter(|peer| !peer.lost) {
-            quiet &= peer.replies_due == 0 && peer.fragmented.is_none() && peer.held.is_none();
+            quiet &= peer.replies_due == 0 && peer.fragmented.is_none();
             if let (false, Some(conn)) = (quiet, peer.conn) {
                 context.request_completion(conn, self.window);
             }
@@ -562,14 +551,11 @@ impl Endpoint {
     pub(super) fn send_packet(&mut self, rank: Rank, bytes: &[u8]) -> bool {
         let index = self.peer(rank);
         // Earlier operations go first.
-        if !self.post_waiting(index) {
+        if !self.post_fragments(index) {
             return false;
         }
         let Some((conn, remote)) = self.connected(index) else { return false };
         let mut context = lock(&self.context);
-        if context.has_cas_loops(conn) {
-            return false;
-        }
         // Fenced: the packet may report that reads are over. Signalled if it takes a buffer, of
         // which there are few.
         let flags = PostFlags { fence: true, signalled: true, ..PostFlags::default() };

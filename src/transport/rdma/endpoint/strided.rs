@@ -11,9 +11,10 @@
 use smallvec::SmallVec;
 
 use super::super::context::{Held, LocalBuffer, PostFlags, Purpose, Request};
-use super::super::device::{LocalSegment, Opcode};
+use super::super::device::LocalSegment;
 use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
+use super::operations::{carries, notifies, opcode_of};
 use super::{Endpoint, FragmentedOp, REGISTER_FROM, lock};
 use crate::engine::{NoResource, Op, OpKind, Posted, Ticket};
 use crate::transport::am::wire::PACKET;
@@ -69,10 +70,10 @@ impl Endpoint {
         count_runs(&shape.target, ALWAYS_OFFLOADED.max(op.len / MIN_REMOTE_RUN))?;
         let index = self.peer(op.target);
         let Some((_, remote)) = self.connected(index) else { return Some(Posted::NoResource) };
-        if !remote.has_memory() {
+        if !remote.has_memory() || !carries(op, &remote) {
             return None;
         }
-        if !self.post_held_put(index) || self.peers[index as usize].fragmented.is_some() {
+        if self.peers[index as usize].fragmented.is_some() {
             return Some(Posted::NoResource);
         }
         self.schedule(index);
@@ -127,7 +128,6 @@ impl Endpoint {
 
     /// Drops what has not been posted to a peer whose connection failed, or in a broken window.
     pub(super) fn abandon(&mut self, index: u32) {
-        self.peers[index as usize].held = None;
         let Some(fragmented) = self.peers[index as usize].fragmented.take() else { return };
         let mut context = lock(&self.context);
         if let Some((id, _)) = fragmented.region {
@@ -147,7 +147,8 @@ impl Endpoint {
         let (conn, remote) = self.connected(index).ok_or(NoResource)?;
         let mut context = lock(&self.context);
         // A refused request returns its buffer, which later requests may share. So ask first.
-        if !context.has_slot(conn) {
+        let follows = fragmented.op.notification.is_some();
+        if !context.has_slot(conn) || follows && !context.may_follow(conn) {
             return Err(NoResource);
         }
         let op = &fragmented.op;
@@ -222,14 +223,16 @@ impl Endpoint {
         // Somebody waits for the last request of a get; buffers are few.
         let signalled =
             holds && (!is_put || fragmented.region.is_none()) || !is_put && ticket.is_some();
+        let opcode = opcode_of(op, &remote, ticket.is_some());
+        let fence = notifies(opcode);
         let request = Request {
-            opcode: if is_put { Opcode::Write } else { Opcode::Read },
+            opcode,
             local,
             remote: RemoteAddress {
                 addr: remote.memory.addr.wrapping_add_signed(shape.disp + run.at),
                 rkey: remote.memory.rkey,
             },
-            flags: PostFlags { signalled, inline, remote_fence: !is_put, ..PostFlags::default() },
+            flags: PostFlags { signalled, inline, fence, remote_fence: !is_put, urgent: false },
         };
         // SAFETY: the local memory is a bounce buffer, held by the last request that uses it, or
         // the application's, which stays valid and untouched until the operation is complete

@@ -19,14 +19,11 @@ impl Endpoint {
     pub fn signal(&mut self, rank: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         let index = self.peer(rank);
         let (conn, remote) = self.connected(index).ok_or(NoResource)?;
-        if !self.post_waiting(index) {
+        if !self.post_fragments(index) {
             return Err(NoResource);
         }
         let to = word_address(remote.pair_words, signal_place(word));
         let mut context = lock(&self.context);
-        if context.has_cas_loops(conn) {
-            return Err(NoResource);
-        }
         let before = self.peers[index as usize].signals[word as usize];
         let complete = context.is_complete(conn, before.request);
         if self.nic_locks && (word == Word::Done || !complete) {
