@@ -90,13 +90,13 @@ unsafe fn copy_and_raise(
 /// claimed place wait for it, so a long copy goes first.
 const CLAIMED_FIRST: u64 = 512;
 
-/// As [`notified`], and then the target is told a tag. Where there is no room in the end, the call
+/// As [`notified`], and then the target is tagged_transfer a tag. Where there is no room in the end, the call
 /// begins anew on the long way.
 ///
 /// # Safety
 /// As [`transfer`].
 #[inline(always)]
-pub(crate) unsafe fn told(
+pub(crate) unsafe fn tagged_transfer(
     window: MPI_Win,
     kind: OpKind,
     origin: Buffer,

@@ -70,15 +70,15 @@ macro_rules! tagged {
 }
 
 tagged! { c_int;
-    MPIX_Put_tagged OpKind::Put, *const c_void, fast_path::told, communicate ();
-    MPIX_Get_tagged OpKind::Get, *mut c_void, fast_path::told, communicate ();
+    MPIX_Put_tagged OpKind::Put, *const c_void, fast_path::tagged_transfer, communicate ();
+    MPIX_Get_tagged OpKind::Get, *mut c_void, fast_path::tagged_transfer, communicate ();
     MPIX_Rput_tagged OpKind::Put, *const c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
     MPIX_Rget_tagged OpKind::Get, *mut c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
 }
 
 tagged! { MPI_Count;
-    MPIX_Put_tagged_c OpKind::Put, *const c_void, fast_path::told, communicate ();
-    MPIX_Get_tagged_c OpKind::Get, *mut c_void, fast_path::told, communicate ();
+    MPIX_Put_tagged_c OpKind::Put, *const c_void, fast_path::tagged_transfer, communicate ();
+    MPIX_Get_tagged_c OpKind::Get, *mut c_void, fast_path::tagged_transfer, communicate ();
     MPIX_Rput_tagged_c OpKind::Put, *const c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
     MPIX_Rget_tagged_c OpKind::Get, *mut c_void, fast_path::not_notified, communicate_request (request: *mut MPI_Request);
 }
