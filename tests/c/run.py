@@ -251,9 +251,13 @@ def segments(of_hosts=False):
         return set()
 
 
-def sweep(before):
+# Segments of hosts that were there before this run.
+FOREIGN = segments(of_hosts=True)
+
+
+def sweep():
     """Removes segments that a killed host left: later tests need the memory."""
-    left = segments(of_hosts=True) - before
+    left = segments(of_hosts=True) - FOREIGN
     if not left:
         return
     mapped = set()
@@ -263,8 +267,11 @@ def sweep(before):
         except OSError:
             pass  # ended
     for name in left - mapped:
+        path = f"/dev/shm/{name}"
         try:
-            os.unlink(f"/dev/shm/{name}")
+            # A newer one may belong to a job of another runner, about to map it.
+            if time.time() - os.stat(path).st_mtime > 5:
+                os.unlink(path)
         except OSError:
             pass  # removed by its host meanwhile
 
@@ -370,7 +377,7 @@ def run_one(entry, host, options):
         env[key] = value
     binary = os.path.realpath(entry.binary(host))
     limit = entry.limit * options.slowdown
-    before, before_of_hosts = segments(), segments(of_hosts=True)
+    before = segments()
     process = subprocess.Popen(
         host.command(entry.ranks, env, options.wrap, binary, entry.args),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -403,7 +410,7 @@ def run_one(entry, host, options):
         kill_processes(binary)
     if not until(lambda: not segments() - before, 2):
         wrong.append("segments left behind: %s" % sorted(segments() - before))
-    sweep(before_of_hosts)
+    sweep()
     skip = re.search(r"^SKIP (.*)$", output, re.M)
     if skip and code == 0 and not wrong:
         return "SKIP " + skip.group(1), output
