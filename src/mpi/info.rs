@@ -104,7 +104,7 @@ const SHORT: usize = 2;
 
 /// The keys of an info object, as far as this library knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub(crate) struct InfoKeys {
     /// `mpix_rma`
     pub(crate) serve: Option<bool>,
     /// `mpix_rma_transport`
@@ -133,7 +133,7 @@ pub(crate) struct StandardKeys {
     single: Option<bool>,
 }
 
-impl Wishes {
+impl InfoKeys {
     /// The hints of a new window.
     pub(crate) fn hints(&self) -> Hints {
         let mut hints = Hints {
@@ -182,9 +182,9 @@ pub(crate) enum Unreadable {
 }
 
 /// Reads the keys of an info object of the application, or of `MPI_INFO_NULL`, which has none.
-fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
+fn read(info: MPI_Info) -> Result<InfoKeys, Unreadable> {
     if info == MPI_INFO_NULL {
-        return Ok(Wishes::default());
+        return Ok(InfoKeys::default());
     }
     let serve = value(info, &SERVE, parse)?;
     let reach = value(info, &TRANSPORT, parse_reach)?;
@@ -205,7 +205,7 @@ fn read(info: MPI_Info) -> Result<Wishes, Unreadable> {
         exposure_after_exposure,
         exposure_after_access,
     ] = flags;
-    Ok(Wishes {
+    Ok(InfoKeys {
         serve,
         reach,
         fast_path,
@@ -513,10 +513,7 @@ keyed! {
 }
 
 /// As [`read`], with the fault of what cannot be read.
-///
-/// # Safety
-/// `info` is an info object, or null.
-pub(crate) unsafe fn wishes(info: MPI_Info) -> Result<Wishes, Fault> {
+pub(crate) fn keys(info: MPI_Info) -> Result<InfoKeys, Fault> {
     read(info).map_err(|unreadable| match unreadable {
         Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
         Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),

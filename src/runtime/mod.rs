@@ -18,7 +18,7 @@ pub mod config;
 #[doc(hidden)]
 pub mod fast_path;
 pub(crate) mod network;
-pub(crate) mod notices;
+pub(crate) mod persistent;
 pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod registry;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::config::Settings;
 use super::network::Network;
-use super::notices::Notices;
+use super::persistent::PersistentRequests;
 use super::registry::Registry;
 use super::window::{Completion, HostRequest, Window, WindowId};
 
@@ -15,7 +15,7 @@ use super::window::{Completion, HostRequest, Window, WindowId};
 #[derive(Clone, Copy)]
 pub(crate) struct Host {
     /// Drives the host's own progress. Called without the guard.
-    pub(crate) poke: fn(),
+    pub(crate) progress_host: fn(),
     /// Completes a pending request. Called with the guard held; must not enter the runtime again.
     pub(crate) complete: fn(HostRequest, Completion),
 }
@@ -29,13 +29,13 @@ pub(crate) struct State {
     /// Settings, agreed over the job.
     pub(crate) settings: Option<Settings>,
     /// When a call that does not wait last drove the host's progress.
-    pub(crate) host_seen: Option<Instant>,
+    pub(crate) network_polled: Option<Instant>,
     /// Counters read since the last sweep.
     pub(crate) polls: u32,
     /// What windows share to reach other nodes.
     pub(crate) network: Network,
     /// Persistent requests for tagged notifications.
-    pub(crate) notices: Notices,
+    pub(crate) persistent: PersistentRequests,
 }
 
 impl State {
@@ -66,12 +66,12 @@ static PROCESS: Process = Process {
     multiple: AtomicBool::new(false),
     state: UnsafeCell::new(State {
         windows: Registry::new(),
-        host: Host { poke: || (), complete: |_, _| () },
+        host: Host { progress_host: || (), complete: |_, _| () },
         settings: None,
-        host_seen: None,
+        network_polled: None,
         polls: 0,
         network: Network::new(),
-        notices: Notices::new(),
+        persistent: PersistentRequests::new(),
     }),
 };
 

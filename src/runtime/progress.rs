@@ -12,13 +12,13 @@ use crate::transport::shm;
 /// Windows that we serve: read by hooks and waits without entering.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 /// Those of them whose peers may contact this process.
-static TELLABLE: AtomicUsize = AtomicUsize::new(0);
+static CONTACTABLE: AtomicUsize = AtomicUsize::new(0);
 /// Ranks of this node outnumber the cores that they may run on.
-static CROWDED: AtomicBool = AtomicBool::new(false);
+static OVERSUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 /// Notes how many windows are live; called with the guard held whenever that changes.
 pub(crate) fn note_live(state: &State) {
-    TELLABLE.store(state.windows.contactable(), Ordering::Relaxed);
+    CONTACTABLE.store(state.windows.contactable(), Ordering::Relaxed);
     let before = LIVE.swap(state.windows.len(), Ordering::AcqRel);
     if before == 0 {
         super::thread::wake();
@@ -28,8 +28,8 @@ pub(crate) fn note_live(state: &State) {
 /// True if a peer may contact this process at any time, and then waits for it: so a call that waits
 /// must sweep.
 #[inline]
-pub(crate) fn may_be_told() -> bool {
-    TELLABLE.load(Ordering::Relaxed) != 0
+pub(crate) fn may_be_contacted() -> bool {
+    CONTACTABLE.load(Ordering::Relaxed) != 0
 }
 
 /// Sweeps between two looks at a window whose doorbell did not ring.
@@ -39,7 +39,7 @@ static SWEEPS: AtomicU32 = AtomicU32::new(0);
 /// Counts a sweep. True if it is time for such a look, where any peer could want one.
 #[inline]
 fn must_check() -> bool {
-    if !may_be_told() {
+    if !may_be_contacted() {
         return false;
     }
     let sweeps = SWEEPS.load(Ordering::Relaxed).wrapping_add(1);
@@ -59,14 +59,14 @@ pub(crate) fn nothing_lives() -> bool {
 }
 
 /// Set once, at `MPI_Init`: ranks of this node outnumber the cores.
-pub(crate) fn set_crowded(crowded: bool) {
-    CROWDED.store(crowded, Ordering::Relaxed);
+pub(crate) fn set_oversubscribed(oversubscribed: bool) {
+    OVERSUBSCRIBED.store(oversubscribed, Ordering::Relaxed);
 }
 
 /// Ranks of this node outnumber the cores that they may run on.
 #[inline]
-pub(crate) fn crowded() -> bool {
-    CROWDED.load(Ordering::Relaxed)
+pub(crate) fn oversubscribed() -> bool {
+    OVERSUBSCRIBED.load(Ordering::Relaxed)
 }
 
 /// One bounded sweep over every window that waits for something. True if anything moved.
@@ -85,9 +85,9 @@ pub(crate) fn sweep_between_calls(state: &mut State) {
     let mut polls = false;
     if any_in_use() {
         let now = Instant::now();
-        polls = state.host_seen.is_none_or(|seen| now - seen >= BETWEEN_LOOKS_AT_HOST);
+        polls = state.network_polled.is_none_or(|seen| now - seen >= BETWEEN_LOOKS_AT_HOST);
         if polls {
-            state.host_seen = Some(now);
+            state.network_polled = Some(now);
         }
     }
     sweep_some(state, polls);
@@ -213,7 +213,7 @@ impl Backoff {
         let alone = !counted || WAITING.fetch_add(1, Ordering::Relaxed) == 0;
         // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over
         // takes; where ranks share cores, the one that is waited for may not be running at all.
-        let spins = if crowded() || !alone { 32 } else { 2_000 };
+        let spins = if oversubscribed() || !alone { 32 } else { 2_000 };
         Self { looks: 0, spins, counted }
     }
 
@@ -267,7 +267,7 @@ pub(crate) fn wait_until(
         }
         drop(guard);
         if round && !by_network {
-            (host.poke)();
+            (host.progress_host)();
         }
         backoff.pause();
         guard = enter();
@@ -281,9 +281,9 @@ pub(crate) fn wait_until(
 /// nothing else than such calls [PR-1].
 pub(crate) fn step(mut guard: Guard) {
     sweep(&mut guard);
-    let poke = guard.host.poke;
+    let progress_host = guard.host.progress_host;
     drop(guard);
-    poke();
+    progress_host();
 }
 
 /// Polls the one thing that a blocking call waits for, between two rounds of general progress. It

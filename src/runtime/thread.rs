@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::progress::{crowded, nothing_lives, sweep_from_hook};
+use super::progress::{nothing_lives, oversubscribed, sweep_from_hook};
 
 /// The thread, while it runs.
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
@@ -56,7 +56,7 @@ pub(crate) fn wake() {
 }
 
 fn drive() {
-    let spins = if crowded() { 0 } else { SPINS };
+    let spins = if oversubscribed() { 0 } else { SPINS };
     let mut idle = 0;
     while !STOP.load(Ordering::Acquire) {
         if nothing_lives() {

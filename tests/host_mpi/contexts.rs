@@ -51,9 +51,13 @@ impl Network {
 struct MemoryCarrier {
     network: Arc<Mutex<Network>>,
     me: Process,
+    has_started: bool,
 }
 
 impl Carrier for MemoryCarrier {
+    fn start(&mut self) {
+        self.has_started = true;
+    }
     fn empty_packet(&mut self) -> Packet {
         Packet::new()
     }
@@ -99,6 +103,9 @@ impl Carrier for MemoryCarrier {
         if let Some(event) = network.events.get_mut(&self.me).and_then(VecDeque::pop_front) {
             return Some(event);
         }
+        if !self.has_started {
+            return None;
+        }
         let (from, packet) = network.packets.get_mut(&self.me)?.pop_front()?;
         Some(Event::Arrived(from, packet))
     }
@@ -116,7 +123,8 @@ impl World {
         let network = Arc::new(Mutex::new(Network::default()));
         let contexts = (0..processes)
             .map(|me| {
-                let carrier = MemoryCarrier { network: Arc::clone(&network), me };
+                let carrier =
+                    MemoryCarrier { network: Arc::clone(&network), me, has_started: false };
                 Arc::new(Mutex::new(Context::new(Box::new(carrier), 7, me)))
             })
             .collect();
@@ -192,6 +200,7 @@ fn each_window_gets_its_packets() {
 #[test]
 fn packets_wait_for_a_window_that_is_not_assembled() {
     let world = World::new(2);
+    let _other = world.window(&[0, 1]);
     let addresses = world.ports(&[0, 1]);
     let mut first = world.channel(&addresses, 0);
     let packet = mark(&mut first, 4);

@@ -31,6 +31,8 @@ const OWN: u64 = 1;
 pub(crate) struct ReservedPort {
     context: SharedContext,
     port: PortNumber,
+    /// A channel has taken it over, and closes it.
+    is_claimed: bool,
 }
 
 impl ReservedPort {
@@ -39,12 +41,12 @@ impl ReservedPort {
         let guard = enter();
         let context = Arc::clone(guard.network.job()?);
         let port = lock(&context).open();
-        Some(ReservedPort { context, port })
+        Some(ReservedPort { context, port, is_claimed: false })
     }
 
     /// What this process says of it.
     pub(crate) fn card(reserved: Option<&Self>) -> PortCard {
-        let Some(ReservedPort { context, port }) = reserved else { return PortCard::default() };
+        let Some(ReservedPort { context, port, .. }) = reserved else { return PortCard::default() };
         let context = lock(context);
         let address = PeerAddress { process: context.process(), port: *port };
         PortCard { context: context.name(), address }
@@ -53,8 +55,10 @@ impl ReservedPort {
 
 impl Drop for ReservedPort {
     fn drop(&mut self) {
-        let _guard = enter();
-        lock(&self.context).close(self.port);
+        if !self.is_claimed {
+            let _guard = enter();
+            lock(&self.context).close(self.port);
+        }
     }
 }
 
@@ -92,20 +96,20 @@ pub(super) fn open(exchange: &mut Exchange) -> Result<WindowChannel, c_int> {
     let reserved = exchange.port.take();
     let ports = || exchange.setup.cards().iter().map(|card| card.port);
     if PortCard::share_context(ports())
-        && let Some(reserved) = reserved
+        && let Some(mut reserved) = reserved
     {
-        let (context, port) = (Arc::clone(&reserved.context), reserved.port);
         log::debug!("the window's messages go through the context of the job");
-        // The channel closes it.
-        std::mem::forget(reserved);
+        reserved.is_claimed = true;
+        let (context, port) = (Arc::clone(&reserved.context), reserved.port);
         let addresses = ports().map(|port| port.address);
+        // Contexts are used under the guard only.
+        let _guard = enter();
         return Ok(WindowChannel::new(context, port, me, addresses));
     }
     drop(reserved);
     let comm = exchange.comm();
     if !exchange.may_block() {
-        // SAFETY: the communicator is live, and all of its processes come here.
-        unsafe { drive::assemble(comm) }?;
+        drive::assemble(comm)?;
     }
     let context = context_over(create(comm)?, OWN);
     let mut guard = enter();

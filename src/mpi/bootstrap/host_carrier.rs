@@ -82,7 +82,7 @@ fn report(call: &str, code: c_int) {
 impl HostCarrier {
     /// Takes over a communicator that only this library sends on, and in which errors return.
     pub(crate) fn new(comm: MPI_Comm) -> Self {
-        let mut carrier = HostCarrier {
+        HostCarrier {
             comm,
             requests: Vec::new(),
             work: Vec::new(),
@@ -93,11 +93,7 @@ impl HostCarrier {
             streaming: false,
             events: VecDeque::new(),
             spare: Vec::new(),
-        };
-        for _ in 0..POSTED {
-            carrier.post(Packet::new());
         }
-        carrier
     }
 
     /// Posts a receive behind the others.
@@ -277,6 +273,14 @@ impl HostCarrier {
 }
 
 impl Carrier for HostCarrier {
+    fn start(&mut self) {
+        if self.requests.is_empty() {
+            for _ in 0..POSTED {
+                self.post(Packet::new());
+            }
+        }
+    }
+
     fn empty_packet(&mut self) -> Packet {
         let mut packet = self.spare.pop().unwrap_or_default();
         packet.clear();

@@ -19,7 +19,7 @@ use crate::engine::Rank;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype;
-use crate::mpi::info::Wishes;
+use crate::mpi::info::InfoKeys;
 use crate::mpi::progress::drive;
 use crate::runtime::bootstrap::{Action, Contribution, Event, Missing, SegmentOf};
 use crate::runtime::config::{Reach, Serve, Settings};
@@ -53,17 +53,17 @@ const MANY: usize = 512;
 /// `can_serve` is asked if the window would be ours.
 pub(crate) fn contribution(
     fault: Option<&Fault>,
-    wishes: &Wishes,
+    keys: &InfoKeys,
     settings: &Settings,
     can_serve: impl FnOnce() -> bool,
 ) -> Contribution {
     let served =
-        settings.serve() != Serve::Off && wishes.serve.unwrap_or(settings.serve() == Serve::All);
+        settings.serve() != Serve::Off && keys.serve.unwrap_or(settings.serve() == Serve::All);
     Contribution::new(
         fault.map_or(0, |fault| fault.class),
         served && can_serve(),
-        wishes.reach.unwrap_or(settings.reach()),
-        progress::crowded(),
+        keys.reach.unwrap_or(settings.reach()),
+        progress::oversubscribed(),
         progress::live() >= MANY,
     )
 }
@@ -288,13 +288,12 @@ fn own_segment(part: Part, settings: shm::Settings) -> Option<ShmWindow> {
 /// The segment of the processes of this node.
 fn node_segment(exchange: &Exchange, ranks: &[Rank], settings: shm::Settings) -> Option<ShmWindow> {
     let (comm, part, mut node) = (exchange.comm(), exchange.part, MPI_COMM_NULL);
+    if !exchange.may_block() {
+        drive::assemble(comm).ok()?;
+    }
+    let (color, key) = (ranks[0] as c_int, exchange.rank() as c_int);
     // SAFETY: the communicator is live, and all of its processes come here.
-    let code = unsafe {
-        if !exchange.may_block() {
-            drive::assemble(comm).ok()?;
-        }
-        PMPI_Comm_split(comm, ranks[0] as c_int, exchange.rank() as c_int, &raw mut node)
-    };
+    let code = unsafe { PMPI_Comm_split(comm, color, key, &raw mut node) };
     if code != MPI_SUCCESS {
         return None;
     }

@@ -94,7 +94,7 @@ unsafe fn start() {
     let mut level = 0;
     host_calls::query_thread(&mut level);
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
-    progress::set_crowded(is_oversubscribed());
+    progress::set_oversubscribed(is_oversubscribed());
     let (settings, [loops, sessions], differing) = agree(mine);
     start_log(rank, &settings);
     if rank == 0 {
@@ -150,7 +150,7 @@ pub(crate) fn is_started() -> bool {
 fn set_up(settings: Settings, level: c_int) {
     let mut guard = enter();
     let again = guard.settings.is_some();
-    guard.host = Host { poke: hook::progress_host, complete: request::complete };
+    guard.host = Host { progress_host: hook::progress_host, complete: request::complete };
     guard.settings = Some(settings);
     drop(guard);
     if settings.progress_thread() && settings.serve() != Serve::Off && !again {
@@ -179,7 +179,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
         .iter()
         .find_map(|name| world::look_up(name)?.parse().ok());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    progress::set_crowded(here.unwrap_or(size as usize) > cores);
+    progress::set_oversubscribed(here.unwrap_or(size as usize) > cores);
     request::set_max_alive(settings.max_requests());
     crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
     // A single process never waits for peers.
@@ -200,7 +200,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
 #[cfg(mpi_sessions)]
 pub(crate) fn finish_alone() {
     complete_rest("MPI_Session_finalize");
-    request::give_spare_back();
+    request::free_spare_requests();
     derived::release();
     thread::stop();
     hook::remove_and_wait();
@@ -333,7 +333,7 @@ fn finish() {
         return;
     }
     complete_rest("MPI_Finalize");
-    request::give_spare_back();
+    request::free_spare_requests();
     // Others may need this process until they have come here too, and the host's own MPI_Finalize
     // would not drive our windows.
     drive::barrier(MPI_COMM_WORLD);

@@ -19,7 +19,7 @@ use crate::mpi::progress::hook;
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{Backoff, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
-use crate::runtime::progress::{crowded, may_be_told, must_drive};
+use crate::runtime::progress::{may_be_contacted, must_drive, oversubscribed};
 
 /// Blocking calls are driven; all processes agree on it at `MPI_Init`.
 static DRIVEN: AtomicBool = AtomicBool::new(false);
@@ -41,7 +41,7 @@ pub(crate) fn collectives() -> bool {
 #[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn must_drive_now() -> bool {
-    collectives() && (crowded() || may_be_told() || must_drive())
+    collectives() && (oversubscribed() || may_be_contacted() || must_drive())
 }
 
 /// Calls `poll` until it gives a result, and makes all progress in between. Not with the guard
@@ -240,14 +240,12 @@ pub(crate) fn through(start: impl FnOnce(*mut MPI_Request) -> c_int, status: Sta
 /// A driven barrier before a collective call without a nonblocking form: when it returns, every
 /// process has entered the call, so the host blocks only for its own work.
 ///
-/// # Safety
-/// `comm` is a communicator of the application, `MPI_COMM_NULL`, or an invalid handle, which the
-/// host reports.
+/// `comm` may be `MPI_COMM_NULL`, or an invalid handle, which the host reports.
 ///
 /// # Errors
 /// The host's error code; the host has raised the error, so the call that was to follow must not
 /// raise it again.
-pub(crate) unsafe fn assemble(comm: MPI_Comm) -> Result<(), c_int> {
+pub(crate) fn assemble(comm: MPI_Comm) -> Result<(), c_int> {
     if !collectives() || comm == MPI_COMM_NULL {
         return Ok(());
     }

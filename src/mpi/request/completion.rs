@@ -16,7 +16,7 @@ use crate::mpi::request::direct;
 use crate::mpi::request::persistent;
 #[cfg(mpi_status_lists)]
 use crate::mpi::request::persistent::get_status;
-use crate::runtime::notices::none_known;
+use crate::runtime::persistent::none_known;
 
 /// What the host does, or we in its place where it has no hook.
 #[cfg(mpi_host = "openmpi")]

@@ -344,7 +344,7 @@ pub(crate) fn recycle(number: HostRequest) -> bool {
 }
 
 /// Frees the spare requests: the last window was freed, or MPI is about to be finalized.
-pub(crate) fn give_spare_back() {
+pub(crate) fn free_spare_requests() {
     while let Some((number, request)) = TABLE.with(Contents::take_spare) {
         TABLE.change(number, |entry| entry.engine_refers = false);
         complete_at_host(request);

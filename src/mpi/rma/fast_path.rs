@@ -84,14 +84,30 @@ unsafe fn copy_and_raise(
     Some(())
 }
 
+/// Raises a counter of the target where a put to it would be a copy. False if nothing was done.
+#[inline(always)]
+pub(crate) fn notify(window: MPI_Win, target: c_int, index: c_int) -> bool {
+    !multiple() && raise(window, target, index).is_some()
+}
+
+#[inline(always)]
+fn raise(window: MPI_Win, target: c_int, index: c_int) -> Option<()> {
+    let (rank, index) = (u32::try_from(target).ok()?, u32::try_from(index).ok()?);
+    let mut guard = enter_alone()?;
+    let (ours, _) = direct(&mut guard, window, rank)?;
+    ours.port.counter_of(rank, index)?.raise();
+    _ = ours.count_call();
+    Some(())
+}
+
 /// Bytes up to which the place for a notification is claimed before the copy. Claiming is an atomic
 /// operation, which waits for all stores before it: behind the copy it would wait until the
 /// target's memory has come, and the notification's own way would begin only then. Those behind a
 /// claimed place wait for it, so a long copy goes first.
 const CLAIMED_FIRST: u64 = 512;
 
-/// As [`notified`], and then the target is tagged_transfer a tag. Where there is no room in the end, the call
-/// begins anew on the long way.
+/// As [`notified`], with a tag in place of a counter. If there is no room for the tag in the end,
+/// the call begins anew on the long way.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -104,13 +120,13 @@ pub(crate) unsafe fn tagged_transfer(
     tag: c_int,
 ) -> bool {
     // SAFETY: the arguments are those of the application's call.
-    !multiple() && unsafe { copy_and_tell(window, kind, origin, target, tag) }.is_some()
+    !multiple() && unsafe { copy_and_deliver_tag(window, kind, origin, target, tag) }.is_some()
 }
 
 /// # Safety
 /// As [`transfer`].
 #[inline(always)]
-unsafe fn copy_and_tell(
+unsafe fn copy_and_deliver_tag(
     window: MPI_Win,
     kind: OpKind,
     origin: Buffer,

@@ -222,6 +222,9 @@ pub unsafe extern "C" fn MPIX_Notify(
     notification_idx: c_int,
     win: MPI_Win,
 ) -> c_int {
+    if fast_path::notify(win, target_rank, notification_idx) {
+        return MPI_SUCCESS;
+    }
     on_our_window("MPIX_Notify", win, |guard| {
         communicate(guard, |window| {
             Ok(notified(None, notification(window, target_rank, notification_idx)?))

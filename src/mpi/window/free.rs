@@ -8,7 +8,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
 use crate::mpi::rma::call::Done;
-use crate::runtime::notices::look;
+use crate::runtime::persistent::look;
 use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Guard, HandleState, HostHandle, Window, WindowId, enter};
 use crate::transport::Proposal;
@@ -148,7 +148,7 @@ fn let_waiters_leave(id: WindowId) -> Guard {
 fn discard(id: WindowId) {
     let mut guard = let_waiters_leave(id);
     let runtime = &mut *guard;
-    runtime.notices.forget(&runtime.windows, id);
+    runtime.persistent.forget(&runtime.windows, id);
     let window = runtime.windows.remove_ours(id);
     note_live(runtime);
     if runtime.windows.len() == 0 {
@@ -164,7 +164,7 @@ fn discard(id: WindowId) {
         window.port.release();
     }
     if nothing_lives() {
-        request::give_spare_back();
+        request::free_spare_requests();
     }
     if let Some(group) = window.group {
         let mut group = MPI_Group::of(group.0);

@@ -26,23 +26,22 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
         win,
         |guard| {
             let id = guard.windows.called_id();
-            let wishes = if info == MPI_INFO_NULL {
+            let keys = if info == MPI_INFO_NULL {
                 Err(Fault::new(MPI_ERR_INFO, "info is MPI_INFO_NULL"))
             } else {
-                // SAFETY: the info object is the application's, and not null.
-                unsafe { info::wishes(info) }
+                info::keys(info)
             };
             // The host's call is collective and may block; this agreement drives our windows until
             // all processes have entered the call.
-            let (mut guard, objected) = any_objection(guard, id, wishes.is_err());
-            let wishes = wishes?;
+            let (mut guard, objected) = any_objection(guard, id, keys.is_err());
+            let keys = keys?;
             if objected {
                 return Err(Fault::new(
                     MPI_ERR_INFO_VALUE,
                     "another process of the window gave a wrong info object",
                 ));
             }
-            wishes.standard.change(&mut guard[id].hints);
+            keys.standard.change(&mut guard[id].hints);
             drop(guard);
             refused = host_calls::win_set_info(win, ForHost::of(info).get());
             Ok(())

@@ -162,13 +162,12 @@ fn create(wanted: &Wanted) -> Made {
         PMPI_Comm_rank(wanted.comm, &raw mut rank);
         PMPI_Comm_size(wanted.comm, &raw mut size);
     }
-    // SAFETY: the info object is the application's.
-    let wishes = unsafe { info::wishes(wanted.info) };
-    let fault = wanted.fault().or(wishes.as_ref().err().copied());
-    let wishes = wishes.unwrap_or_default();
+    let keys = info::keys(wanted.info);
+    let fault = wanted.fault().or(keys.as_ref().err().copied());
+    let keys = keys.unwrap_or_default();
     let can_serve = || c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
-    let contribution = bootstrap::contribution(fault.as_ref(), &wishes, &settings, can_serve);
-    let hints = wishes.hints();
+    let contribution = bootstrap::contribution(fault.as_ref(), &keys, &settings, can_serve);
+    let hints = keys.hints();
     let part = bootstrap::Part {
         memory: wanted.memory(&hints),
         bytes: if wanted.flavor == MPI_WIN_FLAVOR_DYNAMIC { 0 } else { wanted.size as u64 },
@@ -217,7 +216,7 @@ fn create(wanted: &Wanted) -> Made {
             most => most as c_int,
         },
     };
-    let engine = engine::Window::new(rank as Rank, size as u32, wishes.flags);
+    let engine = engine::Window::new(rank as Rank, size as u32, keys.flags);
     let window = Box::new(Window::new(
         engine,
         port,
@@ -281,8 +280,7 @@ fn may_share(comm: MPI_Comm) -> bool {
 
 /// Calls the host's constructor, and notes its window.
 fn leave_to_host(comm: MPI_Comm, window: *mut MPI_Win, host: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: the communicator is the application's.
-    if let Err(code) = unsafe { drive::assemble(comm) } {
+    if let Err(code) = drive::assemble(comm) {
         return code;
     }
     let code = host();

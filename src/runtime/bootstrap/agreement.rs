@@ -51,12 +51,26 @@ impl Agreement {
 
 impl Contribution {
     /// Of a process. `class`: error class of its arguments, or 0; `ours`: it wants the window to be
-    /// served by this library; `crowded`: ranks of its node outnumber the cores; `many`: it has many
+    /// served by this library; `oversubscribed`: ranks of its node outnumber the cores; `many`: it has many
     /// windows.
-    pub(crate) fn new(class: c_int, ours: bool, reach: Reach, crowded: bool, many: bool) -> Self {
+    pub(crate) fn new(
+        class: c_int,
+        ours: bool,
+        reach: Reach,
+        oversubscribed: bool,
+        many: bool,
+    ) -> Self {
         // Processes that were started separately may have different settings.
         let reach = reach as c_int;
-        Self([class, (!ours).into(), ours.into(), reach, -reach, crowded.into(), many.into()])
+        Self([
+            class,
+            (!ours).into(),
+            ours.into(),
+            reach,
+            -reach,
+            oversubscribed.into(),
+            many.into(),
+        ])
     }
 
     pub(crate) fn encode(self) -> [u8; CONTRIBUTION] {
@@ -77,14 +91,14 @@ impl Contribution {
     /// What follows from the highest numbers of all processes. `receives_while_waiting`: messages
     /// are handled while a process waits in the host.
     pub(crate) fn agreement(self, receives_while_waiting: bool) -> Agreement {
-        let [class, refused, _, highest, lowest, crowded, many] = self.0;
+        let [class, refused, _, highest, lowest, oversubscribed, many] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // A hint is not worth a deadlock.
         let reach = if receives_while_waiting || !reach.is_far() { reach } else { Reach::Auto };
         // After the first gather all processes have arrived and wait only for each other. The host's
         // blocking calls take half the time of the others, unless it spins on a core that somebody
         // else needs [PR-4].
-        let waiting = if crowded == 0 { Waiting::Blocking } else { Waiting::Driving };
+        let waiting = if oversubscribed == 0 { Waiting::Blocking } else { Waiting::Driving };
         Agreement { class, ours: refused == 0, reach, waiting, many: many != 0 }
     }
 
@@ -133,8 +147,8 @@ mod tests {
         assert!(!with(Contribution::new(0, false, Reach::Auto, false, false)).ours);
         let wrong = with(Contribution::new(13, true, Reach::Auto, false, false));
         assert!(wrong.class == 13 && !wrong.tries_memory(3));
-        let crowded = with(Contribution::new(0, true, Reach::Auto, true, false));
-        assert_eq!(crowded.waiting, Waiting::Driving);
+        let oversubscribed = with(Contribution::new(0, true, Reach::Auto, true, false));
+        assert_eq!(oversubscribed.waiting, Waiting::Driving);
         assert!(with(Contribution::new(0, true, Reach::Auto, false, true)).many);
     }
 

@@ -27,6 +27,9 @@ pub enum Event {
 /// Carries packets, in order for each ordered pair of processes, and rendezvous transfers, which
 /// match by their tags. No method blocks. Errors of the layer below are logged.
 pub trait Carrier: Debug + Send {
+    /// Starts to receive packets, at the first call. What was sent before arrives then.
+    fn start(&mut self);
+
     /// A packet without records, to be filled and sent.
     fn empty_packet(&mut self) -> Packet;
 

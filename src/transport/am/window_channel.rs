@@ -68,7 +68,11 @@ impl WindowChannel {
         addresses: impl ExactSizeIterator<Item = PeerAddress>,
     ) -> Self {
         let size = addresses.len() as u32;
-        lock(&context).expect(port, true);
+        let mut held = lock(&context);
+        // Not before: receives that are posted cost the host's own messages a little.
+        held.carrier().start();
+        held.expect(port, true);
+        drop(held);
         WindowChannel {
             context,
             port,

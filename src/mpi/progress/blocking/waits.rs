@@ -8,7 +8,7 @@ use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
-use crate::runtime::progress::{may_be_told, must_drive, nothing_lives, sweep_from_hook};
+use crate::runtime::progress::{may_be_contacted, must_drive, nothing_lives, sweep_from_hook};
 
 /// Between two tests of all its requests, `MPI_Waitall` makes one step of progress for so many of
 /// them: so a long list does not spend its time in tests. (Testing one request after the other
@@ -130,7 +130,7 @@ driven! {
 }
 
 fn must_wait_here() -> bool {
-    must_drive() || drive::collectives() && may_be_told()
+    must_drive() || drive::collectives() && may_be_contacted()
 }
 
 fn lives() -> bool {

@@ -7,7 +7,7 @@ use crate::mpi::abi::argument::{Out, OutList};
 use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::runtime::enter;
-use crate::runtime::notices::State;
+use crate::runtime::persistent::State;
 use crate::runtime::progress::step;
 
 /// Fills the status of a request that is complete or has failed.

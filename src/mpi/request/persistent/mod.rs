@@ -25,7 +25,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::direct::wait_for_request;
-use crate::runtime::notices::{NotStarted, State, look};
+use crate::runtime::persistent::{NotStarted, State, look};
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
@@ -41,7 +41,7 @@ pub(crate) fn make(
     if host_calls::null_recv_init(request::comm_in_use(), &mut made) != MPI_SUCCESS {
         return None;
     }
-    guard.notices.insert(made.key(), window, source);
+    guard.persistent.insert(made.key(), window, source);
     request.write(made);
     Some(())
 }
@@ -49,7 +49,7 @@ pub(crate) fn make(
 /// How a request stands, if it is one of ours and active.
 fn active(request: MPI_Request) -> Option<State> {
     let guard = enter();
-    guard.notices.state(&guard.windows, request.key()).filter(|state| *state != State::Inactive)
+    guard.persistent.state(&guard.windows, request.key()).filter(|state| *state != State::Inactive)
 }
 
 fn is_complete(request: MPI_Request) -> bool {
@@ -60,8 +60,8 @@ fn is_complete(request: MPI_Request) -> bool {
 fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
     let mut guard = enter();
     let runtime = &mut *guard;
-    let state = runtime.notices.state(&runtime.windows, request.key());
-    runtime.notices.deactivate(&mut runtime.windows, request.key());
+    let state = runtime.persistent.state(&runtime.windows, request.key());
+    runtime.persistent.deactivate(&mut runtime.windows, request.key());
     drop(guard);
     match state {
         Some(State::Complete(arrival)) => fill(status, arrival),
@@ -76,7 +76,7 @@ fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
 
 /// The same for a call that completes one request: what it returns.
 fn finish_one(call: &'static str, request: MPI_Request, status: Status<'_>) -> c_int {
-    let window = enter().notices.window_of(request.key());
+    let window = enter().persistent.window_of(request.key());
     match finish(request, status) {
         Ok(()) => MPI_SUCCESS,
         Err(fault) => raise(
@@ -107,7 +107,7 @@ pub(crate) fn fill(status: Status<'_>, arrival: Option<Arrival>) {
 /// Waits until a request is complete.
 fn wait_for(request: MPI_Request) {
     let guard = enter();
-    let Some((window, id)) = guard.notices.waits_on(request.key()) else { return };
+    let Some((window, id)) = guard.persistent.waits_on(request.key()) else { return };
     let mut focused = FocusedPoll::default();
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
@@ -121,7 +121,7 @@ fn wait_for(request: MPI_Request) {
 pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
     let ours = request?.get();
     let guard = enter();
-    let Some((window, id)) = guard.notices.waits_on(ours.key()) else {
+    let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
         drop(guard);
         // From MPI_PROC_NULL, or of a window that is gone: complete, if it is active.
         active(ours)?;
@@ -198,7 +198,7 @@ impl Mixed {
         let guard = enter();
         let is_active = |request: &MPI_Request| {
             guard
-                .notices
+                .persistent
                 .state(&guard.windows, request.key())
                 .is_some_and(|state| state != State::Inactive)
         };
@@ -405,7 +405,7 @@ pub(crate) fn wait_some(
 /// Reports that a request of ours cannot be started.
 #[cold]
 fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int {
-    let window = enter().notices.window_of(request.key());
+    let window = enter().persistent.window_of(request.key());
     let fault = Fault::new(
         MPI_ERR_REQUEST,
         match reason {
@@ -425,12 +425,12 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
 fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
     let guard = enter();
     let ours: SmallVec<[bool; 16]> =
-        list.iter().map(|request| guard.notices.is_known(request.get().key())).collect();
+        list.iter().map(|request| guard.persistent.is_known(request.get().key())).collect();
     if !ours.contains(&true) {
         return None;
     }
     let refused = list.iter().zip(&ours).filter(|(_, ours)| **ours).find_map(|(request, _)| {
-        let may_start = guard.notices.may_start(&guard.windows, request.get().key());
+        let may_start = guard.persistent.may_start(&guard.windows, request.get().key());
         may_start.err().map(|reason| (request.get(), reason))
     });
     drop(guard);
@@ -442,8 +442,8 @@ fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
             let request = request.get();
             let mut guard = enter();
             let runtime = &mut *guard;
-            let started = runtime.notices.start(&mut runtime.windows, request.key());
-            if let Some((window, _)) = runtime.notices.waits_on(request.key()) {
+            let started = runtime.persistent.start(&mut runtime.windows, request.key());
+            if let Some((window, _)) = runtime.persistent.waits_on(request.key()) {
                 // So that calls of the host drive the window.
                 runtime.windows.attend(window);
             }
@@ -467,7 +467,7 @@ pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     let request = request?;
     let ours = request.get();
     let mut guard = enter();
-    let Some((window, id)) = guard.notices.waits_on(ours.key()) else {
+    let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
         drop(guard);
         return start_list(CALL, std::slice::from_ref(request));
     };
@@ -493,7 +493,7 @@ pub(crate) fn free(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     let request = request?;
     let mut guard = enter();
     let runtime = &mut *guard;
-    if !runtime.notices.remove(&mut runtime.windows, request.get().key()) {
+    if !runtime.persistent.remove(&mut runtime.windows, request.get().key()) {
         return None;
     }
     drop(guard);

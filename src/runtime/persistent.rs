@@ -86,13 +86,13 @@ impl Notice {
 }
 
 /// All persistent requests for tagged notifications.
-pub(crate) struct Notices {
+pub(crate) struct PersistentRequests {
     table: HashMap<u64, Notice, BuildHasherDefault<HandleHasher>>,
 }
 
-impl Notices {
+impl PersistentRequests {
     pub(crate) const fn new() -> Self {
-        Notices { table: HashMap::with_hasher(BuildHasherDefault::new()) }
+        PersistentRequests { table: HashMap::with_hasher(BuildHasherDefault::new()) }
     }
 
     fn note(&self) {
