@@ -250,13 +250,19 @@ pub(crate) fn wait_until(
     }
     window.waiting += 1;
     let mut backoff = Backoff::new();
+    let mut must_advance = true;
     loop {
         let by_network = guard[id].port.uses_network();
         if by_network {
-            guard.poll_network();
+            must_advance |= guard.poll_network();
         }
         let window = &mut guard[id];
-        window.advance(&host);
+        if must_advance || !window.port.waits_for_messages() {
+            // What has moved may let more move. Other threads may take in what this one waits for.
+            must_advance = window.advance(&host) | multiple();
+        } else {
+            window.count_poll();
+        }
         if done(window) {
             window.waiting -= 1;
             return guard;

@@ -151,6 +151,16 @@ impl Transport {
         either!(self, port => port.needs_polling())
     }
 
+    /// Whether nothing but messages can move this window, and none has arrived that it has not
+    /// handled.
+    #[inline]
+    pub(crate) fn waits_for_messages(&self) -> bool {
+        match self {
+            Transport::Shm(_) => false,
+            Transport::Messages(port) => port.waits_for_messages(),
+        }
+    }
+
     /// True if some peers are reached by messages or RDMA, whose contexts all windows share.
     #[inline]
     pub(crate) fn uses_network(&self) -> bool {

@@ -296,6 +296,7 @@ fn transfers_of_two_windows_match_by_their_tags() {
     (0..2).for_each(|process| _ = world.poll(process));
     assert_eq!(got, sent);
     for window in [&mut one, &mut other] {
+        window.iter_mut().for_each(Channel::poll);
         assert_eq!(window[0].next_transfer(), Some((TransferId(3), 100)));
         assert_eq!(window[1].next_transfer(), Some((TransferId(8), 100)));
     }

@@ -56,6 +56,8 @@ pub(crate) struct HostCarrier {
     indices: Vec<c_int>,
     statuses: Vec<MPI_Status>,
 
+    /// Receives to be posted again.
+    unposted: usize,
     sending: usize,
     /// The last look has found a packet: there are likely more.
     streaming: bool,
@@ -89,6 +91,7 @@ impl HostCarrier {
             posted: VecDeque::new(),
             indices: Vec::new(),
             statuses: Vec::new(),
+            unposted: 0,
             sending: 0,
             streaming: false,
             events: VecDeque::new(),
@@ -230,8 +233,8 @@ impl HostCarrier {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// The receive in the first place is complete: the next one takes its place, and another one is
-    /// posted. So as many are posted as ever, whenever the window takes the packet in.
+    /// The receive in the first place is complete: the next one takes its place. The next poll posts
+    /// another one, when the packet has been answered.
     fn take_arrived(&mut self, status: &MPI_Status) {
         let (request, next) =
             self.posted.pop_front().unwrap_or((MPI_REQUEST_NULL, Packet::default()));
@@ -242,13 +245,13 @@ impl HostCarrier {
         };
         let bytes = Self::bytes(status);
         if bytes > packet.bytes.capacity() {
-            return self.post(packet);
+            self.unposted += 1;
+            return self.recycle(packet);
         }
         // SAFETY: the host has written so many bytes into the packet, which has room for them.
         unsafe { packet.bytes.set_len(bytes) };
         self.events.push_back(Event::Arrived(status.MPI_SOURCE as Rank, packet));
-        let next = self.spare.pop().unwrap_or_default();
-        self.post(next);
+        self.unposted += 1;
     }
 
     /// Another request is complete.
@@ -350,6 +353,10 @@ impl Carrier for HostCarrier {
     fn poll(&mut self) {
         if hook::is_restricted() {
             return;
+        }
+        for _ in 0..std::mem::take(&mut self.unposted) {
+            let packet = self.spare.pop().unwrap_or_default();
+            self.post(packet);
         }
         let arrived = self.ask();
         // One after the other, since only the first receive is looked at; no more than are posted.

@@ -344,11 +344,17 @@ impl Window {
                 self.polls_before_arming = POLLS_BEFORE_ARMING;
             }
         }
+        self.count_poll();
+        moved
+    }
+
+    /// Counts a poll of a wait that has found nothing to advance the window.
+    #[inline]
+    pub(crate) fn count_poll(&mut self) {
         self.polls_since_clock += 1;
         if self.polls_since_clock >= POLLS_PER_CLOCK {
             self.check_clock();
         }
-        moved
     }
 
     /// Between two polls of a wait: polls the RDMA completion queue, unless the wait is for memory.

@@ -53,6 +53,14 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// Adds it to the list of ports that something has arrived for.
+    #[inline]
+    fn list(&mut self, number: PortNumber, contacted: &mut Vec<PortNumber>) {
+        if self.cookie.is_some() && !std::mem::replace(&mut self.is_listed, true) {
+            contacted.push(number);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.packets.is_empty() && self.collectives.is_empty() && self.transfers.is_empty()
     }
@@ -156,13 +164,13 @@ impl Context {
     }
 
     fn dispatch(&mut self, event: Event) {
-        let number = match event {
+        match event {
             Event::Arrived(from, packet) => {
                 let (Some((number, _)), Some(content)) = (packet.addressee(), packet.content())
                 else {
                     return self.distrust(from, packet);
                 };
-                let Some(port) = self.port(number) else {
+                let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) else {
                     log::debug!("a message of process {from} for a window that has ended");
                     return self.carrier.recycle(packet);
                 };
@@ -170,21 +178,21 @@ impl Context {
                     Content::Collective => port.collectives.push_back((from, packet)),
                     Content::Records | Content::Handshake => port.packets.push_back((from, packet)),
                 }
-                number
+                port.list(number, &mut self.contacted);
             }
             Event::Sent(number) => {
                 if let Some(port) = self.port(number) {
                     port.sending -= 1;
                 }
-                return;
             }
             Event::Moved(number, transfer, bytes) => {
-                let Some(port) = self.port(number) else { return };
+                let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) else {
+                    return;
+                };
                 port.transfers.push_back((transfer, bytes));
-                number
+                port.list(number, &mut self.contacted);
             }
-        };
-        self.list(number);
+        }
     }
 
     pub(super) fn port(&mut self, number: PortNumber) -> Option<&mut Port> {
@@ -220,10 +228,10 @@ impl Context {
 
     /// Reports `cookie` when something arrives for a port, and now if something has.
     pub(super) fn set_cookie(&mut self, number: PortNumber, cookie: u64) {
-        let Some(port) = self.port(number) else { return };
+        let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) else { return };
         port.cookie = Some(cookie);
         if !port.is_empty() {
-            self.list(number);
+            port.list(number, &mut self.contacted);
         }
     }
 
@@ -263,18 +271,10 @@ impl Context {
             numbers.extend(self.ports.key_at(index).map(number));
         }
         for number in numbers {
-            if let Some(port) = self.port(number) {
+            if let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) {
                 port.packets.push_back((from, Packet::default()));
+                port.list(number, &mut self.contacted);
             }
-            self.list(number);
-        }
-    }
-
-    /// Notes that something has arrived for a port.
-    fn list(&mut self, number: PortNumber) {
-        let Some(port) = self.port(number) else { return };
-        if port.cookie.is_some() && !std::mem::replace(&mut port.is_listed, true) {
-            self.contacted.push(number);
         }
     }
 }

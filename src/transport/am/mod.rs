@@ -404,6 +404,18 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             && self.channel.is_idle()
     }
 
+    /// Whether nothing but messages can move this window: it has no node mates and no RDMA, and has
+    /// sent what it had to send.
+    #[inline]
+    #[must_use]
+    pub fn waits_for_messages(&self) -> bool {
+        self.members.count() == 1
+            && self.active.is_empty()
+            && self.taken.is_empty()
+            && self.broken == self.ended
+            && self.channel.endpoint().is_none()
+    }
+
     /// As [`ShmWindow::is_armed`].
     #[must_use]
     pub fn is_armed(&self) -> bool {

@@ -53,9 +53,17 @@ pub struct WindowChannel {
     pending_collectives: u32,
     /// The owner waits for messages.
     expects: bool,
-    /// Packets of the window that have been checked.
-    arrived: VecDeque<(Rank, Packet)>,
+    /// What polls have found.
+    packets: VecDeque<(Process, Packet)>,
+    transfers: VecDeque<(TransferId, usize)>,
+    /// As the carrier said when it was last used.
+    is_busy: bool,
+    /// Packets kept for the next ones to be sent.
+    spare: Vec<Packet>,
 }
+
+/// Packets that a window keeps: few, so that all windows use the same ones, which are in the cache.
+const MAX_SPARE: usize = 1;
 
 impl WindowChannel {
     /// The channel of process `me` over its `port` in the context. `addresses` are those of all
@@ -82,7 +90,10 @@ impl WindowChannel {
             collectives: Collectives::new(me, size),
             pending_collectives: 0,
             expects: true,
-            arrived: VecDeque::new(),
+            packets: VecDeque::new(),
+            transfers: VecDeque::new(),
+            is_busy: false,
+            spare: Vec::new(),
         }
     }
 
@@ -160,47 +171,60 @@ impl WindowChannel {
 
 impl Channel for WindowChannel {
     fn empty_packet(&mut self) -> Packet {
-        lock(&self.context).carrier().empty_packet()
+        match self.spare.pop() {
+            Some(mut packet) => {
+                packet.clear();
+                packet
+            }
+            None => lock(&self.context).carrier().empty_packet(),
+        }
     }
 
     fn send(&mut self, peer: Rank, mut packet: Packet) {
         let PeerAddress { process, port } = self.addresses.of(peer);
         packet.address(port, self.me);
-        lock(&self.context).send(self.port, process, packet);
+        let mut context = lock(&self.context);
+        context.send(self.port, process, packet);
+        self.is_busy = context.carrier().is_busy();
     }
 
     fn is_busy(&self) -> bool {
-        lock(&self.context).carrier().is_busy()
+        self.is_busy
     }
 
+    #[inline]
     fn receive(&mut self) -> Option<(Rank, Packet)> {
-        self.arrived.pop_front()
+        loop {
+            let (process, packet) = self.packets.pop_front()?;
+            if let Some(rank) = self.sender(process, &packet) {
+                return Some((rank, packet));
+            }
+            // An empty packet in its place is refused.
+            self.recycle(packet);
+            if let Some(rank) = self.rank_of(process) {
+                return Some((rank, Packet::default()));
+            }
+        }
     }
 
     fn recycle(&mut self, packet: Packet) {
-        lock(&self.context).carrier().recycle(packet);
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(packet);
+        } else {
+            lock(&self.context).carrier().recycle(packet);
+        }
     }
 
     fn poll(&mut self) {
-        self.advance_collectives();
         let mut context = lock(&self.context);
-        let Some(port) = context.port(self.port) else { return };
-        let mut packets = std::mem::take(&mut port.packets);
+        self.is_busy = context.carrier().is_busy();
+        let Some(port) = context.port(self.port).filter(|port| !port.is_empty()) else { return };
+        self.packets.append(&mut port.packets);
+        self.transfers.append(&mut port.transfers);
+        let has_collectives = !port.collectives.is_empty();
         drop(context);
-        for (process, packet) in packets.drain(..) {
-            if let Some(rank) = self.sender(process, &packet) {
-                self.arrived.push_back((rank, packet));
-                continue;
-            }
-            // An empty one is refused.
-            self.recycle(packet);
-            if let Some(rank) = self.rank_of(process) {
-                self.arrived.push_back((rank, Packet::default()));
-            }
-        }
-        // With its capacity, for the next ones.
-        if let Some(port) = lock(&self.context).port(self.port) {
-            port.packets = packets;
+        if has_collectives {
+            self.advance_collectives();
         }
     }
 
@@ -241,7 +265,7 @@ impl Channel for WindowChannel {
     }
 
     fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
-        lock(&self.context).port(self.port)?.transfers.pop_front()
+        self.transfers.pop_front()
     }
 
     fn cancel_receives(&mut self) {
@@ -279,7 +303,8 @@ impl Channel for WindowChannel {
     }
 
     fn is_idle(&self) -> bool {
-        self.arrived.is_empty()
+        self.packets.is_empty()
+            && self.transfers.is_empty()
             && lock(&self.context).port(self.port).is_none_or(|port| port.is_empty())
     }
 
@@ -297,7 +322,8 @@ impl Channel for WindowChannel {
     fn release(&mut self) {
         let mut context = lock(&self.context);
         context.carrier().cancel_receives(self.port);
-        for (_, packet) in self.arrived.drain(..) {
+        let packets = self.packets.drain(..).map(|(_, packet)| packet);
+        for packet in packets.chain(self.spare.drain(..)) {
             context.carrier().recycle(packet);
         }
         context.close(self.port);
