@@ -10,6 +10,8 @@
 #[allow(unreachable_pub, reason = "one module for several test files")]
 mod shm_world;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::reduction;
@@ -269,9 +271,18 @@ fn post(w: &mut ShmWindow, op: &Op) -> Posted {
     }
 }
 
+/// The doorbell is one for the whole process: tests that arm windows take turns at it.
+fn take_doorbell() -> MutexGuard<'static, ()> {
+    static DOORBELL: Mutex<()> = Mutex::new(());
+    let held = DOORBELL.lock().unwrap_or_else(PoisonError::into_inner);
+    take_rung(|_| ());
+    held
+}
+
 /// Anything that a peer sends disarms an armed window once and rings the doorbell for that window.
 #[test]
 fn a_contact_disarms_the_window_and_rings_once() {
+    let _doorbell = take_doorbell();
     let long = bytes(100_000, 1);
     let ways = [OpKind::Put, OpKind::Get, OpKind::Accumulate].map(|kind| (kind, None));
     let told = Some(Notification::tag(5));
@@ -334,6 +345,7 @@ fn a_contact_disarms_the_window_and_rings_once() {
 /// A window is not armed while something published waits.
 #[test]
 fn a_window_with_waiting_work_is_not_armed() {
+    let _doorbell = take_doorbell();
     everywhere(2, 4096, |world, mut w| {
         if world.rank == 1 {
             assert_ne!(post(&mut w, &Op::notify(0, Notification::tag(5))), Posted::NoResource);
