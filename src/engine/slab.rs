@@ -12,6 +12,19 @@ pub(crate) struct Key {
 impl Key {
     /// A key that no slab ever contains.
     pub(crate) const NONE: Key = Key { index: NIL, generation: NonZeroU32::MIN };
+
+    /// The key as one word, for those who only pass it on or compare it.
+    #[inline(always)]
+    pub(crate) fn to_word(self) -> u64 {
+        u64::from(self.generation.get()) << 32 | u64::from(self.index)
+    }
+
+    /// The key of such a word; `None` if it is of no key.
+    #[inline(always)]
+    pub(crate) fn of_word(word: u64) -> Option<Self> {
+        let generation = NonZeroU32::new((word >> 32) as u32)?;
+        Some(Key { index: word as u32, generation })
+    }
 }
 
 #[derive(Debug)]

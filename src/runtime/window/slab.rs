@@ -1,6 +1,6 @@
 //! Storage of the windows of this process, by number.
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 
 use crate::engine::slab::{Key, Slab};
 
@@ -18,8 +18,7 @@ impl WindowId {
 
     /// A number is compared in every call, so it is one word.
     fn of(key: Key) -> Self {
-        let generation = NonZeroU64::from(key.generation).get();
-        WindowId(NonZeroU64::new(generation << 32 | u64::from(key.index)).unwrap_or(Self::NONE.0))
+        Self::of_word(key.to_word())
     }
 
     /// The number as a word, for those who only pass it on.
@@ -33,9 +32,7 @@ impl WindowId {
     }
 
     fn key(self) -> Key {
-        let number = self.0.get();
-        let generation = NonZeroU32::new((number >> 32) as u32).unwrap_or(NonZeroU32::MAX);
-        Key { index: number as u32, generation }
+        Key::of_word(self.0.get()).unwrap_or(Key::NONE)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The active-message context: what a process has of a carrier, for all windows that use it.
 //!
-//! Each window has a *port* in the context, with a number that its process chooses before the window
-//! is made. The processes of a window tell each other their numbers, and packets carry the number
-//! of the receiver's port. A packet that arrives before its window is assembled waits in the port.
-//! Numbers are not used again, so a late packet of a window that has failed finds nothing.
+//! Each window has a *port* in the context, with a number that its process chooses before the
+//! window is made. The processes of a window tell each other their numbers, and packets carry the
+//! number of the receiver's port. A packet that arrives before its window is assembled waits in the
+//! port. Numbers are not used again, so a late packet of a window that has failed finds nothing.
 //!
 //! [`poll`](Context::poll) drives the carrier once for all windows, and
 //! [`next_contacted`](Context::next_contacted) says which of them something has arrived for.
@@ -99,12 +99,10 @@ pub struct Context {
     expecting: usize,
 }
 
-fn number(key: Key) -> PortNumber {
-    u64::from(key.generation.get()) << 32 | u64::from(key.index)
-}
-
-fn key(number: PortNumber) -> Option<Key> {
-    Some(Key { index: number as u32, generation: ((number >> 32) as u32).try_into().ok()? })
+/// Port `number`. Not a method, so that the context's other fields stay usable.
+#[inline]
+fn port_of(ports: &mut Slab<Port>, number: PortNumber) -> Option<&mut Port> {
+    ports.get_mut(Key::of_word(number)?)
 }
 
 impl Context {
@@ -137,7 +135,7 @@ impl Context {
     /// Opens a port for a window. From now on packets for it are kept.
     pub fn open(&mut self) -> PortNumber {
         OPEN_PORTS.fetch_add(1, Ordering::Relaxed);
-        number(self.ports.insert(Port::default()))
+        self.ports.insert(Port::default()).to_word()
     }
 
     /// Whether no window has a port.
@@ -170,7 +168,7 @@ impl Context {
                 else {
                     return self.distrust(from, packet);
                 };
-                let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) else {
+                let Some(port) = port_of(&mut self.ports, number) else {
                     log::debug!("a message of process {from} for a window that has ended");
                     return self.carrier.recycle(packet);
                 };
@@ -186,7 +184,7 @@ impl Context {
                 }
             }
             Event::Moved(number, transfer, bytes) => {
-                let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) else {
+                let Some(port) = port_of(&mut self.ports, number) else {
                     return;
                 };
                 port.transfers.push_back((transfer, bytes));
@@ -196,7 +194,7 @@ impl Context {
     }
 
     pub(super) fn port(&mut self, number: PortNumber) -> Option<&mut Port> {
-        self.ports.get_mut(key(number)?)
+        port_of(&mut self.ports, number)
     }
 
     pub(super) fn carrier(&mut self) -> &mut dyn Carrier {
@@ -228,7 +226,7 @@ impl Context {
 
     /// Reports `cookie` when something arrives for a port, and now if something has.
     pub(super) fn set_cookie(&mut self, number: PortNumber, cookie: u64) {
-        let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) else { return };
+        let Some(port) = port_of(&mut self.ports, number) else { return };
         port.cookie = Some(cookie);
         if !port.is_empty() {
             port.list(number, &mut self.contacted);
@@ -249,7 +247,7 @@ impl Context {
     /// Closes a port. What arrives for it from now on is dropped.
     pub fn close(&mut self, number: PortNumber) {
         self.expect(number, false);
-        let Some(port) = key(number).and_then(|key| self.ports.take(key)) else { return };
+        let Some(port) = Key::of_word(number).and_then(|key| self.ports.take(key)) else { return };
         OPEN_PORTS.fetch_sub(1, Ordering::Relaxed);
         for (_, packet) in port.packets.into_iter().chain(port.collectives) {
             self.carrier.recycle(packet);
@@ -268,10 +266,10 @@ impl Context {
         self.carrier.recycle(packet);
         let mut numbers = Vec::new();
         for index in 0..self.ports.end() {
-            numbers.extend(self.ports.key_at(index).map(number));
+            numbers.extend(self.ports.key_at(index).map(Key::to_word));
         }
         for number in numbers {
-            if let Some(port) = key(number).and_then(|key| self.ports.get_mut(key)) {
+            if let Some(port) = port_of(&mut self.ports, number) {
                 port.packets.push_back((from, Packet::default()));
                 port.list(number, &mut self.contacted);
             }

@@ -24,12 +24,9 @@ pub(in crate::mpi) fn all(
     host: impl FnOnce(&[MPI_Request], Out<'_, c_int>, Statuses<'_>) -> c_int,
 ) -> Option<c_int> {
     let mixed = Mixed::of(requests?.iter().copied())?;
-    if !mixed.all_complete() {
-        step(enter());
-        if !mixed.all_complete() {
-            flag.write(0);
-            return Some(MPI_SUCCESS);
-        }
+    if !mixed.all_complete_after_step() {
+        flag.write(0);
+        return Some(MPI_SUCCESS);
     }
     let mut complete = 0;
     let code = host(&mixed.shown, Out::to(&mut complete), statuses);

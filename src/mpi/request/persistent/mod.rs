@@ -217,6 +217,14 @@ impl Mixed {
         self.ours.iter().all(|(_, request)| is_complete(*request))
     }
 
+    /// Whether all of ours are complete, if need be after one step of progress.
+    fn all_complete_after_step(&self) -> bool {
+        self.all_complete() || {
+            step(enter());
+            self.all_complete()
+        }
+    }
+
     fn first_complete(&self) -> Option<(usize, MPI_Request)> {
         self.ours.iter().copied().find(|(_, request)| is_complete(*request))
     }
@@ -280,12 +288,9 @@ pub(crate) fn test_all(
 ) -> Option<c_int> {
     let requests = requests?;
     let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
-    if !mixed.all_complete() {
-        step(enter());
-        if !mixed.all_complete() {
-            flag.write(0);
-            return Some(MPI_SUCCESS);
-        }
+    if !mixed.all_complete_after_step() {
+        flag.write(0);
+        return Some(MPI_SUCCESS);
     }
     let mut complete = 0;
     let code = host(cells(&mut mixed.shown), Out::to(&mut complete), statuses);
