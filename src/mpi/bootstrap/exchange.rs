@@ -80,7 +80,8 @@ impl Exchange {
         self.setup.contribution().warn(call);
     }
 
-    /// Whether all processes have arrived: they wait only for each other, and may do so in the host.
+    /// Whether all processes have arrived: they wait only for each other, and may do so in the
+    /// host.
     pub(super) fn may_block(&self) -> bool {
         self.waiting == Some(Waiting::Blocking)
     }

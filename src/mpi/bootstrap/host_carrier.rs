@@ -3,7 +3,8 @@
 //!
 //! They have a communicator of their own, so nothing of the application can be mistaken for them. A
 //! few receives are always posted; they match in the order in which they were posted, so only the
-//! first is looked at. All requests are asked about in one call, which is also what drives the host.
+//! first is looked at. All requests are asked about in one call, which is also what drives the
+//! host.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -233,8 +234,8 @@ impl HostCarrier {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// The receive in the first place is complete: the next one takes its place. The next poll posts
-    /// another one, when the packet has been answered.
+    /// The receive in the first place is complete: the next one takes its place. The next poll
+    /// posts another one, when the packet has been answered.
     fn take_arrived(&mut self, status: &MPI_Status) {
         let (request, next) =
             self.posted.pop_front().unwrap_or((MPI_REQUEST_NULL, Packet::default()));

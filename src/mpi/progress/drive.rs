@@ -109,8 +109,8 @@ pub(crate) fn receive(
 }
 
 /// A receive in flight whose errors MPICH raises as those of a blocking receive: on its
-/// communicator. MPICH does so for persistent requests, and raises the error of any other receive on
-/// `MPI_COMM_WORLD`. The latter cost less, so that communicator gets them.
+/// communicator. MPICH does so for persistent requests, and raises the error of any other receive
+/// on `MPI_COMM_WORLD`. The latter cost less, so that communicator gets them.
 #[cfg(mpi_host = "mpich")]
 pub(crate) struct Receive {
     request: Cell<MPI_Request>,

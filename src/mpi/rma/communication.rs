@@ -23,7 +23,8 @@ fn issue(window: &mut Window, op: &Op) -> Done {
     }
 }
 
-/// Issues one operation with a request. One to `MPI_PROC_NULL`, or without data, is complete at once.
+/// Issues one operation with a request. One to `MPI_PROC_NULL`, or without data, is complete at
+/// once.
 #[inline(always)]
 fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> {
     let Some(op) = &op else { return Ok(Outcome::Complete) };

@@ -1,5 +1,5 @@
-//! Notified communication calls: the operation of the plain call, which then raises a counter of its
-//! target.
+//! Notified communication calls: the operation of the plain call, which then raises a counter of
+//! its target.
 
 use std::ffi::{c_int, c_void};
 

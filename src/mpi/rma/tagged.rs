@@ -1,5 +1,5 @@
-//! Put and get with tagged notifications: the operation of the plain call, which then delivers a tag
-//! to its target.
+//! Put and get with tagged notifications: the operation of the plain call, which then delivers a
+//! tag to its target.
 
 use std::ffi::{c_int, c_void};
 

@@ -250,9 +250,9 @@ fn host_window(wanted: &Wanted, by_memory: bool, many: bool) -> (MPI_Win, c_int)
     let code = unsafe {
         let info = ForHost::of(wanted.info);
         if cfg!(mpi_host = "mpich") {
-            // Each window takes one of the host's 2,048 context ids. Where there is none left, MPICH 4.0
-            // returns a broken dynamic window and reports no error; its other constructor reports it, and
-            // takes half as long again. All processes make the same choice [PR-5].
+            // Each window takes one of the host's 2,048 context ids. Where there is none left,
+            // MPICH 4.0 returns a broken dynamic window and reports no error; its other constructor
+            // reports it, and takes half as long again. All processes make the same choice [PR-5].
             let code = if many {
                 PMPI_Win_create(nothing, 0, 1, info.get(), wanted.comm, &raw mut handle)
             } else {

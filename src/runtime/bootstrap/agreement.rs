@@ -51,8 +51,8 @@ impl Agreement {
 
 impl Contribution {
     /// Of a process. `class`: error class of its arguments, or 0; `ours`: it wants the window to be
-    /// served by this library; `oversubscribed`: ranks of its node outnumber the cores; `many`: it has many
-    /// windows.
+    /// served by this library; `oversubscribed`: ranks of its node outnumber the cores; `many`: it
+    /// has many windows.
     pub(crate) fn new(
         class: c_int,
         ours: bool,
@@ -95,9 +95,9 @@ impl Contribution {
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // A hint is not worth a deadlock.
         let reach = if receives_while_waiting || !reach.is_far() { reach } else { Reach::Auto };
-        // After the first gather all processes have arrived and wait only for each other. The host's
-        // blocking calls take half the time of the others, unless it spins on a core that somebody
-        // else needs [PR-4].
+        // After the first gather all processes have arrived and wait only for each other. The
+        // host's blocking calls take half the time of the others, unless it spins on a core that
+        // somebody else needs [PR-4].
         let waiting = if oversubscribed == 0 { Waiting::Blocking } else { Waiting::Driving };
         Agreement { class, ours: refused == 0, reach, waiting, many: many != 0 }
     }

@@ -15,8 +15,8 @@ use crate::transport::shm::SetupError;
 /// Whose memory is in a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentOf {
-    /// Of the processes of this node, by their ranks. Collective over the window, where all processes
-    /// make such a segment.
+    /// Of the processes of this node, by their ranks. Collective over the window, where all
+    /// processes make such a segment.
     Node(Vec<Rank>),
     /// Of this process alone.
     Own,
@@ -46,8 +46,8 @@ impl Missing {
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Make a segment of all processes. The first gather of that carries each process's contribution
-    /// and card, which go to [`Setup::gathered`].
+    /// Make a segment of all processes. The first gather of that carries each process's
+    /// contribution and card, which go to [`Setup::gathered`].
     ShareSegment,
     /// Open the RDMA device, and gather the cards again with what it can do.
     Advertise,
@@ -258,8 +258,8 @@ impl Setup {
 
     /// All know what there is to know.
     fn connect(&mut self) -> Action {
-        // The processes of a node share a segment, whichever way operations go: programs may ask for
-        // memory that is allocated, and what is attached to a dynamic window is seen there.
+        // The processes of a node share a segment, whichever way operations go: programs may ask
+        // for memory that is allocated, and what is attached to a dynamic window is seen there.
         let own = self.cards[self.me as usize];
         let on_node = |(rank, card): &(Rank, &Card)| *rank == self.me || card.is_on_node_of(&own);
         self.node_ranks = (0..).zip(&self.cards).filter(on_node).map(|(rank, _)| rank).collect();

@@ -10,7 +10,8 @@ use crate::engine::Addr;
 /// Rank of a process in the carrier's communicator.
 pub type Process = u32;
 
-/// Identifies a window's part of a context in this process; see [`Context`](super::context::Context).
+/// Identifies a window's part of a context in this process; see
+/// [`Context`](super::context::Context).
 pub type PortNumber = u64;
 
 /// What has happened in a carrier.

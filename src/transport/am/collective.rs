@@ -76,8 +76,8 @@ impl Message {
 pub struct Collectives {
     me: Rank,
     size: u32,
-    /// The parts of the agreement that have come in, one bit each: of this process, and of the child
-    /// at a distance of `1 << n` in bit `n + 1`.
+    /// The parts of the agreement that have come in, one bit each: of this process, and of the
+    /// child at a distance of `1 << n` in bit `n + 1`.
     parts: u64,
     highest: u32,
     decided: Option<u32>,

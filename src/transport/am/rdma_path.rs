@@ -78,7 +78,8 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         Some(posted)
     }
 
-    /// Posts the notification of an operation whose data were posted, or leaves it to the next poll.
+    /// Posts the notification of an operation whose data were posted, or leaves it to the next
+    /// poll.
     fn post_owed(&mut self, notification: Op, ticket: Ticket) {
         match self.post(&notification, ticket) {
             Posted::NoResource => self.owed.push_back((notification, ticket)),
@@ -206,7 +207,8 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
                 Stage::Local => self.finished.push_back((ticket, stage)),
                 Stage::Remote => {
                     if self.in_two_parts.get(&ticket) == Some(&true) {
-                        // The result is in place: of the two parts, only the data report here first.
+                        // The result is in place: of the two parts, only the data report here
+                        // first.
                         self.finished.push_back((ticket, Stage::Local));
                     }
                     self.part_done(ticket);

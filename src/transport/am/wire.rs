@@ -1,8 +1,9 @@
 //! The format of packets: a writer, and a reader that validates its input.
 //!
-//! A packet is an envelope, a header and records, which take effect in order. Integers are in native
-//! byte order, which all processes of a job share. The reader has checked every length against the
-//! packet, and every code. The caller checks that places lie in the window ([`Place::bounds`]).
+//! A packet is an envelope, a header and records, which take effect in order. Integers are in
+//! native byte order, which all processes of a job share. The reader has checked every length
+//! against the packet, and every code. The caller checks that places lie in the window
+//! ([`Place::bounds`]).
 //!
 //! ```text
 //! packet:  window u64 | source u32 | magic u32 |

@@ -18,8 +18,8 @@ pub(super) const PAYLOAD: usize = 128 * 1024;
 /// Payload bytes that fit a slot.
 pub(super) const INLINE: usize = 40;
 
-/// One operation, a piece of one, or the notification behind it. The upper half of the stamp carries
-/// the [`Tag`].
+/// One operation, a piece of one, or the notification behind it. The upper half of the stamp
+/// carries the [`Tag`].
 #[repr(C, align(64))]
 pub(super) struct Slot {
     pub(super) stamp: AtomicU64,

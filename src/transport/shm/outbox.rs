@@ -593,7 +593,8 @@ impl Outbox {
     }
 }
 
-/// The stage that an operation reaches with the last of its data, unless it has reached that before.
+/// The stage that an operation reaches with the last of its data, unless it has reached that
+/// before.
 #[inline(always)]
 fn stage_of_data(op: &Op) -> Option<Stage> {
     match op.notification {

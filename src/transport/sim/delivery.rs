@@ -16,8 +16,8 @@ use crate::engine::{
 const SHORT_ANSWER: u64 = 64;
 
 impl Network {
-    /// True if there is a credit for one more message on this connection. Otherwise the origin is woken
-    /// when a credit may be available.
+    /// True if there is a credit for one more message on this connection. Otherwise the origin is
+    /// woken when a credit may be available.
     pub(super) fn has_credit(&mut self, origin: u32, target: u32) -> bool {
         let node = self.parameters.node(origin) as usize;
         if let Some(wait) = self.faults.as_mut().and_then(super::faults::FaultInjector::refuses) {
