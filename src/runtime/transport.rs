@@ -12,9 +12,9 @@ use std::ffi::CStr;
 use super::fast_path::MappedTarget;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::Proposal;
-use crate::transport::am::channel::Channel;
-use crate::transport::am::{MessageWindow, OutOfReach};
+use crate::transport::am::OutOfReach;
 use crate::transport::datatype::Shape;
+use crate::transport::router::Router;
 use crate::transport::shm::tags::Claimed;
 use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, SystemError};
 
@@ -24,8 +24,8 @@ use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, System
 pub(crate) enum Transport {
     /// All processes are on one node.
     Shm(ShmWindow),
-    /// Some are reached by messages.
-    Messages(Box<MessageWindow<dyn Channel>>),
+    /// Some are on other nodes.
+    Routed(Box<Router>),
 }
 
 /// Runs `$body` with `$port` bound to the port of a [`Transport`], whichever it is. `$body` is
@@ -34,7 +34,7 @@ macro_rules! with_port {
     ($transport:expr, $port:ident => $body:expr) => {
         match $transport {
             $crate::runtime::transport::Transport::Shm($port) => $body,
-            $crate::runtime::transport::Transport::Messages(window) => {
+            $crate::runtime::transport::Transport::Routed(window) => {
                 let $port = &mut **window;
                 $body
             }
@@ -49,7 +49,7 @@ macro_rules! either {
     ($transport:expr, $port:ident => $body:expr) => {
         match $transport {
             Transport::Shm($port) => $body,
-            Transport::Messages($port) => $body,
+            Transport::Routed($port) => $body,
         }
     };
 }
@@ -98,7 +98,7 @@ impl Transport {
     pub(crate) fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
         match self {
             Transport::Shm(port) => port.add_shape(shape),
-            Transport::Messages(port) => port.add_shape(rank, shape),
+            Transport::Routed(port) => port.add_shape(rank, shape),
         }
     }
 
@@ -107,7 +107,7 @@ impl Transport {
     pub(crate) fn drop_shape(&mut self, rank: Rank, shaped: Shaped) {
         match self {
             Transport::Shm(port) => port.drop_shape(shaped),
-            Transport::Messages(port) => port.drop_shape(rank, shaped),
+            Transport::Routed(port) => port.drop_shape(rank, shaped),
         }
     }
 
@@ -131,7 +131,7 @@ impl Transport {
     /// Whether put and get to some target are copies by load and store.
     pub(crate) fn is_mapped(&self) -> bool {
         match self {
-            Transport::Messages(port) => port.place_of(port.rank()).is_some(),
+            Transport::Routed(port) => port.place_of(port.rank()).is_some(),
             Transport::Shm(port) => port.place_of(0).is_some(),
         }
     }
@@ -140,7 +140,7 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn mapped_target(&self, rank: Rank) -> Option<MappedTarget> {
         let (base, size, unit) = match self {
-            Transport::Messages(port) => port.place_of(rank),
+            Transport::Routed(port) => port.place_of(rank),
             Transport::Shm(port) => port.place_of(rank),
         }?;
         Some(MappedTarget { base: base.0 as u64, size, unit: unit.into() })
@@ -157,21 +157,21 @@ impl Transport {
     pub(crate) fn waits_for_messages(&self) -> bool {
         match self {
             Transport::Shm(_) => false,
-            Transport::Messages(port) => port.waits_for_messages(),
+            Transport::Routed(port) => port.waits_for_messages(),
         }
     }
 
     /// True if some peers are reached by messages or RDMA, whose contexts all windows share.
     #[inline]
     pub(crate) fn uses_network(&self) -> bool {
-        matches!(self, Transport::Messages(_))
+        matches!(self, Transport::Routed(_))
     }
 
     /// Polls the RDMA completion queue a few times, until it has an entry. That costs a small part
     /// of a full poll. Returns at once without RDMA.
     #[inline]
     pub(crate) fn spin_briefly(&self) {
-        if let Transport::Messages(port) = self {
+        if let Transport::Routed(port) = self {
             port.spin_briefly();
         }
     }
@@ -181,7 +181,7 @@ impl Transport {
     #[inline]
     pub(crate) fn poll_notifications(&mut self) -> bool {
         match self {
-            Transport::Messages(port) => port.poll_notifications(),
+            Transport::Routed(port) => port.poll_notifications(),
             Transport::Shm(_) => true,
         }
     }
@@ -204,7 +204,7 @@ impl Transport {
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         match self {
             Transport::Shm(port) => port.counter_of(rank, index),
-            Transport::Messages(port) => port.counter_of(rank, index),
+            Transport::Routed(port) => port.counter_of(rank, index),
         }
     }
 
@@ -214,7 +214,7 @@ impl Transport {
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         match self {
             Transport::Shm(port) => port.claim_tag(rank, tag),
-            Transport::Messages(port) => port.claim_tag(rank, tag),
+            Transport::Routed(port) => port.claim_tag(rank, tag),
         }
     }
 
@@ -235,7 +235,7 @@ impl Transport {
 
     /// Has this `cookie` reported when something arrives for the window by messages or RDMA.
     pub(crate) fn set_cookie(&mut self, cookie: u64) {
-        if let Transport::Messages(port) = self {
+        if let Transport::Routed(port) = self {
             port.set_cookie(cookie);
         }
     }
@@ -267,7 +267,7 @@ impl Transport {
     pub(crate) fn is_broken(&self) -> bool {
         match self {
             Transport::Shm(_) => false,
-            Transport::Messages(port) => port.is_broken(),
+            Transport::Routed(port) => port.is_broken(),
         }
     }
 
@@ -277,7 +277,7 @@ impl Transport {
     pub(crate) fn lost(&self) -> Option<(Rank, &'static str)> {
         match self {
             Transport::Shm(_) => None,
-            Transport::Messages(port) => port.lost(),
+            Transport::Routed(port) => port.lost(),
         }
     }
 
@@ -287,7 +287,7 @@ impl Transport {
     pub(crate) fn probe(&mut self) -> String {
         match self {
             Transport::Shm(_) => String::new(),
-            Transport::Messages(port) => port.probe(),
+            Transport::Routed(port) => port.probe(),
         }
     }
 
@@ -297,7 +297,7 @@ impl Transport {
     pub(crate) fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
         match self {
             Transport::Shm(_) => None,
-            Transport::Messages(port) => port.take_fault(target),
+            Transport::Routed(port) => port.take_fault(target),
         }
     }
 
@@ -306,7 +306,7 @@ impl Transport {
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Transport::Shm(_) => true,
-            Transport::Messages(port) => port.is_quiet(),
+            Transport::Routed(port) => port.is_quiet(),
         }
     }
 
@@ -314,7 +314,7 @@ impl Transport {
     pub(crate) fn drain(&mut self) -> bool {
         match self {
             Transport::Shm(_) => true,
-            Transport::Messages(port) => port.drain(),
+            Transport::Routed(port) => port.drain(),
         }
     }
 
@@ -327,14 +327,14 @@ impl Transport {
     pub(crate) fn describe(&mut self) -> String {
         match self {
             Transport::Shm(port) => port.describe().into(),
-            Transport::Messages(port) => port.describe(),
+            Transport::Routed(port) => port.describe(),
         }
     }
 }
 
-impl From<MessageWindow<dyn Channel>> for Transport {
-    fn from(port: MessageWindow<dyn Channel>) -> Self {
-        Transport::Messages(Box::new(port))
+impl From<Router> for Transport {
+    fn from(port: Router) -> Self {
+        Transport::Routed(Box::new(port))
     }
 }
 

@@ -1,13 +1,22 @@
-//! Transports move bytes. Each implements [`crate::engine::Port`] for one window in one process.
+//! Transports move bytes. [`shm`], [`am`] (active messages) and [`rdma`] are siblings that do not
+//! know each other; the [`router`] chooses one of them for each peer. What implements
+//! [`crate::engine::Port`] for one window in one process is a [`shm::ShmWindow`] or a
+//! [`router::Router`].
 
 mod agreement;
 pub mod am;
 mod copy;
 pub mod datatype;
+pub mod members;
+pub mod peers;
 pub mod rdma;
+pub mod router;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
 
 pub use agreement::Proposal;
 pub(crate) use copy::copy;
+
+/// Maximum bytes of a packet of active messages, and so of a buffer in which RDMA receives one.
+pub const PACKET: usize = 16 * 1024;

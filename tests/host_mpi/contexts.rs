@@ -1,143 +1,34 @@
 //! Windows that share the active-message contexts of their processes: each gets what was sent to it,
 //! whatever else goes on.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::{Addr, Rank};
 use mpix_rma::transport::Proposal;
-use mpix_rma::transport::am::carrier::{Carrier, Event, PortNumber, Process};
-use mpix_rma::transport::am::channel::{Channel, MAX_TAGS, TransferId, TransferKind, TransferTag};
-use mpix_rma::transport::am::context::{Context, SharedContext};
+use mpix_rma::transport::am::carrier::Process;
+use mpix_rma::transport::am::channel::{MAX_TAGS, TransferId, TransferKind, TransferTag};
+use mpix_rma::transport::am::context::SharedContext;
 use mpix_rma::transport::am::window_channel::{PeerAddress, WindowChannel};
 use mpix_rma::transport::am::wire::{Content, Header, Packet, Reader, Record};
 
-type Owner = (PortNumber, TransferId);
-/// Sender, receiver and tag of a transfer.
-type Match = (Process, Process, TransferTag);
+use crate::hub::{Hub, contexts, open_ports};
 
-/// What is in flight between the processes.
-#[derive(Debug, Default)]
-struct Network {
-    packets: HashMap<Process, VecDeque<(Process, Packet)>>,
-    sends: HashMap<Match, VecDeque<(Owner, Addr, usize)>>,
-    receives: HashMap<Match, VecDeque<(Owner, Addr, usize)>>,
-    events: HashMap<Process, VecDeque<Event>>,
-}
-
-impl Network {
-    fn match_transfers(&mut self, key: Match) {
-        let (Some(sends), Some(receives)) = (self.sends.get_mut(&key), self.receives.get_mut(&key))
-        else {
-            return;
-        };
-        while !sends.is_empty() && !receives.is_empty() {
-            let (from, to) = (sends.pop_front().unwrap(), receives.pop_front().unwrap());
-            assert!(from.2 <= to.2, "a transfer is longer than its receive");
-            // SAFETY: both ends are buffers of the test, of so many bytes.
-            unsafe {
-                std::ptr::copy_nonoverlapping(from.1.0 as *const u8, to.1.0 as *mut u8, from.2);
-            }
-            for (process, owner) in [(key.0, from.0), (key.1, to.0)] {
-                let moved = Event::Moved(owner.0, owner.1, from.2);
-                self.events.entry(process).or_default().push_back(moved);
-            }
-        }
-    }
-}
-
-/// The carrier of one process.
-#[derive(Debug)]
-struct MemoryCarrier {
-    network: Arc<Mutex<Network>>,
-    me: Process,
-    has_started: bool,
-}
-
-impl Carrier for MemoryCarrier {
-    fn start(&mut self) {
-        self.has_started = true;
-    }
-    fn empty_packet(&mut self) -> Packet {
-        Packet::new()
-    }
-    fn recycle(&mut self, _: Packet) {}
-    fn send(&mut self, port: PortNumber, to: Process, packet: Packet) {
-        let mut network = self.network.lock().unwrap();
-        network.packets.entry(to).or_default().push_back((self.me, packet));
-        network.events.entry(self.me).or_default().push_back(Event::Sent(port));
-    }
-    fn is_busy(&self) -> bool {
-        false
-    }
-    unsafe fn send_data(
-        &mut self,
-        port: Owner,
-        to: Process,
-        tag: TransferTag,
-        from: Addr,
-        len: usize,
-    ) {
-        let mut network = self.network.lock().unwrap();
-        let key = (self.me, to, tag);
-        network.sends.entry(key).or_default().push_back((port, from, len));
-        network.match_transfers(key);
-    }
-    unsafe fn receive_data(
-        &mut self,
-        port: Owner,
-        from: Process,
-        tag: TransferTag,
-        to: Addr,
-        len: usize,
-    ) {
-        let mut network = self.network.lock().unwrap();
-        let key = (from, self.me, tag);
-        network.receives.entry(key).or_default().push_back((port, to, len));
-        network.match_transfers(key);
-    }
-    fn cancel_receives(&mut self, _: PortNumber) {}
-    fn poll(&mut self) {}
-    fn next_event(&mut self) -> Option<Event> {
-        let mut network = self.network.lock().unwrap();
-        if let Some(event) = network.events.get_mut(&self.me).and_then(VecDeque::pop_front) {
-            return Some(event);
-        }
-        if !self.has_started {
-            return None;
-        }
-        let (from, packet) = network.packets.get_mut(&self.me)?.pop_front()?;
-        Some(Event::Arrived(from, packet))
-    }
-    fn close(&mut self) {}
-}
-
-/// Processes with a context each.
+/// Processes with a context each. Nothing is delayed.
 struct World {
-    network: Arc<Mutex<Network>>,
+    hub: Arc<Mutex<Hub>>,
     contexts: Vec<SharedContext>,
 }
 
 impl World {
     fn new(processes: u32) -> Self {
-        let network = Arc::new(Mutex::new(Network::default()));
-        let contexts = (0..processes)
-            .map(|me| {
-                let carrier =
-                    MemoryCarrier { network: Arc::clone(&network), me, has_started: false };
-                Arc::new(Mutex::new(Context::new(Box::new(carrier), 7, me)))
-            })
-            .collect();
-        World { network, contexts }
+        let hub = Hub::new(processes, 1);
+        (hub.lock().unwrap().delay, hub.lock().unwrap().busy) = (0, 0);
+        let contexts = contexts(&hub);
+        World { hub, contexts }
     }
 
-    /// Opens a port in each of these processes, which are to have a window together.
     fn ports(&self, processes: &[Process]) -> Vec<PeerAddress> {
-        let open = |process: &Process| {
-            let port = self.contexts[*process as usize].lock().unwrap().open();
-            PeerAddress { process: *process, port }
-        };
-        processes.iter().map(open).collect()
+        open_ports(&self.hub, &self.contexts, processes)
     }
 
     fn channel(&self, addresses: &[PeerAddress], me: Rank) -> WindowChannel {
@@ -247,20 +138,15 @@ fn late_packets_find_no_other_window() {
 #[test]
 fn forged_packets_are_refused() {
     let world = World::new(3);
-    let mut window = world.window(&[0, 1, 2]);
+    let addresses = world.ports(&[0, 1, 2]);
+    let mut window: Vec<_> = (0..3).map(|me| world.channel(&addresses, me)).collect();
     let mut pair = world.window(&[0, 2]);
-    let port = {
-        let mut probe = mark(&mut window[0], 1);
-        window[0].send(2, probe);
-        probe = world.network.lock().unwrap().packets.get_mut(&2).unwrap().pop_back().unwrap().1;
-        probe.addressee().unwrap().0
-    };
     // Process 1 says that it is rank 0.
     let mut packet = mark(&mut window[1], 3);
-    packet.address(port, 0);
+    packet.address(addresses[2].port, 0);
     world.contexts[1].lock().unwrap().poll();
     let deliver = |packet: Packet| {
-        world.network.lock().unwrap().packets.entry(2).or_default().push_back((1, packet));
+        world.hub.lock().unwrap().deliver(1, 2, packet.bytes);
         world.poll(2);
     };
     deliver(packet);
@@ -296,7 +182,7 @@ fn transfers_of_two_windows_match_by_their_tags() {
     (0..2).for_each(|process| _ = world.poll(process));
     assert_eq!(got, sent);
     for window in [&mut one, &mut other] {
-        window.iter_mut().for_each(Channel::poll);
+        window.iter_mut().for_each(WindowChannel::poll);
         assert_eq!(window[0].next_transfer(), Some((TransferId(3), 100)));
         assert_eq!(window[1].next_transfer(), Some((TransferId(8), 100)));
     }

@@ -1,22 +1,24 @@
-//! Channels between windows in one process. Messages are delivered in memory, with delays, and in
-//! any order that MPI allows.
+//! The host's messages, in memory: carriers of the processes of one thread. Messages are delivered
+//! with delays, and in any order that MPI allows.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, Weak};
 
 use mpix_rma::engine::{Addr, Rank};
-use mpix_rma::transport::Proposal;
-use mpix_rma::transport::am::channel::{Channel, TransferId, TransferTag};
-use mpix_rma::transport::am::wire::Packet;
+use mpix_rma::transport::am::carrier::{Carrier, Event, PortNumber, Process};
+use mpix_rma::transport::am::channel::{TransferId, TransferTag};
+use mpix_rma::transport::am::context::{Context, SharedContext};
+use mpix_rma::transport::am::window_channel::PeerAddress;
+use mpix_rma::transport::am::wire::{Content, ENVELOPE, Packet};
 
-type Pair = (Rank, Rank);
+type Pair = (Process, Process);
 
 /// One end of a rendezvous transfer.
 #[derive(Debug)]
 struct End {
+    owner: (PortNumber, TransferId),
     memory: usize,
     len: usize,
-    transfer: TransferId,
 }
 
 /// Everything in flight between the processes.
@@ -25,16 +27,21 @@ pub struct Hub {
     rng: fastrand::Rng,
     /// Probability that a delivery is delayed, in eighths.
     pub delay: u8,
+    /// Probability that a carrier is busy, in sixteenths.
+    pub busy: u8,
     packets: HashMap<Pair, VecDeque<Vec<u8>>>,
     transfers: HashMap<(Pair, TransferTag), (VecDeque<End>, VecDeque<End>)>,
-    moved: HashMap<Rank, VecDeque<(TransferId, usize)>>,
-    proposals: Vec<(u32, Proposal)>,
-    numbers: Vec<Vec<Option<u32>>>,
+    moved: HashMap<Process, VecDeque<Event>>,
+    sent_events: HashMap<Process, VecDeque<Event>>,
     pub ranks: u32,
-    /// Number of packets sent.
+    /// Number of packets of windows sent, without their agreements.
     pub sent: u64,
     /// Modifies packets before delivery.
     pub tamper: Option<fn(Rank, &mut Vec<u8>)>,
+    /// The contexts of the processes, once there is a window.
+    contexts: Vec<SharedContext>,
+    /// Ports of the window opened last.
+    ports: Vec<PeerAddress>,
     /// State that the processes share beside the hub: in-memory devices and their network.
     #[allow(dead_code, reason = "only tests with RDMA use it")]
     pub beside: Option<Box<dyn std::any::Any + Send>>,
@@ -45,20 +52,32 @@ impl Hub {
         Arc::new(Mutex::new(Hub {
             rng: fastrand::Rng::with_seed(seed),
             delay: 2,
+            busy: 1,
             packets: HashMap::new(),
             transfers: HashMap::new(),
             moved: HashMap::new(),
-            proposals: Vec::new(),
-            numbers: Vec::new(),
+            sent_events: HashMap::new(),
             ranks,
             sent: 0,
             tamper: None,
+            contexts: Vec::new(),
+            ports: Vec::new(),
             beside: None,
         }))
     }
 
-    /// Queues a packet with any content.
-    pub fn inject(&mut self, from: Rank, to: Rank, bytes: Vec<u8>) {
+    /// Queues a packet with any content. It is for the window that was opened last, if it is one.
+    pub fn inject(&mut self, from: Rank, to: Rank, mut bytes: Vec<u8>) {
+        if bytes.len() >= ENVELOPE {
+            let mut packet = Packet { bytes };
+            packet.address(self.ports[to as usize].port, from);
+            bytes = packet.bytes;
+        }
+        self.deliver(from, to, bytes);
+    }
+
+    /// Queues a packet as it is.
+    pub fn deliver(&mut self, from: Process, to: Process, bytes: Vec<u8>) {
         self.packets.entry((from, to)).or_default().push_back(bytes);
     }
 
@@ -83,7 +102,7 @@ impl Hub {
         while !ends.0.is_empty() && !ends.1.is_empty() {
             let (sent, wanted) = (ends.0.pop_front().unwrap(), ends.1.pop_front().unwrap());
             if sent.len > 0 && sent.len <= wanted.len {
-                // SAFETY: both ends stay valid until `next_transfer` has returned them, and the
+                // SAFETY: both ends stay valid until their owners have heard of the end, and the
                 // receiver has room for `sent.len` bytes.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
@@ -94,215 +113,168 @@ impl Hub {
                 };
             }
             let bytes = if sent.len <= wanted.len { sent.len } else { usize::MAX };
-            self.moved.entry(pair.0).or_default().push_back((sent.transfer, sent.len));
-            self.moved.entry(pair.1).or_default().push_back((wanted.transfer, bytes));
+            for (process, (port, id), bytes) in
+                [(pair.0, sent.owner, sent.len), (pair.1, wanted.owner, bytes)]
+            {
+                self.moved.entry(process).or_default().push_back(Event::Moved(port, id, bytes));
+            }
         }
     }
 }
 
-/// The channel of one process.
+/// The contexts of the processes that a hub connects.
+pub fn contexts(hub: &Arc<Mutex<Hub>>) -> Vec<SharedContext> {
+    let mut held = hub.lock().unwrap();
+    if held.contexts.is_empty() {
+        let context = |me| {
+            let carrier = HubCarrier { hub: Arc::downgrade(hub), me, has_started: false };
+            Arc::new(Mutex::new(Context::new(Box::new(carrier), 7, me)))
+        };
+        held.contexts = (0..held.ranks).map(context).collect();
+    }
+    held.contexts.clone()
+}
+
+/// Opens a port in each of these processes, which are to have a window together.
+pub fn open_ports(
+    hub: &Arc<Mutex<Hub>>,
+    contexts: &[SharedContext],
+    of: &[Process],
+) -> Vec<PeerAddress> {
+    let open = |process: &Process| {
+        let port = contexts[*process as usize].lock().unwrap().open();
+        PeerAddress { process: *process, port }
+    };
+    let ports: Vec<PeerAddress> = of.iter().map(open).collect();
+    hub.lock().unwrap().ports.clone_from(&ports);
+    ports
+}
+
+/// The carrier of one process.
 #[derive(Debug)]
-pub struct HubChannel {
-    pub hub: Arc<Mutex<Hub>>,
-    pub me: Rank,
-    round: usize,
-    gathers: usize,
-    /// Tags in use.
-    tags: HashSet<u32>,
-    /// Polls what a process's windows share, and says whether that has moved anything.
-    pub shared: Option<Shared>,
-    /// As the runtime does it, the host is polled now and then, or when messages are due and
-    /// nothing else has moved.
-    expects: bool,
-    polls: u32,
-    delivers: bool,
+struct HubCarrier {
+    hub: Weak<Mutex<Hub>>,
+    me: Process,
+    has_started: bool,
 }
 
-pub struct Shared(pub Box<dyn FnMut() -> bool + Send>);
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shared")
+impl HubCarrier {
+    fn hub(&self) -> Arc<Mutex<Hub>> {
+        self.hub.upgrade().expect("windows keep their hub")
     }
 }
 
-impl HubChannel {
-    pub fn new(hub: &Arc<Mutex<Hub>>, me: Rank) -> Self {
-        HubChannel {
-            hub: Arc::clone(hub),
-            me,
-            round: 0,
-            gathers: 0,
-            tags: HashSet::new(),
-            shared: None,
-            expects: true,
-            polls: 0,
-            delivers: true,
-        }
+impl Carrier for HubCarrier {
+    fn start(&mut self) {
+        self.has_started = true;
     }
-}
 
-impl Channel for HubChannel {
     fn empty_packet(&mut self) -> Packet {
         Packet::new()
     }
 
-    fn send(&mut self, peer: Rank, packet: Packet) {
-        let mut hub = self.hub.lock().unwrap();
-        hub.sent += 1;
+    fn recycle(&mut self, _: Packet) {}
+
+    fn send(&mut self, port: PortNumber, to: Process, packet: Packet) {
+        let hub = self.hub();
+        let mut hub = hub.lock().unwrap();
+        hub.sent += u64::from(packet.content() == Some(Content::Records));
         let mut bytes = packet.bytes;
         if let Some(tamper) = hub.tamper {
             tamper(self.me, &mut bytes);
         }
-        hub.inject(self.me, peer, bytes);
+        hub.deliver(self.me, to, bytes);
+        hub.sent_events.entry(self.me).or_default().push_back(Event::Sent(port));
     }
 
     fn is_busy(&self) -> bool {
-        self.hub.lock().unwrap().rng.u8(0..16) == 0
+        let hub = self.hub();
+        let mut hub = hub.lock().unwrap();
+        hub.rng.u8(0..16) < hub.busy
     }
 
-    fn receive(&mut self) -> Option<(Rank, Packet)> {
-        let mut hub = self.hub.lock().unwrap();
-        if !self.delivers || hub.is_delayed() {
+    unsafe fn send_data(
+        &mut self,
+        owner: (PortNumber, TransferId),
+        to: Process,
+        tag: TransferTag,
+        from: Addr,
+        len: usize,
+    ) {
+        let hub = self.hub();
+        let (mut hub, pair) = (hub.lock().unwrap(), (self.me, to));
+        let end = End { owner, memory: from.0, len };
+        hub.transfers.entry((pair, tag)).or_default().0.push_back(end);
+        hub.match_transfers(pair, tag);
+    }
+
+    unsafe fn receive_data(
+        &mut self,
+        owner: (PortNumber, TransferId),
+        from: Process,
+        tag: TransferTag,
+        to: Addr,
+        len: usize,
+    ) {
+        let hub = self.hub();
+        let (mut hub, pair) = (hub.lock().unwrap(), (from, self.me));
+        let end = End { owner, memory: to.0, len };
+        hub.transfers.entry((pair, tag)).or_default().1.push_back(end);
+        hub.match_transfers(pair, tag);
+    }
+
+    fn cancel_receives(&mut self, port: PortNumber) {
+        let hub = self.hub();
+        let mut hub = hub.lock().unwrap();
+        let (me, mut cancelled) = (self.me, Vec::new());
+        for ((pair, _), ends) in &mut hub.transfers {
+            if pair.1 == me {
+                ends.1.retain(|end| {
+                    let is_of_port = end.owner.0 == port;
+                    if is_of_port {
+                        cancelled.push(Event::Moved(port, end.owner.1, usize::MAX));
+                    }
+                    !is_of_port
+                });
+            }
+        }
+        hub.moved.entry(me).or_default().extend(cancelled);
+    }
+
+    fn poll(&mut self) {}
+
+    fn next_event(&mut self) -> Option<Event> {
+        let hub = self.hub();
+        let mut held = hub.lock().unwrap();
+        let hub = &mut *held;
+        let sent = hub.sent_events.get_mut(&self.me).and_then(VecDeque::pop_front);
+        if sent.is_some() {
+            return sent;
+        }
+        if hub.is_delayed() {
             return None;
         }
-        let mut from: Vec<Rank> = hub
+        if let Some(moved) = hub.moved.get_mut(&self.me)
+            && (!moved.is_empty() && hub.rng.bool())
+        {
+            return moved.pop_front();
+        }
+        if !self.has_started {
+            return None;
+        }
+        let mut from: Vec<Process> = hub
             .packets
             .iter()
             .filter(|(pair, queue)| pair.1 == self.me && !queue.is_empty())
             .map(|(pair, _)| pair.0)
             .collect();
         from.sort_unstable();
-        let from = *from.get(hub.rng.usize(0..from.len().max(1)))?;
+        let Some(&from) = from.get(hub.rng.usize(0..from.len().max(1))) else {
+            return hub.moved.get_mut(&self.me)?.pop_front();
+        };
         let bytes = hub.packets.get_mut(&(from, self.me))?.pop_front()?;
-        Some((from, Packet { bytes }))
+        Some(Event::Arrived(from, Packet { bytes }))
     }
 
-    fn recycle(&mut self, _: Packet) {}
-
-    fn poll(&mut self) {
-        let Some(shared) = &mut self.shared else { return };
-        let moved = (shared.0)();
-        self.polls += 1;
-        self.delivers = self.polls >= 64 || (!moved && self.expects);
-        if self.delivers {
-            self.polls = 0;
-        }
-    }
-
-    /// Few, so that they are used again often.
-    fn take_tag(&mut self) -> Option<u32> {
-        (0..12).find(|tag| self.tags.insert(*tag))
-    }
-
-    fn return_tag(&mut self, number: u32) {
-        assert!(self.tags.remove(&number), "the tag is in use");
-    }
-
-    unsafe fn send_data(
-        &mut self,
-        peer: Rank,
-        tag: TransferTag,
-        from: Addr,
-        len: usize,
-        transfer: TransferId,
-    ) {
-        let mut hub = self.hub.lock().unwrap();
-        let pair = (self.me, peer);
-        hub.transfers.entry((pair, tag)).or_default().0.push_back(End {
-            memory: from.0,
-            len,
-            transfer,
-        });
-        hub.match_transfers(pair, tag);
-    }
-
-    unsafe fn receive_data(
-        &mut self,
-        peer: Rank,
-        tag: TransferTag,
-        to: Addr,
-        len: usize,
-        transfer: TransferId,
-    ) {
-        let mut hub = self.hub.lock().unwrap();
-        let pair = (peer, self.me);
-        hub.transfers.entry((pair, tag)).or_default().1.push_back(End {
-            memory: to.0,
-            len,
-            transfer,
-        });
-        hub.match_transfers(pair, tag);
-    }
-
-    fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
-        let mut hub = self.hub.lock().unwrap();
-        if !self.delivers || hub.is_delayed() {
-            return None;
-        }
-        hub.moved.get_mut(&self.me)?.pop_front()
-    }
-
-    fn cancel_receives(&mut self) {
-        let mut hub = self.hub.lock().unwrap();
-        let me = self.me;
-        for ((pair, _), ends) in &mut hub.transfers {
-            if pair.1 == me {
-                ends.1.clear();
-            }
-        }
-    }
-
-    fn propose(&mut self, proposal: Proposal) {
-        let mut hub = self.hub.lock().unwrap();
-        if hub.proposals.len() <= self.round {
-            hub.proposals.push((0, Proposal::Ready));
-        }
-        let proposals = &mut hub.proposals[self.round];
-        (proposals.0, proposals.1) = (proposals.0 + 1, proposals.1.max(proposal));
-    }
-
-    fn decision(&mut self) -> Option<Proposal> {
-        let hub = self.hub.lock().unwrap();
-        let (proposals, highest) = *hub.proposals.get(self.round)?;
-        if proposals < hub.ranks {
-            return None;
-        }
-        drop(hub);
-        self.round += 1;
-        Some(highest)
-    }
-
-    fn start_allgather(&mut self, number: u32) {
-        let mut hub = self.hub.lock().unwrap();
-        if hub.numbers.len() <= self.gathers {
-            let all = vec![None; hub.ranks as usize];
-            hub.numbers.push(all);
-        }
-        hub.numbers[self.gathers][self.me as usize] = Some(number);
-    }
-
-    fn finish_allgather(&mut self) -> Option<Vec<u32>> {
-        let hub = self.hub.lock().unwrap();
-        let all = hub.numbers[self.gathers].iter().copied().collect::<Option<Vec<u32>>>()?;
-        drop(hub);
-        self.gathers += 1;
-        Some(all)
-    }
-
-    fn is_quiet(&mut self) -> bool {
-        true
-    }
-
-    fn is_idle(&self) -> bool {
-        self.hub.lock().unwrap().waiting_for(self.me) == 0
-    }
-
-    fn expect(&mut self, expects: bool) {
-        self.expects = expects;
-    }
-
-    fn set_cookie(&mut self, _: u64) {}
-
-    fn release(&mut self) {}
+    fn close(&mut self) {}
 }

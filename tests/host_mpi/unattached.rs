@@ -181,7 +181,10 @@ fn a_refused_message_ends_the_window_for_all_that_were_met() {
     for _ in 0..20 {
         w.iter_mut().for_each(|window| _ = window.poll());
     }
-    assert!(w.iter().all(Far::is_broken), "all peers that may wait for rank 0 learn of it");
+    assert!(
+        w.iter().all(|window| window.is_broken()),
+        "all peers that may wait for rank 0 learn of it"
+    );
     assert!(result.iter().all(|byte| *byte == 0), "a cancelled get has changed memory");
     memory.fill(0);
     // New operations are refused, and the drain does not wait.

@@ -1,19 +1,138 @@
 //! Windows of several processes, polled in turn by one thread.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
-use mpix_rma::transport::am::members::{Extents, Members};
+use mpix_rma::transport::am::context::SharedContext;
+use mpix_rma::transport::am::window_channel::{PeerAddress, WindowChannel};
 use mpix_rma::transport::am::wire::ElementOp;
-use mpix_rma::transport::am::{MessageWindow, Settings};
+use mpix_rma::transport::am::{Protocol, Settings};
+use mpix_rma::transport::members::{Extents, Members};
+use mpix_rma::transport::router::Router;
 use mpix_rma::transport::shm::{self, Alone, Bootstrap, CounterStep, Memory, ShmWindow};
 
-use crate::carry::{Carrier, carry};
-use crate::hub::Hub;
+use crate::carry::{Poll, endpoint};
+use crate::hub::{Hub, contexts, open_ports};
 
-/// A window under test.
-pub type Far = MessageWindow<Carrier>;
+/// Polls of RDMA between two of the host, if no window waits for its messages: as in the runtime.
+const POLLS_PER_HOST_POLL: u32 = 64;
+
+/// A window under test, and the contexts of its process.
+pub struct Far {
+    _hub: Arc<Mutex<Hub>>,
+    router: Router,
+    context: SharedContext,
+    rdma: Option<Poll>,
+    polls: u32,
+}
+
+impl std::fmt::Debug for Far {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.router.fmt(f)
+    }
+}
+
+impl Deref for Far {
+    type Target = Router;
+    fn deref(&self) -> &Router {
+        &self.router
+    }
+}
+
+impl DerefMut for Far {
+    fn deref_mut(&mut self) -> &mut Router {
+        &mut self.router
+    }
+}
+
+impl Far {
+    /// The window of process `me`, which has rank `place` on its node.
+    fn new(
+        hub: &Arc<Mutex<Hub>>,
+        (contexts, ports): &(Vec<SharedContext>, Vec<PeerAddress>),
+        members: Members,
+        (near, place): (ShmWindow, Rank),
+        extents: &Extents,
+    ) -> Self {
+        let me = members.me();
+        let context = Arc::clone(&contexts[me as usize]);
+        let port = ports[me as usize].port;
+        let channel = WindowChannel::new(Arc::clone(&context), port, me, ports.iter().copied());
+        let (endpoint, rdma) = endpoint(hub, me, &near, place).unzip();
+        let am = Protocol::new(settings());
+        let router = Router::new(channel, endpoint, members, near, extents.clone(), am);
+        Far { _hub: Arc::clone(hub), router, context, rdma, polls: 0 }
+    }
+
+    /// Polls the contexts of the process, then the window.
+    pub fn poll(&mut self) -> bool {
+        let moved = self.rdma.as_mut().is_some_and(|poll| poll());
+        self.polls += 1;
+        let mut context = self.context.lock().unwrap();
+        if self.polls >= POLLS_PER_HOST_POLL || (!moved && context.expects_messages()) {
+            self.polls = 0;
+            context.poll();
+        }
+        drop(context);
+        self.router.poll()
+    }
+
+    pub fn release(self) {
+        self.router.release();
+    }
+}
+
+impl LockMemory for Far {
+    fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        self.router.atomic(home, word, access, ticket)
+    }
+    fn look(&mut self, word: LockWord) -> u64 {
+        self.router.look(word)
+    }
+}
+
+impl Port for Far {
+    fn signals_follow(&self, peer: Rank) -> bool {
+        self.router.signals_follow(peer)
+    }
+    fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
+        self.router.post(op, ticket)
+    }
+    fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
+        self.router.signal(peer, word, value)
+    }
+    fn observe(&mut self, peer: Rank, word: Word) -> u64 {
+        self.router.observe(peer, word)
+    }
+    fn counter(&mut self, index: u32) -> u64 {
+        self.router.counter(index)
+    }
+    fn next_arrival(&mut self) -> Option<Arrival> {
+        self.router.next_arrival()
+    }
+    fn poll(&mut self) -> bool {
+        Far::poll(self)
+    }
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        self.router.next_finished()
+    }
+    fn next_failed(&mut self) -> Option<Ticket> {
+        self.router.next_failed()
+    }
+    fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
+        self.router.next_answer()
+    }
+}
+
+/// The contexts of a hub's processes, and the ports of a new window of all of them.
+fn open(hub: &Arc<Mutex<Hub>>) -> (Vec<SharedContext>, Vec<PeerAddress>) {
+    let contexts = contexts(hub);
+    let all: Vec<Rank> = (0..contexts.len() as Rank).collect();
+    let ports = open_ports(hub, &contexts, &all);
+    (contexts, ports)
+}
 
 /// The bootstrap of the processes of a node, each in a thread of its own.
 struct Together {
@@ -70,6 +189,7 @@ pub fn mixed(
     let ranks = memories.len() as u32;
     let hub = Hub::new(ranks, seed);
     let extents = Extents::new(memories.iter().map(|memory| (memory.len() as u64, 1)));
+    let opened = open(&hub);
     let mut windows: Vec<Option<Far>> = (0..ranks).map(|_| None).collect();
     for mates in nodes {
         let size = mates.len() as u32;
@@ -101,13 +221,7 @@ pub fn mixed(
         });
         for ((place, me), port) in (0..).zip(mates).zip(ports) {
             let members = Members::new(*me, ranks, mates.clone(), near != Near::Messages);
-            windows[*me as usize] = Some(MessageWindow::new(
-                Box::new(carry(&hub, *me, &port, place)),
-                members,
-                port,
-                extents.clone(),
-                settings(),
-            ));
+            windows[*me as usize] = Some(Far::new(&hub, &opened, members, (port, place), &extents));
         }
     }
     (hub, windows.into_iter().map(|window| window.expect("each rank is on a node")).collect())
@@ -122,15 +236,31 @@ pub fn count(windows: &mut [Far], numbers: &[u32], objects: Option<(usize, Count
             window.make_counters(step, numbers[me]).unwrap();
             window.propose(Proposal::unless(objects == Some((me, step))));
         }
-        for window in windows.iter_mut() {
-            objected = window.decision().expect("all have proposed") == Proposal::Objection;
-        }
+        objected = decide(windows) == Proposal::Objection;
         if objected {
             break;
         }
     }
     windows.iter_mut().for_each(|window| window.counters_made(!objected));
     !objected
+}
+
+/// What processes that have all proposed agree on.
+pub fn decide(windows: &mut [Far]) -> Proposal {
+    let mut decided: Vec<Option<Proposal>> = vec![None; windows.len()];
+    for _ in 0..100_000 {
+        for (window, decided) in windows.iter_mut().zip(&mut decided) {
+            window.poll();
+            if decided.is_none() {
+                *decided = window.decision();
+            }
+        }
+        if let Some(all) = decided.iter().copied().collect::<Option<Vec<_>>>() {
+            assert!(all.iter().all(|each| *each == all[0]), "{all:?}");
+            return all[0];
+        }
+    }
+    panic!("no agreement: {decided:?}");
 }
 
 /// A foreign datatype like `MPI_DOUBLE_INT`: an extent of 16 bytes, 12 of them data.
@@ -176,6 +306,7 @@ pub fn windows(memories: &mut [Vec<u8>], seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far
 pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far> {
     let ranks = memories.len() as u32;
     let extents = Extents::new(memories.iter().map(|memory| (memory.len() as u64, 1)));
+    let opened = open(hub);
     (0..ranks)
         .zip(memories)
         .map(|(me, memory)| {
@@ -187,13 +318,7 @@ pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far>
                 ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce })
                     .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
-            MessageWindow::new(
-                Box::new(carry(hub, me, &near, 0)),
-                members,
-                near,
-                extents.clone(),
-                settings(),
-            )
+            Far::new(hub, &opened, members, (near, 0), &extents)
         })
         .collect()
 }
@@ -201,6 +326,7 @@ pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far>
 /// Dynamic windows without attached memory.
 pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let hub = Hub::new(ranks, seed);
+    let opened = open(&hub);
     let windows = (0..ranks)
         .map(|me| {
             let near = ShmWindow::new(
@@ -212,13 +338,7 @@ pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
             .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (0, 1)));
-            MessageWindow::new(
-                Box::new(carry(&hub, me, &near, 0)),
-                members,
-                near,
-                extents,
-                settings(),
-            )
+            Far::new(&hub, &opened, members, (near, 0), &extents)
         })
         .collect();
     (hub, windows)
@@ -239,9 +359,7 @@ pub fn end(hub: &Arc<Mutex<Hub>>, windows: Vec<Far>) {
         assert!(window.is_quiet(), "{window:#?}");
         window.propose(Proposal::Ready);
     }
-    for window in &mut windows {
-        assert_eq!(window.decision(), Some(Proposal::Ready));
-    }
+    assert_eq!(decide(&mut windows), Proposal::Ready);
     // A process that has drained its window is in a call of the host, and polls no more.
     let mut staying: Vec<&mut Far> = windows.iter_mut().collect();
     for _ in 0..100_000 {
@@ -339,6 +457,7 @@ pub fn windows_inside(
 ) -> (Arc<Mutex<Hub>>, Vec<Far>) {
     let ranks = memories.len() as u32;
     let hub = Hub::new(ranks, seed);
+    let opened = open(&hub);
     let windows = (0..ranks)
         .zip(memories)
         .map(|(me, memory)| {
@@ -349,13 +468,7 @@ pub fn windows_inside(
                     .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (size as u64, 1)));
-            MessageWindow::new(
-                Box::new(carry(&hub, me, &near, 0)),
-                members,
-                near,
-                extents,
-                settings(),
-            )
+            Far::new(&hub, &opened, members, (near, 0), &extents)
         })
         .collect();
     (hub, windows)

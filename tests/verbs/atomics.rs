@@ -260,7 +260,7 @@ fn a_cas_loop_ends_with_its_connection() {
     for turn in 0.. {
         assert!(turn < 100_000, "the failure is not reported");
         poll(&mut w);
-        if w.iter().all(Far::is_broken) {
+        if w.iter().all(|window| window.is_broken()) {
             break;
         }
         crate::carry::net(&hub).lock().unwrap().refuses = w[0].lost().is_none();

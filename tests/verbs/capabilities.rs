@@ -1,6 +1,6 @@
 //! Selection of ports, and what the capabilities of a window's processes allow.
 
-use mpix_rma::transport::am::members::RankTable;
+use mpix_rma::transport::members::RankTable;
 use mpix_rma::transport::rdma::NicAtomics;
 use mpix_rma::transport::rdma::capabilities::plan;
 use mpix_rma::transport::rdma::ibverbs::PortSelection;

@@ -1,22 +1,20 @@
-//! The channel of these tests: RDMA on a device per process, and the hub for the host's messages.
+//! What carries the packets of these tests: RDMA on a device per process, and the hub.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::Rank;
-use mpix_rma::transport::am::members::RankTable;
+use mpix_rma::transport::members::RankTable;
 use mpix_rma::transport::rdma::context::Context;
 use mpix_rma::transport::rdma::device::Device;
 use mpix_rma::transport::rdma::handshake::ProcessId;
 use mpix_rma::transport::rdma::ibverbs::IbvDevice;
 use mpix_rma::transport::rdma::ibverbs::PortSelection;
-use mpix_rma::transport::rdma::{Endpoint, NicAtomics, RdmaAmChannel, SharedContext, WindowMemory};
+use mpix_rma::transport::rdma::{Endpoint, NicAtomics, SharedContext, WindowMemory};
 use mpix_rma::transport::shm::ShmWindow;
 
-use crate::hub::{Hub, HubChannel, Shared};
+use crate::hub::Hub;
 use crate::memory_device::{MemoryDevice, SimulatedNetwork};
-
-pub type Carrier = RdmaAmChannel<HubChannel>;
 
 /// Some messages bypass the hub.
 pub const ALL_BY_MESSAGES: bool = false;
@@ -85,22 +83,22 @@ thread_local! {
     pub static FENCES: Cell<bool> = const { Cell::new(true) };
 }
 
-pub fn carry(hub: &Arc<Mutex<Hub>>, me: Rank, near: &ShmWindow, place: Rank) -> Carrier {
+/// Polls an RDMA context. True if anything has happened.
+pub type Poll = Box<dyn FnMut() -> bool + Send>;
+
+/// The RDMA endpoint of a process, which has rank `place` in the window `near`, and what polls its
+/// context.
+pub fn endpoint(
+    hub: &Arc<Mutex<Hub>>,
+    me: Rank,
+    near: &ShmWindow,
+    place: Rank,
+) -> Option<(Endpoint, Poll)> {
     let context = Arc::clone(&contexts(hub)[me as usize]);
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
     let own = WindowMemory { base: near.base(), bytes };
-    let direct = unsafe {
-        Endpoint::new(
-            &context,
-            (me, ranks),
-            RankTable::new((0..ranks).map(|_| true)),
-            NIC_ATOMICS.get(),
-            own,
-        )
-    }
-    .expect("words");
-    let mut host = HubChannel::new(hub, me);
-    host.shared = Some(Shared(Box::new(move || context.lock().unwrap().poll())));
-    RdmaAmChannel::new(host, direct)
+    let reachable = RankTable::new((0..ranks).map(|_| true));
+    let endpoint = unsafe { Endpoint::new(&context, me, reachable, NIC_ATOMICS.get(), own) };
+    Some((endpoint.expect("words"), Box::new(move || context.lock().unwrap().poll())))
 }

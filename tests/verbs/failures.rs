@@ -78,7 +78,9 @@ fn both_sides_learn_of_a_failed_connection() {
     let (_hub, mut w, _memories, mut flight) = met_unreachable();
     let value = 9u64;
     assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
-    until(&mut w, "a process does not learn of the failure", |w| w.iter().all(Far::is_broken));
+    until(&mut w, "a process does not learn of the failure", |w| {
+        w.iter().all(|window| window.is_broken())
+    });
     assert_eq!(w[1].lost().map(|(peer, _)| peer), Some(0));
 }
 
@@ -91,12 +93,16 @@ fn later_windows_reconnect_after_a_failure() {
     let (hub, mut w, _memories, mut flight) = met_unreachable();
     let value = 9u64;
     assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
-    until(&mut w, "a process does not learn of the failure", |w| w.iter().all(Far::is_broken));
+    until(&mut w, "a process does not learn of the failure", |w| {
+        w.iter().all(|window| window.is_broken())
+    });
     let mut more = vec![vec![0u8; 4096]; 2];
     let mut later = windows_over(&hub, &mut more);
     reach(&mut later, 1);
     assert_eq!(unsafe { ((later[1].base().0 + 8) as *const u64).read() }, 5);
-    assert!(later.iter().all(|window| !window.is_broken()) && w.iter().all(Far::is_broken));
+    assert!(
+        later.iter().all(|window| !window.is_broken()) && w.iter().all(|window| window.is_broken())
+    );
 }
 
 /// Three connected processes. The second one is stalled and has gets to serve; the third one is
@@ -229,7 +235,9 @@ fn everybody_learns_of_a_dead_process() {
     net(&hub).lock().unwrap().kill(1);
     let _dead = w.remove(1);
     drop(w[0].probe());
-    until(&mut w, "a process does not learn of the failure", |w| w.iter().all(Far::is_broken));
+    until(&mut w, "a process does not learn of the failure", |w| {
+        w.iter().all(|window| window.is_broken())
+    });
     assert!(w[0].lost().is_some_and(|(peer, _)| peer == 1));
     assert!(
         w[1].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("process 0 says so")),

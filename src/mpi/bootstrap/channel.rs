@@ -18,7 +18,6 @@ use crate::mpi::progress::drive;
 use crate::runtime::bootstrap::PortCard;
 use crate::runtime::enter;
 use crate::transport::am::carrier::PortNumber;
-use crate::transport::am::channel::Channel;
 use crate::transport::am::context::{Context, SharedContext, lock};
 use crate::transport::am::window_channel::{PeerAddress, WindowChannel};
 use crate::transport::shm::Bootstrap;

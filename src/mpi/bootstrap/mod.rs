@@ -24,12 +24,12 @@ use crate::mpi::progress::drive;
 use crate::runtime::bootstrap::{Action, Contribution, Event, Missing, SegmentOf};
 use crate::runtime::config::{Reach, Serve, Settings};
 use crate::runtime::{Transport, enter, progress};
-use crate::transport::am::channel::Channel;
-use crate::transport::am::members::Members;
+use crate::transport::am;
 use crate::transport::am::window_channel::WindowChannel;
-use crate::transport::am::{self, MessageWindow};
+use crate::transport::members::Members;
 use crate::transport::rdma::capabilities::advertise;
-use crate::transport::rdma::{Endpoint, RdmaAmChannel, SharedContext, WindowMemory};
+use crate::transport::rdma::{Endpoint, SharedContext, WindowMemory};
+use crate::transport::router::Router;
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, ShmWindow};
 
 pub(crate) use crate::runtime::bootstrap::NotMade;
@@ -190,7 +190,7 @@ impl PendingRouter {
             Some(segment) => {
                 let bytes = if segment.is_dynamic() { 0 } else { exchange.part.bytes };
                 let own = WindowMemory { base: segment.base(), bytes };
-                let me = (exchange.rank(), exchange.size());
+                let me = exchange.rank();
                 let capabilities = exchange.setup.capabilities();
                 // SAFETY: the segment, or the application, keeps the window's memory mapped until
                 // the window ends, and the endpoint is ended before.
@@ -268,13 +268,10 @@ impl PendingRouter {
         let (node_ranks, uses_shm) = exchange.setup.node();
         let (me, size) = (exchange.rank(), exchange.size());
         let members = Members::new(me, size, node_ranks.to_vec(), uses_shm);
-        let channel: Box<dyn Channel> = match acquired.endpoint {
-            Ok(Some(endpoint)) => Box::new(RdmaAmChannel::new(channel, endpoint)),
-            _ => Box::new(channel),
-        };
         let host =
             am::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
-        MessageWindow::new(channel, members, segment, exchange.setup.extents(), host).into()
+        let (endpoint, extents) = (acquired.endpoint.unwrap_or_default(), exchange.setup.extents());
+        Router::new(channel, endpoint, members, segment, extents, am::Protocol::new(host)).into()
     }
 }
 

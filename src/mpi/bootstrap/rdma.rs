@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
 use crate::runtime::enter;
-use crate::transport::am::members::RankTable;
+use crate::transport::members::RankTable;
 use crate::transport::rdma::capabilities::plan;
 use crate::transport::rdma::context::Context;
 use crate::transport::rdma::device::DeviceError;
@@ -104,19 +104,19 @@ fn process_id() -> ProcessId {
     ProcessId([half(), half()])
 }
 
-/// Creates the endpoint of process `me.0` of `me.1` in a new window. `None`: this process has no
+/// Creates the endpoint of process `me` in a new window. `None`: this process has no
 /// device. `Err`: it failed, and the log has said why.
 ///
 /// # Safety
 /// The window's memory must stay mapped until the endpoint is ended.
 pub(crate) unsafe fn create_endpoint(
-    me: (Rank, u32),
+    me: Rank,
     context: Option<&SharedContext>,
     capabilities: &RankTable<u8>,
     own: WindowMemory,
 ) -> Result<Option<Endpoint>, ()> {
     let Some(context) = context else { return Ok(None) };
-    let (reachable, atomics) = plan(capabilities.of(me.0), capabilities);
+    let (reachable, atomics) = plan(capabilities.of(me), capabilities);
     if reachable != capabilities.map(|capability| capability > 0) {
         log::info!(
             "verbs: processes with a device on the other kind of link layer (InfiniBand, Ethernet) \

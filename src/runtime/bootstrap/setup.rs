@@ -9,7 +9,7 @@ use super::agreement::{Agreement, Contribution};
 use super::card::Card;
 use crate::engine::Rank;
 use crate::runtime::config::Reach;
-use crate::transport::am::members::{Extents, RankTable};
+use crate::transport::members::{Extents, RankTable};
 use crate::transport::shm::SetupError;
 
 /// Whose memory is in a segment.

@@ -9,12 +9,13 @@ use super::peer::{
 use super::wire::{
     ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, RECORD_OVERHEAD, Unattached,
 };
-use super::{MessageWindow, OutOfReach};
+use super::{OutOfReach, Protocol};
 use crate::engine::slab::Key;
 use crate::engine::{Addr, Notification, NotificationKind, Op, OpKind, Posted, Stage, Ticket};
 use crate::transport::copy;
 use crate::transport::datatype::element::reduction;
-use crate::transport::datatype::{self, Shape, whole};
+use crate::transport::datatype::{self, Shape, Shapes, whole};
+use crate::transport::peers::PeerId;
 
 /// Bytes from which a put or get between single runs uses the rendezvous protocol.
 const RENDEZVOUS_THRESHOLD: u64 = 16 * 1024;
@@ -34,7 +35,7 @@ const KEPT_CAPACITY: usize = 256;
 pub(super) struct InFlight {
     ticket: Ticket,
     /// Index of the target among the window's peers.
-    peer: u32,
+    peer: usize,
     op: Op,
     shape: Option<Box<Shape>>,
     /// Outstanding replies and transfers.
@@ -61,9 +62,9 @@ pub(super) enum Transfer {
     /// Of an operation of this process, whose data begin `at` bytes into those of the operation.
     Issued { op: Key, at: u64, len: usize, tag: TransferTag },
     /// Of an operation of a peer.
-    Served { peer: u32, number: u64, len: usize },
+    Served { peer: usize, number: u64, len: usize },
     /// Of a put by a peer to memory that is not attached: received and discarded.
-    Discarded { peer: u32, number: u64, _memory: Vec<u8> },
+    Discarded { peer: usize, number: u64, _memory: Vec<u8> },
 }
 
 /// Whether the operation returns data.
@@ -71,13 +72,20 @@ fn has_result(op: &Op) -> bool {
     !matches!(op.kind, OpKind::Put | OpKind::Accumulate)
 }
 
-impl<C: Channel + ?Sized> MessageWindow<C> {
-    /// Posts an operation as active messages.
+impl Protocol {
+    /// Posts an operation. Takes its shape from `shapes` unless it is refused.
     #[inline]
-    pub(super) fn post_am(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        let index = self.peer_index(op.target);
-        let peer = &mut self.peers[index as usize];
-        if peer.fragmented.is_some() || peer.unacked.len() >= MAX_UNACKED || self.broken {
+    pub fn post(
+        &mut self,
+        channel: &mut impl Channel,
+        to: PeerId,
+        op: &Op,
+        shapes: &mut Shapes,
+        ticket: Ticket,
+    ) -> Posted {
+        let index = to.at();
+        let peer = &mut self.peers[index];
+        if peer.fragmented.is_some() || peer.unacked.len() >= MAX_UNACKED {
             return Posted::NoResource;
         }
         if op.shape.is_none() && op.len < EAGER_FLUSH_THRESHOLD && op.kind == OpKind::Put {
@@ -86,8 +94,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             }
             // A put and its notification share the packet.
             let behind = if op.notification.is_some() { RECORD_OVERHEAD } else { 0 };
-            if peer.room(&mut *self.channel, op.len as usize + behind).is_none() {
-                self.activate(index);
+            if peer.room(channel, op.len as usize + behind).is_none() {
                 return Posted::NoResource;
             }
             if op.len > 0 {
@@ -98,22 +105,26 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
                 peer.issued += 1;
             }
             if let Some(notification) = op.notification {
-                self.write_notification(index, notification);
+                self.write_notification(channel, index, notification);
             }
-            let peer = &mut self.peers[index as usize];
+            let peer = &mut self.peers[index];
             peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight: None });
-            self.activate(index);
             return Posted::Local;
         }
-        self.post_long(index, op, ticket)
+        self.post_long(channel, index, op, shapes, ticket)
     }
 
     /// Appends a notification behind its data, in the same packet if there is room. The packet
     /// leaves as soon as nothing else is in flight, since the target may be waiting for it. False
     /// if there is no resource.
-    fn write_notification(&mut self, index: u32, notification: Notification) -> bool {
-        let peer = &mut self.peers[index as usize];
-        if peer.room(&mut *self.channel, 0).is_none() {
+    fn write_notification(
+        &mut self,
+        channel: &mut impl Channel,
+        index: usize,
+        notification: Notification,
+    ) -> bool {
+        let peer = &mut self.peers[index];
+        if peer.room(channel, 0).is_none() {
             return false;
         }
         match notification.kind() {
@@ -122,39 +133,44 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         }
         peer.issued += 1;
         if peer.sent == peer.credited || peer.transfers > 0 {
-            peer.flush(&mut *self.channel, true);
+            peer.flush(channel, true);
         }
         true
     }
 
     #[inline(never)]
-    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
-        let peer = &mut self.peers[index as usize];
+    fn post_long(
+        &mut self,
+        channel: &mut impl Channel,
+        index: usize,
+        op: &Op,
+        shapes: &mut Shapes,
+        ticket: Ticket,
+    ) -> Posted {
+        let peer = &mut self.peers[index];
         // Refuse now: an operation that was accepted and has no room is not bounded by refusals.
-        if peer.room(&mut *self.channel, 0).is_none() {
-            self.activate(index);
+        if peer.room(channel, 0).is_none() {
             return Posted::NoResource;
         }
         let (mut op, mut shape) = (*op, None);
         if let Some(shaped) = op.shape.take() {
-            shape = Some(Box::new(self.shapes.take(shaped)));
+            shape = Some(Box::new(shapes.take(shaped)));
         }
-        if let Some(single) = shape.as_deref().and_then(|shape| as_single_run(&op, shape)) {
+        if let Some(single) = shape.as_deref().and_then(|shape| shape.as_single_run(&op)) {
             (op, shape) = (single, None);
         }
         if op.len == 0 && op.notification.is_none() {
             return Posted::Complete;
         }
-        self.peers[index as usize].fragmented =
+        self.peers[index].fragmented =
             Some(FragmentedOp { op, ticket, shape, at: 0, in_flight: None });
         let reported = self.finished.len();
-        self.write_fragments(index);
-        let peer = &mut self.peers[index as usize];
+        self.write_fragments(channel, index);
+        let peer = &mut self.peers[index];
         let is_long = op.len >= EAGER_FLUSH_THRESHOLD || has_result(&op);
         if is_long && peer.sent == peer.credited {
-            peer.flush_or_ack(&mut *self.channel);
+            peer.flush_or_ack(channel);
         }
-        self.activate(index);
         // Return local completion instead of reporting it.
         if self.finished.len() > reported && self.finished.back() == Some(&(ticket, Stage::Local)) {
             self.finished.pop_back();
@@ -165,34 +181,37 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
 
     /// Writes records of the peer's fragmented operation, the notification last, as far as there is
     /// room. True if any.
-    pub(super) fn write_fragments(&mut self, index: u32) -> bool {
-        let Some(mut op) = self.peers[index as usize].fragmented.take() else { return false };
+    pub(super) fn write_fragments(&mut self, channel: &mut impl Channel, index: usize) -> bool {
+        let Some(mut op) = self.peers[index].fragmented.take() else { return false };
         let (first, len) = (op.at, op.op.len);
         let is_run = op.shape.is_none() && matches!(op.op.kind, OpKind::Put | OpKind::Get);
         while op.at < len {
             let written = if is_run && len - op.at >= RENDEZVOUS_THRESHOLD {
-                self.start_transfer(index, &mut op)
+                self.start_transfer(channel, index, &mut op)
             } else {
-                self.write_fragment(index, &mut op)
+                self.write_fragment(channel, index, &mut op)
             };
             if !written {
                 break;
             }
         }
         let complete = op.at == len
-            && op.op.notification.is_none_or(|behind| self.write_notification(index, behind));
+            && op
+                .op
+                .notification
+                .is_none_or(|behind| self.write_notification(channel, index, behind));
         let moved = op.at != first || complete;
         if complete {
             self.all_written(index, op);
         } else {
-            self.peers[index as usize].fragmented = Some(op);
+            self.peers[index].fragmented = Some(op);
         }
         moved
     }
 
-    fn all_written(&mut self, index: u32, fragmented: FragmentedOp) {
+    fn all_written(&mut self, index: usize, fragmented: FragmentedOp) {
         let FragmentedOp { op, ticket, in_flight, shape, .. } = fragmented;
-        let peer = &mut self.peers[index as usize];
+        let peer = &mut self.peers[index];
         if !has_result(&op) || op.notification.is_some() {
             peer.unacked.push_back(Unacked { number: peer.issued, ticket, in_flight });
         }
@@ -219,7 +238,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     }
 
     /// Counts one more reply or transfer that the operation awaits.
-    fn await_response(&mut self, index: u32, fragmented: &mut FragmentedOp) -> Key {
+    fn await_response(&mut self, index: usize, fragmented: &mut FragmentedOp) -> Key {
         let key = *fragmented.in_flight.get_or_insert_with(|| {
             self.in_flight.insert(InFlight {
                 ticket: fragmented.ticket,
@@ -236,15 +255,20 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     }
 
     /// Announces and starts one rendezvous transfer. False if there is no resource.
-    fn start_transfer(&mut self, index: u32, fragmented: &mut FragmentedOp) -> bool {
-        let peer = &mut self.peers[index as usize];
+    fn start_transfer(
+        &mut self,
+        channel: &mut impl Channel,
+        index: usize,
+        fragmented: &mut FragmentedOp,
+    ) -> bool {
+        let peer = &mut self.peers[index];
         if peer.transfers >= MAX_TRANSFERS
             || self.transfers.len() >= MAX_TRANSFERS_PER_WINDOW
-            || peer.room(&mut *self.channel, 0).is_none()
+            || peer.room(channel, 0).is_none()
         {
             return false;
         }
-        let Some(number) = self.channel.take_tag() else { return false };
+        let Some(number) = channel.take_tag() else { return false };
         let key = self.await_response(index, fragmented);
         let (op, at) = (&fragmented.op, fragmented.at);
         let part = (op.len - at).min(MAX_TRANSFER);
@@ -253,7 +277,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         let tag = TransferTag { kind, number };
         let transfer = Transfer::Issued { op: key, at, len, tag };
         let id = TransferId(self.transfers.insert(transfer).index);
-        let peer = &mut self.peers[index as usize];
+        let peer = &mut self.peers[index];
         let place = Place::flat(op.disp + at, part);
         peer.transfers += 1;
         peer.issued += 1;
@@ -263,26 +287,31 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             let from = Addr(op.origin.0 + at as usize);
             // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
             // operation is locally complete [EP-8], and that is after the transfer.
-            unsafe { self.channel.send_data(peer.rank, tag, from, len, id) };
+            unsafe { channel.send_data(peer.id, tag, from, len, id) };
         } else {
             peer.request_packet().get_rendezvous(place, number);
             let to = Addr(op.result.0 + at as usize);
             // SAFETY: the bytes lie in the result buffer, which nobody else accesses until the
             // operation is complete [EP-8], and that is after the transfer.
-            unsafe { self.channel.receive_data(peer.rank, tag, to, len, id) };
+            unsafe { channel.receive_data(peer.id, tag, to, len, id) };
         }
         // Do not keep the announcement until the next poll while the data are in flight. A
         // notification that follows is sent with it at once.
         if op.notification.is_none() {
-            peer.flush(&mut *self.channel, false);
+            peer.flush(channel, false);
         }
         fragmented.at += part;
         true
     }
 
     /// Writes one record. False if there is no resource.
-    fn write_fragment(&mut self, index: u32, fragmented: &mut FragmentedOp) -> bool {
-        let peer = &mut self.peers[index as usize];
+    fn write_fragment(
+        &mut self,
+        channel: &mut impl Channel,
+        index: usize,
+        fragmented: &mut FragmentedOp,
+    ) -> bool {
+        let peer = &mut self.peers[index];
         let with_result = has_result(&fragmented.op);
         if with_result && (peer.replies >= MAX_REPLIES || peer.reply_bytes >= MAX_REPLY_BYTES) {
             return false;
@@ -292,7 +321,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             OpKind::CompareAndSwap => 2 * fragmented.op.len as usize,
             _ => (fragmented.op.len - fragmented.at).min(MIN_FRAGMENT) as usize,
         };
-        let Some(room) = peer.room(&mut *self.channel, least) else { return false };
+        let Some(room) = peer.room(channel, least) else { return false };
         let room = if with_result { room.min(PAYLOAD) } else { room };
         let place = next_place(fragmented, room as u64);
         let len = place.bytes();
@@ -304,7 +333,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             let reply = PendingReply { op, at: fragmented.at, len: len as u32 };
             id = self.pending_replies.insert(reply).index;
         }
-        let peer = &mut self.peers[index as usize];
+        let peer = &mut self.peers[index];
         // SAFETY: the operation's buffers are valid until it is complete [EP-8]. `next_place` has
         // returned a part of the operation for which the packet has room.
         unsafe { write_record(peer.request_packet(), fragmented, place, id) };
@@ -316,8 +345,8 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     /// Handles the report that the peer has not done an operation, because the memory is not
     /// attached.
     #[cold]
-    pub(super) fn unattached(&mut self, index: u32, what: Unattached) -> Result<(), Malformed> {
-        let peer = &self.peers[index as usize];
+    pub(super) fn unattached(&mut self, index: usize, what: Unattached) -> Result<(), Malformed> {
+        let peer = &self.peers[index];
         let ticket = match what.which {
             OpRef::Reply(id) => {
                 let key = self.pending_replies.key_at(id).ok_or(Malformed::UnexpectedReply)?;
@@ -349,8 +378,8 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
 
     /// Records that an operation of this process was not done.
     #[cold]
-    fn fail_op(&mut self, index: u32, ticket: Ticket, disp: u64, len: u64) {
-        let target = self.peers[index as usize].rank;
+    fn fail_op(&mut self, index: usize, ticket: Ticket, disp: u64, len: u64) {
+        let target = self.peers[index].id.rank;
         self.failed.push_back(ticket);
         // The application learns of the first one per target.
         if self.faults.iter().all(|fault| fault.target != target) {
@@ -361,7 +390,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     }
 
     /// Handles a reply.
-    pub(super) fn replied(&mut self, index: u32, id: u32, data: &[u8]) -> Result<(), Malformed> {
+    pub(super) fn replied(&mut self, index: usize, id: u32, data: &[u8]) -> Result<(), Malformed> {
         let key = self.pending_replies.key_at(id).ok_or(Malformed::UnexpectedReply)?;
         let PendingReply { op, at, len } = *self.pending_replies.get(key).expect("just found");
         let in_flight = self.in_flight.get(op).expect("an operation in flight");
@@ -372,7 +401,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             return Err(Malformed::Lengths);
         }
         // The shape stays with the fragments until all are written.
-        let shape = match &self.peers[index as usize].fragmented {
+        let shape = match &self.peers[index].fragmented {
             Some(fragmented) if fragmented.in_flight == Some(op) => fragmented.shape.as_deref(),
             _ => in_flight.shape.as_deref(),
         };
@@ -389,9 +418,9 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         Ok(())
     }
 
-    fn reply_arrived(&mut self, index: u32, reply: Key, op: Key, len: u32) {
+    fn reply_arrived(&mut self, index: usize, reply: Key, op: Key, len: u32) {
         self.pending_replies.remove(reply);
-        let peer = &mut self.peers[index as usize];
+        let peer = &mut self.peers[index];
         peer.replies -= 1;
         peer.reply_bytes -= u64::from(len);
         self.response_arrived(op);
@@ -406,80 +435,64 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
         }
     }
 
-    /// Handles a completed rendezvous transfer of `bytes` bytes.
-    pub(super) fn transfer_done(&mut self, id: TransferId, bytes: usize) {
-        let Some(key) = self.transfers.key_at(id.0) else { return };
-        let transfer = self.transfers.take(key).expect("just found");
-        if self.broken {
-            return;
+    /// Handles the end of a transfer of an operation of this process, whose bytes from `at` on, `len`
+    /// of them, it has moved. Returns the index of its peer.
+    pub(super) fn issued_done(
+        &mut self,
+        channel: &mut impl Channel,
+        (key, at, len): (Key, u64, usize),
+        tag: TransferTag,
+        bytes: usize,
+    ) -> (usize, Result<(), Malformed>) {
+        // A put's tag is in use until the target has received the data.
+        if tag.kind == TransferKind::Get {
+            channel.return_tag(tag.number);
         }
-        match transfer {
-            Transfer::Issued { op: key, at, len, tag } => {
-                // A put's tag is in use until the target has received the data.
-                if tag.kind == TransferKind::Get {
-                    self.channel.return_tag(tag.number);
-                }
-                let InFlight { peer: index, ref op, ticket, .. } =
-                    *self.in_flight.get(key).expect("an operation in flight");
-                let disp = op.disp + at;
-                if bytes != len {
-                    // The peer sends 0 bytes for a get of memory that is not attached.
-                    if op.kind != OpKind::Get || bytes != 0 {
-                        return self.refuse_from(index, Malformed::Lengths);
-                    }
-                    self.fail_op(index, ticket, disp, len as u64);
-                }
-                self.peers[index as usize].transfers -= 1;
-                self.activate(index);
-                self.response_arrived(key);
+        let InFlight { peer: index, ref op, ticket, .. } =
+            *self.in_flight.get(key).expect("an operation in flight");
+        let disp = op.disp + at;
+        if bytes != len {
+            // The peer sends 0 bytes for a get of memory that is not attached.
+            if op.kind != OpKind::Get || bytes != 0 {
+                return (index, Err(Malformed::Lengths));
             }
-            Transfer::Served { peer, len, .. } if len != bytes => {
-                self.refuse_from(peer, Malformed::Lengths);
-            }
-            Transfer::Served { peer, number, .. } | Transfer::Discarded { peer, number, .. } => {
-                self.served_op_done(peer, number)
-            }
+            self.fail_op(index, ticket, disp, len as u64);
         }
+        self.peers[index].transfers -= 1;
+        self.response_arrived(key);
+        (index, Ok(()))
     }
 
     /// Handles an acknowledgement of the operations up to number `done`.
-    pub(super) fn acknowledged(&mut self, index: u32, done: u64) -> Result<(), Malformed> {
-        let peer = &mut self.peers[index as usize];
+    pub(super) fn acknowledged(
+        &mut self,
+        channel: &mut impl Channel,
+        index: usize,
+        done: u64,
+    ) -> Result<(), Malformed> {
+        let peer = &mut self.peers[index];
         if done > peer.issued {
             return Err(Malformed::NotSent);
         }
         peer.done = peer.done.max(done);
         while let Some((_, tag)) = peer.put_tags.pop_front_if(|(number, _)| *number <= peer.done) {
-            self.channel.return_tag(tag);
+            channel.return_tag(tag);
         }
         let done = peer.done;
         while let Some(Unacked { ticket, in_flight, .. }) =
-            self.peers[index as usize].unacked.pop_front_if(|first| first.number <= done)
+            self.peers[index].unacked.pop_front_if(|first| first.number <= done)
         {
             match in_flight.and_then(|key| self.in_flight.get_mut(key)) {
                 Some(op) => op.acknowledged = true,
-                None => self.part_done(ticket),
+                None => self.finished.push_back((ticket, Stage::Remote)),
             }
         }
-        let peer = &mut self.peers[index as usize];
+        let peer = &mut self.peers[index];
         if peer.unacked.is_empty() && peer.unacked.capacity() > KEPT_CAPACITY {
             peer.unacked = VecDeque::new();
         }
         Ok(())
     }
-}
-
-/// The operation without its shape, if that is a put or get of a single run on each side.
-pub(super) fn as_single_run(op: &Op, shape: &Shape) -> Option<Op> {
-    let disp = u64::try_from(shape.disp.checked_add(shape.target.run()?)?).ok()?;
-    let mut single = Op { disp, ..*op };
-    let (buffer, side) = match op.kind {
-        OpKind::Put => (&mut single.origin, &shape.origin),
-        OpKind::Get => (&mut single.result, &shape.result),
-        _ => return None,
-    };
-    buffer.0 = buffer.0.wrapping_add_signed(side.as_ref()?.run()? as isize);
-    Some(single)
 }
 
 /// The place at the target of the operation's next data: at most `room` bytes, whole elements.

@@ -18,6 +18,7 @@ use super::wire::{Header, Malformed, Packet, Unattached};
 use crate::engine::slab::Key;
 use crate::engine::{Arrival, Op, Rank, Ticket, Word};
 use crate::transport::datatype::Shape;
+use crate::transport::peers::PeerId;
 
 /// Packets in flight to one peer at most, of those that cost a credit.
 pub const CREDITS: u64 = 32;
@@ -80,7 +81,7 @@ pub(super) struct PairWords {
 /// One peer.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    pub(super) rank: Rank,
+    pub(super) id: PeerId,
     pub(super) words: PairWords,
 
     pub(super) out: Option<Outgoing>,
@@ -122,8 +123,6 @@ pub(super) struct Peer {
     /// Reports of operations that were not done. Sent before any header acknowledges them.
     unattached: Option<Packet>,
 
-    /// It is in the window's list of peers with work.
-    pub(super) active: bool,
     /// A message was sent to it or received from it.
     pub(super) contacted: bool,
     pub(super) close_received: bool,
@@ -133,8 +132,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(rank: Rank) -> Self {
-        Peer { rank, ..Peer::default() }
+    pub(super) fn new(id: PeerId) -> Self {
+        Peer { id, ..Peer::default() }
     }
 
     #[inline]
@@ -173,11 +172,7 @@ impl Peer {
     /// Bytes of payload that one more record may have and be sent without waiting; at least
     /// `needed`, unless the packet is new. `None`: no credit, or the channel is busy.
     #[inline]
-    pub(super) fn room(
-        &mut self,
-        channel: &mut (impl Channel + ?Sized),
-        needed: usize,
-    ) -> Option<usize> {
+    pub(super) fn room(&mut self, channel: &mut impl Channel, needed: usize) -> Option<usize> {
         if let Some(out) = &self.out {
             match out.packet.room() {
                 Some(room) if room >= needed && self.queue.is_empty() => return Some(room),
@@ -205,7 +200,7 @@ impl Peer {
     #[inline]
     pub(super) fn reply_packet(
         &mut self,
-        channel: &mut (impl Channel + ?Sized),
+        channel: &mut impl Channel,
         payload: usize,
     ) -> &mut Packet {
         if self.out.as_ref().is_some_and(|out| out.packet.room().is_none_or(|room| room < payload))
@@ -222,7 +217,7 @@ impl Peer {
 
     /// Sends the waiting packets, as far as credits allow. `ask` requests an acknowledgement of the
     /// operations so far.
-    pub(super) fn flush(&mut self, channel: &mut (impl Channel + ?Sized), ask: bool) {
+    pub(super) fn flush(&mut self, channel: &mut impl Channel, ask: bool) {
         while let Some(first) = self.queue.front() {
             if first.counted && !self.has_credit() {
                 return;
@@ -242,7 +237,7 @@ impl Peer {
 
     /// Reports to the peer that one of its operations was not done.
     #[cold]
-    pub(super) fn reject(&mut self, channel: &mut (impl Channel + ?Sized), what: Unattached) {
+    pub(super) fn reject(&mut self, channel: &mut impl Channel, what: Unattached) {
         let packet = self.unattached.get_or_insert_with(|| channel.empty_packet());
         packet.unattached(what);
         if packet.room().is_none() {
@@ -252,15 +247,15 @@ impl Peer {
 
     /// Sends the reports. The header does not acknowledge the operations yet: the peer handles a
     /// header before the records behind it.
-    fn send_unattached(&mut self, channel: &mut (impl Channel + ?Sized)) {
+    fn send_unattached(&mut self, channel: &mut impl Channel) {
         let Some(mut packet) = self.unattached.take() else { return };
         packet.seal(Header { taken: self.taken, done: self.done_reported, ..Header::default() });
         self.taken_reported = self.taken;
         self.contacted = true;
-        channel.send(self.rank, packet);
+        channel.send(self.id, packet);
     }
 
-    fn send(&mut self, channel: &mut (impl Channel + ?Sized), mut out: Outgoing, ack_wanted: bool) {
+    fn send(&mut self, channel: &mut impl Channel, mut out: Outgoing, ack_wanted: bool) {
         self.send_unattached(channel);
         if ack_wanted {
             self.ack_requested = self.issued;
@@ -272,17 +267,17 @@ impl Peer {
         self.sent += u64::from(out.counted);
         self.contacted = true;
         out.packet.seal(header);
-        channel.send(self.rank, out.packet);
+        channel.send(self.id, out.packet);
     }
 
-    fn send_empty(&mut self, channel: &mut (impl Channel + ?Sized), ack_wanted: bool) {
+    fn send_empty(&mut self, channel: &mut impl Channel, ack_wanted: bool) {
         let packet = channel.empty_packet();
         self.send(channel, Outgoing { packet, counted: false }, ack_wanted);
     }
 
     /// Sends the waiting packets. Sends an empty one if none is waiting and an acknowledgement is
     /// due or needed.
-    pub(super) fn flush_or_ack(&mut self, channel: &mut (impl Channel + ?Sized)) {
+    pub(super) fn flush_or_ack(&mut self, channel: &mut impl Channel) {
         let ask = self.unacked.back().is_some_and(|last| last.number > self.ack_requested);
         self.flush(channel, ask);
         let owes = self.ack_due
@@ -298,7 +293,7 @@ impl Peer {
     }
 
     /// Asks the peer how many packets it has received, though no operation waits for an answer.
-    pub(super) fn request_credits(&mut self, channel: &mut (impl Channel + ?Sized)) {
+    pub(super) fn request_credits(&mut self, channel: &mut impl Channel) {
         self.flush(channel, false);
         if self.out.is_none() && self.queue.is_empty() && self.credits_requested < self.sent {
             self.credits_requested = self.sent;
@@ -309,7 +304,7 @@ impl Peer {
     /// Tells the peer, once, that this process ignores its messages from now on: one was refused,
     /// or process `lost` cannot be reached.
     #[cold]
-    pub(super) fn fail(&mut self, channel: &mut (impl Channel + ?Sized), lost: Option<Rank>) {
+    pub(super) fn fail(&mut self, channel: &mut impl Channel, lost: Option<Rank>) {
         if !std::mem::replace(&mut self.failed, true) {
             let mut packet = channel.empty_packet();
             match lost {

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use super::carrier::{PortNumber, Process};
-use super::channel::{Channel, TransferId, TransferTag};
+use super::channel::{TransferId, TransferTag};
 use super::collective::{Collectives, Message};
 use super::context::{SharedContext, lock};
-use super::members::RankTable;
 use super::wire::{Malformed, Packet};
 use crate::engine::{Addr, Rank};
 use crate::transport::Proposal;
+use crate::transport::members::RankTable;
 
 /// Where packets for a process of a window go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,8 +169,9 @@ impl WindowChannel {
     }
 }
 
-impl Channel for WindowChannel {
-    fn empty_packet(&mut self) -> Packet {
+impl WindowChannel {
+    /// A packet without records, to be filled and sent.
+    pub fn empty_packet(&mut self) -> Packet {
         match self.spare.pop() {
             Some(mut packet) => {
                 packet.clear();
@@ -180,7 +181,8 @@ impl Channel for WindowChannel {
         }
     }
 
-    fn send(&mut self, peer: Rank, mut packet: Packet) {
+    /// Sends a packet to process `peer` of the window. Never refuses.
+    pub fn send(&mut self, peer: Rank, mut packet: Packet) {
         let PeerAddress { process, port } = self.addresses.of(peer);
         packet.address(port, self.me);
         let mut context = lock(&self.context);
@@ -188,12 +190,15 @@ impl Channel for WindowChannel {
         self.is_busy = context.carrier().is_busy();
     }
 
-    fn is_busy(&self) -> bool {
+    /// Whether the limit of packets in flight is reached.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
         self.is_busy
     }
 
+    /// The next received packet and its sender.
     #[inline]
-    fn receive(&mut self) -> Option<(Rank, Packet)> {
+    pub fn receive(&mut self) -> Option<(Rank, Packet)> {
         loop {
             let (process, packet) = self.packets.pop_front()?;
             if let Some(rank) = self.sender(process, &packet) {
@@ -207,7 +212,8 @@ impl Channel for WindowChannel {
         }
     }
 
-    fn recycle(&mut self, packet: Packet) {
+    /// Takes the memory of a received packet for one to be sent.
+    pub fn recycle(&mut self, packet: Packet) {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(packet);
         } else {
@@ -215,7 +221,8 @@ impl Channel for WindowChannel {
         }
     }
 
-    fn poll(&mut self) {
+    /// Takes over what has arrived in the context, which is polled before.
+    pub fn poll(&mut self) {
         let mut context = lock(&self.context);
         self.is_busy = context.carrier().is_busy();
         let Some(port) = context.port(self.port).filter(|port| !port.is_empty()) else { return };
@@ -228,15 +235,22 @@ impl Channel for WindowChannel {
         }
     }
 
-    fn take_tag(&mut self) -> Option<u32> {
+    /// A number for a new rendezvous transfer of this process; `None` if too many are in flight.
+    pub fn take_tag(&mut self) -> Option<u32> {
         lock(&self.context).take_tag()
     }
 
-    fn return_tag(&mut self, number: u32) {
+    /// Returns the number of a transfer both of whose ends have matched.
+    pub fn return_tag(&mut self, number: u32) {
         lock(&self.context).return_tag(number);
     }
 
-    unsafe fn send_data(
+    /// Starts to send `len` bytes at `from`, without a copy where the host can.
+    ///
+    /// # Safety
+    /// The memory must stay valid and unchanged until [`next_transfer`](Self::next_transfer) has
+    /// returned `id`.
+    pub unsafe fn send_data(
         &mut self,
         peer: Rank,
         tag: TransferTag,
@@ -250,7 +264,12 @@ impl Channel for WindowChannel {
         unsafe { lock(&self.context).carrier().send_data((self.port, id), to, tag, from, len) };
     }
 
-    unsafe fn receive_data(
+    /// Starts to receive at most `len` bytes at `to`.
+    ///
+    /// # Safety
+    /// The memory must stay valid, and nobody else may access it, until
+    /// [`next_transfer`](Self::next_transfer) has returned `id`.
+    pub unsafe fn receive_data(
         &mut self,
         peer: Rank,
         tag: TransferTag,
@@ -264,19 +283,24 @@ impl Channel for WindowChannel {
         unsafe { lock(&self.context).carrier().receive_data((self.port, id), from, tag, to, len) };
     }
 
-    fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
+    /// The next completed transfer and its bytes; `usize::MAX` if it failed or was too long.
+    pub fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
         self.transfers.pop_front()
     }
 
-    fn cancel_receives(&mut self) {
+    /// Cancels all receives of transfers, which releases their memory. Cancelled receives complete
+    /// like others.
+    pub fn cancel_receives(&mut self) {
         lock(&self.context).carrier().cancel_receives(self.port);
     }
 
-    fn propose(&mut self, proposal: Proposal) {
+    /// Starts a nonblocking agreement of all processes of the window with this process's proposal.
+    pub fn propose(&mut self, proposal: Proposal) {
         self.propose_value(proposal as u32);
     }
 
-    fn decision(&mut self) -> Option<Proposal> {
+    /// The highest proposal, once all processes have proposed.
+    pub fn decision(&mut self) -> Option<Proposal> {
         let decided = self.decided_value()?;
         Some(
             [Proposal::Ready, Proposal::Busy]
@@ -286,40 +310,49 @@ impl Channel for WindowChannel {
         )
     }
 
-    fn start_allgather(&mut self, number: u32) {
+    /// Starts a nonblocking allgather of one number per process. It is collective like an
+    /// agreement, and all processes start both in the same order.
+    pub fn start_allgather(&mut self, number: u32) {
         self.collectives.gather(number);
         self.start_collective();
     }
 
-    fn finish_allgather(&mut self) -> Option<Vec<u32>> {
+    /// The numbers in rank order, once all are known.
+    pub fn finish_allgather(&mut self) -> Option<Vec<u32>> {
         self.advance_collectives();
         let gathered = self.collectives.gathered()?;
         self.end_collective();
         Some(gathered)
     }
 
-    fn is_quiet(&mut self) -> bool {
+    /// Whether all that this process has sent is complete.
+    pub fn is_quiet(&mut self) -> bool {
         lock(&self.context).port(self.port).is_none_or(|port| port.sending == 0)
     }
 
-    fn is_idle(&self) -> bool {
+    /// Whether nothing has arrived that this process has not handled.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
         self.packets.is_empty()
             && self.transfers.is_empty()
             && lock(&self.context).port(self.port).is_none_or(|port| port.is_empty())
     }
 
-    fn expect(&mut self, expects: bool) {
+    /// Says whether messages are due, so that their carrier is polled at every look: true at first.
+    pub fn expect(&mut self, expects: bool) {
         if self.expects != expects {
             self.expects = expects;
             self.update_expects();
         }
     }
 
-    fn set_cookie(&mut self, cookie: u64) {
+    /// Has the owner's `cookie` reported when something arrives for the window.
+    pub fn set_cookie(&mut self, cookie: u64) {
         lock(&self.context).set_cookie(self.port, cookie);
     }
 
-    fn release(&mut self) {
+    /// Ends the channel and cancels its receives.
+    pub fn release(&mut self) {
         let mut context = lock(&self.context);
         context.carrier().cancel_receives(self.port);
         let packets = self.packets.drain(..).map(|(_, packet)| packet);

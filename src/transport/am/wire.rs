@@ -13,9 +13,8 @@
 //! ```
 
 use crate::engine::{Atomic, Element, LockWord, Rank, Reduction, Word};
+pub use crate::transport::PACKET;
 
-/// Maximum bytes of a packet.
-pub const PACKET: usize = 16 * 1024;
 /// Bytes of a packet's envelope.
 pub const ENVELOPE: usize = 16;
 /// Bytes of a packet's envelope and header.

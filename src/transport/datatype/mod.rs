@@ -45,6 +45,20 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// The operation without its shape, if that is a put or get of a single run on each side.
+    #[must_use]
+    pub fn as_single_run(&self, op: &Op) -> Option<Op> {
+        let disp = u64::try_from(self.disp.checked_add(self.target.run()?)?).ok()?;
+        let mut single = Op { disp, shape: None, ..*op };
+        let (buffer, side) = match op.kind {
+            OpKind::Put => (&mut single.origin, &self.origin),
+            OpKind::Get => (&mut single.result, &self.result),
+            _ => return None,
+        };
+        buffer.0 = buffer.0.wrapping_add_signed(side.as_ref()?.run()? as isize);
+        Some(single)
+    }
+
     /// What an operation of this shape does to the data from offset `at` on: the operation itself,
     /// or a fetch where the origin has no data left. Also returns how many bytes that covers, at
     /// most `most`.

@@ -2,7 +2,7 @@
 
 use super::device::AtomicCapability;
 use super::endpoint::{NicAtomics, SharedContext, lock};
-use crate::transport::am::members::RankTable;
+use crate::transport::members::RankTable;
 
 /// Set if the device is on InfiniBand, and not on Ethernet.
 const INFINIBAND: u8 = 0x80;

@@ -1,10 +1,9 @@
 //! RDMA transport: one-sided operations over a device of libibverbs, for peers that shared memory
 //! does not reach.
 //!
-//! A window with a device is a [`MessageWindow`](super::am::MessageWindow) whose packets
-//! travel as RDMA sends ([`RdmaAmChannel`]). Operations that need no target CPU bypass the packets
-//! and reach the peer's registered memory directly ([`Endpoint`]). The rest (most accumulates, many
-//! short runs of derived datatypes, unregistered memory) go as packets, as without RDMA.
+//! Operations that need no processor of the target reach its registered memory directly
+//! ([`Endpoint`]). The same connections carry the packets of active messages, which do the rest
+//! (most accumulates, many short runs of derived datatypes, unregistered memory).
 //!
 //! | module | contents |
 //! |---|---|
@@ -13,7 +12,6 @@
 //! | [`context`] | the RDMA context of a process: queue pairs, completion queue, buffers |
 //! | [`handshake`] | the messages that connect two processes |
 //! | [`endpoint`](Endpoint) | one window's part: its peers and its operations |
-//! | [`am_channel`](RdmaAmChannel) | one window's packets |
 //! | [`registration_cache`], `monitor` | registrations of application memory |
 //! | `buffer_pool` | registered bounce buffers |
 //! | [`capabilities`] | what the devices of a window's processes have in common |
@@ -21,7 +19,6 @@
 //! `docs/design/rdma.md` counts the work requests and round trips of each call.
 
 mod address_ranges;
-mod am_channel;
 mod buffer_pool;
 pub mod capabilities;
 pub mod context;
@@ -32,5 +29,4 @@ pub mod ibverbs;
 mod monitor;
 pub mod registration_cache;
 
-pub use am_channel::RdmaAmChannel;
 pub use endpoint::{Endpoint, NicAtomics, SharedContext, WindowMemory};

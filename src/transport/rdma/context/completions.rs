@@ -9,7 +9,7 @@ use super::{
     UnfencedPut,
 };
 use crate::engine::{Atomic, Stage};
-use crate::transport::am::wire::PACKET;
+use crate::transport::PACKET;
 use crate::transport::copy;
 use crate::transport::datatype;
 
@@ -146,10 +146,10 @@ impl Context {
         }
         let len = (len as usize).min(PACKET);
         let data = self.receive_buffers.addr(receive).cast_const();
-        let Some(slot) = self.open_slot(imm) else {
+        if self.open_slot(imm).is_none() {
             return log::warn!("verbs: a packet for window {imm}, which does not exist");
-        };
-        let mut bytes = slot.spare_packets.pop().unwrap_or_else(|| Vec::with_capacity(PACKET));
+        }
+        let mut bytes = self.spare_packets.pop().unwrap_or_else(|| Vec::with_capacity(PACKET));
         bytes.clear();
         // SAFETY: the receive is complete, so the device has written `len` bytes to its buffer of
         // `PACKET` bytes and is done with it.

@@ -25,7 +25,7 @@ use super::device::{
 use super::handshake::{ProcessId, RemoteAddress};
 use super::registration_cache::{CacheStats, RegistrationCache, RegistrationId, default_bound};
 use crate::engine::{LockTicket, Stage, Ticket};
-use crate::transport::am::wire::PACKET;
+use crate::transport::PACKET;
 use crate::transport::datatype::Side;
 
 mod access;
@@ -48,7 +48,7 @@ const NO_WINDOW: u32 = u32::MAX;
 const WORD_ACCESSES: u32 = 512;
 /// Closed windows whose numbers are not reused yet.
 const RETIRED_WINDOWS: usize = 16;
-/// Packet buffers kept by a window for reuse.
+/// Packets whose memory is kept for reuse.
 const SPARE_PACKETS: usize = 64;
 /// Capacity that an empty event queue keeps.
 const EVENT_CAPACITY: usize = 1024;
@@ -238,7 +238,6 @@ struct WindowSlot {
     is_listed: bool,
     /// Requests in flight, and puts without a remote fence.
     in_flight: u64,
-    spare_packets: Vec<Vec<u8>>,
     /// The window is gone, but not all of its requests.
     closed: bool,
 }
@@ -272,6 +271,8 @@ pub struct Context {
     /// Requests in flight on all connections.
     in_flight: u32,
     completions: VecDeque<Completion>,
+    /// Memory of packets for reuse.
+    pub(super) spare_packets: Vec<Vec<u8>>,
     stats: ContextStats,
 }
 
@@ -339,6 +340,7 @@ impl Context {
             contacted: Vec::new(),
             in_flight: 0,
             completions: VecDeque::new(),
+            spare_packets: Vec::new(),
             stats: ContextStats::default(),
         };
         context.post_receives()?;
@@ -505,12 +507,10 @@ impl Context {
         !self.completions.is_empty()
     }
 
-    /// Takes back the memory of a packet.
-    pub(super) fn recycle_packet(&mut self, window: u32, bytes: Vec<u8>) {
-        if let Some(slot) = self.slot(window)
-            && slot.spare_packets.len() < SPARE_PACKETS
-        {
-            slot.spare_packets.push(bytes);
+    /// Takes the memory of a packet for another one.
+    pub(super) fn recycle(&mut self, bytes: Vec<u8>) {
+        if self.spare_packets.len() < SPARE_PACKETS {
+            self.spare_packets.push(bytes);
         }
     }
 

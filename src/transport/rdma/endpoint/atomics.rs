@@ -14,9 +14,10 @@
 use super::super::context::{AtomicOp, Requester};
 use super::super::handshake::RemoteAddress;
 use super::{Endpoint, lock};
-use crate::engine::{Addr, Atomic, NoResource, Op, OpKind, Posted, Rank, Ticket};
+use crate::engine::{Addr, Atomic, NoResource, Op, OpKind, Posted, Ticket};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::{native, native_extent, native_has, reduction};
+use crate::transport::peers::PeerId;
 
 /// Never called: native elements are not reduced by the host.
 unsafe fn no_foreign(
@@ -32,18 +33,18 @@ unsafe fn no_foreign(
 impl Endpoint {
     /// Whether the device executes this accumulate, on whatever target.
     #[inline]
-    pub(crate) fn offloads(&self, op: &Op) -> bool {
+    #[must_use]
+    pub fn offloads(&self, op: &Op) -> bool {
         self.nic_accumulates && op.len == 8 && op.shape.is_none() && atomic_of(op).is_some()
     }
 
     /// Posts an accumulate. `None`: the target's processor has to execute it.
-    pub(crate) fn post_atomic(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+    pub fn post_atomic(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Option<Posted> {
         if !self.offloads(op) {
             return None;
         }
         let atomic = atomic_of(op)?;
-        let index = self.peer(op.target);
-        let Some((conn, remote)) = self.connected(index) else { return Some(Posted::NoResource) };
+        let Some((conn, remote)) = self.connected(peer) else { return Some(Posted::NoResource) };
         let addr = remote.memory.addr.wrapping_add(op.disp);
         if !remote.has_memory() || addr % 8 != 0 {
             return None;
@@ -66,8 +67,8 @@ impl Endpoint {
 
     /// Whether accumulates by device atomics are in flight to a process, which may be this one.
     #[must_use]
-    pub fn has_accumulates_in_flight(&self, rank: Rank) -> bool {
-        let conn = self.index.get(&rank).and_then(|index| self.peers[*index as usize].conn);
+    pub fn has_accumulates_in_flight(&self, peer: PeerId) -> bool {
+        let conn = self.peers.get(peer.at()).and_then(|peer| peer.conn);
         conn.is_some_and(|conn| lock(&self.context).has_accumulates(conn))
     }
 }

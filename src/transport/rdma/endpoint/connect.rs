@@ -11,13 +11,14 @@ use super::super::device::DeviceError;
 use super::control_words::OWN_BLOCK;
 use super::{Endpoint, Handshake, RemoteAddress, RemoteWindow, Step, lock};
 use crate::engine::Rank;
+use crate::transport::peers::PeerId;
 
 /// Handshake messages of a window.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     outgoing: VecDeque<(Rank, Handshake)>,
     /// Messages of peers that wait for a queue pair.
-    deferred: VecDeque<(u32, Handshake)>,
+    deferred: VecDeque<(PeerId, Handshake)>,
     /// Addresses of a process's control words about a third one; `None`: requested.
     third_party: HashMap<(Rank, Rank), Option<RemoteAddress>>,
 }
@@ -32,25 +33,26 @@ impl Endpoint {
     /// The established connection to a peer, and the peer's part of the window. Otherwise starts to
     /// connect.
     #[inline]
-    pub(super) fn connected(&mut self, index: u32) -> Option<(ConnectionId, RemoteWindow)> {
-        let peer = &self.peers[index as usize];
+    pub(super) fn connected(&mut self, id: PeerId) -> Option<(ConnectionId, RemoteWindow)> {
+        let peer = self.peer(id);
+        let is_lost = peer.lost;
         if let (Some(conn), Some(remote)) = (peer.conn, peer.remote)
             && lock(&self.context).connection_state(conn) == ConnectionState::Established
         {
             return Some((conn, remote));
         }
-        if !peer.lost {
-            self.connect(index);
+        if !is_lost {
+            self.connect(id);
         }
         None
     }
 
     #[cold]
-    fn connect(&mut self, index: u32) {
-        let peer = &self.peers[index as usize];
-        if peer.rank == self.me {
-            return self.connect_loopback(index);
+    fn connect(&mut self, id: PeerId) {
+        if id.rank == self.me {
+            return self.connect_loopback(id);
         }
+        let peer = &self.peers[id.at()];
         let generation = match (peer.conn, peer.remote) {
             (Some(conn), Some(_)) => {
                 let context = lock(&self.context);
@@ -62,52 +64,53 @@ impl Endpoint {
             }
             _ => Handshake::UNKNOWN,
         };
-        if self.peers[index as usize].requested != Some(generation) {
-            self.peers[index as usize].requested = Some(generation);
-            self.send_handshake(index, Step::Request);
+        if self.peers[id.at()].requested != Some(generation) {
+            self.peers[id.at()].requested = Some(generation);
+            self.send_handshake(id, Step::Request);
         }
     }
 
-    fn connect_loopback(&mut self, index: u32) {
-        let block = self.peers[index as usize].block;
+    fn connect_loopback(&mut self, id: PeerId) {
+        let block = self.block(id);
         let (words, pair_words) = (self.words.address(OWN_BLOCK), self.words.address(block));
         let connected = lock(&self.context).loopback();
         match connected {
             Ok(None) => {}
             Ok(Some(conn)) => {
-                let peer = &mut self.peers[index as usize];
+                let peer = &mut self.peers[id.at()];
                 let (window, memory) = (self.window, self.memory);
                 peer.conn = Some(conn);
                 peer.remote = Some(RemoteWindow { window, memory, words, pair_words });
-                self.by_connection.insert(conn, index);
+                self.by_connection.insert(conn, id);
             }
-            Err(error) => self.lose(index, error.into()),
+            Err(error) => self.lose(id, error.into()),
         }
     }
 
     /// The next message to be sent through the host.
-    pub(in super::super) fn next_handshake(&mut self) -> Option<(Rank, Handshake)> {
+    pub fn next_handshake(&mut self) -> Option<(Rank, Handshake)> {
         self.handshakes.outgoing.pop_front()
     }
 
-    pub(super) fn send_handshake(&mut self, index: u32, step: Step) {
-        let pair_words = self.words.address(self.peers[index as usize].block);
-        self.send_handshake_about(index, step, pair_words, 0);
+    pub(super) fn send_handshake(&mut self, peer: PeerId, step: Step) {
+        let block = self.block(peer);
+        self.send_handshake_about(peer, step, self.words.address(block), 0);
     }
 
     fn send_handshake_about(
         &mut self,
-        index: u32,
+        id: PeerId,
         step: Step,
         pair_words: RemoteAddress,
         about: Rank,
     ) {
-        let peer = &mut self.peers[index as usize];
+        let peer = self.peer(id);
         peer.replies_due += u32::from(step.expects_reply());
+        let conn = peer.conn;
         let context = lock(&self.context);
         let unknown = QpStatus { generation: Handshake::UNKNOWN, number: 0, connected: false };
         let QpStatus { generation, number, connected } =
-            peer.conn.map_or(unknown, |conn| context.qp_status(conn));
+            conn.map_or(unknown, |conn| context.qp_status(conn));
         let message = Handshake {
             step,
             process: context.process(),
@@ -122,99 +125,102 @@ impl Endpoint {
             flush_target: context.flush_target(),
             about,
         };
-        self.handshakes.outgoing.push_back((peer.rank, message));
+        self.handshakes.outgoing.push_back((id.rank, message));
     }
 
-    /// Handles a message of a peer.
-    pub(in super::super) fn receive_handshake(&mut self, rank: Rank, message: &Handshake) {
-        let index = self.peer(rank);
-        let peer = &mut self.peers[index as usize];
+    /// Handles a message of a peer. `about` is the process that a message of
+    /// [`Step::LookupRequest`] asks about; `None` if the window has no such process.
+    pub fn receive_handshake(&mut self, from: PeerId, message: &Handshake, about: Option<PeerId>) {
+        let peer = self.peer(from);
         if !matches!(message.step, Step::Request | Step::LookupRequest) {
             peer.replies_due = peer.replies_due.saturating_sub(1);
         }
-        match message.step {
-            Step::LookupRequest if message.about >= self.ranks => {
-                self.lose(index, ConnectionError::InvalidLookup);
-                self.send_handshake(index, Step::Reject);
+        match (message.step, about) {
+            (Step::LookupRequest, None) => {
+                self.lose(from, ConnectionError::InvalidLookup);
+                self.send_handshake(from, Step::Reject);
             }
-            Step::LookupRequest => {
+            (Step::LookupRequest, Some(about)) => {
                 // A process in the lock queue of `about` is a peer of it, so the block exists.
-                let about = self.peer(message.about);
-                let pair_words = self.words.address(self.peers[about as usize].block);
-                self.send_handshake_about(index, Step::LookupReply, pair_words, message.about);
+                let block = self.block(about);
+                let pair_words = self.words.address(block);
+                self.send_handshake_about(from, Step::LookupReply, pair_words, about.rank);
             }
-            Step::LookupReply => {
-                if let Some(known) = self.handshakes.third_party.get_mut(&(rank, message.about)) {
+            (Step::LookupReply, _) => {
+                let known = self.handshakes.third_party.get_mut(&(from.rank, message.about));
+                if let Some(known) = known {
                     *known = Some(message.pair_words);
                 }
             }
-            _ => self.handle_handshake(index, message),
+            _ => self.handle_handshake(from, message),
         }
     }
 
     /// Tries the messages again that wait for a queue pair.
     pub(super) fn retry_handshakes(&mut self) {
         for _ in 0..self.handshakes.deferred.len() {
-            if let Some((index, message)) = self.handshakes.deferred.pop_front() {
-                self.handle_handshake(index, &message);
+            if let Some((peer, message)) = self.handshakes.deferred.pop_front() {
+                self.handle_handshake(peer, &message);
             }
         }
     }
 
     /// Does what a message asks for, now or when there is a queue pair.
-    fn handle_handshake(&mut self, index: u32, message: &Handshake) {
-        if self.peers[index as usize].lost {
+    fn handle_handshake(&mut self, peer: PeerId, message: &Handshake) {
+        if self.peers[peer.at()].lost {
             if message.step.expects_reply() {
-                self.send_handshake(index, Step::Reject);
+                self.send_handshake(peer, Step::Reject);
             }
             return;
         }
         if message.step == Step::Reject {
-            return self.lose(index, ConnectionError::Rejected);
+            return self.lose(peer, ConnectionError::Rejected);
         }
-        let answer = match self.advance_connection(index, message) {
+        let answer = match self.advance_connection(peer, message) {
             Ok(HandshakeOutcome::Proceed) => Step::Reply,
             Ok(HandshakeOutcome::PeerFirst) => Step::Yield,
             Ok(HandshakeOutcome::Retry) => {
-                return self.handshakes.deferred.push_back((index, *message));
+                return self.handshakes.deferred.push_back((peer, *message));
             }
             Err(error) => {
-                self.lose(index, error.into());
-                return self.send_handshake(index, Step::Reject);
+                self.lose(peer, error.into());
+                return self.send_handshake(peer, Step::Reject);
             }
         };
         let Handshake { window, memory, words, pair_words, .. } = *message;
-        self.peers[index as usize].remote =
-            Some(RemoteWindow { window, memory, words, pair_words });
+        self.peers[peer.at()].remote = Some(RemoteWindow { window, memory, words, pair_words });
         match message.step {
-            Step::Request | Step::Yield => self.send_handshake(index, answer),
-            Step::Reply => self.send_handshake(index, Step::Confirm),
-            Step::Confirm => self.send_handshake(index, Step::Ready),
+            Step::Request | Step::Yield => self.send_handshake(peer, answer),
+            Step::Reply => self.send_handshake(peer, Step::Confirm),
+            Step::Confirm => self.send_handshake(peer, Step::Ready),
             _ => {}
         }
     }
 
     fn advance_connection(
         &mut self,
-        index: u32,
+        peer: PeerId,
         message: &Handshake,
     ) -> Result<HandshakeOutcome, DeviceError> {
         let mut context = lock(&self.context);
         let conn = context.connection_to(message.process);
-        self.peers[index as usize].conn = Some(conn);
-        self.by_connection.insert(conn, index);
+        self.peers[peer.at()].conn = Some(conn);
+        self.by_connection.insert(conn, peer);
         context.handle_handshake(conn, message)
     }
 
     /// Address of the block of control words that process `home` keeps for its pair with `target`,
     /// a third process. Requests it at the first call.
-    pub(super) fn third_party_words(&mut self, home: Rank, target: Rank) -> Option<RemoteAddress> {
-        if let Some(known) = self.handshakes.third_party.get(&(home, target)) {
+    pub(super) fn third_party_words(
+        &mut self,
+        home: PeerId,
+        target: Rank,
+    ) -> Option<RemoteAddress> {
+        if let Some(known) = self.handshakes.third_party.get(&(home.rank, target)) {
             return *known;
         }
-        self.handshakes.third_party.insert((home, target), None);
-        let index = self.peer(home);
-        self.send_handshake_about(index, Step::LookupRequest, RemoteAddress::default(), target);
+        self.handshakes.third_party.insert((home.rank, target), None);
+        self.send_handshake_about(home, Step::LookupRequest, RemoteAddress::default(), target);
         None
     }
 }

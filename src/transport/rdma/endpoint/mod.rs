@@ -16,6 +16,7 @@
 //! [`quiesce`](Endpoint::quiesce) or [`is_quiet`](Endpoint::is_quiet), then
 //! [`end`](Endpoint::end) close the endpoint.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
@@ -27,8 +28,9 @@ use super::device::{AtomicCapability, Opcode, RegistrationError};
 use super::handshake::{Handshake, RemoteAddress, Step};
 use super::registration_cache::RegistrationId;
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
-use crate::transport::am::members::RankTable;
 use crate::transport::datatype::Shape;
+use crate::transport::members::RankTable;
+use crate::transport::peers::PeerId;
 
 mod atomics;
 mod connect;
@@ -111,11 +113,12 @@ struct FragmentedOp {
     locally_complete: bool,
 }
 
-/// A peer that this process has met in the window.
+/// What the endpoint knows of a peer of the window.
 #[derive(Debug, Default)]
 struct Peer {
-    rank: Rank,
-    block: Block,
+    id: PeerId,
+    /// `None`: RDMA has had nothing to do with it.
+    block: Option<Block>,
     conn: Option<ConnectionId>,
     remote: Option<RemoteWindow>,
     /// The generation for which a connection was requested.
@@ -123,8 +126,8 @@ struct Peer {
     /// Handshake messages that it owes.
     replies_due: u32,
     fragmented: Option<FragmentedOp>,
-    /// It is in `scheduled`.
-    is_scheduled: bool,
+    /// Packets that cannot be sent yet, oldest first.
+    packets: VecDeque<Vec<u8>>,
     /// Polls until a remote fence is posted.
     fence_delay: u32,
     /// Values of the peer's signal words, as last written by this process.
@@ -145,7 +148,6 @@ pub struct Endpoint {
     /// The window's number in the context.
     window: u32,
     me: Rank,
-    ranks: u32,
     /// Who is reached by RDMA.
     reachable: RankTable<bool>,
     /// Lock words are accessed by device atomics.
@@ -158,16 +160,14 @@ pub struct Endpoint {
     memory: RemoteAddress,
     registration: Option<RegistrationId>,
     words: ControlWords,
+    /// By number.
     peers: Vec<Peer>,
-    index: HashMap<Rank, u32>,
-    by_connection: HashMap<ConnectionId, u32>,
-    /// Rank and index of the peer used last.
-    last_peer: (Rank, u32),
-    /// Peers with fragments to post, or puts to fence.
-    scheduled: Vec<u32>,
+    by_connection: HashMap<ConnectionId, PeerId>,
+    /// Packets that wait to be sent.
+    waiting_packets: usize,
     handshakes: Handshakes,
     events: WindowEvents,
-    lost: Vec<(Rank, ConnectionError)>,
+    lost: VecDeque<(PeerId, ConnectionError)>,
 }
 
 /// The window memory of this process.
@@ -192,8 +192,8 @@ pub enum NicAtomics {
 }
 
 impl Endpoint {
-    /// Creates the endpoint of process `me` in a new window of `ranks` processes. `reachable` says
-    /// which of them have RDMA, `me` included; all, if `atomics` are used.
+    /// Creates the endpoint of process `me` in a new window. `reachable` says which processes have
+    /// RDMA, `me` included; all, if `atomics` are used.
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
@@ -202,7 +202,7 @@ impl Endpoint {
     /// The control words cannot be registered.
     pub unsafe fn new(
         context: &SharedContext,
-        (me, ranks): (Rank, u32),
+        me: Rank,
         reachable: RankTable<bool>,
         atomics: NicAtomics,
         own: WindowMemory,
@@ -233,7 +233,6 @@ impl Endpoint {
             context: Arc::clone(context),
             window,
             me,
-            ranks,
             reachable,
             nic_locks: atomics >= NicAtomics::LockWords && has_atomics,
             nic_accumulates: atomics == NicAtomics::LockWordsAndAccumulates && has_atomics,
@@ -243,13 +242,11 @@ impl Endpoint {
             registration,
             words,
             peers: Vec::new(),
-            index: HashMap::new(),
             by_connection: HashMap::new(),
-            last_peer: (Rank::MAX, 0),
-            scheduled: Vec::new(),
+            waiting_packets: 0,
             handshakes: Handshakes::default(),
             events: WindowEvents::default(),
-            lost: Vec::new(),
+            lost: VecDeque::new(),
         })
     }
 
@@ -267,90 +264,65 @@ impl Endpoint {
         self.nic_locks
     }
 
-    /// The peer of a rank, added at the first use.
+    /// What is known of a peer, from the first use on.
     #[inline]
-    fn peer(&mut self, rank: Rank) -> u32 {
-        if self.last_peer.0 == rank {
-            return self.last_peer.1;
+    fn peer(&mut self, id: PeerId) -> &mut Peer {
+        if self.peers.get(id.at()).is_none_or(|peer| peer.block.is_none()) {
+            self.meet(id);
         }
-        let index = match self.index.get(&rank) {
-            Some(index) => *index,
-            None => self.add_peer(rank),
-        };
-        self.last_peer = (rank, index);
-        index
+        &mut self.peers[id.at()]
     }
 
     #[cold]
-    fn add_peer(&mut self, rank: Rank) -> u32 {
+    fn meet(&mut self, id: PeerId) {
+        if self.peers.len() <= id.at() {
+            self.peers.resize_with(id.at() + 1, Peer::default);
+        }
         let block = self.words.add_block(&mut lock(&self.context));
-        let index = self.peers.len() as u32;
-        self.peers.push(Peer {
-            rank,
-            block: *block.as_ref().unwrap_or(&OWN_BLOCK),
-            ..Peer::default()
-        });
-        self.index.insert(rank, index);
+        let peer = &mut self.peers[id.at()];
+        (peer.id, peer.block) = (id, Some(*block.as_ref().unwrap_or(&OWN_BLOCK)));
         if let Err(reason) = block {
-            self.lose(index, ConnectionError::ControlWords(reason));
-        }
-        index
-    }
-
-    /// Has a peer looked at by the next poll.
-    fn schedule(&mut self, index: u32) {
-        let peer = &mut self.peers[index as usize];
-        peer.fence_delay = 0;
-        if !std::mem::replace(&mut peer.is_scheduled, true) {
-            self.scheduled.push(index);
+            self.lose(id, ConnectionError::ControlWords(reason));
         }
     }
 
-    /// Schedules a remote fence behind a put with a notification: nobody waits for its completion
-    /// yet. `first`: there were no other puts to fence.
-    fn schedule_fence(&mut self, index: u32, first: bool) {
-        let peer = &self.peers[index as usize];
-        let delay =
-            if first { FENCE_DELAY_POLLS } else { peer.fence_delay.saturating_sub(DELAY_PER_PUT) };
-        self.schedule(index);
-        self.peers[index as usize].fence_delay = delay;
+    /// This process's block of control words for its pair with a peer.
+    fn block(&mut self, peer: PeerId) -> Block {
+        self.peer(peer).block.unwrap_or(OWN_BLOCK)
     }
 
-    fn lose(&mut self, index: u32, error: ConnectionError) {
-        let peer = &mut self.peers[index as usize];
+    fn met(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(|peer| peer.block.is_some())
+    }
+
+    fn lose(&mut self, id: PeerId, error: ConnectionError) {
+        let peer = &mut self.peers[id.at()];
         peer.replies_due = 0;
+        self.waiting_packets -= peer.packets.len();
+        peer.packets.clear();
         if !std::mem::replace(&mut peer.lost, true) {
-            self.lost.push((peer.rank, error));
+            self.lost.push_back((id, error));
         }
     }
 
     /// Whether something is due from the host: handshakes, or messages of peers without RDMA.
-    pub(super) fn awaits_host(&self) -> bool {
+    #[must_use]
+    pub fn awaits_host(&self) -> bool {
         !self.reachable.is_uniform() || self.peers.iter().any(|peer| peer.replies_due > 0)
-    }
-
-    /// The peers that this process has met.
-    pub fn peers(&self) -> impl Iterator<Item = Rank> {
-        self.peers.iter().map(|peer| peer.rank)
-    }
-
-    pub(super) fn is_lost(&self, rank: Rank) -> bool {
-        self.index.get(&rank).is_some_and(|index| self.peers[*index as usize].lost)
     }
 
     // Progress.
 
     /// Has the owner's `cookie` reported by [`Context::next_contacted`] when there are events.
-    pub(super) fn set_cookie(&mut self, cookie: u64) {
+    pub fn set_cookie(&mut self, cookie: u64) {
         lock(&self.context).set_cookie(self.window, cookie);
     }
 
-    /// Makes progress, after [`Context::poll`]. Returns whether anything happened.
+    /// Takes in what has happened, after [`Context::poll`]. Returns whether anything has.
     pub fn poll(&mut self) -> bool {
-        let mut moved = lock(&self.context).take_events(self.window, &mut self.events);
+        let moved = lock(&self.context).take_events(self.window, &mut self.events);
         self.handle_losses();
         self.retry_handshakes();
-        moved |= self.drive_peers(false);
         moved
     }
 
@@ -380,15 +352,15 @@ impl Endpoint {
     #[cold]
     pub fn probe(&mut self) {
         let mut context = lock(&self.context);
-        for conn in self.peers.iter().filter(|peer| !peer.lost).filter_map(|peer| peer.conn) {
+        for conn in self.met().filter(|peer| !peer.lost).filter_map(|peer| peer.conn) {
             context.probe(conn, self.window);
         }
     }
 
     /// Whether a poll would do nothing unless something arrives.
-    pub(super) fn is_idle(&self) -> bool {
-        self.scheduled.is_empty()
-            && self.handshakes.are_done()
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.handshakes.are_done()
             && self.lost.is_empty()
             && self.events.is_empty()
             && !lock(&self.context).has_events(self.window)
@@ -400,68 +372,56 @@ impl Endpoint {
     pub fn describe_connections(&self) -> String {
         let context = lock(&self.context);
         let mut text = String::new();
-        for peer in self.peers.iter().take(MAX_DESCRIBED) {
+        for peer in self.met().take(MAX_DESCRIBED) {
             let state = peer
                 .conn
                 .map_or_else(|| "not connected".into(), |conn| context.describe_connection(conn));
             let rest = if peer.fragmented.is_some() { ", fragments to post" } else { "" };
-            text.push_str(&format!("; process {}: {state}{rest}", peer.rank));
+            text.push_str(&format!("; process {}: {state}{rest}", peer.id.rank));
         }
         text
     }
 
-    /// Posts remote fences behind all puts: for calls that close an epoch or start a flush.
-    pub fn fence_puts(&mut self) {
-        self.drive_peers(true);
-    }
-
-    /// Goes on with scheduled peers. `now`: without a delay of fences.
-    fn drive_peers(&mut self, now: bool) -> bool {
-        let mut moved = false;
-        let mut at = 0;
-        while let Some(&index) = self.scheduled.get(at) {
-            let posted = |peer: &Peer| peer.fragmented.as_ref().map(|fragmented| fragmented.at);
-            let before = posted(&self.peers[index as usize]);
-            let gone = self.post_fragments(index);
-            let peer = &mut self.peers[index as usize];
-            moved |= before != posted(peer);
-            if gone && !now && peer.fence_delay > 0 && !peer.lost {
-                peer.fence_delay -= 1;
-                at += 1;
-                continue;
-            }
-            let fenced = gone
-                && peer.conn.is_none_or(|conn| lock(&self.context).fence_puts(conn, self.window));
-            if fenced || peer.lost {
-                peer.is_scheduled = false;
-                self.scheduled.swap_remove(at);
-            } else {
-                at += 1;
-            }
+    /// Goes on with what waits for a peer: fragments, packets, and the remote fence behind puts
+    /// (`now`: without delay). Returns whether fragments went on, and whether nothing is left.
+    pub fn drive(&mut self, id: PeerId, now: bool) -> (bool, bool) {
+        let posted = |peer: &Peer| peer.fragmented.as_ref().map(|fragmented| fragmented.at);
+        let Some(before) = self.peers.get(id.at()).map(posted) else { return (false, true) };
+        let mut gone = self.post_fragments(id);
+        let moved = before != posted(&self.peers[id.at()]);
+        gone &= self.send_waiting_packets(id);
+        let peer = &mut self.peers[id.at()];
+        if peer.lost {
+            return (moved, true);
         }
-        moved
+        if gone && !now && peer.fence_delay > 0 {
+            peer.fence_delay -= 1;
+            return (moved, false);
+        }
+        let fenced =
+            gone && peer.conn.is_none_or(|conn| lock(&self.context).fence_puts(conn, self.window));
+        (moved, fenced)
     }
 
     fn handle_losses(&mut self) {
         while let Some((conn, error)) = self.events.lost.pop_front() {
-            if let Some(index) = self.by_connection.get(&conn).copied() {
-                self.abandon(index);
-                self.lose(index, error);
+            if let Some(peer) = self.by_connection.get(&conn).copied() {
+                self.abandon(peer.at());
+                self.lose(peer, error);
                 // The peer may wait for this process, unaware. The host may still reach it.
-                self.send_handshake(index, Step::Reject);
+                self.send_handshake(peer, Step::Reject);
             }
         }
     }
 
     /// The next event of a peer that has introduced itself. Others keep theirs until it has.
     fn next_from_peer<T>(
-        queue: &mut std::collections::VecDeque<(ConnectionId, T)>,
-        by_connection: &HashMap<ConnectionId, u32>,
-        peers: &[Peer],
-    ) -> Option<(Rank, T)> {
+        queue: &mut VecDeque<(ConnectionId, T)>,
+        by_connection: &HashMap<ConnectionId, PeerId>,
+    ) -> Option<(PeerId, T)> {
         let at = queue.iter().position(|(conn, _)| by_connection.contains_key(conn))?;
         let (conn, event) = queue.remove(at)?;
-        Some((peers[by_connection[&conn] as usize].rank, event))
+        Some((by_connection[&conn], event))
     }
 
     /// The next stage of completion of an operation.
@@ -475,21 +435,18 @@ impl Endpoint {
     }
 
     /// The next counter of this process that a peer has raised.
-    pub fn next_notification(&mut self) -> Option<(Rank, u32)> {
-        Self::next_from_peer(&mut self.events.notifications, &self.by_connection, &self.peers)
+    pub fn next_notification(&mut self) -> Option<(PeerId, u32)> {
+        Self::next_from_peer(&mut self.events.notifications, &self.by_connection)
     }
 
     /// The next peer that was lost, and why.
-    pub fn next_lost(&mut self) -> Option<(Rank, ConnectionError)> {
-        if self.lost.is_empty() { None } else { Some(self.lost.remove(0)) }
+    pub fn next_lost(&mut self) -> Option<(PeerId, ConnectionError)> {
+        self.lost.pop_front()
     }
 
-    pub(super) fn next_packet(&mut self) -> Option<(Rank, Vec<u8>)> {
-        Self::next_from_peer(&mut self.events.packets, &self.by_connection, &self.peers)
-    }
-
-    pub(super) fn recycle_packet(&mut self, bytes: Vec<u8>) {
-        lock(&self.context).recycle_packet(self.window, bytes);
+    /// The next packet that has arrived. [Recycle](Self::recycle) its memory after use.
+    pub fn next_packet(&mut self) -> Option<(PeerId, Vec<u8>)> {
+        Self::next_from_peer(&mut self.events.packets, &self.by_connection)
     }
 
     /// Device and port, for the log.
@@ -501,13 +458,12 @@ impl Endpoint {
     // The end.
 
     /// Whether nothing of this process is in flight, handshakes included. Makes sure that a later
-    /// call will find out.
+    /// call will find out. [Drive](Self::drive) all peers with work first.
     #[must_use]
-    pub fn is_quiet(&mut self) -> bool {
-        self.drive_peers(true);
+    pub fn is_quiet(&self) -> bool {
         let mut context = lock(&self.context);
-        let mut quiet = context.is_quiet(self.window);
-        for peer in self.peers.iter().filter(|peer| !peer.lost) {
+        let mut quiet = context.is_quiet(self.window) && self.waiting_packets == 0;
+        for peer in self.met().filter(|peer| !peer.lost) {
             quiet &= peer.replies_due == 0 && peer.fragmented.is_none();
             if let (false, Some(conn)) = (quiet, peer.conn) {
                 context.request_completion(conn, self.window);
@@ -519,7 +475,7 @@ impl Endpoint {
     /// Abandons what has not been posted, in a broken window. Returns whether nothing is in flight.
     #[cold]
     pub fn quiesce(&mut self) -> bool {
-        (0..self.peers.len() as u32).for_each(|index| self.abandon(index));
+        (0..self.peers.len()).for_each(|at| self.abandon(at));
         let mut context = lock(&self.context);
         if context.is_quiet(self.window) {
             return true;
@@ -538,7 +494,7 @@ impl Endpoint {
 
     /// Closes the endpoint. No peer may access it any more.
     pub fn end(&mut self) {
-        (0..self.peers.len() as u32).for_each(|index| self.abandon(index));
+        (0..self.peers.len()).for_each(|at| self.abandon(at));
         let mut context = lock(&self.context);
         context.close_window(self.window);
         self.words.end(&mut context);
@@ -547,14 +503,55 @@ impl Endpoint {
         }
     }
 
+    /// Sends a packet, now or when there is room, in order for each peer.
+    pub fn send_packet(&mut self, id: PeerId, bytes: Vec<u8>) {
+        let peer = self.peer(id);
+        if !peer.lost && (!peer.packets.is_empty() || !self.try_send(id, &bytes)) {
+            self.waiting_packets += 1;
+            self.peers[id.at()].packets.push_back(bytes);
+        } else {
+            self.recycle(bytes);
+        }
+    }
+
+    /// Number of packets that wait to be sent.
+    #[inline]
+    #[must_use]
+    pub fn waiting_packets(&self) -> usize {
+        self.waiting_packets
+    }
+
+    /// Memory for a packet, of any content; `None`: allocate it.
+    #[inline]
+    pub fn spare_packet(&mut self) -> Option<Vec<u8>> {
+        lock(&self.context).spare_packets.pop()
+    }
+
+    /// Takes the memory of a packet for another one.
+    pub fn recycle(&mut self, bytes: Vec<u8>) {
+        lock(&self.context).recycle(bytes);
+    }
+
+    /// Sends the packets that wait for a peer. False if some are left.
+    fn send_waiting_packets(&mut self, id: PeerId) -> bool {
+        while let Some(bytes) = self.peers[id.at()].packets.pop_front() {
+            if !self.try_send(id, &bytes) {
+                self.peers[id.at()].packets.push_front(bytes);
+                return false;
+            }
+            self.waiting_packets -= 1;
+            self.recycle(bytes);
+        }
+        true
+    }
+
     /// Sends a packet. False if there is no room now.
-    pub(super) fn send_packet(&mut self, rank: Rank, bytes: &[u8]) -> bool {
-        let index = self.peer(rank);
+    fn try_send(&mut self, id: PeerId, bytes: &[u8]) -> bool {
         // Earlier operations go first.
-        if !self.post_fragments(index) {
+        if !self.post_fragments(id) {
             return false;
         }
-        let Some((conn, remote)) = self.connected(index) else { return false };
+        let Some((conn, remote)) = self.connected(id) else { return false };
         let mut context = lock(&self.context);
         // Fenced: the packet may report that reads are over. Signalled if it takes a buffer, of
         // which there are few.

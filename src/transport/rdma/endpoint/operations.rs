@@ -5,52 +5,57 @@ use super::super::context::{
 };
 use super::super::device::Opcode;
 use super::super::handshake::RemoteAddress;
-use super::{Endpoint, FragmentedOp, REGISTER_FROM, RemoteWindow, encode_imm, lock};
+use super::{
+    DELAY_PER_PUT, Endpoint, FENCE_DELAY_POLLS, FragmentedOp, REGISTER_FROM, RemoteWindow,
+    encode_imm, lock,
+};
 use crate::engine::{NoResource, NotificationKind, Op, OpKind, Posted, Ticket};
-use crate::transport::am::wire::PACKET;
+use crate::transport::PACKET;
 use crate::transport::copy;
+use crate::transport::peers::PeerId;
 
 impl Endpoint {
     /// Posts a put or get of one run on each side. A put may notify a counter, also without data;
     /// the notification follows all operations posted to the peer before. `None`: it has to be a
     /// message.
     #[inline]
-    pub fn post(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
+    pub fn post(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Option<Posted> {
         if op.shape.is_some()
             || !matches!(op.kind, OpKind::Put | OpKind::Get)
             || !self.reaches(op.target)
         {
             return None;
         }
-        let index = self.peer(op.target);
-        let Some((conn, remote)) = self.connected(index) else { return Some(Posted::NoResource) };
+        let Some((conn, remote)) = self.connected(peer) else { return Some(Posted::NoResource) };
         if !carries(op, &remote) || op.len > 0 && !remote.has_memory() {
             return None;
         }
         if op.len == 0 && op.notification.is_none() {
             return Some(Posted::Complete);
         }
-        if self.peers[index as usize].fragmented.is_some() {
+        if self.peers[peer.at()].fragmented.is_some() {
             return Some(Posted::NoResource);
         }
         if op.kind == OpKind::Get || op.len > PACKET as u64 {
-            self.schedule(index);
-            return Some(self.post_long(index, op, ticket));
+            self.peers[peer.at()].fence_delay = 0;
+            return Some(self.post_long(peer, op, ticket));
         }
         let mut context = lock(&self.context);
         let first = !context.has_unfenced_puts(conn);
         let posted = post_short_put(&mut context, self.window, (conn, &remote), op, ticket);
         drop(context);
+        let delay = &mut self.peers[peer.at()].fence_delay;
         if op.notification.is_none() {
-            self.schedule(index);
+            *delay = 0;
         } else if posted.is_ok() {
-            self.schedule_fence(index, first);
+            // Nobody waits for its completion yet.
+            *delay = if first { FENCE_DELAY_POLLS } else { delay.saturating_sub(DELAY_PER_PUT) };
         }
         Some(posted.map_or(Posted::NoResource, |()| Posted::Local))
     }
 
     /// Starts a put or get that may take several requests.
-    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+    fn post_long(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Posted {
         let mut region = None;
         if op.len >= REGISTER_FROM {
             let addr = if op.kind == OpKind::Put { op.origin } else { op.result };
@@ -70,24 +75,24 @@ impl Endpoint {
             chunk: None,
             locally_complete: false,
         };
-        self.peers[index as usize].fragmented = Some(fragmented);
-        self.post_fragments(index);
+        self.peers[peer.at()].fragmented = Some(fragmented);
+        self.post_fragments(peer);
         Posted::Pending
     }
 
     /// Posts fragments of the operation in progress. Returns whether all of them were posted.
-    pub(super) fn post_fragments(&mut self, index: u32) -> bool {
-        let Some(mut fragmented) = self.peers[index as usize].fragmented.take() else {
+    pub(super) fn post_fragments(&mut self, peer: PeerId) -> bool {
+        let Some(mut fragmented) = self.peers[peer.at()].fragmented.take() else {
             return true;
         };
         while fragmented.at < fragmented.op.len {
             let posted = if fragmented.shape.is_some() {
-                self.post_strided_fragment(index, &mut fragmented)
+                self.post_strided_fragment(peer, &mut fragmented)
             } else {
-                self.post_fragment(index, &mut fragmented)
+                self.post_fragment(peer, &mut fragmented)
             };
             if posted.is_err() {
-                self.peers[index as usize].fragmented = Some(fragmented);
+                self.peers[peer.at()].fragmented = Some(fragmented);
                 return false;
             }
         }
@@ -96,10 +101,10 @@ impl Endpoint {
 
     fn post_fragment(
         &mut self,
-        index: u32,
+        peer: PeerId,
         fragmented: &mut FragmentedOp,
     ) -> Result<(), NoResource> {
-        let (conn, remote) = self.connected(index).ok_or(NoResource)?;
+        let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
         let mut context = lock(&self.context);
         let op = &fragmented.op;
         let is_put = op.kind == OpKind::Put;

@@ -17,8 +17,9 @@ use super::super::registration_cache::RegistrationId;
 use super::operations::{carries, notifies, opcode_of};
 use super::{Endpoint, FragmentedOp, REGISTER_FROM, lock};
 use crate::engine::{NoResource, Op, OpKind, Posted, Ticket};
-use crate::transport::am::wire::PACKET;
+use crate::transport::PACKET;
 use crate::transport::datatype::{self, Shape, Side};
+use crate::transport::peers::PeerId;
 
 /// Requests that always pay.
 const ALWAYS_OFFLOADED: u64 = 16;
@@ -61,25 +62,30 @@ fn local_side<'a>(op: &Op, shape: &'a Shape) -> Option<(usize, &'a Side)> {
 
 impl Endpoint {
     /// Posts a put or get of derived datatypes. `None`: it has to be a message.
-    pub fn post_shaped(&mut self, op: &Op, shape: &Shape, ticket: Ticket) -> Option<Posted> {
+    pub fn post_shaped(
+        &mut self,
+        peer: PeerId,
+        op: &Op,
+        shape: &Shape,
+        ticket: Ticket,
+    ) -> Option<Posted> {
         let (addr, side) = local_side(op, shape)?;
         if op.len == 0 || !self.reaches(op.target) {
             return None;
         }
         shape.disp.checked_add(shape.target.bounds().0).filter(|first| *first >= 0)?;
         count_runs(&shape.target, ALWAYS_OFFLOADED.max(op.len / MIN_REMOTE_RUN))?;
-        let index = self.peer(op.target);
-        let Some((_, remote)) = self.connected(index) else { return Some(Posted::NoResource) };
+        let Some((_, remote)) = self.connected(peer) else { return Some(Posted::NoResource) };
         if !remote.has_memory() || !carries(op, &remote) {
             return None;
         }
-        if self.peers[index as usize].fragmented.is_some() {
+        if self.peers[peer.at()].fragmented.is_some() {
             return Some(Posted::NoResource);
         }
-        self.schedule(index);
+        self.peers[peer.at()].fence_delay = 0;
         let region = self.register_for_gather(addr, side, op.len);
         let locally_complete = region.is_none() && op.kind == OpKind::Put;
-        self.peers[index as usize].fragmented = Some(FragmentedOp {
+        self.peers[peer.at()].fragmented = Some(FragmentedOp {
             op: *op,
             ticket,
             at: 0,
@@ -88,10 +94,10 @@ impl Endpoint {
             chunk: None,
             locally_complete,
         });
-        if self.post_fragments(index) {
+        if self.post_fragments(peer) {
             return Some(if locally_complete { Posted::Local } else { Posted::Pending });
         }
-        if let Some(fragmented) = &mut self.peers[index as usize].fragmented {
+        if let Some(fragmented) = &mut self.peers[peer.at()].fragmented {
             fragmented.locally_complete = false;
         }
         Some(Posted::Pending)
@@ -127,8 +133,8 @@ impl Endpoint {
     }
 
     /// Drops what has not been posted to a peer whose connection failed, or in a broken window.
-    pub(super) fn abandon(&mut self, index: u32) {
-        let Some(fragmented) = self.peers[index as usize].fragmented.take() else { return };
+    pub(super) fn abandon(&mut self, at: usize) {
+        let Some(fragmented) = self.peers[at].fragmented.take() else { return };
         let mut context = lock(&self.context);
         if let Some((id, _)) = fragmented.region {
             context.release(Held::Registration(id));
@@ -141,10 +147,10 @@ impl Endpoint {
     /// Posts the next run at the target, or as much of it as one request takes.
     pub(super) fn post_strided_fragment(
         &mut self,
-        index: u32,
+        peer: PeerId,
         fragmented: &mut FragmentedOp,
     ) -> Result<(), NoResource> {
-        let (conn, remote) = self.connected(index).ok_or(NoResource)?;
+        let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
         let mut context = lock(&self.context);
         // A refused request returns its buffer, which later requests may share. So ask first.
         let follows = fragmented.op.notification.is_some();

@@ -6,6 +6,7 @@ use super::super::handshake::RemoteAddress;
 use super::control_words::{Block, OWN_BLOCK, lock_word_place, signal_place, word_address};
 use super::{Endpoint, SentSignal, lock};
 use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Rank, Word};
+use crate::transport::peers::PeerId;
 
 impl Endpoint {
     /// Writes a signal word of a peer, behind all operations posted there before.
@@ -16,15 +17,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// There is no room now, or something must be complete first.
-    pub fn signal(&mut self, rank: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        let index = self.peer(rank);
-        let (conn, remote) = self.connected(index).ok_or(NoResource)?;
-        if !self.post_fragments(index) {
+    pub fn signal(&mut self, peer: PeerId, word: Word, value: u64) -> Result<(), NoResource> {
+        let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
+        if !self.post_fragments(peer) {
             return Err(NoResource);
         }
         let to = word_address(remote.pair_words, signal_place(word));
         let mut context = lock(&self.context);
-        let before = self.peers[index as usize].signals[word as usize];
+        let before = self.peers[peer.at()].signals[word as usize];
         let complete = context.is_complete(conn, before.request);
         if self.nic_locks && (word == Word::Done || !complete) {
             let op = AtomicOp::Word(Atomic::Add(value.wrapping_sub(before.value)));
@@ -39,7 +39,7 @@ impl Endpoint {
             return Err(NoResource);
         }
         let request = context.last_posted(conn);
-        self.peers[index as usize].signals[word as usize] = SentSignal { value, request };
+        self.peers[peer.at()].signals[word as usize] = SentSignal { value, request };
         Ok(())
     }
 
@@ -54,31 +54,31 @@ impl Endpoint {
     /// The value of a signal word that a peer writes here.
     #[inline]
     #[must_use]
-    pub fn observe(&self, rank: Rank, word: Word) -> u64 {
-        self.index.get(&rank).map_or(0, |index| {
-            self.words.load(self.peers[*index as usize].block, signal_place(word))
-        })
+    pub fn observe(&self, peer: PeerId, word: Word) -> u64 {
+        let block = self.peers.get(peer.at()).and_then(|peer| peer.block);
+        block.map_or(0, |block| self.words.load(block, signal_place(word)))
     }
 
-    /// Accesses a lock word, if [`serves_locks`](Self::serves_locks).
+    /// Accesses a lock word, if [`serves_locks`](Self::serves_locks). `pair`: the other process, if
+    /// `home` keeps the word for its pair with that.
     pub fn atomic(
         &mut self,
-        home: Rank,
-        word: LockWord,
+        home: PeerId,
+        (word, pair): (LockWord, Option<PeerId>),
         access: Atomic,
         ticket: LockTicket,
     ) -> Answer {
         // Loads of one's own words need no device; nor do stores, while nobody else writes.
-        if home == self.me
+        if home.rank == self.me
             && (self.atomics == AtomicCapability::Global
                 || matches!(access, Atomic::Load | Atomic::Store(_)))
         {
-            let block = self.block_of(word);
+            let block = self.block_of(pair);
             return Answer::Now(self.words.access(block, lock_word_place(word), access));
         }
-        let Some(to) = self.lock_word_address(home, word) else { return Answer::NoResource };
-        let index = self.peer(home);
-        let Some((conn, _)) = self.connected(index) else { return Answer::NoResource };
+        let Some(block) = self.block_at(home, pair) else { return Answer::NoResource };
+        let Some((conn, _)) = self.connected(home) else { return Answer::NoResource };
+        let to = word_address(block, lock_word_place(word));
         let (requester, op) = (Requester::Lock(ticket), AtomicOp::Word(access));
         match lock(&self.context).access(conn, self.window, requester, to, op) {
             Ok(()) => Answer::Later,
@@ -86,41 +86,29 @@ impl Endpoint {
         }
     }
 
-    /// Reads a lock word of this process.
+    /// Reads a lock word of this process; `pair` as in [`atomic`](Self::atomic).
     #[must_use]
-    pub fn read_lock_word(&mut self, word: LockWord) -> u64 {
-        let block = self.block_of(word);
+    pub fn read_lock_word(&mut self, word: LockWord, pair: Option<PeerId>) -> u64 {
+        let block = self.block_of(pair);
         self.words.load(block, lock_word_place(word))
     }
 
-    /// The block of this process that contains a lock word.
-    fn block_of(&mut self, word: LockWord) -> Block {
-        match word {
-            LockWord::Next { target, .. } | LockWord::Grant { target } => {
-                let index = self.peer(target);
-                self.peers[index as usize].block
-            }
-            _ => OWN_BLOCK,
-        }
+    /// The block of this process for a pair, or its own one.
+    fn block_of(&mut self, pair: Option<PeerId>) -> Block {
+        pair.map_or(OWN_BLOCK, |peer| self.block(peer))
     }
 
-    /// Address of a lock word of process `home`, if known already.
-    fn lock_word_address(&mut self, home: Rank, word: LockWord) -> Option<RemoteAddress> {
-        if home == self.me {
-            let block = self.block_of(word);
-            return Some(word_address(self.words.address(block), lock_word_place(word)));
+    /// Where process `home` keeps its block for a pair, or its own one, if that is known already.
+    fn block_at(&mut self, home: PeerId, pair: Option<PeerId>) -> Option<RemoteAddress> {
+        if home.rank == self.me {
+            let block = self.block_of(pair);
+            return Some(self.words.address(block));
         }
-        let index = self.peer(home);
-        let (_, remote) = self.connected(index)?;
-        let block = match word {
-            LockWord::Next { target, .. } | LockWord::Grant { target } if target == self.me => {
-                remote.pair_words
-            }
-            LockWord::Next { target, .. } | LockWord::Grant { target } => {
-                self.third_party_words(home, target)?
-            }
-            _ => remote.words,
-        };
-        Some(word_address(block, lock_word_place(word)))
+        let (_, remote) = self.connected(home)?;
+        match pair {
+            Some(peer) if peer.rank == self.me => Some(remote.pair_words),
+            Some(peer) => self.third_party_words(home, peer.rank),
+            None => Some(remote.words),
+        }
     }
 }

@@ -1,13 +1,12 @@
-//! Notification counters of a window with peers that are reached by messages.
+//! Notification counters of a window with peers on other nodes.
 //!
 //! The counters lie in the segment of their process's node. Node-mates raise them directly; for all
 //! others their process does, when it receives the notification. Both add to the same words [LK-7].
 //! This module keeps the number of counters of every process, to refuse invalid calls early.
 
-use super::MessageWindow;
-use super::channel::Channel;
-use super::members::RankTable;
+use super::Router;
 use crate::engine::Rank;
+use crate::transport::members::RankTable;
 use crate::transport::shm::CounterStep;
 
 /// The number of counters of each process, and the state of a pending change.
@@ -21,7 +20,7 @@ pub(super) struct Counters {
     previous: Option<Option<RankTable<u32>>>,
 }
 
-impl<C: Channel + ?Sized> MessageWindow<C> {
+impl Router {
     /// Number of notification counters of a process.
     #[must_use]
     #[inline]
@@ -39,7 +38,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
             CounterStep::Want => {}
             // Collective: after the first agreement all processes take this step, or none.
             CounterStep::Create => {
-                self.channel.start_allgather(number);
+                self.packets.host.start_allgather(number);
                 self.counters.gathering = true;
             }
             CounterStep::Map => {
@@ -64,7 +63,7 @@ impl<C: Channel + ?Sized> MessageWindow<C> {
     /// Whether no allgather is pending. No agreement is decided before.
     pub(super) fn has_gathered(&mut self) -> bool {
         if self.counters.gathering
-            && let Some(numbers) = self.channel.finish_allgather()
+            && let Some(numbers) = self.packets.host.finish_allgather()
         {
             self.counters.gathering = false;
             self.counters.gathered = Some(numbers);

@@ -1,0 +1,104 @@
+//! What an RDMA endpoint reports, where the window has one.
+
+use super::Router;
+use crate::engine::{Rank, Stage, Ticket};
+use crate::transport::am::wire::Malformed;
+use crate::transport::rdma::Endpoint;
+
+impl Router {
+    /// What an operation that active messages, or RDMA, report has reached as a whole; `None` if
+    /// that is the first of its two parts.
+    #[inline]
+    pub(super) fn whole(
+        &mut self,
+        (ticket, stage): (Ticket, Stage),
+        by_rdma: bool,
+    ) -> Option<(Ticket, Stage)> {
+        if stage == Stage::Local || self.in_two_parts.is_empty() {
+            return Some((ticket, stage));
+        }
+        match self.in_two_parts.remove(&ticket) {
+            None => Some((ticket, stage)),
+            // The result is in place.
+            Some(true) if by_rdma => Some((ticket, Stage::Local)),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether device atomics to `rank` are in flight.
+    #[inline]
+    pub(super) fn has_rdma_accumulates(&self, rank: Rank) -> bool {
+        self.endpoint().is_some_and(|endpoint| {
+            self.peers.find(rank).is_some_and(|peer| endpoint.has_accumulates_in_flight(peer))
+        })
+    }
+
+    /// Polls the completion queue a few times, until it has an entry. Returns at once without RDMA.
+    #[inline]
+    pub fn spin_briefly(&self) {
+        const POLLS: u32 = 8;
+        if let Some(endpoint) = self.endpoint() {
+            let _ = (0..POLLS).any(|_| endpoint.has_completions());
+        }
+    }
+
+    /// Polls the completion queue only, and raises the counters of RDMA notifications. False if
+    /// there was a completion, or if only a full poll can find anything (no RDMA).
+    #[inline]
+    pub fn poll_notifications(&mut self) -> bool {
+        let Some(endpoint) = &mut self.packets.endpoint else { return false };
+        if !endpoint.poll_completions() {
+            return true;
+        }
+        self.take_rdma_notifications();
+        false
+    }
+
+    /// Handles notifications and lost peers of the endpoint, and posts notifications that it can
+    /// take now. True if any.
+    pub(super) fn take_rdma_events(&mut self) -> bool {
+        if self.packets.endpoint.is_none() {
+            return false;
+        }
+        for _ in 0..self.owed.len() {
+            if let Some((notification, ticket)) = self.owed.pop_front() {
+                self.post_owed(notification, ticket);
+            }
+        }
+        let mut moved = self.take_rdma_notifications();
+        while let Some((peer, reason)) =
+            self.packets.endpoint.as_mut().and_then(Endpoint::next_lost)
+        {
+            moved = true;
+            self.peer_lost(peer.rank, &reason.to_string());
+        }
+        moved
+    }
+
+    /// Raises the counters of this process that peers have notified by RDMA. True if any.
+    fn take_rdma_notifications(&mut self) -> bool {
+        let mut moved = false;
+        while let Some((peer, counter)) =
+            self.packets.endpoint.as_mut().and_then(Endpoint::next_notification)
+        {
+            moved = true;
+            if counter < self.shm.counters_of(self.members.own_segment_rank()) {
+                self.shm.notify_here(counter);
+            } else {
+                self.refuse(peer.rank, Malformed::UnknownCounter);
+            }
+        }
+        moved
+    }
+
+    /// Probes the peers' connections in a long wait. Returns their state for the log; empty without
+    /// RDMA or in a failed window.
+    #[cold]
+    pub fn probe(&mut self) -> String {
+        let Some(endpoint) = self.packets.endpoint.as_mut().filter(|_| !self.broken) else {
+            return String::new();
+        };
+        endpoint.probe();
+        endpoint.describe_connections()
+    }
+}

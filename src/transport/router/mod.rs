@@ -1,0 +1,478 @@
+//! Windows with peers on other nodes.
+//!
+//! A [`Router`] is the port of such a window, and chooses for each peer how it is reached. The
+//! processes of one node share a segment, as in a window of one node ([`ShmWindow`]); a process
+//! that is alone on its node has a segment of its own. Other peers are reached by active messages
+//! ([`am`](super::am)) and, where there is a device, by RDMA ([`Endpoint`]).
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `port` | the engine's port |
+//! | `events` | what the RDMA endpoint reports |
+//! | `packets` | how packets travel: as RDMA sends, or through the host |
+//! | `here` | what the records of peers act on in this process |
+//! | `counters` | the number of notification counters per process |
+//! | `failure` | windows that fail |
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+
+use crate::engine::{Addr, Arrival, Op, Rank, Shaped, Stage, Ticket};
+use crate::transport::Proposal;
+use crate::transport::am::Protocol;
+use crate::transport::am::window_channel::WindowChannel;
+use crate::transport::am::wire::{Content, ENVELOPE, Packet};
+use crate::transport::datatype::{Shape, Shapes};
+use crate::transport::members::{Extents, Members};
+use crate::transport::peers::{PeerId, Peers};
+use crate::transport::rdma::Endpoint;
+use crate::transport::rdma::handshake::{Handshake, Step};
+use crate::transport::shm::tags::Claimed;
+use crate::transport::shm::{AttachError, Counter, ShmWindow, SystemError};
+
+use counters::Counters;
+use here::{Here, peer_of};
+use packets::Packets;
+
+mod counters;
+mod events;
+mod failure;
+mod here;
+mod packets;
+mod port;
+
+pub use failure::Refused;
+
+/// Packets handled by one poll at most.
+const PACKETS_PER_POLL: usize = 32;
+
+/// One window in one process, with peers on other nodes.
+#[derive(Debug)]
+pub struct Router {
+    members: Members,
+    extents: Extents,
+    /// The window of the processes that share a segment with this one.
+    shm: ShmWindow,
+    am: Protocol,
+    packets: Packets,
+    /// Lock words are accessed by device atomics.
+    nic_locks: bool,
+    peers: Peers,
+    /// Shapes of recorded operations to peers on other nodes.
+    shapes: Shapes,
+    counters: Counters,
+    /// Tagged notifications for the engine.
+    arrivals: VecDeque<Arrival>,
+    /// Operations that have finished without a report of a transport.
+    finished: VecDeque<(Ticket, Stage)>,
+    /// Operations whose data and notification travel apart, with both in flight. The flag: the data
+    /// are a result, and their end is the local stage.
+    in_two_parts: HashMap<Ticket, bool>,
+    /// Those of which the notification, an operation without data, was not posted yet.
+    owed: VecDeque<(Op, Ticket)>,
+    /// Received packets. The next poll recycles them, after replies and completions are on their
+    /// way.
+    taken: Vec<Packet>,
+    refused: VecDeque<Refused>,
+    /// The window has failed: a message was refused, or a peer was lost. Nothing is sent or handled
+    /// any more.
+    broken: bool,
+    /// The window has failed, and nothing in flight accesses its users' memory any more.
+    ended: bool,
+    /// Since when a failed window waits for that.
+    failed_since: Option<Instant>,
+    /// The first peer that was lost, and the reason.
+    lost: Option<(Rank, &'static str)>,
+}
+
+impl Router {
+    /// `shm` is the window of the processes of `members` that share a segment, in that order.
+    /// `extents` are those of all processes.
+    #[must_use]
+    pub fn new(
+        channel: WindowChannel,
+        endpoint: Option<Endpoint>,
+        members: Members,
+        shm: ShmWindow,
+        extents: Extents,
+        am: Protocol,
+    ) -> Self {
+        Router {
+            members,
+            extents,
+            shm,
+            am,
+            nic_locks: endpoint.as_ref().is_some_and(Endpoint::serves_locks),
+            packets: Packets::new(channel, endpoint),
+            peers: Peers::default(),
+            shapes: Shapes::new(),
+            counters: Counters::default(),
+            arrivals: VecDeque::new(),
+            finished: VecDeque::new(),
+            in_two_parts: HashMap::new(),
+            owed: VecDeque::new(),
+            taken: Vec::new(),
+            refused: VecDeque::new(),
+            broken: false,
+            ended: false,
+            failed_since: None,
+            lost: None,
+        }
+    }
+
+    /// The peer of a rank, which is added at first contact.
+    #[inline]
+    fn peer(&mut self, rank: Rank) -> PeerId {
+        peer_of(&mut self.peers, &mut self.am, rank)
+    }
+
+    #[inline]
+    fn endpoint(&self) -> Option<&Endpoint> {
+        self.packets.endpoint.as_ref()
+    }
+
+    /// What the records of peers act on, and what handles and answers them.
+    #[inline]
+    fn here(&mut self) -> (Here<'_>, &mut Protocol, &mut Packets) {
+        let Router { members, shm, peers, arrivals, am, packets, .. } = self;
+        (Here { members, shm, peers, arrivals }, am, packets)
+    }
+
+    // Progress.
+
+    /// Handles what has arrived, and sends what is waiting. True if anything moved.
+    fn poll_network(&mut self) -> bool {
+        for packet in self.taken.drain(..) {
+            self.packets.recycle(packet);
+        }
+        self.packets.host.poll();
+        let mut moved = self.packets.endpoint.as_mut().is_some_and(Endpoint::poll);
+        moved |= self.take_rdma_events();
+        moved |= self.take_packets();
+        moved |= self.take_transfers();
+        self.packets.send_handshakes();
+        moved |= self.drive_peers(false);
+        if self.broken && !self.ended {
+            moved |= self.quiesce();
+        }
+        moved
+    }
+
+    /// Handles received packets, a bounded number. True if there was one.
+    fn take_packets(&mut self) -> bool {
+        for taken in 0..PACKETS_PER_POLL {
+            let Some((peer, packet)) = self.next_packet() else { return taken > 0 };
+            if packet.content() == Some(Content::Handshake) && self.packets.endpoint.is_some() {
+                self.take_handshake(peer, &packet);
+            } else if self.broken {
+                // It may be a first contact after the window has failed: tell the peer.
+                let lost = self.lost.map(|(rank, _)| rank);
+                self.am.fail(&mut self.packets, peer, lost);
+            } else {
+                let (mut here, am, packets) = self.here();
+                if let Err(failure) = am.receive(packets, &mut here, peer, &packet.bytes) {
+                    self.fail(peer, &failure);
+                }
+            }
+            self.peers.activate(peer);
+            self.taken.push(packet);
+        }
+        true
+    }
+
+    /// The next received packet and its sender.
+    #[inline]
+    fn next_packet(&mut self) -> Option<(PeerId, Packet)> {
+        if let Some((rank, packet)) = self.packets.host.receive() {
+            return Some((self.peer(rank), packet));
+        }
+        let (peer, bytes) = self.packets.endpoint.as_mut()?.next_packet()?;
+        Some((peer, Packet { bytes }))
+    }
+
+    /// Handles a message by which a peer connects its endpoint.
+    fn take_handshake(&mut self, from: PeerId, packet: &Packet) {
+        let Some(message) = Handshake::decode(&packet.bytes[ENVELOPE..]) else {
+            return log::error!("a malformed handshake of process {} is dropped", from.rank);
+        };
+        let asks = message.step == Step::LookupRequest && message.about < self.members.size();
+        let about = asks.then(|| self.peer(message.about));
+        if let Some(endpoint) = &mut self.packets.endpoint {
+            endpoint.receive_handshake(from, &message, about);
+        }
+    }
+
+    /// Handles completed rendezvous transfers. True if there was one.
+    fn take_transfers(&mut self) -> bool {
+        let mut moved = false;
+        while let Some((id, bytes)) = self.packets.next_transfer() {
+            moved = true;
+            if self.broken {
+                self.am.forget_transfer(id);
+                continue;
+            }
+            let (mut here, am, packets) = self.here();
+            match am.transfer_done(packets, &mut here, id, bytes) {
+                Ok(peer) => peer.into_iter().for_each(|peer| self.peers.activate(peer)),
+                Err((peer, reason)) => self.refuse(peer.rank, reason),
+            }
+        }
+        moved
+    }
+
+    /// Sends what is waiting for peers, as far as there is room; `now`: remote fences behind puts
+    /// too, which nobody may be waiting for yet. True if a fragmented operation went on.
+    fn drive_peers(&mut self, now: bool) -> bool {
+        let (mut at, mut moved) = (0, false);
+        while let Some(peer) = self.peers.active(at) {
+            let mut is_idle = true;
+            if !self.broken {
+                moved |= self.am.drive(&mut self.packets, peer);
+                is_idle = self.am.is_idle(peer);
+            }
+            if let Some(endpoint) = &mut self.packets.endpoint {
+                let (went_on, is_done) = endpoint.drive(peer, now);
+                (moved, is_idle) = (moved | went_on, is_idle & is_done);
+            }
+            if is_idle {
+                self.peers.retire(at);
+            } else {
+                at += 1;
+            }
+        }
+        moved
+    }
+
+    /// Sends partly filled packets, for calls that close an epoch or start a flush. True if
+    /// [`Port::next_finished`](crate::engine::Port::next_finished) has something now.
+    pub fn flush_and_poll(&mut self) -> bool {
+        self.drive_peers(true);
+        self.take_rdma_events();
+        self.shm.flush_and_poll() || self.am.has_finished() || !self.finished.is_empty()
+    }
+
+    // The window.
+
+    /// Rank of this process.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.members.me()
+    }
+
+    /// First byte of this process's window memory (0 when it is empty).
+    #[must_use]
+    pub fn base(&self) -> Addr {
+        self.shm.base()
+    }
+
+    /// Bytes and displacement unit of a process's window memory.
+    #[inline]
+    #[must_use]
+    pub fn extent_of(&self, rank: Rank) -> (u64, u32) {
+        self.extents.of(rank)
+    }
+
+    /// Whether this process accesses the memory of `rank` by load and store.
+    #[inline]
+    #[must_use]
+    pub fn load_store(&self, rank: Rank) -> bool {
+        self.members.segment_rank(rank).is_some_and(|rank| self.shm.load_store(rank))
+    }
+
+    /// Whether each of the `len` bytes at `at` of the memory of `rank` may be accessed. Always true
+    /// for a peer on another node: only that peer knows what it has attached.
+    ///
+    /// # Errors
+    /// The memory that a node-mate has attached cannot be looked up.
+    pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
+        self.members.segment_rank(rank).map_or(Ok(true), |rank| self.shm.reaches(rank, at, len))
+    }
+
+    /// Attaches memory of this process to a dynamic window.
+    ///
+    /// # Errors
+    /// The memory cannot be attached.
+    pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
+        self.shm.attach(base, len)
+    }
+
+    /// Detaches memory of this process from a dynamic window.
+    ///
+    /// # Errors
+    /// Nothing was attached there.
+    pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
+        self.shm.detach(base)
+    }
+
+    /// Address in this process of the memory of `rank`, if it is accessed by load and store and not
+    /// empty.
+    #[must_use]
+    pub fn address_of(&self, rank: Rank) -> Option<Addr> {
+        self.members.segment_rank(rank).and_then(|rank| self.shm.address_of(rank))
+    }
+
+    /// The mapped memory of `rank` in an allocated window: its address in this process, its bytes
+    /// and its displacement unit.
+    #[inline]
+    #[must_use]
+    pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
+        self.shm.place_of(self.members.shm_rank(rank)?)
+    }
+
+    /// Rank in the segment of a process that this one may notify by a store right behind copies.
+    #[inline]
+    fn notified_by_store(&self, rank: Rank) -> Option<Rank> {
+        self.members.shm_rank(rank).filter(|_| !self.has_rdma_accumulates(rank))
+    }
+
+    /// A counter of `rank` that this process can raise by an atomic addition right behind copies.
+    #[inline]
+    pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
+        self.shm.counter_of(self.notified_by_store(rank)?, index)
+    }
+
+    /// A slot for a tagged notification to `rank`, to be published right behind copies.
+    #[inline]
+    pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
+        self.shm.claim_tag(self.notified_by_store(rank)?, tag)
+    }
+
+    /// Alignment of the memory allocated for this process, in bytes; 1 where none was.
+    #[must_use]
+    pub fn alignment(&self) -> u64 {
+        self.shm.alignment()
+    }
+
+    /// Value of the info key `mpix_rma_progress`: what progresses without calls of the target.
+    #[must_use]
+    pub fn progresses(&self) -> &'static std::ffi::CStr {
+        if self.nic_locks { c"rdma" } else { c"target_calls" }
+    }
+
+    /// Whether peers wait for this process to poll: always, unless it is alone.
+    #[must_use]
+    pub fn needs_polling(&self) -> bool {
+        self.members.size() > 1
+    }
+
+    /// Has the owner's `cookie` reported by the contexts when something arrives for the window.
+    pub fn set_cookie(&mut self, cookie: u64) {
+        if let Some(endpoint) = &mut self.packets.endpoint {
+            endpoint.set_cookie(cookie);
+        }
+        self.packets.host.set_cookie(cookie);
+    }
+
+    /// Whether everything that was to be sent is on its way, and nothing that was received is left.
+    fn is_at_rest(&self) -> bool {
+        self.peers.are_idle() && self.taken.is_empty() && self.broken == self.ended
+    }
+
+    /// Whether the window need not be polled until something arrives for it by messages or RDMA.
+    fn awaits_only_contact(&self) -> bool {
+        self.is_at_rest()
+            && !self.am.awaits_answers()
+            && self.arrivals.is_empty()
+            && self.packets.are_idle()
+    }
+
+    /// Whether nothing but messages can move this window: it has no node mates and no RDMA, and has
+    /// sent what it had to send.
+    #[inline]
+    #[must_use]
+    pub fn waits_for_messages(&self) -> bool {
+        self.members.count() == 1 && self.is_at_rest() && self.endpoint().is_none()
+    }
+
+    /// As [`ShmWindow::is_armed`].
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.members.count() > 1 && self.shm.is_armed() && self.awaits_only_contact()
+    }
+
+    /// As [`ShmWindow::arm`].
+    pub fn arm(&mut self) -> bool {
+        self.awaits_only_contact() && self.shm.arm()
+    }
+
+    /// As [`ShmWindow::number`], of the processes of this node.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        self.shm.number()
+    }
+
+    /// Adds the shape of an operation to `rank` about to be issued. It lives until the operation
+    /// ends.
+    pub fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
+        match self.members.shm_rank(rank) {
+            Some(_) => self.shm.add_shape(shape),
+            None => self.shapes.add(shape),
+        }
+    }
+
+    /// Drops the shape of an operation to `rank` that will never be posted.
+    pub fn drop_shape(&mut self, rank: Rank, shaped: Shaped) {
+        match self.members.shm_rank(rank) {
+            Some(_) => self.shm.drop_shape(shaped),
+            None => drop(self.shapes.take(shaped)),
+        }
+    }
+
+    /// The transports of this window, for the log.
+    #[must_use]
+    pub fn describe(&mut self) -> String {
+        let (count, size, me) = (self.members.count(), self.members.size(), self.members.me());
+        let remote = match self.endpoint() {
+            None => "messages".into(),
+            Some(endpoint) => format!("verbs on {}", endpoint.describe()),
+        };
+        if (0..size).all(|rank| rank == me || self.members.shm_rank(rank).is_none()) {
+            remote
+        } else {
+            format!("{} for {count} of them, {remote} for the others", self.shm.describe())
+        }
+    }
+
+    // The end.
+
+    /// Starts a nonblocking agreement of all processes with this process's proposal.
+    pub fn propose(&mut self, proposal: Proposal) {
+        self.packets.host.propose(proposal);
+    }
+
+    /// The highest proposal, once all processes have proposed.
+    pub fn decision(&mut self) -> Option<Proposal> {
+        if self.has_gathered() { self.packets.host.decision() } else { None }
+    }
+
+    /// Whether all messages of this process have arrived. Asks the peers for missing
+    /// acknowledgements.
+    pub fn is_quiet(&mut self) -> bool {
+        self.drive_peers(true);
+        let is_quiet = self.am.is_quiet(&mut self.packets);
+        self.peers.activate_all();
+        is_quiet && self.packets.endpoint.as_ref().is_none_or(Endpoint::is_quiet)
+    }
+
+    /// Sends a close to every contacted peer, once. True when all of them have sent theirs: then no
+    /// message of this window is in flight anywhere. Call after an agreement of processes that were
+    /// all [quiet](Self::is_quiet).
+    pub fn drain(&mut self) -> bool {
+        let drained = self.am.drain(&mut self.packets);
+        self.peers.activate_all();
+        drained && (self.broken || self.packets.is_quiet())
+    }
+
+    /// Frees local resources, after [`drain`](Self::drain).
+    pub fn release(self) {
+        let Packets { mut host, endpoint, .. } = self.packets;
+        if let Some(mut endpoint) = endpoint {
+            endpoint.end();
+        }
+        host.release();
+        self.am.release();
+        self.shm.release();
+    }
+}
