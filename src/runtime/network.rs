@@ -1,8 +1,6 @@
 //! What the windows of this process share to reach other nodes: active-message contexts, and the
 //! RDMA context. Each is polled once per look, whatever the number of windows.
 
-use std::sync::PoisonError;
-
 use crate::transport::am;
 use crate::transport::rdma;
 
@@ -49,7 +47,7 @@ impl Network {
     /// Ends the contexts of single windows that have ended.
     pub(crate) fn end_unused(&mut self) {
         self.own.retain(|context| {
-            let mut context = am::context::lock(context);
+            let mut context = context.borrow();
             let used = !context.is_unused();
             if !used {
                 context.end();
@@ -61,7 +59,7 @@ impl Network {
     /// Ends the context of the job, unless windows are left that use it.
     pub(crate) fn end_job(&mut self) {
         if let Some(context) = self.job.take() {
-            let mut context = am::context::lock(&context);
+            let mut context = context.borrow();
             if context.is_unused() {
                 context.end();
             }
@@ -73,7 +71,7 @@ impl Network {
     pub(crate) fn poll(&mut self, mut contacted: impl FnMut(u64)) -> bool {
         let mut any = false;
         if let Some(rdma) = &self.rdma {
-            let mut rdma = rdma.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rdma = rdma.borrow();
             any |= rdma.poll();
             std::iter::from_fn(|| rdma.next_contacted()).for_each(&mut contacted);
         }
@@ -81,7 +79,7 @@ impl Network {
         let by_rdma = any;
         let is_due = self.polls >= POLLS_PER_HOST_POLL;
         for context in self.job.iter().chain(&self.own) {
-            let mut context = am::context::lock(context);
+            let mut context = context.borrow();
             if is_due || (!by_rdma && context.expects_messages()) {
                 self.polls = 0;
                 any |= context.poll();

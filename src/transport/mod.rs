@@ -7,6 +7,7 @@ mod agreement;
 pub mod am;
 mod copy;
 pub mod datatype;
+pub mod guarded;
 pub mod members;
 pub mod peers;
 pub mod rdma;

@@ -70,7 +70,7 @@ impl Far {
     pub fn poll(&mut self) -> bool {
         let moved = self.rdma.as_mut().is_some_and(|poll| poll());
         self.polls += 1;
-        let mut context = self.context.lock().unwrap();
+        let mut context = self.context.borrow();
         if self.polls >= POLLS_PER_HOST_POLL || (!moved && context.expects_messages()) {
             self.polls = 0;
             context.poll();

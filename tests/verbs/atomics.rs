@@ -20,7 +20,7 @@ fn singles(make: impl FnOnce() -> Made) -> Made {
 }
 
 fn posted(hub: &Arc<Mutex<Hub>>, rank: usize) -> u64 {
-    contexts(hub)[rank].lock().unwrap().stats().posted
+    contexts(hub)[rank].borrow().stats().posted
 }
 
 fn poll(w: &mut [Far]) {

@@ -76,7 +76,7 @@ fn a_buffer_is_registered_once_while_it_is_there() {
 #[test]
 fn a_bound_of_zero_disables_the_cache() {
     let (hub, mut w, memories, mut flight) = met();
-    contexts(&hub)[0].lock().unwrap().set_registration_bound(0);
+    contexts(&hub)[0].borrow().set_registration_bound(0);
     let at = map_at(0, 0);
     let put = Op { origin: Addr(at), ..op(OpKind::Put, 1, 64, LEN) };
     for round in 0..5_u8 {

@@ -16,15 +16,15 @@ const ROUNDS: u64 = 40;
 fn limited(most: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>, Vec<Vec<u8>>) {
     let mut memories = vec![vec![0u8; 4096]; RANKS];
     let (hub, w) = windows(&mut memories, seed);
-    contexts(&hub).iter().for_each(|context| context.lock().unwrap().set_max_qps(most));
+    contexts(&hub).iter().for_each(|context| context.borrow().set_max_qps(most));
     (hub, w, memories)
 }
 
 /// The most queue pairs that any process has now, and how many all have destroyed so far.
 fn queues(hub: &Arc<Mutex<Hub>>) -> (u32, u64) {
     let contexts = contexts(hub);
-    let held = contexts.iter().map(|context| context.lock().unwrap().qps_in_use()).max().unwrap();
-    (held, contexts.iter().map(|context| context.lock().unwrap().stats().qps_destroyed).sum())
+    let held = contexts.iter().map(|context| context.borrow().qps_in_use()).max().unwrap();
+    (held, contexts.iter().map(|context| context.borrow().stats().qps_destroyed).sum())
 }
 
 /// What each process has still to do, as (target, round, step); the next one is last.

@@ -101,7 +101,7 @@ fn malformed_handshakes_are_survived() {
 fn lk3_nobody_waits_for_a_peer_that_computes() {
     let mut memories = vec![vec![0u8; 4096]; 3];
     let (hub, mut w) = windows(&mut memories, 3);
-    contexts(&hub)[0].lock().unwrap().set_max_qps(1);
+    contexts(&hub)[0].borrow().set_max_qps(1);
     let mut flight = InFlight::default();
     let value = 7u64;
     let origin = Addr(&raw const value as usize);
@@ -118,7 +118,7 @@ fn lk3_nobody_waits_for_a_peer_that_computes() {
             }
         }
     };
-    let held = || contexts(&hub)[0].lock().unwrap().qps_in_use();
+    let held = || contexts(&hub)[0].borrow().qps_in_use();
     reach(&mut w, 1, None);
     reach(&mut w, 2, None);
     assert_eq!(held(), 1, "one has made room for the other");

@@ -11,7 +11,7 @@ use crate::hub::Hub;
 use crate::world::*;
 
 pub fn stats_of(hub: &Arc<Mutex<Hub>>, rank: usize) -> ContextStats {
-    contexts(hub)[rank].lock().unwrap().stats()
+    contexts(hub)[rank].borrow().stats()
 }
 
 /// Requests that `what` takes at rank 0: posted, signalled, only for remote fences.

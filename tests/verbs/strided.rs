@@ -176,7 +176,7 @@ fn pending_fragments_release_their_memory_on_failure() {
     for near in [every(20, 2048, 2500), every(160, 256, 300)] {
         let (hub, mut w, _memories, mut flight) = two();
         let there = every(40, 1024, 1500);
-        contexts(&hub)[0].lock().unwrap().set_registration_bound(0);
+        contexts(&hub)[0].borrow().set_registration_bound(0);
         let before = net(&hub).lock().unwrap().registered();
         net(&hub).lock().unwrap().make_unreachable(w[1].base().0);
         let here = vec![1u8; 1 << 17];

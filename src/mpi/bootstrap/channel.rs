@@ -8,7 +8,7 @@
 
 use std::ffi::c_int;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::communicators::create;
 use super::exchange::Exchange;
@@ -17,9 +17,9 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::runtime::bootstrap::PortCard;
 use crate::runtime::enter;
-use crate::transport::am::carrier::PortNumber;
-use crate::transport::am::context::{Context, SharedContext, lock};
+use crate::transport::am::context::{Context, SharedContext};
 use crate::transport::am::window_channel::{PeerAddress, WindowChannel};
+use crate::transport::guarded::Guarded;
 use crate::transport::shm::Bootstrap;
 
 /// The name of a context that only the processes of one window have.
@@ -29,7 +29,7 @@ const OWN: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     context: SharedContext,
-    port: PortNumber,
+    card: PortCard,
     /// A channel has taken it over, and closes it.
     is_claimed: bool,
 }
@@ -39,16 +39,17 @@ impl ReservedPort {
     pub(crate) fn reserve() -> Option<Self> {
         let guard = enter();
         let context = Arc::clone(guard.network.job()?);
-        let port = lock(&context).open();
-        Some(ReservedPort { context, port, is_claimed: false })
+        let card = {
+            let mut context = context.borrow();
+            let address = PeerAddress { process: context.process(), port: context.open() };
+            PortCard { context: context.name(), address }
+        };
+        Some(ReservedPort { context, card, is_claimed: false })
     }
 
     /// What this process says of it.
     pub(crate) fn card(reserved: Option<&Self>) -> PortCard {
-        let Some(ReservedPort { context, port, .. }) = reserved else { return PortCard::default() };
-        let context = lock(context);
-        let address = PeerAddress { process: context.process(), port: *port };
-        PortCard { context: context.name(), address }
+        reserved.map_or_else(PortCard::default, |reserved| reserved.card)
     }
 }
 
@@ -56,7 +57,7 @@ impl Drop for ReservedPort {
     fn drop(&mut self) {
         if !self.is_claimed {
             let _guard = enter();
-            lock(&self.context).close(self.port);
+            self.context.borrow().close(self.card.address.port);
         }
     }
 }
@@ -83,7 +84,8 @@ fn context_over(comm: MPI_Comm, name: u64) -> SharedContext {
     // SAFETY: the communicator is live.
     unsafe { PMPI_Comm_rank(comm, &raw mut process) };
     let carrier = Box::new(HostCarrier::new(comm));
-    Arc::new(Mutex::new(Context::new(carrier, name, process as u32)))
+    // SAFETY: contexts are used under the runtime's guard only.
+    Arc::new(unsafe { Guarded::new(Context::new(carrier, name, process as u32)) })
 }
 
 /// The channel of a new window. Collective where its processes do not share a context.
@@ -99,7 +101,7 @@ pub(super) fn open(exchange: &mut Exchange) -> Result<WindowChannel, c_int> {
     {
         log::debug!("the window's messages go through the context of the job");
         reserved.is_claimed = true;
-        let (context, port) = (Arc::clone(&reserved.context), reserved.port);
+        let (context, port) = (Arc::clone(&reserved.context), reserved.card.address.port);
         let addresses = ports().map(|port| port.address);
         // Contexts are used under the guard only.
         let _guard = enter();
@@ -114,7 +116,7 @@ pub(super) fn open(exchange: &mut Exchange) -> Result<WindowChannel, c_int> {
     let mut guard = enter();
     guard.network.add(Arc::clone(&context));
     // The first port of a context has the same number everywhere.
-    let port = lock(&context).open();
+    let port = context.borrow().open();
     let addresses = (0..size).map(|process| PeerAddress { process, port });
     Ok(WindowChannel::new(context, port, me, addresses))
 }

@@ -121,7 +121,10 @@ pub(crate) fn begin(exchange: &mut Exchange, settings: shm::Settings) -> Result<
             Action::Advertise => {
                 let agreed = exchange.setup.agreement().map(|agreement| agreement.reach);
                 device = rdma::open_context(agreed == Some(Reach::Verbs));
-                let capability = advertise(device.as_ref(), exchange.part.single);
+                let capability = {
+                    let _guard = enter();
+                    advertise(device.as_ref(), exchange.part.single)
+                };
                 Event::Advertised(exchange.advertise(capability))
             }
             Action::OpenChannel => {
@@ -252,6 +255,7 @@ impl PendingRouter {
     /// Takes no part in RDMA after all. To be called while there is the memory.
     fn end_endpoint(&mut self) {
         if let Ok(Some(endpoint)) = &mut self.acquired.endpoint {
+            let _guard = enter();
             endpoint.end();
         }
         self.acquired.endpoint = Ok(None);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
 use crate::runtime::enter;
+use crate::transport::guarded::Guarded;
 use crate::transport::members::RankTable;
 use crate::transport::rdma::capabilities::plan;
 use crate::transport::rdma::context::Context;
@@ -50,7 +51,8 @@ pub(crate) fn open_context(required: bool) -> Option<SharedContext> {
         *opened = match open(name.as_deref().unwrap_or_default()) {
             Ok(context) => {
                 log::info!("verbs: {}", context.describe());
-                let context = Arc::new(Mutex::new(context));
+                // SAFETY: contexts are used under the runtime's guard only.
+                let context = Arc::new(unsafe { Guarded::new(context) });
                 enter().network.set_rdma(Some(Arc::clone(&context)));
                 Opened::Open(context)
             }
@@ -123,6 +125,7 @@ pub(crate) unsafe fn create_endpoint(
              are reached by messages"
         );
     }
+    let _guard = enter();
     // SAFETY: the window's memory stays mapped until `end` (contract of this function).
     match unsafe { Endpoint::new(context, me, reachable, atomics, own) } {
         Ok(endpoint) => Ok(Some(endpoint)),

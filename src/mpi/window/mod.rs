@@ -186,6 +186,7 @@ fn create(wanted: &Wanted) -> Made {
     let mut port = match begun.finish(&mut exchange) {
         Ok(port) if code == MPI_SUCCESS => port,
         Ok(port) => {
+            let _guard = enter();
             port.release();
             return Made::Failed(code);
         }

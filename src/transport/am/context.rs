@@ -9,22 +9,17 @@
 //! [`next_contacted`](Context::next_contacted) says which of them something has arrived for.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::carrier::{Carrier, Event, PortNumber, Process};
 use super::channel::{MAX_TAGS, TransferId};
 use super::wire::{Content, Packet};
 use crate::engine::slab::{Key, Slab};
+use crate::transport::guarded::Guarded;
 
-/// The context, shared by the windows that use it. All of them are used by one thread at a time, so
-/// nobody ever waits for the lock.
-pub type SharedContext = Arc<Mutex<Context>>;
-
-pub(crate) fn lock(context: &SharedContext) -> MutexGuard<'_, Context> {
-    // A panic under the lock ends the process, so a poisoned lock is never seen in earnest.
-    context.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The context, shared by the windows that use it.
+pub type SharedContext = Arc<Guarded<Context>>;
 
 /// Open ports of this process.
 static OPEN_PORTS: AtomicUsize = AtomicUsize::new(0);

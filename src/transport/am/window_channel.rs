@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::carrier::{PortNumber, Process};
 use super::channel::{TransferId, TransferTag};
 use super::collective::{Collectives, Message};
-use super::context::{SharedContext, lock};
+use super::context::SharedContext;
 use super::wire::{Malformed, Packet};
 use crate::engine::{Addr, Rank};
 use crate::transport::Proposal;
@@ -76,7 +76,7 @@ impl WindowChannel {
         addresses: impl ExactSizeIterator<Item = PeerAddress>,
     ) -> Self {
         let size = addresses.len() as u32;
-        let mut held = lock(&context);
+        let mut held = context.borrow();
         // Not before: receives that are posted cost the host's own messages a little.
         held.carrier().start();
         held.expect(port, true);
@@ -124,7 +124,7 @@ impl WindowChannel {
 
     fn update_expects(&mut self) {
         let expects = self.expects || self.pending_collectives > 0;
-        lock(&self.context).expect(self.port, expects);
+        self.context.borrow().expect(self.port, expects);
     }
 
     fn send_collectives(&mut self) {
@@ -137,7 +137,7 @@ impl WindowChannel {
     /// Takes in messages of collective operations, and passes them on.
     fn advance_collectives(&mut self) {
         loop {
-            let mut context = lock(&self.context);
+            let mut context = self.context.borrow();
             let Some((process, packet)) =
                 context.port(self.port).and_then(|port| port.collectives.pop_front())
             else {
@@ -151,7 +151,7 @@ impl WindowChannel {
             if let Err(reason) = taken {
                 log::error!("a collective message of process {process} is dropped: {reason}");
             }
-            lock(&self.context).carrier().recycle(packet);
+            self.context.borrow().carrier().recycle(packet);
         }
         self.send_collectives();
     }
@@ -177,7 +177,7 @@ impl WindowChannel {
                 packet.clear();
                 packet
             }
-            None => lock(&self.context).carrier().empty_packet(),
+            None => self.context.borrow().carrier().empty_packet(),
         }
     }
 
@@ -185,7 +185,7 @@ impl WindowChannel {
     pub fn send(&mut self, peer: Rank, mut packet: Packet) {
         let PeerAddress { process, port } = self.addresses.of(peer);
         packet.address(port, self.me);
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         context.send(self.port, process, packet);
         self.is_busy = context.carrier().is_busy();
     }
@@ -217,13 +217,13 @@ impl WindowChannel {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(packet);
         } else {
-            lock(&self.context).carrier().recycle(packet);
+            self.context.borrow().carrier().recycle(packet);
         }
     }
 
     /// Takes over what has arrived in the context, which is polled before.
     pub fn poll(&mut self) {
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         self.is_busy = context.carrier().is_busy();
         let Some(port) = context.port(self.port).filter(|port| !port.is_empty()) else { return };
         self.packets.append(&mut port.packets);
@@ -237,12 +237,12 @@ impl WindowChannel {
 
     /// A number for a new rendezvous transfer of this process; `None` if too many are in flight.
     pub fn take_tag(&mut self) -> Option<u32> {
-        lock(&self.context).take_tag()
+        self.context.borrow().take_tag()
     }
 
     /// Returns the number of a transfer both of whose ends have matched.
     pub fn return_tag(&mut self, number: u32) {
-        lock(&self.context).return_tag(number);
+        self.context.borrow().return_tag(number);
     }
 
     /// Starts to send `len` bytes at `from`, without a copy where the host can.
@@ -261,7 +261,7 @@ impl WindowChannel {
         let to = self.addresses.of(peer).process;
         // SAFETY: the caller keeps the memory valid and unchanged until the transfer is complete
         // (contract of this function).
-        unsafe { lock(&self.context).carrier().send_data((self.port, id), to, tag, from, len) };
+        unsafe { self.context.borrow().carrier().send_data((self.port, id), to, tag, from, len) };
     }
 
     /// Starts to receive at most `len` bytes at `to`.
@@ -280,7 +280,9 @@ impl WindowChannel {
         let from = self.addresses.of(peer).process;
         // SAFETY: the caller keeps the memory valid and unused until the transfer is complete
         // (contract of this function).
-        unsafe { lock(&self.context).carrier().receive_data((self.port, id), from, tag, to, len) };
+        unsafe {
+            self.context.borrow().carrier().receive_data((self.port, id), from, tag, to, len)
+        };
     }
 
     /// The next completed transfer and its bytes; `usize::MAX` if it failed or was too long.
@@ -291,7 +293,7 @@ impl WindowChannel {
     /// Cancels all receives of transfers, which releases their memory. Cancelled receives complete
     /// like others.
     pub fn cancel_receives(&mut self) {
-        lock(&self.context).carrier().cancel_receives(self.port);
+        self.context.borrow().carrier().cancel_receives(self.port);
     }
 
     /// Starts a nonblocking agreement of all processes of the window with this process's proposal.
@@ -327,7 +329,7 @@ impl WindowChannel {
 
     /// Whether all that this process has sent is complete.
     pub fn is_quiet(&mut self) -> bool {
-        lock(&self.context).port(self.port).is_none_or(|port| port.sending == 0)
+        self.context.borrow().port(self.port).is_none_or(|port| port.sending == 0)
     }
 
     /// Whether nothing has arrived that this process has not handled.
@@ -335,7 +337,7 @@ impl WindowChannel {
     pub fn is_idle(&self) -> bool {
         self.packets.is_empty()
             && self.transfers.is_empty()
-            && lock(&self.context).port(self.port).is_none_or(|port| port.is_empty())
+            && self.context.borrow().port(self.port).is_none_or(|port| port.is_empty())
     }
 
     /// Says whether messages are due, so that their carrier is polled at every look: true at first.
@@ -348,12 +350,12 @@ impl WindowChannel {
 
     /// Has the owner's `cookie` reported when something arrives for the window.
     pub fn set_cookie(&mut self, cookie: u64) {
-        lock(&self.context).set_cookie(self.port, cookie);
+        self.context.borrow().set_cookie(self.port, cookie);
     }
 
     /// Ends the channel and cancels its receives.
     pub fn release(&mut self) {
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         context.carrier().cancel_receives(self.port);
         let packets = self.packets.drain(..).map(|(_, packet)| packet);
         for packet in packets.chain(self.spare.drain(..)) {

@@ -1,7 +1,7 @@
 //! RDMA capabilities of a window's processes, and what follows from them for the window.
 
 use super::device::AtomicCapability;
-use super::endpoint::{NicAtomics, SharedContext, lock};
+use super::endpoint::{NicAtomics, SharedContext};
 use crate::transport::members::RankTable;
 
 /// Set if the device is on InfiniBand, and not on Ethernet.
@@ -13,7 +13,7 @@ const INFINIBAND: u8 = 0x80;
 #[must_use]
 pub fn advertise(context: Option<&SharedContext>, single_element: bool) -> u8 {
     let Some(context) = context else { return 0 };
-    let context = lock(context);
+    let context = context.borrow();
     let network = if context.is_infiniband() { INFINIBAND } else { 0 };
     network
         | match context.limits().atomics {

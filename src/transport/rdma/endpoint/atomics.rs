@@ -13,7 +13,7 @@
 
 use super::super::context::{AtomicOp, Requester};
 use super::super::handshake::RemoteAddress;
-use super::{Endpoint, lock};
+use super::Endpoint;
 use crate::engine::{Addr, Atomic, NoResource, Op, OpKind, Posted, Ticket};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::{native, native_extent, native_has, reduction};
@@ -52,7 +52,7 @@ impl Endpoint {
         let has_result = matches!(op.kind, OpKind::GetAccumulate | OpKind::CompareAndSwap);
         let requester = Requester::Operation(ticket, if has_result { op.result.0 } else { 0 });
         let word = RemoteAddress { addr, rkey: remote.memory.rkey };
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         let posted = match context.has_cas_loops(conn) {
             true => Err(NoResource),
             false => context.access(conn, self.window, requester, word, atomic),
@@ -69,7 +69,7 @@ impl Endpoint {
     #[must_use]
     pub fn has_accumulates_in_flight(&self, peer: PeerId) -> bool {
         let conn = self.peers.get(peer.at()).and_then(|peer| peer.conn);
-        conn.is_some_and(|conn| lock(&self.context).has_accumulates(conn))
+        conn.is_some_and(|conn| self.context.borrow().has_accumulates(conn))
     }
 }
 

@@ -9,7 +9,7 @@ use super::super::context::{
 };
 use super::super::device::DeviceError;
 use super::control_words::OWN_BLOCK;
-use super::{Endpoint, Handshake, RemoteAddress, RemoteWindow, Step, lock};
+use super::{Endpoint, Handshake, RemoteAddress, RemoteWindow, Step};
 use crate::engine::Rank;
 use crate::transport::peers::PeerId;
 
@@ -37,7 +37,7 @@ impl Endpoint {
         let peer = self.peer(id);
         let is_lost = peer.lost;
         if let (Some(conn), Some(remote)) = (peer.conn, peer.remote)
-            && lock(&self.context).connection_state(conn) == ConnectionState::Established
+            && self.context.borrow().connection_state(conn) == ConnectionState::Established
         {
             return Some((conn, remote));
         }
@@ -55,7 +55,7 @@ impl Endpoint {
         let peer = &self.peers[id.at()];
         let generation = match (peer.conn, peer.remote) {
             (Some(conn), Some(_)) => {
-                let context = lock(&self.context);
+                let context = self.context.borrow();
                 // Unless closed, it is about to be established, or has to be closed first.
                 if context.connection_state(conn) != ConnectionState::Closed {
                     return;
@@ -73,7 +73,7 @@ impl Endpoint {
     fn connect_loopback(&mut self, id: PeerId) {
         let block = self.block(id);
         let (words, pair_words) = (self.words.address(OWN_BLOCK), self.words.address(block));
-        let connected = lock(&self.context).loopback();
+        let connected = self.context.borrow().loopback();
         match connected {
             Ok(None) => {}
             Ok(Some(conn)) => {
@@ -107,7 +107,7 @@ impl Endpoint {
         let peer = self.peer(id);
         peer.replies_due += u32::from(step.expects_reply());
         let conn = peer.conn;
-        let context = lock(&self.context);
+        let context = self.context.borrow();
         let unknown = QpStatus { generation: Handshake::UNKNOWN, number: 0, connected: false };
         let QpStatus { generation, number, connected } =
             conn.map_or(unknown, |conn| context.qp_status(conn));
@@ -202,7 +202,7 @@ impl Endpoint {
         peer: PeerId,
         message: &Handshake,
     ) -> Result<HandshakeOutcome, DeviceError> {
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         let conn = context.connection_to(message.process);
         self.peers[peer.at()].conn = Some(conn);
         self.by_connection.insert(conn, peer);

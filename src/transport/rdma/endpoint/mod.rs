@@ -17,7 +17,7 @@
 //! [`end`](Endpoint::end) close the endpoint.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
@@ -29,6 +29,7 @@ use super::handshake::{Handshake, RemoteAddress, Step};
 use super::registration_cache::RegistrationId;
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
 use crate::transport::datatype::Shape;
+use crate::transport::guarded::Guarded;
 use crate::transport::members::RankTable;
 use crate::transport::peers::PeerId;
 
@@ -55,15 +56,7 @@ const DELAY_PER_PUT: u32 = 4;
 const MAX_DESCRIBED: usize = 16;
 
 /// The RDMA context of this process, shared by its windows.
-///
-/// The lock is needed: windows are created and released, and their endpoints with them, outside the
-/// runtime's guard, while other threads make progress under it.
-pub type SharedContext = Arc<Mutex<Context>>;
-
-pub(super) fn lock(context: &SharedContext) -> MutexGuard<'_, Context> {
-    // A panic under the lock ends the process, so a poisoned lock is never seen in earnest.
-    context.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub type SharedContext = Arc<Guarded<Context>>;
 
 /// Bits of an immediate that name the window; the others are the counter.
 const WINDOW_BITS: u32 = 12;
@@ -207,7 +200,7 @@ impl Endpoint {
         atomics: NicAtomics,
         own: WindowMemory,
     ) -> Result<Self, RegistrationError> {
-        let mut held = lock(context);
+        let mut held = context.borrow();
         let mut words = ControlWords::default();
         words.add_block(&mut held)?;
         let (mut memory, mut registration) = (RemoteAddress::default(), None);
@@ -278,7 +271,7 @@ impl Endpoint {
         if self.peers.len() <= id.at() {
             self.peers.resize_with(id.at() + 1, Peer::default);
         }
-        let block = self.words.add_block(&mut lock(&self.context));
+        let block = self.words.add_block(&mut self.context.borrow());
         let peer = &mut self.peers[id.at()];
         (peer.id, peer.block) = (id, Some(*block.as_ref().unwrap_or(&OWN_BLOCK)));
         if let Err(reason) = block {
@@ -315,12 +308,12 @@ impl Endpoint {
 
     /// Has the owner's `cookie` reported by [`Context::next_contacted`] when there are events.
     pub fn set_cookie(&mut self, cookie: u64) {
-        lock(&self.context).set_cookie(self.window, cookie);
+        self.context.borrow().set_cookie(self.window, cookie);
     }
 
     /// Takes in what has happened, after [`Context::poll`]. Returns whether anything has.
     pub fn poll(&mut self) -> bool {
-        let moved = lock(&self.context).take_events(self.window, &mut self.events);
+        let moved = self.context.borrow().take_events(self.window, &mut self.events);
         self.handle_losses();
         self.retry_handshakes();
         moved
@@ -331,12 +324,12 @@ impl Endpoint {
     /// only.
     #[inline]
     pub fn has_completions(&self) -> bool {
-        !self.events.finished.is_empty() || lock(&self.context).has_completions(self.window)
+        !self.events.finished.is_empty() || self.context.borrow().has_completions(self.window)
     }
 
     /// Takes in a batch of completions, and does nothing else. Returns whether there were any.
     pub fn poll_completions(&mut self) -> bool {
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         if !context.has_completions(self.window) {
             return false;
         }
@@ -351,7 +344,7 @@ impl Endpoint {
     /// peer is reported only to those who have a request in flight there.
     #[cold]
     pub fn probe(&mut self) {
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         for conn in self.met().filter(|peer| !peer.lost).filter_map(|peer| peer.conn) {
             context.probe(conn, self.window);
         }
@@ -363,14 +356,14 @@ impl Endpoint {
         self.handshakes.are_done()
             && self.lost.is_empty()
             && self.events.is_empty()
-            && !lock(&self.context).has_events(self.window)
+            && !self.context.borrow().has_events(self.window)
     }
 
     /// State of the connections, for the log.
     #[cold]
     #[must_use]
     pub fn describe_connections(&self) -> String {
-        let context = lock(&self.context);
+        let context = self.context.borrow();
         let mut text = String::new();
         for peer in self.met().take(MAX_DESCRIBED) {
             let state = peer
@@ -398,8 +391,8 @@ impl Endpoint {
             peer.fence_delay -= 1;
             return (moved, false);
         }
-        let fenced =
-            gone && peer.conn.is_none_or(|conn| lock(&self.context).fence_puts(conn, self.window));
+        let fenced = gone
+            && peer.conn.is_none_or(|conn| self.context.borrow().fence_puts(conn, self.window));
         (moved, fenced)
     }
 
@@ -452,7 +445,7 @@ impl Endpoint {
     /// Device and port, for the log.
     #[must_use]
     pub fn describe(&self) -> String {
-        lock(&self.context).describe()
+        self.context.borrow().describe()
     }
 
     // The end.
@@ -461,7 +454,7 @@ impl Endpoint {
     /// call will find out. [Drive](Self::drive) all peers with work first.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         let mut quiet = context.is_quiet(self.window) && self.waiting_packets == 0;
         for peer in self.met().filter(|peer| !peer.lost) {
             quiet &= peer.replies_due == 0 && peer.fragmented.is_none();
@@ -476,7 +469,7 @@ impl Endpoint {
     #[cold]
     pub fn quiesce(&mut self) -> bool {
         (0..self.peers.len()).for_each(|at| self.abandon(at));
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         if context.is_quiet(self.window) {
             return true;
         }
@@ -489,13 +482,13 @@ impl Endpoint {
     /// Fails the connections on which a broken window still has requests.
     #[cold]
     pub fn abort(&mut self) {
-        lock(&self.context).abort_window(self.window);
+        self.context.borrow().abort_window(self.window);
     }
 
     /// Closes the endpoint. No peer may access it any more.
     pub fn end(&mut self) {
         (0..self.peers.len()).for_each(|at| self.abandon(at));
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         context.close_window(self.window);
         self.words.end(&mut context);
         if let Some(registration) = self.registration.take() {
@@ -524,12 +517,12 @@ impl Endpoint {
     /// Memory for a packet, of any content; `None`: allocate it.
     #[inline]
     pub fn spare_packet(&mut self) -> Option<Vec<u8>> {
-        lock(&self.context).spare_packets.pop()
+        self.context.borrow().spare_packets.pop()
     }
 
     /// Takes the memory of a packet for another one.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
-        lock(&self.context).recycle(bytes);
+        self.context.borrow().recycle(bytes);
     }
 
     /// Sends the packets that wait for a peer. False if some are left.
@@ -552,7 +545,7 @@ impl Endpoint {
             return false;
         }
         let Some((conn, remote)) = self.connected(id) else { return false };
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         // Fenced: the packet may report that reads are over. Signalled if it takes a buffer, of
         // which there are few.
         let flags = PostFlags { fence: true, signalled: true, ..PostFlags::default() };

@@ -7,7 +7,7 @@ use super::super::device::Opcode;
 use super::super::handshake::RemoteAddress;
 use super::{
     DELAY_PER_PUT, Endpoint, FENCE_DELAY_POLLS, FragmentedOp, REGISTER_FROM, RemoteWindow,
-    encode_imm, lock,
+    encode_imm,
 };
 use crate::engine::{NoResource, NotificationKind, Op, OpKind, Posted, Ticket};
 use crate::transport::PACKET;
@@ -40,7 +40,7 @@ impl Endpoint {
             self.peers[peer.at()].fence_delay = 0;
             return Some(self.post_long(peer, op, ticket));
         }
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         let first = !context.has_unfenced_puts(conn);
         let posted = post_short_put(&mut context, self.window, (conn, &remote), op, ticket);
         drop(context);
@@ -61,7 +61,7 @@ impl Endpoint {
             let addr = if op.kind == OpKind::Put { op.origin } else { op.result };
             // SAFETY: the application keeps the buffer mapped until the operation is complete
             // [EP-8]; its last request releases the registration.
-            match unsafe { lock(&self.context).acquire(addr.0, op.len as usize, false) } {
+            match unsafe { self.context.borrow().acquire(addr.0, op.len as usize, false) } {
                 Ok(found) => region = Some(found),
                 Err(reason) => log::debug!("verbs: {} bytes are copied: {reason}", op.len),
             }
@@ -105,7 +105,7 @@ impl Endpoint {
         fragmented: &mut FragmentedOp,
     ) -> Result<(), NoResource> {
         let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         let op = &fragmented.op;
         let is_put = op.kind == OpKind::Put;
         let left = op.len - fragmented.at;

@@ -15,7 +15,7 @@ use super::super::device::LocalSegment;
 use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
 use super::operations::{carries, notifies, opcode_of};
-use super::{Endpoint, FragmentedOp, REGISTER_FROM, lock};
+use super::{Endpoint, FragmentedOp, REGISTER_FROM};
 use crate::engine::{NoResource, Op, OpKind, Posted, Ticket};
 use crate::transport::PACKET;
 use crate::transport::datatype::{self, Shape, Side};
@@ -123,7 +123,7 @@ impl Endpoint {
         // SAFETY: the application keeps its data mapped until the operation is complete [EP-8]; the
         // last request, or `abandon`, releases the registration. What lies between the data is not
         // accessed through it.
-        match unsafe { lock(&self.context).acquire(start, extent as usize, holes) } {
+        match unsafe { self.context.borrow().acquire(start, extent as usize, holes) } {
             Ok(found) => Some(found),
             Err(reason) => {
                 log::debug!("verbs: {len} bytes in {extent} are copied: {reason}");
@@ -135,7 +135,7 @@ impl Endpoint {
     /// Drops what has not been posted to a peer whose connection failed, or in a broken window.
     pub(super) fn abandon(&mut self, at: usize) {
         let Some(fragmented) = self.peers[at].fragmented.take() else { return };
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         if let Some((id, _)) = fragmented.region {
             context.release(Held::Registration(id));
         }
@@ -151,7 +151,7 @@ impl Endpoint {
         fragmented: &mut FragmentedOp,
     ) -> Result<(), NoResource> {
         let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         // A refused request returns its buffer, which later requests may share. So ask first.
         let follows = fragmented.op.notification.is_some();
         if !context.has_slot(conn) || follows && !context.may_follow(conn) {

@@ -4,7 +4,7 @@ use super::super::context::{AtomicOp, PostFlags, Purpose, Requester};
 use super::super::device::{AtomicCapability, Opcode};
 use super::super::handshake::RemoteAddress;
 use super::control_words::{Block, OWN_BLOCK, lock_word_place, signal_place, word_address};
-use super::{Endpoint, SentSignal, lock};
+use super::{Endpoint, SentSignal};
 use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Rank, Word};
 use crate::transport::peers::PeerId;
 
@@ -23,7 +23,7 @@ impl Endpoint {
             return Err(NoResource);
         }
         let to = word_address(remote.pair_words, signal_place(word));
-        let mut context = lock(&self.context);
+        let mut context = self.context.borrow();
         let before = self.peers[peer.at()].signals[word as usize];
         let complete = context.is_complete(conn, before.request);
         if self.nic_locks && (word == Word::Done || !complete) {
@@ -80,7 +80,7 @@ impl Endpoint {
         let Some((conn, _)) = self.connected(home) else { return Answer::NoResource };
         let to = word_address(block, lock_word_place(word));
         let (requester, op) = (Requester::Lock(ticket), AtomicOp::Word(access));
-        match lock(&self.context).access(conn, self.window, requester, to, op) {
+        match self.context.borrow().access(conn, self.window, requester, to, op) {
             Ok(()) => Answer::Later,
             Err(NoResource) => Answer::NoResource,
         }
